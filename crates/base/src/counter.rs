@@ -1,0 +1,120 @@
+//! Counters that threads bump without sharing a cache line.
+//!
+//! Each thread owns a *stripe*: a number below [`STRIPES`] handed out at its first use and returned when it ends. A
+//! block of counters keeps one copy per stripe and sums them when read. Invariant 1: a stripe below
+//! `STRIPES - 1` has at most one owner at a time, so that its counters may be bumped by a plain load and store; the
+//! last stripe is shared by all threads that found none free, and is bumped by an atomic add.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+/// How many stripes a counter block has: 63 owned ones and a shared one.
+pub const STRIPES: usize = 64;
+const SHARED: usize = STRIPES - 1;
+
+/// Bit `i` is set while stripe `i` is free.
+static FREE: AtomicU64 = AtomicU64::new(u64::MAX >> 1);
+
+struct Owned(Cell<usize>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if self.0.get() != SHARED {
+            FREE.fetch_or(1 << self.0.get(), Ordering::Release);
+        }
+    }
+}
+
+thread_local! {
+    static OWNED: Owned = Owned(Cell::new(claim()));
+}
+
+fn claim() -> usize {
+    let mut free = FREE.load(Ordering::Relaxed);
+    while free != 0 {
+        let stripe = free.trailing_zeros() as usize;
+        match FREE.compare_exchange_weak(free, free & !(1 << stripe), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return stripe,
+            Err(now) => free = now,
+        }
+    }
+    SHARED
+}
+
+/// The calling thread's stripe. A thread that is ending, whose locals are gone, uses the shared one.
+#[inline]
+pub fn stripe() -> usize {
+    OWNED.try_with(|owned| owned.0.get()).unwrap_or(SHARED)
+}
+
+/// Adds `n` to a counter of the calling thread's own stripe `stripe`.
+#[inline]
+pub fn bump(counter: &AtomicU64, stripe: usize, n: u64) {
+    if stripe == SHARED {
+        counter.fetch_add(n, Ordering::Relaxed);
+    } else {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+}
+
+/// A block of `N` counters, a copy per stripe; a copy is allocated when its stripe first bumps it.
+pub struct Counters<const N: usize> {
+    stripes: [std::sync::OnceLock<Box<CachePadded<[AtomicU64; N]>>>; STRIPES],
+}
+
+impl<const N: usize> Default for Counters<N> {
+    fn default() -> Self {
+        Self { stripes: [const { std::sync::OnceLock::new() }; STRIPES] }
+    }
+}
+
+impl<const N: usize> Counters<N> {
+    /// Adds `n` to counter `i`. No lock, no shared cache line.
+    ///
+    /// # Panics
+    /// Where `i >= N`.
+    #[inline]
+    pub fn add(&self, i: usize, n: u64) {
+        let stripe = stripe();
+        let block = self.stripes[stripe]
+            .get_or_init(|| Box::new(CachePadded::new([const { AtomicU64::new(0) }; N])));
+        bump(&block[i], stripe, n);
+    }
+
+    /// The sum over all stripes; exact once the bumping threads have been synchronised with.
+    pub fn sum(&self, i: usize) -> u64 {
+        self.stripes
+            .iter()
+            .filter_map(std::sync::OnceLock::get)
+            .fold(0_u64, |sum, block| sum.wrapping_add(block[i].load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_count_is_lost_with_more_threads_than_stripes() {
+        let counters = Arc::new(Counters::<2>::default());
+        let threads: Vec<_> = (0..STRIPES + 8)
+            .map(|i| {
+                let counters = Arc::clone(&counters);
+                crate::thread::spawn(format!("count-{i}"), move || {
+                    for _ in 0..1_000 {
+                        counters.add(1, 1);
+                    }
+                })
+                .expect("a thread")
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        assert_eq!(counters.sum(0), 0);
+        assert_eq!(counters.sum(1), 1_000 * (STRIPES as u64 + 8));
+    }
+}

@@ -1,0 +1,133 @@
+//! The memory bill: one number for everything a cache may use, split by what it is used for.
+//!
+//! Invariant 1: the sum of all parts never exceeds the limit through [`Ledger::try_charge`]; only
+//! [`Ledger::charge`], meant for what has already been spent, may pass it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What memory is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Part {
+    /// Slabs given to pools: item headers, keys, values, and the slack of their chunks.
+    Slabs,
+    /// The hash index.
+    Index,
+    /// Eviction queues.
+    Queues,
+    /// Ghost entries of evicted keys.
+    Ghosts,
+    /// Connection buffers and state.
+    Connections,
+    /// Tables, counters and whatever else is fixed at start-up.
+    Fixed,
+}
+
+impl Part {
+    /// All parts, in the order in which they are reported.
+    pub const ALL: [Self; 6] =
+        [Self::Slabs, Self::Index, Self::Queues, Self::Ghosts, Self::Connections, Self::Fixed];
+
+    /// The name under which the part is reported, as a metric label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Slabs => "slabs",
+            Self::Index => "index",
+            Self::Queues => "queues",
+            Self::Ghosts => "ghosts",
+            Self::Connections => "connections",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
+/// How much of a byte limit is spent, and on what. All operations are lock-free.
+#[derive(Debug)]
+pub struct Ledger {
+    limit: AtomicU64,
+    total: AtomicU64,
+    parts: [AtomicU64; Part::ALL.len()],
+}
+
+impl Ledger {
+    /// An empty bill with a limit of `limit_bytes`.
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit: AtomicU64::new(limit_bytes),
+            total: AtomicU64::new(0),
+            parts: [const { AtomicU64::new(0) }; Part::ALL.len()],
+        }
+    }
+
+    /// The limit, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. What is already spent stays spent: whoever lowers the limit sees to it that memory is freed.
+    pub fn set_limit(&self, limit_bytes: u64) {
+        self.limit.store(limit_bytes, Ordering::Relaxed);
+    }
+
+    /// All that is spent, in bytes.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// What one part has spent, in bytes.
+    pub fn part(&self, part: Part) -> u64 {
+        self.parts[part as usize].load(Ordering::Relaxed)
+    }
+
+    /// What may still be spent, in bytes.
+    pub fn free(&self) -> u64 {
+        self.limit().saturating_sub(self.total())
+    }
+
+    /// Spends `bytes` on `part` if, after that, `headroom` bytes are still free.
+    #[must_use]
+    pub fn try_charge(&self, part: Part, bytes: u64, headroom: u64) -> bool {
+        let limit = self.limit();
+        let spent = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |total| {
+            let after = total.checked_add(bytes)?;
+            (after.checked_add(headroom)? <= limit).then_some(after)
+        });
+        if spent.is_ok() {
+            self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
+        }
+        spent.is_ok()
+    }
+
+    /// Spends `bytes` on `part` even past the limit.
+    pub fn charge(&self, part: Part, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives `bytes` of `part` back.
+    pub fn release(&self, part: Part, bytes: u64) {
+        self.total.fetch_sub(bytes, Ordering::Relaxed);
+        self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_and_parts_add_up() {
+        let ledger = Ledger::new(100);
+        assert!(ledger.try_charge(Part::Slabs, 60, 0));
+        assert!(!ledger.try_charge(Part::Index, 41, 0));
+        assert!(!ledger.try_charge(Part::Index, 40, 1));
+        assert!(ledger.try_charge(Part::Index, 40, 0));
+        assert_eq!(ledger.free(), 0);
+        ledger.charge(Part::Connections, 5);
+        assert_eq!((ledger.total(), ledger.free()), (105, 0));
+        ledger.release(Part::Slabs, 60);
+        let sum: u64 = Part::ALL.iter().map(|part| ledger.part(*part)).sum();
+        assert_eq!(sum, ledger.total());
+        assert!(!ledger.try_charge(Part::Fixed, u64::MAX, 0), "an overflow is a refusal");
+    }
+}

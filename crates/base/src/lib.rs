@@ -1,0 +1,18 @@
+//! What every room of Millpond stands on: byte sizes, clock, seeded randomness, hashing, counters, the memory
+//! ledger, and the few places where threads are started.
+//!
+//! This crate exists so that time, randomness and spawning are *injected*: `clippy.toml` bans the standard
+//! library's own everywhere else, and a test can drive any policy without a thread or a wall clock.
+
+pub mod bytes;
+pub mod clock;
+pub mod counter;
+pub mod hash;
+pub mod ledger;
+pub mod rng;
+pub mod sync;
+pub mod thread;
+
+pub use bytes::ByteSize;
+pub use clock::Clock;
+pub use ledger::{Ledger, Part};
