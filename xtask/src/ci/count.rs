@@ -1,0 +1,68 @@
+//! Counting tests by the closing lines of `cargo test`.
+
+/// Sums over the `test result:` lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) ignored: u64,
+    pub(super) measured: u64,
+    pub(super) filtered: u64,
+}
+
+impl Counts {
+    /// Adds what `line` says, where it is a closing line such as
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+    pub(super) fn read_line(&mut self, line: &str) {
+        let Some(result) = line.trim().strip_prefix("test result: ") else { return };
+        for part in result.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            let (Some(Ok(n)), Some(what)) = (words.next().map(str::parse::<u64>), words.next()) else {
+                continue;
+            };
+            match what {
+                "passed" => self.passed += n,
+                "failed" => self.failed += n,
+                "ignored" => self.ignored += n,
+                "measured" => self.measured += n,
+                "filtered" => self.filtered += n,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds other sums.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.measured += other.measured;
+        self.filtered += other.filtered;
+    }
+
+    /// How many tests ran.
+    pub(super) fn total(&self) -> u64 {
+        self.passed + self.failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_summed_and_others_are_not() {
+        let mut counts = Counts::default();
+        for line in [
+            "running 3 tests\n",
+            "test a ... ok\n",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s\n",
+            "test result: FAILED. 10 passed; 4 failed; 0 ignored; 5 measured; 0 filtered out; finished in 7.20s\n",
+            "7 passed; 7 failed\n",
+        ] {
+            counts.read_line(line);
+        }
+        assert_eq!(counts, Counts { passed: 13, failed: 4, ignored: 1, measured: 5, filtered: 2 });
+        assert_eq!(counts.total(), 17);
+    }
+}

@@ -1,0 +1,90 @@
+//! The steps of the run. A new step is a function and one entry in [`steps`].
+//!
+//! Steps share one target folder, and as few builds as can be: the product and its tests are built once in the development
+//! profile, and the loom models once with `--cfg loom`. The tests of the workspace come last, so that their output is the
+//! last thing before the summary.
+
+use super::{Outcome, Run, Step, packages};
+use crate::repository;
+
+/// All steps, in their order.
+pub(crate) fn steps() -> Vec<Step> {
+    vec![
+        Step {
+            name: "packages",
+            summary: "the Debian packages that tests compare with",
+            run: packages::install,
+        },
+        Step { name: "fmt", summary: "the formatting of all code", run: format },
+        Step { name: "tidy", summary: "the house rules that a machine can check", run: tidy },
+        Step { name: "clippy", summary: "lints, as errors", run: clippy },
+        Step {
+            name: "doc",
+            summary: "the documentation builds, and its links lead somewhere",
+            run: document,
+        },
+        Step { name: "loom", summary: "models of lock-free code, over all interleavings", run: loom },
+        Step { name: "test", summary: "all tests, and the examples of the documentation", run: test },
+    ]
+}
+
+fn format(run: &mut Run) -> anyhow::Result<Outcome> {
+    run.execute(run.cargo(&["fmt", "--all", "--check"]))
+}
+
+fn tidy(_run: &mut Run) -> anyhow::Result<Outcome> {
+    Ok(if crate::tidy::command(&[])? {
+        Outcome::Passed
+    } else {
+        Outcome::Failed("see its findings".to_owned())
+    })
+}
+
+fn clippy(run: &mut Run) -> anyhow::Result<Outcome> {
+    run.execute(run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn document(run: &mut Run) -> anyhow::Result<Outcome> {
+    let mut command = run.cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    run.execute(command)
+}
+
+/// Runs the tests named `loom_*` of each crate that has some, optimised, as they visit many thousands of interleavings.
+fn loom(run: &mut Run) -> anyhow::Result<Outcome> {
+    let crates = crates_with_models(run)?;
+    if crates.is_empty() {
+        return Ok(Outcome::Skipped("no crate has a test named `loom_*`".to_owned()));
+    }
+    let mut arguments = vec!["test", "--release", "--lib", "--no-fail-fast"];
+    for name in &crates {
+        arguments.extend(["--package", name]);
+    }
+    arguments.push("loom_");
+    let mut command = run.cargo(&arguments);
+    // Linking the tests once more as the product is linked would take most of the step's time.
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
+    run.execute_tests(command)
+}
+
+/// The packages whose sources name a loom model.
+fn crates_with_models(run: &Run) -> anyhow::Result<Vec<String>> {
+    let mut crates = Vec::new();
+    for path in repository::files(&run.root)? {
+        let Some((folder, _)) = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
+            continue;
+        };
+        let package = if folder == "millpond" { folder.to_owned() } else { format!("millpond-{folder}") };
+        if !crates.contains(&package)
+            && path.ends_with(".rs")
+            && std::fs::read_to_string(run.root.join(&path)).is_ok_and(|text| text.contains("fn loom_"))
+        {
+            crates.push(package);
+        }
+    }
+    Ok(crates)
+}
+
+fn test(run: &mut Run) -> anyhow::Result<Outcome> {
+    run.execute_tests(run.cargo(&["test", "--workspace", "--no-fail-fast"]))
+}

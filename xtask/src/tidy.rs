@@ -1,0 +1,88 @@
+//! `cargo xtask tidy`: the house rules that a machine can check.
+//!
+//! A rule is a function from the [`Tree`] to its [`Finding`]s; it reads nothing but the tree, so that its test hands it
+//! a small one. [`RULES`] lists them all: a new rule is a module and one line there.
+
+mod headers;
+mod lengths;
+mod metrics;
+mod ratchet;
+mod rooms;
+mod source;
+mod text;
+mod tree;
+mod unsafety;
+mod words;
+
+use std::fmt;
+
+use anyhow::Context;
+use tree::Tree;
+
+use crate::repository;
+
+/// One thing that is wrong, where it is, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    line: usize,
+    rule: &'static str,
+    message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
+    }
+}
+
+/// A rule sees the whole tree and says what breaks it.
+type Rule = fn(&Tree) -> Vec<Finding>;
+
+const RULES: &[Rule] = &[
+    source::check,
+    rooms::check,
+    headers::check,
+    lengths::check,
+    unsafety::check,
+    words::check,
+    text::check,
+    metrics::check,
+];
+
+/// The command: prints all findings, and whether there were none.
+pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
+    let tighten = match arguments {
+        [] => false,
+        [flag] if flag == "--tighten" => true,
+        _ => anyhow::bail!("tidy takes no argument but --tighten"),
+    };
+    let root = repository::root();
+    let mut tree = Tree::load(&root)?;
+    if tighten {
+        let text = lengths::tightened(&tree);
+        std::fs::write(root.join(ratchet::PATH), &text)
+            .with_context(|| format!("cannot write {}", ratchet::PATH))?;
+        tree.set_ratchet(&text);
+    }
+    let findings = run(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => println!("tidy: {} files, {} crates, nothing to mend", tree.files.len(), tree.packages.len()),
+        n => println!("tidy: {n} findings in {} files", tree.files.len()),
+    }
+    Ok(findings.is_empty())
+}
+
+/// All findings of all rules, in the order of their place.
+fn run(tree: &Tree) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+#[cfg(test)]
+mod tests;

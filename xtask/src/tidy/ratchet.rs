@@ -1,0 +1,69 @@
+//! The ratchet: what is longer than the house allows, with the length that each may have at most.
+//!
+//! Its numbers may only shrink. It exists so that a limit can be set before everything keeps it, and so that nothing gets
+//! worse meanwhile; an empty ratchet is the aim.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+
+/// Where the ratchet is, relative to the repository.
+pub(super) const PATH: &str = "xtask/ratchet.toml";
+
+const PREAMBLE: &str = "\
+# What is longer than the house allows, and how long each may be at most. Split it and lower the number, or remove the
+# line; a number never grows, and nothing is added. `cargo xtask tidy --tighten` lowers the numbers to what they are.
+";
+
+/// The listed lengths, in lines.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ratchet {
+    /// By path.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, usize>,
+    /// By path and name, as in `crates/slab/src/pool.rs::Pool::grow`.
+    #[serde(default)]
+    pub(super) functions: BTreeMap<String, usize>,
+}
+
+impl Ratchet {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// The parser's own message, with the place.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The file that holds this ratchet.
+    pub(super) fn render(&self) -> String {
+        let mut text = PREAMBLE.to_owned();
+        for (table, entries) in [("files", &self.files), ("functions", &self.functions)] {
+            let _ = write!(text, "\n[{table}]\n");
+            for (name, lines) in entries {
+                let _ = writeln!(text, "\"{name}\" = {lines}");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_rendered_reads_back() {
+        let mut ratchet = Ratchet::default();
+        ratchet.files.insert("crates/slab/src/lib.rs".to_owned(), 1_234);
+        ratchet.functions.insert("crates/slab/src/pool.rs::Pool::grow".to_owned(), 71);
+        assert_eq!(Ratchet::parse(&ratchet.render()), Ok(ratchet));
+    }
+
+    #[test]
+    fn an_unknown_table_is_refused() {
+        assert!(Ratchet::parse("[folders]\n").expect_err("unknown").contains("folders"));
+    }
+}
