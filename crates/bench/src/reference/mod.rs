@@ -1,0 +1,67 @@
+//! Plain caches that are easy to check by reading, against which the engine's hit ratios are judged.
+//!
+//! They hold keys only, know nothing of slabs, classes or threads, and favour the shortest code that follows the
+//! definition. Keys are 64-bit numbers; [`key_id`] turns any trace key into one.
+
+mod lru;
+mod s3fifo;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+pub use lru::ExactLru;
+pub use s3fifo::S3Fifo;
+
+use crate::trace::TraceKey;
+
+/// A cache of keys with a fixed capacity.
+pub trait Simulator {
+    /// Asks for `key`, whose object has `size` units of space, and takes it in when it is absent. True on a hit.
+    fn access(&mut self, key: u64, size: u64) -> bool;
+
+    /// Takes `key` out; true when it was there. Not an eviction.
+    fn remove(&mut self, key: u64) -> bool;
+
+    /// How many objects are held.
+    fn len(&self) -> usize;
+
+    /// Whether none is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many objects were pushed out so far to make room.
+    fn evictions(&self) -> u64;
+}
+
+/// The number by which the simulators know a key: a number is itself, a text its 64-bit hash (for a million texts,
+/// the chance that any two share one is below 10^-7).
+pub fn key_id(key: TraceKey<'_>) -> u64 {
+    match key {
+        TraceKey::Number(number) => number,
+        TraceKey::Text(text) => base::hash::key_hash(0, text),
+        TraceKey::Piece(object, piece) => base::hash::key_hash(piece.wrapping_add(1), object),
+    }
+}
+
+/// A hash map from key numbers; the keys come from a file, not from an adversary.
+pub(crate) type KeyMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
+
+/// Spreads a 64-bit key by a bijection.
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = base::hash::key_hash(self.0, bytes);
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = base::hash::mix64(key);
+    }
+}
