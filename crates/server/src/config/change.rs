@@ -1,0 +1,87 @@
+//! What differs between two configurations, and which of it can be applied while serving.
+
+use toml::Value;
+
+use super::{Config, keys, load};
+use crate::error::Error;
+
+/// A setting that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Its dotted name, list entries by name: `pool.default.limit`.
+    pub path: String,
+    /// The old value as TOML, empty where there was none.
+    pub old: String,
+    /// The new value as TOML, empty where there is none any more.
+    pub new: String,
+    /// Whether it takes effect now; otherwise at the next start.
+    pub online: bool,
+}
+
+/// All settings that differ between `old` and `new`, in the order of their names.
+///
+/// # Errors
+/// Where a configuration cannot be written as TOML, which none that was loaded is.
+pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
+    let old = flatten(&load::to_table(old)?);
+    let new = flatten(&load::to_table(new)?);
+    let mut paths: Vec<&String> = old.iter().chain(&new).map(|(path, _)| path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let value = |list: &[(String, String)], path: &str| {
+        list.iter().find(|(name, _)| name == path).map(|(_, value)| value.clone())
+    };
+    Ok(paths
+        .into_iter()
+        .filter_map(|path| {
+            let (was, is) = (value(&old, path), value(&new, path));
+            if was == is {
+                return None;
+            }
+            // A list entry that comes or goes is a restart, whatever its settings are.
+            let both = was.is_some() && is.is_some();
+            let online = both && keys::find(path).is_some_and(|key| key.online);
+            Some(Change {
+                path: path.clone(),
+                old: was.unwrap_or_default(),
+                new: is.unwrap_or_default(),
+                online,
+            })
+        })
+        .collect())
+}
+
+/// `old` with those settings of `new` that change while serving.
+pub fn with_online(old: &Config, new: &Config) -> Config {
+    let mut merged = old.clone();
+    merged.memory = new.memory;
+    merged.limits = new.limits.clone();
+    merged.log = new.log.clone();
+    for pool in &mut merged.pools {
+        if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
+            pool.limit = changed.limit;
+        }
+    }
+    merged
+}
+
+fn flatten(table: &toml::Table) -> Vec<(String, String)> {
+    let mut flat = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(section) => {
+                flat.extend(section.iter().map(|(name, value)| (format!("{key}.{name}"), value.to_string())));
+            }
+            Value::Array(entries) => {
+                for entry in entries.iter().filter_map(Value::as_table) {
+                    let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
+                    flat.extend(
+                        entry.iter().map(|(k, value)| (format!("{key}.{name}.{k}"), value.to_string())),
+                    );
+                }
+            }
+            value => flat.push((key.clone(), value.to_string())),
+        }
+    }
+    flat
+}

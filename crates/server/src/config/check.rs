@@ -1,0 +1,180 @@
+//! Refuses settings that cannot work, each by its name and with what to do about it.
+
+use std::collections::HashSet;
+
+use base::ByteSize;
+
+use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings};
+use crate::error::{Error, ErrorKind};
+
+/// The largest item that the engine can hold: one slab.
+const MAX_ITEM: ByteSize = ByteSize::mib(4);
+/// The smallest cache that has room for the fixed tables and a slab or two.
+const MIN_MEMORY: ByteSize = ByteSize::mib(16);
+
+/// Checks every setting and every reference between settings.
+///
+/// # Errors
+/// [`ErrorKind::Config`] with all problems, one to a line.
+pub fn check(config: &Config) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    check_memory(config, &mut problems);
+    check_pools(&config.pools, &mut problems);
+    check_listeners(config, &mut problems);
+    check_limits(config, &config.limits, &mut problems);
+    check_admin(config, &mut problems);
+    if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, problems.join("\n"))) }
+}
+
+fn check_memory(config: &Config, problems: &mut Vec<String>) {
+    if config.memory() < MIN_MEMORY {
+        problems.push(format!("memory: {} is too little; give at least {MIN_MEMORY}", config.memory()));
+    }
+    if config.max_memory() < config.memory() {
+        problems.push(format!(
+            "max_memory: {} is less than memory ({}); raise it, or set it to \"auto\"",
+            config.max_memory(),
+            config.memory()
+        ));
+    }
+    if let Auto::Set(threads) = config.threads
+        && !(1..=1024).contains(&threads)
+    {
+        problems.push(format!("threads: {threads} is not between 1 and 1024; \"auto\" is one per processor"));
+    }
+}
+
+fn check_pools(pools: &[PoolSettings], problems: &mut Vec<String>) {
+    if pools.is_empty() {
+        problems.push("pool: there is none; add [[pool]] with a name".to_owned());
+    }
+    let mut names = HashSet::new();
+    for pool in pools {
+        let name = &pool.name;
+        if name.is_empty() || name.len() > 64 {
+            problems.push(format!("pool.name: `{name}` is not 1 to 64 bytes long"));
+        }
+        if !names.insert(name) {
+            problems.push(format!("pool.name: two pools are called `{name}`; give each its own name"));
+        }
+        check_pool(pool, problems);
+    }
+}
+
+fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
+    let name = &pool.name;
+    if !(1..=90).contains(&pool.s3_small_percent) {
+        problems.push(format!(
+            "pool.{name}.s3_small_percent: {} is not between 1 and 90; 10 suits most workloads",
+            pool.s3_small_percent
+        ));
+    }
+    if !(pool.class_factor > 1.0 && pool.class_factor <= 10.0) {
+        problems.push(format!(
+            "pool.{name}.class_factor: {} is not above 1 and at most 10; 1.25 wastes about a tenth",
+            pool.class_factor
+        ));
+    }
+    if pool.class_max_bytes > MAX_ITEM {
+        problems.push(format!("pool.{name}.class_max_bytes: {} is above {MAX_ITEM}", pool.class_max_bytes));
+    }
+    if pool.class_min_bytes < ByteSize::new(32) || pool.class_min_bytes > pool.class_max_bytes {
+        problems.push(format!(
+            "pool.{name}.class_min_bytes: {} is not between 32 and class_max_bytes ({})",
+            pool.class_min_bytes, pool.class_max_bytes
+        ));
+    }
+    let sizes = &pool.class_sizes_bytes;
+    if !sizes.is_sorted_by(|a, b| a < b) || sizes.iter().any(|size| u64::from(*size) > MAX_ITEM.as_u64()) {
+        problems.push(format!(
+            "pool.{name}.class_sizes_bytes: the sizes must ascend and be at most {MAX_ITEM} each"
+        ));
+    }
+}
+
+fn check_listeners(config: &Config, problems: &mut Vec<String>) {
+    if config.listeners.is_empty() {
+        problems.push("listener: there is none; add [[listener]] with an address".to_owned());
+    }
+    let mut names = HashSet::new();
+    let mut addresses = HashSet::new();
+    for listener in &config.listeners {
+        let ListenerConfig { name, address, pool, .. } = listener;
+        if name.is_empty() || name.len() > 64 {
+            problems.push(format!("listener.name: `{name}` is not 1 to 64 bytes long"));
+        }
+        if !names.insert(name) {
+            problems
+                .push(format!("listener.name: two listeners are called `{name}`; give each its own name"));
+        }
+        let any_port = matches!(address, Address::Tcp(address) if address.port() == 0);
+        if !any_port && !addresses.insert(address) {
+            problems.push(format!(
+                "listener.{name}.address: {address} is used twice; give each listener its own"
+            ));
+        }
+        if !config.pools.iter().any(|known| known.name == *pool) {
+            let known: Vec<&str> = config.pools.iter().map(|known| known.name.as_str()).collect();
+            let hint = super::suggest::nearest(pool, known.iter().copied()).map_or_else(
+                || format!("the pools are: {}", known.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            problems.push(format!("listener.{name}.pool: there is no pool `{pool}`; {hint}"));
+        }
+        if address.is_remote() && !config.allow_remote {
+            problems.push(remote(&format!("listener.{name}.address"), address));
+        }
+    }
+}
+
+fn remote(setting: &str, address: &Address) -> String {
+    format!(
+        "{setting}: {address} can be reached from other machines, and there is no authentication: whoever connects can \
+         read, write and flush. Use a loopback address or a unix socket, or set allow_remote = true if the network is \
+         trusted"
+    )
+}
+
+fn check_limits(config: &Config, limits: &Limits, problems: &mut Vec<String>) {
+    let mut at_least = |name: &str, value: u64, least: u64| {
+        if value < least {
+            problems.push(format!("limits.{name}: {value} is too small; give at least {least}"));
+        }
+    };
+    at_least("max_connections", limits.max_connections as u64, 1);
+    at_least("max_line_bytes", limits.max_line_bytes.as_u64(), 2048);
+    at_least("max_get_line_bytes", limits.max_get_line_bytes.as_u64(), 2048);
+    at_least("max_get_keys", limits.max_get_keys as u64, 1);
+    at_least("max_item_bytes", limits.max_item_bytes.as_u64(), 1024);
+    at_least("max_output_buffer_bytes", limits.max_output_buffer_bytes.as_u64(), 4096);
+    at_least("max_connection_memory_bytes", config.max_connection_memory().as_u64(), 1 << 20);
+    at_least("max_requests_per_turn", limits.max_requests_per_turn as u64, 1);
+
+    let mut at_most = |name: &str, value: ByteSize, most: ByteSize| {
+        if value > most {
+            problems.push(format!("limits.{name}: {value} is too much; give at most {most}"));
+        }
+    };
+    at_most("max_line_bytes", limits.max_line_bytes, ByteSize::mib(64));
+    at_most("max_get_line_bytes", limits.max_get_line_bytes, ByteSize::mib(64));
+    at_most("max_output_buffer_bytes", limits.max_output_buffer_bytes, ByteSize::gib(1));
+    at_most("max_item_bytes", limits.max_item_bytes, MAX_ITEM);
+}
+
+fn check_admin(config: &Config, problems: &mut Vec<String>) {
+    if !config.admin.enabled {
+        return;
+    }
+    let address = &config.admin.address;
+    if matches!(address, Address::Unix(_)) {
+        problems.push(format!("admin.address: {address} is not tcp://IP:PORT, which is all that it can be"));
+    }
+    if address.is_remote() && !config.allow_remote {
+        problems.push(remote("admin.address", address));
+    }
+    if config.listeners.iter().any(|listener| listener.address == *address)
+        && !matches!(address, Address::Tcp(address) if address.port() == 0)
+    {
+        problems.push(format!("admin.address: {address} is also a listener's; give it its own port"));
+    }
+}

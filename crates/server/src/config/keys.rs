@@ -1,0 +1,156 @@
+//! The list of all settings: name, help, and whether each changes while serving.
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its dotted name; entries of `[[listener]]` and `[[pool]]` are named as if they were tables.
+    pub path: &'static str,
+    /// Whether SIGHUP applies a new value; otherwise it needs a restart.
+    pub online: bool,
+    /// What it does, with unit and default, as shown in the example file.
+    pub help: &'static str,
+}
+
+const fn online(path: &'static str, help: &'static str) -> Key {
+    Key { path, online: true, help }
+}
+
+const fn restart(path: &'static str, help: &'static str) -> Key {
+    Key { path, online: false, help }
+}
+
+/// Every setting, in the order of the example file.
+pub const KEYS: &[Key] = &[
+    online(
+        "memory",
+        "All memory of the cache: items, index, queues, connection buffers. A size, as in \"512MiB\" or \"1.5GiB\".\n\
+         \"auto\": a quarter of the machine's (or the container's) memory, at most 1GiB. Default \"auto\".",
+    ),
+    restart(
+        "max_memory",
+        "How far `memory` may be raised while serving: so much address space is reserved.\n\
+         \"auto\": as much as `memory`. Default \"auto\".",
+    ),
+    restart(
+        "threads",
+        "Worker threads. \"auto\": one for each processor the process may use. Default \"auto\".",
+    ),
+    restart("pin_threads", "Whether each worker stays on one processor. Default false."),
+    restart("huge_pages", "Whether item memory asks the kernel for huge pages. Default false."),
+    restart(
+        "allow_remote",
+        "Whether clients on other machines may connect. There is no authentication: whoever can connect can read,\n\
+         write and flush. Default false, which refuses any listener that is not on loopback or a unix socket.",
+    ),
+    restart("listener.name", "The listener's name in logs and metrics."),
+    restart(
+        "listener.address",
+        "\"tcp://IP:PORT\" or \"unix:///PATH\". Default \"tcp://127.0.0.1:11211\". Port 0 lets the kernel choose one.",
+    ),
+    restart("listener.mode", "Permissions of a unix socket, in octal. Default \"0700\"."),
+    restart("listener.pool", "The pool that clients of this listener read and write. Default \"default\"."),
+    restart("listener.protocol", "What is spoken: \"memcached\" (classic text and meta commands)."),
+    restart("pool.name", "The pool's name in listeners, logs and metrics."),
+    online(
+        "pool.limit",
+        "The most the pool may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
+    ),
+    restart("pool.policy", "Which items leave when it is full: \"s3-fifo\" or \"lru\". Default \"s3-fifo\"."),
+    restart(
+        "pool.lru_refresh_secs",
+        "Under \"lru\": an item is moved to the front at most once in so many seconds. Default 60.",
+    ),
+    restart(
+        "pool.s3_small_percent",
+        "Under \"s3-fifo\": the share of the queue that new items enter, in percent. Default 10.",
+    ),
+    restart("pool.own_keys", "Whether the pool's keys are apart from those of other pools. Default true."),
+    restart("pool.class_factor", "How much larger each size class is than the one before. Default 1.25."),
+    restart("pool.class_min_bytes", "The smallest size class. Default 64."),
+    restart(
+        "pool.class_max_bytes",
+        "The largest size class, which bounds an item with its header and key. Default 4MiB, which is also the most.",
+    ),
+    restart(
+        "pool.class_sizes_bytes",
+        "The size classes one by one, ascending; replaces factor, min and max. Default [] (not used).",
+    ),
+    online(
+        "limits.max_connections",
+        "Connections at a time, over all listeners. One more is told \"ERROR Too many open connections\" and closed.\n\
+         Default 4096.",
+    ),
+    online(
+        "limits.max_line_bytes",
+        "The longest command line, other than of a retrieval. A longer one is answered \"CLIENT_ERROR line too long\" and\n\
+         the connection is closed. Default 2KiB.",
+    ),
+    online(
+        "limits.max_get_line_bytes",
+        "The longest command line of get, gets, gat and gats. A longer one is treated in the same way. Default 1MiB.",
+    ),
+    online(
+        "limits.max_get_keys",
+        "The most keys in one retrieval. More are answered \"CLIENT_ERROR too many keys\". Default 65536.",
+    ),
+    online(
+        "limits.max_item_bytes",
+        "The largest item, counted as memcached does for its -I: the key, the value and 59 bytes, or 63 with client flags.\n\
+         A larger one is answered \"SERVER_ERROR object too large for cache\". Default 1MiB; at most 4MiB.",
+    ),
+    online(
+        "limits.skip_refused_data",
+        "Whether the data behind a storage command is skipped when its line was refused. memcached reads it as commands,\n\
+         which a client that does not check its keys can be tricked with. Default false, as memcached.",
+    ),
+    online(
+        "limits.max_output_buffer_bytes",
+        "Unsent responses of one connection above which its requests wait until it reads. Default 1MiB.",
+    ),
+    online(
+        "limits.max_connection_memory_bytes",
+        "Buffers of all connections together. A request that would need more is answered with SERVER_ERROR out of\n\
+         memory. \"auto\": an eighth of `memory`, at least 16MiB. Default \"auto\".",
+    ),
+    online(
+        "limits.max_requests_per_turn",
+        "Pipelined requests of one connection that are answered before the others get their turn. Default 256.",
+    ),
+    online(
+        "limits.idle_timeout_secs",
+        "Seconds without a request after which a connection is closed. 0: never. Default 0.",
+    ),
+    online(
+        "limits.stall_timeout_secs",
+        "Seconds without progress in the middle of a request, or with responses the client does not take, after which\n\
+         a connection is closed. 0: never. Default 60.",
+    ),
+    online(
+        "limits.drain_timeout_secs",
+        "Seconds that clients are given to take their last responses when the server stops. Default 5.",
+    ),
+    restart(
+        "admin.enabled",
+        "Whether the HTTP server with /metrics, /healthz and /stats.json runs. Default true.",
+    ),
+    restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
+    online(
+        "log.level",
+        "What is logged to standard error: \"error\", \"warn\", \"info\", \"debug\" or \"trace\". Default \"info\".",
+    ),
+];
+
+/// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
+pub fn find(path: &str) -> Option<&'static Key> {
+    let plain = match path.split('.').collect::<Vec<_>>().as_slice() {
+        [list @ ("pool" | "listener"), .., key] => format!("{list}.{key}"),
+        _ => path.to_owned(),
+    };
+    KEYS.iter().find(|key| key.path == plain)
+}
+
+/// The environment variable for a setting that is not part of a list.
+pub fn environment_name(key: &Key) -> Option<String> {
+    let in_list = key.path.starts_with("pool.") || key.path.starts_with("listener.");
+    (!in_list).then(|| format!("MILLPOND_{}", key.path.replace('.', "_").to_ascii_uppercase()))
+}

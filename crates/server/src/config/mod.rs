@@ -1,0 +1,252 @@
+//! What an operator may set: one TOML file, then environment variables, then flags, over defaults that live here.
+//!
+//! A setting has one name everywhere: `limits.max_connections` in the file is `MILLPOND_LIMITS_MAX_CONNECTIONS` in the
+//! environment and `--set limits.max_connections=…` on the command line. [`keys::KEYS`] lists every one with its help
+//! and whether it changes while serving; a test holds that list, the structures below, `config/millpond.toml` and
+//! `docs/configuration.md` together.
+//!
+//! Invariant 1: a [`Config`] that came out of [`load::load`] has passed [`check::check`], so the rest of the server may
+//! rely on its names being unique, its references resolving and its sizes being in range.
+
+pub mod change;
+pub mod check;
+pub mod keys;
+pub mod load;
+mod print;
+mod suggest;
+mod values;
+
+use base::ByteSize;
+use serde::{Deserialize, Serialize};
+
+pub use print::render;
+pub use values::{Address, Auto, FileMode, LogLevel, Policy, Protocol};
+
+/// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// All memory of the cache: items, index, queues and connection buffers. Auto: a quarter of the machine's memory, at
+    /// most 1 GiB.
+    pub memory: Auto<ByteSize>,
+    /// How far `memory` may be raised while serving. Auto: as much as `memory`.
+    pub max_memory: Auto<ByteSize>,
+    /// Worker threads. Auto: one for each processor the process may use.
+    pub threads: Auto<usize>,
+    /// Whether each worker stays on one processor.
+    pub pin_threads: bool,
+    /// Whether item memory asks for huge pages.
+    pub huge_pages: bool,
+    /// Whether a listener or the admin server may be reached from another machine.
+    pub allow_remote: bool,
+    /// Where clients connect.
+    #[serde(rename = "listener")]
+    pub listeners: Vec<ListenerConfig>,
+    /// The parts that the memory is shared by.
+    #[serde(rename = "pool")]
+    pub pools: Vec<PoolSettings>,
+    /// What a client may make grow.
+    pub limits: Limits,
+    /// The HTTP server for operators.
+    pub admin: Admin,
+    /// What is logged.
+    pub log: Log,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            memory: Auto::Auto,
+            max_memory: Auto::Auto,
+            threads: Auto::Auto,
+            pin_threads: false,
+            huge_pages: false,
+            allow_remote: false,
+            listeners: vec![ListenerConfig::default()],
+            pools: vec![PoolSettings::default()],
+            limits: Limits::default(),
+            admin: Admin::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+/// A place where clients connect, and the pool they get.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenerConfig {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// `tcp://IP:PORT` or `unix:///PATH`.
+    pub address: Address,
+    /// The permissions of a unix socket, in octal.
+    pub mode: FileMode,
+    /// The pool that its clients read and write.
+    pub pool: String,
+    /// What is spoken there.
+    pub protocol: Protocol,
+}
+
+impl Default for ListenerConfig {
+    fn default() -> Self {
+        Self {
+            name: "main".to_owned(),
+            address: Address::default(),
+            mode: FileMode::default(),
+            pool: "default".to_owned(),
+            protocol: Protocol::default(),
+        }
+    }
+}
+
+/// A part of the memory with its own limit, policy and size classes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PoolSettings {
+    /// Its name in listeners, logs and metrics.
+    pub name: String,
+    /// The most it may hold. Auto: whatever is free.
+    pub limit: Auto<ByteSize>,
+    /// Which items leave when it is full.
+    pub policy: Policy,
+    /// Under `lru`: an item is moved to the front at most once in so many seconds.
+    pub lru_refresh_secs: u32,
+    /// Under `s3-fifo`: the share of the small queue.
+    pub s3_small_percent: u8,
+    /// Whether its keys are apart from those of other pools.
+    pub own_keys: bool,
+    /// How much larger each size class is than the one before.
+    pub class_factor: f64,
+    /// The smallest size class.
+    pub class_min_bytes: ByteSize,
+    /// The largest size class, which bounds an item with its header and key.
+    pub class_max_bytes: ByteSize,
+    /// The size classes one by one; replaces factor, min and max where it is not empty.
+    pub class_sizes_bytes: Vec<u32>,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            name: "default".to_owned(),
+            limit: Auto::Auto,
+            policy: Policy::S3Fifo,
+            lru_refresh_secs: 60,
+            s3_small_percent: 10,
+            own_keys: true,
+            class_factor: 1.25,
+            class_min_bytes: ByteSize::new(64),
+            class_max_bytes: ByteSize::mib(4),
+            class_sizes_bytes: Vec::new(),
+        }
+    }
+}
+
+/// Bounds on what a client may make grow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time, over all listeners.
+    pub max_connections: usize,
+    /// The longest command line, other than of a retrieval.
+    pub max_line_bytes: ByteSize,
+    /// The longest command line of a retrieval.
+    pub max_get_line_bytes: ByteSize,
+    /// The most keys in one retrieval.
+    pub max_get_keys: usize,
+    /// The largest item, as memcached counts it.
+    pub max_item_bytes: ByteSize,
+    /// Whether the data of a storage command whose line was refused is skipped.
+    pub skip_refused_data: bool,
+    /// Unsent responses of one connection above which nothing more is read from it.
+    pub max_output_buffer_bytes: ByteSize,
+    /// Buffers of all connections together. Auto: an eighth of `memory`, at least 16 MiB.
+    pub max_connection_memory_bytes: Auto<ByteSize>,
+    /// Requests of one connection that are answered before the others get their turn.
+    pub max_requests_per_turn: usize,
+    /// Seconds without a request after which a connection is closed; 0 for never.
+    pub idle_timeout_secs: u32,
+    /// Seconds without progress in the middle of a request or response after which a connection is closed; 0 for never.
+    pub stall_timeout_secs: u32,
+    /// Seconds that clients are given to take their last responses when the server stops.
+    pub drain_timeout_secs: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 4096,
+            max_line_bytes: ByteSize::kib(2),
+            max_get_line_bytes: ByteSize::mib(1),
+            max_get_keys: 65_536,
+            max_item_bytes: ByteSize::mib(1),
+            skip_refused_data: false,
+            max_output_buffer_bytes: ByteSize::mib(1),
+            max_connection_memory_bytes: Auto::Auto,
+            max_requests_per_turn: 256,
+            idle_timeout_secs: 0,
+            stall_timeout_secs: 60,
+            drain_timeout_secs: 5,
+        }
+    }
+}
+
+/// The HTTP server with `/metrics`, `/healthz` and `/stats.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// Whether it is started.
+    pub enabled: bool,
+    /// `tcp://IP:PORT`.
+    pub address: Address,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { enabled: true, address: Address::loopback(11212) }
+    }
+}
+
+/// Logging, to standard error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// The least important level that is shown.
+    pub level: LogLevel,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: LogLevel::Info }
+    }
+}
+
+impl Config {
+    /// What `memory` comes to, asking the machine where it is automatic.
+    pub fn memory(&self) -> ByteSize {
+        self.memory.or(|| {
+            let quarter = crate::machine::memory_bytes() / 4;
+            ByteSize::new(quarter.clamp(ByteSize::mib(64).as_u64(), ByteSize::gib(1).as_u64()))
+        })
+    }
+
+    /// What `max_memory` comes to.
+    pub fn max_memory(&self) -> ByteSize {
+        self.max_memory.or(|| self.memory())
+    }
+
+    /// How many workers there are.
+    pub fn threads(&self) -> usize {
+        self.threads.or(base::thread::available_cpus)
+    }
+
+    /// What the buffers of all connections may come to.
+    pub fn max_connection_memory(&self) -> ByteSize {
+        self.limits
+            .max_connection_memory_bytes
+            .or(|| ByteSize::new((self.memory().as_u64() / 8).max(ByteSize::mib(16).as_u64())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

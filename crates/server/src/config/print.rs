@@ -1,0 +1,81 @@
+//! Writes a configuration as the commented file that would bring it about.
+
+use std::fmt::Write as _;
+
+use base::ByteSize;
+use toml::Value;
+
+use super::keys::{KEYS, Key};
+use super::{Config, load};
+use crate::error::Error;
+
+const HEADER: &str = "\
+# Millpond's configuration. Every setting is shown; one that is left out has its default.
+# Sizes are bytes, or texts with a unit: \"64KiB\", \"1.5GiB\".
+# [online]: SIGHUP re-reads this file and applies a new value while serving. [restart]: it is applied at the next start.
+# A setting outside [[listener]] and [[pool]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
+# and every one as a flag, as in --set limits.max_connections=100. A flag goes over a variable, a variable over this file.
+";
+
+/// `config` as a TOML file in which each setting is preceded by its help.
+///
+/// # Errors
+/// Where it cannot be written as TOML, which none that was loaded is.
+pub fn render(config: &Config) -> Result<String, Error> {
+    let table = load::to_table(config)?;
+    let mut text = HEADER.to_owned();
+    for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
+        setting(&mut text, key, key.path, table.get(key.path));
+    }
+    for section in ["listener", "pool", "limits", "admin", "log"] {
+        match table.get(section) {
+            Some(Value::Array(entries)) => {
+                for entry in entries {
+                    let _ = write!(text, "\n[[{section}]]");
+                    section_settings(&mut text, section, entry);
+                }
+            }
+            Some(entry) => {
+                let _ = write!(text, "\n[{section}]");
+                section_settings(&mut text, section, entry);
+            }
+            None => {}
+        }
+    }
+    Ok(text)
+}
+
+fn section_settings(text: &mut String, section: &str, entry: &Value) {
+    for key in KEYS {
+        if let Some((head, name)) = key.path.split_once('.')
+            && head == section
+        {
+            setting(text, key, name, entry.get(name));
+        }
+    }
+}
+
+fn setting(text: &mut String, key: &Key, name: &str, value: Option<&Value>) {
+    let Some(value) = value else { return };
+    let mark = if key.online { "online" } else { "restart" };
+    text.push('\n');
+    for (i, line) in key.help.lines().enumerate() {
+        let mark = if i == 0 { format!("[{mark}] ") } else { String::new() };
+        let _ = writeln!(text, "# {mark}{line}");
+    }
+    let _ = writeln!(text, "{name} = {}", written(name, value));
+}
+
+/// A value as a person would write it: large sizes with their unit.
+fn written(name: &str, value: &Value) -> String {
+    let is_size = name.ends_with("_bytes") || ["memory", "max_memory", "limit"].contains(&name);
+    match value {
+        Value::Integer(bytes) if is_size && *bytes >= 1024 => {
+            let size = ByteSize::new(bytes.unsigned_abs());
+            let text = size.to_string();
+            // A unit is only used where it says exactly the same.
+            if text.parse() == Ok(size) { format!("\"{text}\"") } else { bytes.to_string() }
+        }
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,174 @@
+use super::load::{Override, load_text};
+use super::*;
+
+fn parse(text: &str) -> Config {
+    load_text("test.toml", text, &[], &[]).expect("a good configuration").config
+}
+
+fn refusal(text: &str) -> String {
+    load_text("test.toml", text, &[], &[]).expect_err("a refusal").to_string()
+}
+
+fn example_file() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/millpond.toml");
+    std::fs::read_to_string(path).expect("config/millpond.toml")
+}
+
+#[test]
+fn the_example_file_is_the_defaults_as_printed() {
+    assert_eq!(parse(&example_file()), Config::default());
+    let printed = render(&Config::default()).expect("printable");
+    assert_eq!(
+        example_file(),
+        printed,
+        "write the output of `millpond config print --defaults` to config/millpond.toml"
+    );
+}
+
+#[test]
+fn nothing_configured_is_the_defaults() {
+    assert_eq!(parse(""), Config::default());
+}
+
+#[test]
+fn every_setting_is_listed_once_and_documented() {
+    let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"))
+        .expect("the manual");
+    let table = load::to_table(&Config::default()).expect("writable");
+    let mut paths = Vec::new();
+    for (key, value) in &table {
+        match value {
+            toml::Value::Table(section) => paths.extend(section.keys().map(|name| format!("{key}.{name}"))),
+            toml::Value::Array(entries) => {
+                let entry = entries.first().and_then(toml::Value::as_table).expect("a default entry");
+                paths.extend(entry.keys().map(|name| format!("{key}.{name}")));
+            }
+            _ => paths.push(key.clone()),
+        }
+    }
+    let mut listed: Vec<String> = keys::KEYS.iter().map(|key| key.path.to_owned()).collect();
+    for key in keys::KEYS {
+        let mark = if key.online { "online" } else { "restart" };
+        let row = format!("| `{}` | {mark} |", key.path);
+        assert!(manual.contains(&row), "docs/configuration.md lacks a row that starts with `{row}`");
+    }
+    paths.sort();
+    listed.sort();
+    assert_eq!(paths, listed);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_line_and_nearest() {
+    let error = refusal("memory = \"64MiB\"\n\n[limits]\nmax_conections = 5\n");
+    assert!(error.contains("test.toml:4: "), "{error}");
+    assert!(error.contains("`limits.max_conections`; did you mean `limits.max_connections`?"), "{error}");
+    let error = refusal("[[pool]]\nname = \"default\"\n[[pool]]\nname = \"b\"\npolcy = \"lru\"\n");
+    assert!(error.contains("test.toml:5: ") && error.contains("`pool.policy`"), "{error}");
+    let error = refusal("[limts]\nmax_connections = 5\n");
+    assert!(error.contains("did you mean `limits`?"), "{error}");
+    let error = refusal("max_connections = 5\n");
+    assert!(error.contains("did you mean `limits.max_connections`?"), "{error}");
+    let error = refusal("colour = 5\n");
+    assert!(error.contains("millpond config print"), "{error}");
+}
+
+#[test]
+fn wrong_values_are_refused_by_name() {
+    for (text, parts) in [
+        ("memory = \"12 parsecs\"", &["12 parsecs", "line 1"][..]),
+        ("memory = \"1MiB\"", &["memory", "16MiB"]),
+        ("memory = \"2GiB\"\nmax_memory = \"1GiB\"", &["max_memory", "raise"]),
+        ("threads = 0", &["threads"]),
+        ("threads = \"many\"", &["line 1"]),
+        (
+            "[[listener]]\naddress = \"tcp://0.0.0.0:11211\"",
+            &["listener.main.address", "allow_remote = true"],
+        ),
+        ("[admin]\naddress = \"tcp://0.0.0.0:11212\"", &["admin.address", "allow_remote"]),
+        ("[admin]\naddress = \"tcp://127.0.0.1:11211\"", &["admin.address", "own port"]),
+        ("[[listener]]\naddress = \"unix://relative\"", &["unix:///run"]),
+        ("[[listener]]\naddress = \"example.com:1\"", &["IP address"]),
+        ("[[listener]]\npool = \"defalt\"", &["listener.main.pool", "did you mean `default`"]),
+        ("[[listener]]\n[[listener]]\n", &["two listeners", "used twice"]),
+        ("[[listener]]\nmode = \"rwx\"", &["octal"]),
+        ("[[pool]]\npolicy = \"fifo\"", &["s3-fifo, lru"]),
+        ("[[pool]]\nclass_factor = 1.0", &["pool.default.class_factor"]),
+        ("[[pool]]\nclass_max_bytes = \"8MiB\"", &["class_max_bytes", "4MiB"]),
+        ("[[pool]]\nclass_sizes_bytes = [128, 64]", &["ascend"]),
+        ("[limits]\nmax_line_bytes = 100", &["limits.max_line_bytes", "2048"]),
+        ("[limits]\nmax_item_bytes = \"5MiB\"", &["limits.max_item_bytes", "at most 4MiB"]),
+        ("[limits]\nmax_connections = -1", &["line 2"]),
+        ("[log]\nlevel = \"loud\"", &["error, warn"]),
+    ] {
+        let error = refusal(text);
+        for part in parts {
+            assert!(error.contains(part), "{text:?} gave {error:?}, which lacks {part:?}");
+        }
+    }
+}
+
+#[test]
+fn environment_goes_over_the_file_and_flags_over_both() {
+    let file = "memory = \"64MiB\"\n[limits]\nmax_connections = 1\nidle_timeout_secs = 1\n";
+    let environment = [
+        ("MILLPOND_LIMITS_MAX_CONNECTIONS".to_owned(), "2".to_owned()),
+        ("MILLPOND_MEMORY".to_owned(), "128MiB".to_owned()),
+        ("MILLPOND_LIMITS_MAX_CONECTIONS".to_owned(), "9".to_owned()),
+        ("MILLPOND_SERVICE_HOST".to_owned(), "10.0.0.1".to_owned()),
+    ];
+    let flag = |assignment| Override::parse("--set", assignment).expect("a setting");
+    let flags = [flag("memory=256MiB"), flag("pool.default.limit = 32MiB"), flag("admin.enabled=false")];
+    let loaded = load_text("test.toml", file, &environment, &flags).expect("good");
+    assert_eq!(loaded.config.limits.idle_timeout_secs, 1);
+    assert_eq!(loaded.config.limits.max_connections, 2);
+    assert_eq!(loaded.config.memory, Auto::Set(ByteSize::mib(256)));
+    assert_eq!(loaded.config.pools[0].limit, Auto::Set(ByteSize::mib(32)));
+    assert!(!loaded.config.admin.enabled);
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("did you mean MILLPOND_LIMITS_MAX_CONNECTIONS"));
+}
+
+#[test]
+fn a_wrong_override_names_its_source() {
+    let environment = [("MILLPOND_THREADS".to_owned(), "lots".to_owned())];
+    let error = load_text("", "", &environment, &[]).expect_err("refused").to_string();
+    assert!(error.contains("MILLPOND_THREADS") && error.contains("lots"), "{error}");
+    for (assignment, part) in
+        [("memry=1GiB", "did you mean `memory`"), ("pool.other.limit=1GiB", "no `pool.other.limit`")]
+    {
+        let flag = Override::parse("--set", assignment).expect("a setting");
+        let error = load_text("", "", &[], &[flag]).expect_err("refused").to_string();
+        assert!(error.contains("--set") && error.contains(part), "{error}");
+    }
+    assert!(Override::parse("--set", "memory").is_err());
+}
+
+#[test]
+fn a_reload_tells_online_from_restart() {
+    let old = parse("memory = \"64MiB\"\n");
+    let new = parse(
+        "memory = \"32MiB\"\nthreads = 7\n[limits]\nmax_connections = 9\n[[pool]]\nname = \"default\"\nlimit = \"20MiB\"\n\
+         policy = \"lru\"\n[[pool]]\nname = \"second\"\n",
+    );
+    let changes = change::between(&old, &new).expect("comparable");
+    let online: Vec<&str> = changes.iter().filter(|c| c.online).map(|c| c.path.as_str()).collect();
+    assert_eq!(online, ["limits.max_connections", "memory", "pool.default.limit"]);
+    let restart: Vec<&str> = changes.iter().filter(|c| !c.online).map(|c| c.path.as_str()).collect();
+    assert!(restart.contains(&"threads") && restart.contains(&"pool.default.policy"), "{restart:?}");
+    assert!(restart.contains(&"pool.second.limit"), "a pool that is new needs a restart: {restart:?}");
+
+    let merged = change::with_online(&old, &new);
+    assert_eq!((merged.memory, merged.threads), (new.memory, old.threads));
+    let left = change::between(&merged, &new).expect("comparable");
+    assert!(left.iter().all(|change| !change.online), "with_online applies exactly what is online: {left:?}");
+    assert_eq!(change::between(&new, &new).expect("comparable"), Vec::new());
+}
+
+#[test]
+fn printing_parses_back() {
+    let config = parse(
+        "memory = \"100MB\"\nallow_remote = true\n[[listener]]\nname = \"a\"\naddress = \"unix:///tmp/a.sock\"\nmode = \"0660\"\n\
+         [[listener]]\nname = \"b\"\naddress = \"tcp://[::]:0\"\n[limits]\nmax_item_bytes = 123456\n",
+    );
+    assert_eq!(parse(&render(&config).expect("printable")), config);
+}

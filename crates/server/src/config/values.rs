@@ -1,0 +1,263 @@
+//! The types of single settings, each with the text that people write for it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::de::{IntoDeserializer, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A setting that may be left to the server by writing `"auto"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auto<T> {
+    /// Chosen by the server.
+    #[default]
+    Auto,
+    /// Chosen by the operator.
+    Set(T),
+}
+
+impl<T: Clone> Auto<T> {
+    /// The operator's choice, or what `choose` comes to.
+    pub fn or(&self, choose: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Auto => choose(),
+            Self::Set(value) => value.clone(),
+        }
+    }
+
+    /// The operator's choice, if there is one.
+    pub fn set(&self) -> Option<T> {
+        match self {
+            Self::Auto => None,
+            Self::Set(value) => Some(value.clone()),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Auto<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Set(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Auto<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AutoVisitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for AutoVisitor<T> {
+            type Value = Auto<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"auto\" or a value")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Auto<T>, E> {
+                T::deserialize(value.into_deserializer()).map(Auto::Set)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Auto<T>, E> {
+                T::deserialize(value.into_deserializer()).map(Auto::Set)
+            }
+
+            fn visit_str<E: de::Error>(self, value: &str) -> Result<Auto<T>, E> {
+                if value == "auto" {
+                    return Ok(Auto::Auto);
+                }
+                T::deserialize(value.into_deserializer()).map(Auto::Set)
+            }
+        }
+        deserializer.deserialize_any(AutoVisitor(std::marker::PhantomData))
+    }
+}
+
+/// Implements serde by way of `FromStr` and `Display`, for settings that are texts.
+macro_rules! serde_as_text {
+    ($type:ty) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+/// Where something listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `tcp://127.0.0.1:11211`
+    Tcp(SocketAddr),
+    /// `unix:///run/millpond.sock`
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// TCP on this machine only.
+    pub const fn loopback(port: u16) -> Self {
+        Self::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
+    }
+
+    /// Whether another machine could connect to it.
+    pub fn is_remote(&self) -> bool {
+        match self {
+            Self::Tcp(address) => !address.ip().is_loopback(),
+            Self::Unix(_) => false,
+        }
+    }
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Self::loopback(11211)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix://") {
+            if !path.starts_with('/') {
+                return Err(format!("`{text}` names no absolute path: write unix:///run/millpond.sock"));
+            }
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        let host_port = text.strip_prefix("tcp://").unwrap_or(text);
+        let host_port = match host_port.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}"),
+            None => host_port.to_owned(),
+        };
+        host_port.parse().map(Self::Tcp).map_err(|_| {
+            format!(
+                "`{text}` is not an address: write tcp://127.0.0.1:11211 (an IP address and a port) or \
+                 unix:///run/millpond.sock"
+            )
+        })
+    }
+}
+
+serde_as_text!(Address);
+
+/// The permissions of a unix socket, written in octal: `"0770"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl Default for FileMode {
+    fn default() -> Self {
+        Self(0o700)
+    }
+}
+
+impl fmt::Display for FileMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+impl FromStr for FileMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        u32::from_str_radix(text, 8)
+            .ok()
+            .filter(|mode| *mode <= 0o777)
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is not a file mode: write octal permissions, as in \"0770\""))
+    }
+}
+
+serde_as_text!(FileMode);
+
+/// Declares an enum of named choices with `FromStr`, `Display` and serde by those names.
+macro_rules! choices {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant),+
+        }
+
+        impl $name {
+            /// The names of all choices.
+            pub const NAMES: &'static [&'static str] = &[$($text),+];
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $text),+ })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(format!("`{text}` is none of {}", Self::NAMES.join(", "))),
+                }
+            }
+        }
+
+        serde_as_text!($name);
+    };
+}
+
+choices! {
+    /// Which items leave a full pool.
+    Policy {
+        /// S3-FIFO (Yang et al., SOSP 2023).
+        S3Fifo = "s3-fifo",
+        /// Least recently used, with lazy promotion.
+        Lru = "lru",
+    }
+}
+
+choices! {
+    /// What is spoken on a listener.
+    Protocol {
+        /// memcached's classic text and meta commands.
+        Memcached = "memcached",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "the enum comes from a macro")]
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::Memcached
+    }
+}
+
+choices! {
+    /// How important a message must be to be logged.
+    LogLevel {
+        /// What makes the server or a connection fail.
+        Error = "error",
+        /// What an operator should look at.
+        Warn = "warn",
+        /// Start, stop, reload.
+        Info = "info",
+        /// Connections that come and go.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}

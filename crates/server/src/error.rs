@@ -1,0 +1,60 @@
+//! What can go wrong in starting, running and reloading the server. What goes wrong on a connection is told to its client
+//! and counted, and is no error here.
+
+use std::fmt;
+
+/// What kind of failure it is, and so what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A setting is wrong. The message names it and says what to write; trying again does not help.
+    Config,
+    /// An address cannot be listened on: in use, or not permitted. Free it or choose another.
+    Listen,
+    /// The cache cannot be built as configured. The message says which part.
+    Engine,
+    /// The operating system refused something else: threads, descriptors, signals.
+    System,
+}
+
+/// A failure of the server as a whole.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    context: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
+        Self { kind, context: context.into(), source: None }
+    }
+
+    pub(crate) fn with_source(
+        kind: ErrorKind,
+        context: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { kind, context: context.into(), source: Some(source.into()) }
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.context)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}

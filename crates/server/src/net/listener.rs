@@ -1,0 +1,189 @@
+//! Sockets that clients connect to, TCP and unix.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::config::{Address, FileMode};
+use crate::error::{Error, ErrorKind};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A process on this machine.
+    Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Unix => f.write_str("unix"),
+        }
+    }
+}
+
+/// A socket that listens. A unix socket's file is removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    address: Address,
+    /// The file of a unix socket.
+    file: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens on `address`; a unix socket gets the permissions `mode`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Listen`] where the address is in use or not to be had.
+    pub(crate) fn bind(address: &Address, mode: FileMode) -> Result<Self, Error> {
+        let listener = match address {
+            Address::Tcp(tcp) => bind_tcp(*tcp),
+            Address::Unix(path) => bind_unix(path, mode),
+        };
+        listener.map_err(|e| {
+            let hint = match e.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "; another server has it: stop that one, or choose another address"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "; choose a port above 1023 or a directory that may be written"
+                }
+                io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+                _ => "",
+            };
+            Error::new(ErrorKind::Listen, format!("{address} cannot be listened on: {e}{hint}"))
+        })
+    }
+
+    /// Where it listens, with the port that the kernel chose.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The next waiting connection, non-blocking.
+    ///
+    /// # Errors
+    /// As accept(2); `WouldBlock` where none waits.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, peer) = rustix::net::acceptfrom_with(&self.socket, flags)?;
+        if matches!(self.address, Address::Unix(_)) {
+            return Ok((socket, Peer::Unix));
+        }
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).map_or(Peer::Unix, Peer::Tcp);
+        Ok((socket, peer))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = open(family)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok(Listener { socket, address: Address::Tcp(bound), file: None })
+}
+
+fn bind_unix(path: &Path, mode: FileMode) -> io::Result<Listener> {
+    remove_dead_socket(path)?;
+    let socket = open(AddressFamily::UNIX)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // Nobody can connect before listen(2), so nobody gets in under the wrong permissions.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode.0))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(Listener { socket, address: Address::Unix(path.to_owned()), file: Some(path.to_owned()) })
+}
+
+fn open(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// Removes the socket file that a server left which was killed; one that is answered stays.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file of that name which is no socket",
+        ));
+    }
+    let probe = open(AddressFamily::UNIX)?;
+    match rustix::net::connect(&probe, &SocketAddrUnix::new(path)?) {
+        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Err(io::Error::from(io::ErrorKind::AddrInUse)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn port_zero_becomes_a_real_one() {
+        let listener = Listener::bind(&Address::loopback(0), FileMode::default()).expect("a port");
+        let Address::Tcp(address) = listener.address() else { panic!("tcp stays tcp") };
+        assert_ne!(address.port(), 0);
+        let error = Listener::bind(listener.address(), FileMode::default()).expect_err("taken");
+        assert_eq!(error.kind(), ErrorKind::Listen);
+        assert!(error.to_string().contains("another server has it"), "{error}");
+    }
+
+    #[test]
+    fn unix_sockets_get_their_mode_and_go_away() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("sock");
+        let address = Address::Unix(path.clone());
+        let listener = Listener::bind(&address, FileMode(0o640)).expect("a socket");
+        let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let _client = UnixStream::connect(&path).expect("connected");
+        let (_, peer) = listener.accept().expect("the client");
+        assert_eq!(peer.to_string(), "unix");
+        let error = Listener::bind(&address, FileMode(0o640)).expect_err("alive");
+        assert!(error.to_string().contains("another server has it"), "{error}");
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_another_file_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+        assert!(path.exists(), "std leaves the file");
+        Listener::bind(&Address::Unix(path.clone()), FileMode::default()).expect("replaced");
+        std::fs::write(&path, "precious").expect("a file");
+        assert!(Listener::bind(&Address::Unix(path.clone()), FileMode::default()).is_err());
+        assert_eq!(std::fs::read(&path).expect("kept"), b"precious");
+    }
+}

@@ -1,0 +1,6 @@
+//! Sockets and the event loop.
+
+mod listener;
+mod mailbox;
+mod output;
+mod table;

@@ -1,0 +1,204 @@
+//! What a connection has yet to send: composed bytes, with large values in between that are sent from where they lie.
+//!
+//! Invariants:
+//! 1. The stream to send is `bytes` with the value `values[i].1` inserted before position `values[i].0`; the positions
+//!    ascend.
+//! 2. `sent_bytes` of `bytes`, the values before `next_value`, and `sent_of_value` bytes of that one have been sent. A
+//!    value begins to be sent only when the bytes before its position are.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+/// Values of at least so many bytes are sent from where they lie; smaller ones are cheaper to copy.
+pub(crate) const MIN_IN_PLACE_BYTES: usize = 4096;
+/// Pieces that one system call is given at most.
+const MAX_PIECES: usize = 64;
+/// A buffer that grew beyond this is not kept once it has been sent.
+const KEEP_BYTES: usize = 64 << 10;
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// Everything is with the kernel.
+    All,
+    /// The kernel takes no more for now.
+    Blocked,
+}
+
+/// Bytes to send; `V` holds a value in place.
+#[derive(Debug)]
+pub(crate) struct Output<V> {
+    bytes: Vec<u8>,
+    values: Vec<(usize, V)>,
+    sent_bytes: usize,
+    next_value: usize,
+    sent_of_value: usize,
+    unsent: usize,
+}
+
+impl<V> Default for Output<V> {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            values: Vec::new(),
+            sent_bytes: 0,
+            next_value: 0,
+            sent_of_value: 0,
+            unsent: 0,
+        }
+    }
+}
+
+impl<V: Deref<Target = [u8]>> Output<V> {
+    /// Bytes that are not yet with the kernel.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.unsent
+    }
+
+    /// Whether there is nothing to send.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.unsent == 0
+    }
+
+    /// Memory that is held: buffers, and values that cannot be evicted meanwhile.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.buffer_bytes()
+            + self.values.iter().skip(self.next_value).map(|(_, value)| value.len()).sum::<usize>()
+    }
+
+    /// Memory of the buffers alone.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.bytes.capacity() + self.values.capacity() * size_of::<(usize, V)>()
+    }
+
+    /// Appends `bytes`.
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.unsent += bytes.len();
+    }
+
+    /// Appends what `compose` appends to the buffer it is given.
+    #[inline]
+    pub(crate) fn compose<R>(&mut self, compose: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let before = self.bytes.len();
+        let result = compose(&mut self.bytes);
+        self.unsent += self.bytes.len() - before;
+        result
+    }
+
+    /// Appends a value: by copying a small one, by holding a large one.
+    #[inline]
+    pub(crate) fn value(&mut self, value: V) {
+        if value.len() < MIN_IN_PLACE_BYTES {
+            self.write(&value);
+        } else {
+            self.unsent += value.len();
+            self.values.push((self.bytes.len(), value));
+        }
+    }
+
+    /// Hands as much as possible to the kernel.
+    ///
+    /// # Errors
+    /// Where the connection is broken; what was not sent never will be.
+    pub(crate) fn send(&mut self, socket: impl AsFd) -> Result<Sent, Errno> {
+        while self.unsent > 0 {
+            let sent = if self.next_value == self.values.len() {
+                send(&socket, self.bytes.get(self.sent_bytes..).unwrap_or_default(), SendFlags::NOSIGNAL)
+            } else {
+                self.send_pieces(&socket)
+            };
+            match sent {
+                Ok(n) => self.advance(n),
+                Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.reset();
+        Ok(Sent::All)
+    }
+
+    fn send_pieces(&self, socket: impl AsFd) -> Result<usize, Errno> {
+        let mut pieces = [const { MaybeUninit::uninit() }; 0];
+        let mut control = SendAncillaryBuffer::new(&mut pieces);
+        let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+        let mut count = 0;
+        self.for_each_piece(|piece| {
+            if let Some(slot) = slices.get_mut(count) {
+                *slot = IoSlice::new(piece);
+                count += 1;
+            }
+            count < MAX_PIECES
+        });
+        sendmsg(socket, slices.get(..count).unwrap_or_default(), &mut control, SendFlags::NOSIGNAL)
+    }
+
+    /// Calls `visit` with the unsent pieces in order until it returns false.
+    fn for_each_piece<'a>(&'a self, mut visit: impl FnMut(&'a [u8]) -> bool) {
+        let mut position = self.sent_bytes;
+        let mut skip = self.sent_of_value;
+        for (at, value) in self.values.iter().skip(self.next_value) {
+            if *at > position && !visit(self.bytes.get(position..*at).unwrap_or_default()) {
+                return;
+            }
+            if !visit(value.get(skip..).unwrap_or_default()) {
+                return;
+            }
+            (position, skip) = (*at, 0);
+        }
+        if position < self.bytes.len() {
+            visit(self.bytes.get(position..).unwrap_or_default());
+        }
+    }
+
+    /// Notes that `sent` more bytes are with the kernel, and lets go of values that are sent.
+    fn advance(&mut self, mut sent: usize) {
+        self.unsent -= sent;
+        while let Some((at, value)) = self.values.get(self.next_value) {
+            let before = at - self.sent_bytes;
+            if sent < before {
+                break;
+            }
+            self.sent_bytes = *at;
+            sent -= before;
+            let rest = value.len() - self.sent_of_value;
+            if sent < rest {
+                self.sent_of_value += sent;
+                return;
+            }
+            sent -= rest;
+            self.sent_of_value = 0;
+            self.next_value += 1;
+        }
+        self.sent_bytes += sent;
+        // Sent values are dropped in bulk: a drain from the front moves the others.
+        if self.next_value >= 16 {
+            self.values.drain(..self.next_value);
+            self.next_value = 0;
+        }
+    }
+
+    fn reset(&mut self) {
+        self.values.clear();
+        self.bytes.clear();
+        (self.sent_bytes, self.next_value, self.sent_of_value) = (0, 0, 0);
+        if self.bytes.capacity() > KEEP_BYTES {
+            self.bytes = Vec::new();
+        }
+        if self.values.capacity() > 1024 {
+            self.values = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! A worker's connections, found by a token that epoll carries.
+//!
+//! Invariant 1: a token names one connection for ever. A slot that is used again gets the next generation, so that an event
+//! for a connection closed earlier in the same batch finds nothing.
+
+/// Names a connection of a worker: generation in the upper half, slot in the lower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Token(pub(crate) u64);
+
+impl Token {
+    fn new(slot: usize, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | slot as u64)
+    }
+
+    fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+struct Slot<T> {
+    generation: u32,
+    entry: Option<T>,
+}
+
+/// Connections by token. Generations stay below 2^31, so that tokens never meet the worker's own marks.
+pub(crate) struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Adds what `make` makes of its token.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> T) -> Token {
+        let index = self.free.pop().map_or_else(
+            || {
+                self.slots.push(Slot { generation: 0, entry: None });
+                self.slots.len() - 1
+            },
+            |index| index as usize,
+        );
+        let slot = &mut self.slots[index];
+        let token = Token::new(index, slot.generation);
+        slot.entry = Some(make(token));
+        token
+    }
+
+    /// The entry of `token`, unless it is gone.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        let slot = self.slots.get_mut(token.slot())?;
+        if slot.generation != token.generation() {
+            return None;
+        }
+        slot.entry.as_mut()
+    }
+
+    /// Takes the entry of `token` out.
+    pub(crate) fn remove(&mut self, token: Token) -> Option<T> {
+        let slot = self.slots.get_mut(token.slot())?;
+        if slot.generation != token.generation() {
+            return None;
+        }
+        let entry = slot.entry.take()?;
+        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        self.free.push(token.slot() as u32);
+        Some(entry)
+    }
+
+    /// All entries with their tokens.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let token = Token::new(index, slot.generation);
+            slot.entry.as_mut().map(|entry| (token, entry))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_never_reused() {
+        let mut table = Table::default();
+        let first = table.insert(|token| token.0);
+        assert_eq!(table.get_mut(first).copied(), Some(first.0));
+        assert_eq!(table.remove(first), Some(first.0));
+        let second = table.insert(|token| token.0);
+        assert_eq!(second.slot(), first.slot(), "the slot is used again");
+        assert_ne!(second, first);
+        assert_eq!(table.get_mut(first), None);
+        assert_eq!(table.remove(first), None);
+        assert_eq!(table.len(), 1);
+        assert_eq!(table.iter_mut().map(|(token, _)| token).collect::<Vec<_>>(), [second]);
+    }
+}
