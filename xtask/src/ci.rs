@@ -3,11 +3,15 @@
 //! All steps run, whatever the earlier ones found, so that one run shows everything that is wrong. A step that cannot run
 //! here says why, and the summary repeats it. The output ends as `cargo test` ends, with the sums over all steps, and with
 //! one plain line `N passed, N failed`, which counts a step that failed for another reason than a failed test as one.
+//!
+//! A test that cannot run in full prints a line `skipped: REASON`. The output of passing tests is shown, so that the reason
+//! is seen where it arises, and the summary repeats it.
 
 mod count;
 mod packages;
 mod steps;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,7 +23,7 @@ use crate::repository;
 use count::Counts;
 pub(crate) use steps::steps;
 
-/// A part of the run, in the order of [`steps`].
+/// A part of the run, in the order of [`steps()`].
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
@@ -39,6 +43,8 @@ enum Outcome {
 struct Run {
     root: PathBuf,
     counts: Counts,
+    /// What tests said that they could not do, each once.
+    skips: BTreeSet<String>,
     /// Where the output of tests goes as it comes.
     out: Box<dyn Write>,
 }
@@ -60,8 +66,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     let clock = Clock::default();
     let seconds_since = |start: u64| clock.monotonic_nanos().saturating_sub(start) as f64 / 1e9;
     let start = clock.monotonic_nanos();
-    let mut run =
-        Run { root: repository::root(), counts: Counts::default(), out: Box::new(std::io::stdout()) };
+    let mut run = Run::new(Box::new(std::io::stdout()));
     let mut reports = Vec::new();
     for step in
         all.iter().filter(|step| arguments.is_empty() || arguments.iter().any(|name| name == step.name))
@@ -72,12 +77,12 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
         let outcome = (step.run)(&mut run).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
         reports.push(Report { name: step.name, secs: seconds_since(start), counts: run.counts, outcome });
     }
-    print!("{}", summarize(&reports, seconds_since(start)));
+    print!("{}", summarize(&reports, &run.skips, seconds_since(start)));
     Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))
 }
 
 /// The closing lines: a line per step, `cargo test`'s own last line with the sums, and the plain one.
-fn summarize(reports: &[Report], total_secs: f64) -> String {
+fn summarize(reports: &[Report], skips: &BTreeSet<String>, total_secs: f64) -> String {
     let mut text = String::from("\nsteps:\n");
     let mut sum = Counts::default();
     for report in reports {
@@ -98,6 +103,12 @@ fn summarize(reports: &[Report], total_secs: f64) -> String {
             sum.failed += 1;
         }
     }
+    if !skips.is_empty() {
+        text.push_str("\ntests that did not run in full:\n");
+    }
+    for reason in skips {
+        text.push_str(&format!("  {reason}\n"));
+    }
     let word = if sum.failed == 0 { "ok" } else { "FAILED" };
     text.push_str(&format!(
         "\ntest result: {word}. {} passed; {} failed; {} ignored; {} measured; {} filtered out; finished in {total_secs:.2}s\n\
@@ -108,6 +119,10 @@ fn summarize(reports: &[Report], total_secs: f64) -> String {
 }
 
 impl Run {
+    fn new(out: Box<dyn Write>) -> Self {
+        Self { root: repository::root(), counts: Counts::default(), skips: BTreeSet::new(), out }
+    }
+
     /// A `cargo` command in the repository.
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = repository::cargo();
@@ -136,7 +151,11 @@ impl Run {
         let before = self.counts;
         while output.read_until(b'\n', &mut line).context("cannot read the tests' output")? > 0 {
             self.out.write_all(&line)?;
-            self.counts.read_line(&String::from_utf8_lossy(&line));
+            let text = String::from_utf8_lossy(&line);
+            self.counts.read_line(&text);
+            if let Some(reason) = text.trim().strip_prefix("skipped: ") {
+                self.skips.insert(reason.to_owned());
+            }
             line.clear();
         }
         let status = child.wait().context(cannot_run)?;

@@ -17,7 +17,11 @@ const PROGRAMS: &[(&str, &str)] =
 
 /// Where Debian asks whether a service may be started, and the answer that says no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-const POLICY_TEXT: &str = "#!/bin/sh\nexit 101\n";
+const POLICY_TEXT: &str = "\
+#!/bin/sh
+# Written by `cargo xtask ci` while it installs packages, so that none starts a service; remove it if it is still here.
+exit 101
+";
 
 /// Where a program is on the path, if it is.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
@@ -37,7 +41,7 @@ pub(super) fn install(run: &mut Run) -> anyhow::Result<Outcome> {
         println!("{by_hand}");
         return Ok(Outcome::Skipped(by_hand));
     }
-    let _policy = Policy::forbid_services()?;
+    let _policy = Policy::forbid_services(Path::new(POLICY))?;
     let attempt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
@@ -65,31 +69,36 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// While it lives, installing a package starts no service. It leaves a policy that was there before alone.
-struct Policy {
+/// While it lives, installing a package starts no service. It leaves a policy of the machine's own alone, and takes over one
+/// that an interrupted run left behind.
+struct Policy<'a> {
+    path: &'a Path,
     is_ours: bool,
 }
 
-impl Policy {
-    fn forbid_services() -> anyhow::Result<Self> {
+impl<'a> Policy<'a> {
+    fn forbid_services(path: &'a Path) -> anyhow::Result<Self> {
         use std::os::unix::fs::PermissionsExt;
-        if Path::new(POLICY).exists() {
-            return Ok(Self { is_ours: false });
+        let is_ours = std::fs::read_to_string(path).map_or(!path.exists(), |text| text == POLICY_TEXT);
+        let policy = Self { path, is_ours };
+        if is_ours {
+            let context = || format!("cannot write {}", path.display());
+            std::fs::write(path, POLICY_TEXT).with_context(context)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).with_context(context)?;
         }
-        std::fs::write(POLICY, POLICY_TEXT).with_context(|| format!("cannot write {POLICY}"))?;
-        let policy = Self { is_ours: true };
-        std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755))
-            .with_context(|| format!("cannot make {POLICY} executable"))?;
         Ok(policy)
     }
 }
 
-impl Drop for Policy {
+impl Drop for Policy<'_> {
     fn drop(&mut self) {
         if self.is_ours
-            && let Err(error) = std::fs::remove_file(POLICY)
+            && let Err(error) = std::fs::remove_file(self.path)
         {
-            eprintln!("cannot remove {POLICY}: {error}; remove it, or services will not start");
+            eprintln!(
+                "cannot remove {}: {error}; remove it, or services will not start",
+                self.path.display()
+            );
         }
     }
 }
@@ -102,5 +111,28 @@ mod tests {
     fn programs_are_found_on_the_path() {
         assert!(find_program("sh").is_some());
         assert_eq!(find_program("no-such-program-anywhere"), None);
+    }
+
+    #[test]
+    fn the_policy_says_no_while_it_lives_and_goes_away() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("millpond-policy-{}", std::process::id()));
+        for left_behind in [None, Some(POLICY_TEXT)] {
+            if let Some(text) = left_behind {
+                std::fs::write(&path, text).expect("a file");
+            }
+            let policy = Policy::forbid_services(&path).expect("a policy");
+            // Run by `sh`: a file that some other test's child still has open for writing cannot be run itself.
+            let answer = Command::new("sh").arg(&path).status().expect("it runs");
+            assert_eq!(answer.code(), Some(101));
+            let mode = std::fs::metadata(&path).expect("a file").permissions().mode();
+            assert_eq!(mode & 0o111, 0o111);
+            drop(policy);
+            assert!(!path.exists());
+        }
+        std::fs::write(&path, "#!/bin/sh\nexit 0\n").expect("a file");
+        drop(Policy::forbid_services(&path).expect("a policy"));
+        assert_eq!(std::fs::read_to_string(&path).expect("left alone"), "#!/bin/sh\nexit 0\n");
+        std::fs::remove_file(&path).expect("a file");
     }
 }

@@ -44,10 +44,18 @@ fn clippy(run: &mut Run) -> anyhow::Result<Outcome> {
     run.execute(run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
+/// Builds the documentation twice: with private items, so that their links are checked too, and then as users see it, where
+/// a public page must not link to what is private.
 fn document(run: &mut Run) -> anyhow::Result<Outcome> {
-    let mut command = run.cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    run.execute(command)
+    let build = |arguments: &[&str]| {
+        let mut command = run.cargo(&["doc", "--workspace", "--no-deps"]);
+        command.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
+        run.execute(command)
+    };
+    Ok(match build(&["--document-private-items"])? {
+        Outcome::Passed => build(&[])?,
+        failed => failed,
+    })
 }
 
 /// Runs the tests named `loom_*` of each crate that has some, optimised, as they visit many thousands of interleavings.
@@ -60,7 +68,7 @@ fn loom(run: &mut Run) -> anyhow::Result<Outcome> {
     for name in &crates {
         arguments.extend(["--package", name]);
     }
-    arguments.push("loom_");
+    arguments.extend(["loom_", "--", "--show-output"]);
     let mut command = run.cargo(&arguments);
     // Linking the tests once more as the product is linked would take most of the step's time.
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_PROFILE_RELEASE_LTO", "off");
@@ -86,5 +94,5 @@ fn crates_with_models(run: &Run) -> anyhow::Result<Vec<String>> {
 }
 
 fn test(run: &mut Run) -> anyhow::Result<Outcome> {
-    run.execute_tests(run.cargo(&["test", "--workspace", "--no-fail-fast"]))
+    run.execute_tests(run.cargo(&["test", "--workspace", "--no-fail-fast", "--", "--show-output"]))
 }
