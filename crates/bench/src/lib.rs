@@ -11,3 +11,4 @@ pub mod reference;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod workload;
