@@ -149,9 +149,12 @@ impl Run {
         let mut output = BufReader::new(child.stdout.take().context("the child has no output")?);
         let mut line = Vec::new();
         let before = self.counts;
+        let mut lists = count::NameLists::default();
         while output.read_until(b'\n', &mut line).context("cannot read the tests' output")? > 0 {
-            self.out.write_all(&line)?;
             let text = String::from_utf8_lossy(&line);
+            if !lists.hides(&text) {
+                self.out.write_all(&line)?;
+            }
             self.counts.read_line(&text);
             if let Some(reason) = text.trim().strip_prefix("skipped: ") {
                 self.skips.insert(reason.to_owned());

@@ -1,4 +1,4 @@
-//! Counting tests by the closing lines of `cargo test`.
+//! Reading the output of `cargo test`: its closing lines, and the parts that nobody reads.
 
 /// Sums over the `test result:` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +46,24 @@ impl Counts {
     }
 }
 
+/// Finds the lists of passed tests' names that `--show-output` prints a second time, after what those tests printed.
+#[derive(Default)]
+pub(super) struct NameLists {
+    headings: u32,
+}
+
+impl NameLists {
+    /// Whether `line`, the next one, belongs to such a list.
+    pub(super) fn hides(&mut self, line: &str) -> bool {
+        match line.trim_end() {
+            "successes:" => self.headings += 1,
+            end if end == "failures:" || end.starts_with("test result: ") => self.headings = 0,
+            _ => {}
+        }
+        self.headings >= 2
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +82,17 @@ mod tests {
         }
         assert_eq!(counts, Counts { passed: 13, failed: 4, ignored: 1, measured: 5, filtered: 2 });
         assert_eq!(counts.total(), 17);
+    }
+
+    #[test]
+    fn only_the_second_list_of_names_is_hidden() {
+        let shown = ["test a ... ok", "successes:", "---- a stdout ----", "skipped: no traces"];
+        let hidden = ["successes:", "    a", ""];
+        let after =
+            ["test result: ok. 1 passed; 0 failed", "running 2 tests", "successes:", "failures:", "    b"];
+        let mut lists = NameLists::default();
+        assert!(!shown.iter().any(|line| lists.hides(line)));
+        assert!(hidden.iter().all(|line| lists.hides(line)));
+        assert!(!after.iter().any(|line| lists.hides(line)));
     }
 }
