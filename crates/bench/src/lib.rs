@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod generate;
 pub mod reference;
 #[cfg(test)]
 mod testing;
