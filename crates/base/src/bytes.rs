@@ -135,7 +135,9 @@ impl<'de> Deserialize<'de> for ByteSize {
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<ByteSize, E> {
-                u64::try_from(value).map(ByteSize).map_err(|_| E::custom("a size in bytes cannot be negative"))
+                u64::try_from(value)
+                    .map(ByteSize)
+                    .map_err(|_| E::custom("a size in bytes cannot be negative"))
             }
 
             fn visit_str<E: de::Error>(self, value: &str) -> Result<ByteSize, E> {

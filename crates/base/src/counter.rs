@@ -78,8 +78,8 @@ impl<const N: usize> Counters<N> {
     #[inline]
     pub fn add(&self, i: usize, n: u64) {
         let stripe = stripe();
-        let block = self.stripes[stripe]
-            .get_or_init(|| Box::new(CachePadded::new([const { AtomicU64::new(0) }; N])));
+        let block =
+            self.stripes[stripe].get_or_init(|| Box::new(CachePadded::new([const { AtomicU64::new(0) }; N])));
         bump(&block[i], stripe, n);
     }
 

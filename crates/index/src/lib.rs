@@ -1,1 +1,127 @@
-//! Placeholder.
+//! The hash index: from a key's hash to the item, in cache-line buckets, growing while it serves.
+//!
+//! - [`bucket`]: one cache line of 12 tagged pointers and the word that locks and versions it;
+//! - [`table`]: the reserved array of buckets;
+//! - [`Index`]: look-ups without a lock, changes under the lock of a key's home bucket, growth in place.
+//!
+//! The index knows nothing of keys: who asks says, for each candidate, whether it is the one.
+
+pub mod bucket;
+mod grow;
+mod guard;
+mod lookup;
+mod shape;
+pub mod table;
+
+use std::io;
+use std::sync::Arc;
+
+use base::counter::Counters;
+use base::{Ledger, Part};
+use parking_lot::Mutex;
+
+pub use guard::{Full, Guard, Slot};
+
+use shape::Shape;
+use table::Table;
+
+/// Entries per bucket, times 100, that growth aims at: 68 % of 12, where after long churn 91 % of entries lie in their
+/// home and a miss reads 1.6 adjacent lines (docs/design/0002-index.md). Growth starts at 72 %.
+const TARGET_PER_BUCKET_X100: u64 = 816;
+const TRIGGER_PER_BUCKET_X100: u64 = 864;
+
+/// The index.
+///
+/// A key's *home* is the bucket that its hash names; where that is full, its entry *spills* into one of the next 15.
+/// A home counts its spilled entries and remembers how far they lie, so that a look-up reads one cache line unless
+/// there is something to find behind it.
+///
+/// Invariants:
+/// 1. Whether a key is present changes only under the lock of its home, and each such change raises the home's
+///    version. A reader that saw the home unlocked, found nothing, and finds the home unlocked at the same version
+///    afterwards has therefore seen that the key was absent.
+/// 2. A slot changes only under the lock of the bucket it lies in. A chunk is freed only after the slot that points
+///    to it was cleared, so that whoever holds a bucket's lock may read the keys of all items it points to.
+/// 3. Locks are taken in ascending order of buckets.
+/// 4. Which bucket is a key's home changes only under the lock of its old home, and before that lock is given back
+///    the new mapping is visible.
+/// 5. No entry leaves its old place before it stands in its new one.
+pub struct Index {
+    table: Table,
+    shape: Shape,
+    /// Held by the one thread that moves buckets.
+    grower: Mutex<()>,
+    ledger: Arc<Ledger>,
+    /// Entries put in and taken out, by stripe.
+    counts: Counters<2>,
+}
+
+const ADDED: usize = 0;
+const REMOVED: usize = 1;
+
+impl Index {
+    /// An index of `initial_entries` that may grow to `max_entries`; the address space for those is reserved now.
+    /// Its memory is charged to [`Part::Index`] of `ledger`, 64 bytes a bucket.
+    ///
+    /// # Errors
+    /// Where the system refuses the address space.
+    pub fn new(initial_entries: u64, max_entries: u64, ledger: Arc<Ledger>) -> io::Result<Self> {
+        let max = buckets_for(max_entries.max(initial_entries));
+        let initial = buckets_for(initial_entries).min(max);
+        let table = Table::reserve(max)?;
+        ledger.charge(Part::Index, table::bytes(initial));
+        Ok(Self {
+            table,
+            shape: Shape::new(initial, max),
+            grower: Mutex::new(()),
+            ledger,
+            counts: Counters::default(),
+        })
+    }
+
+    /// How many entries there are; exact when nobody changes the index.
+    pub fn len(&self) -> u64 {
+        self.counts.sum(ADDED).saturating_sub(self.counts.sum(REMOVED))
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that the buckets take, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.ledger.part(Part::Index)
+    }
+
+    /// How many entries the present buckets are meant for.
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.shape.largest()) * TARGET_PER_BUCKET_X100 / 100
+    }
+
+    /// Memory, in bytes, that buckets for `entries` entries take.
+    pub fn bytes_for(entries: u64) -> u64 {
+        table::bytes(buckets_for(entries))
+    }
+
+    /// Whether it is being grown now.
+    pub fn is_growing(&self) -> bool {
+        self.shape.load().is_growing()
+    }
+}
+
+/// The bits of a hash that a slot keeps: never 0, which marks an empty slot.
+#[inline]
+fn tag_of(hash: u64) -> u8 {
+    (hash as u8).max(1)
+}
+
+fn buckets_for(entries: u64) -> u32 {
+    let buckets = (entries * 100).div_ceil(TARGET_PER_BUCKET_X100).max(table::MIN_BUCKETS.into());
+    u32::try_from(buckets).unwrap_or(u32::MAX).min(table::MAX_BUCKETS)
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

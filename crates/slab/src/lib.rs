@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Memory of the cache: one reserved range of addresses cut into 4 MiB slabs, slabs cut into chunks of one size
+//! class, chunks that hold an item each.
+//!
+//! - [`arena`]: the reserved range, the table of what each slab holds, and giving slabs back to the system;
+//! - [`ptr`]: the 32-bit compressed item pointer;
+//! - [`classes`]: which chunk sizes exist;
+//! - [`item`]: header, key and value inside a chunk, and the state word that counts references;
+//! - [`chunks`]: free chunks of one pool and class.
+//!
+//! Nothing here locks or evicts: the engine puts a [`chunks::Chunks`] behind the lock of its class.
+
+pub mod arena;
+pub mod chunks;
+pub mod classes;
+pub mod item;
+pub mod ptr;
+
+pub use arena::{Arena, SlabInfo};
+pub use chunks::{ChunkNumber, Chunks};
+pub use classes::{ClassError, SizeClasses};
+pub use item::{Item, Layout, StateWord};
+pub use ptr::{ItemPtr, SlabId};
+
+/// Size of a slab, in bytes: CacheLib's (OSDI'20, section 4.2).
+pub const SLAB_BYTES: usize = 4 << 20;
+
+/// Smallest chunk, in bytes. A slab then holds at most 65,536 chunks, which a pointer's lower 16 bits can name.
+pub const MIN_CHUNK_BYTES: u32 = 64;
+
+/// Chunk sizes are multiples of this, so that headers are aligned.
+pub const CHUNK_ALIGN: u32 = 8;

@@ -1,0 +1,275 @@
+//! LRU with lazy promotion, by generations.
+//!
+//! A hit stamps the item with the present *generation* (8 bits) and moves nothing. Items are queued by generation;
+//! eviction takes from the oldest queue, and an item whose stamp turns out to be newer is queued again under its
+//! stamp. An item evicted therefore carries the oldest stamp of all: the order is that of LRU, up to the order of
+//! accesses within one generation. A generation lasts a number of accesses (the *quantum*) that is steered so that
+//! about 128–192 generations are alive: with few items it is one access, and the policy is exact.
+//!
+//! As in CacheLib (OSDI'20, section 4.2, and its `MMLru`), an item is not promoted again within the *refresh time*
+//! (60 s by default), except by its first hit; the age of a stamp is that of its generation.
+//!
+//! The idea of generations is that of the Linux multi-generational LRU; stamps folded in at eviction replace the
+//! list lock that CacheLib's promotion takes.
+//!
+//! Policy bits: the generation.
+//!
+//! Invariants:
+//! 1. Alive generations are `oldest ..= present`, at most [`WINDOW`] of 256, so that a stamp names one without doubt.
+//! 2. An item's stamp is never older than the queue that its entry is in.
+//! 3. `items` is the number of queued items; entries beyond that are stale.
+
+use std::sync::Arc;
+
+use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use crate::fifo::{Blocks, Fifo};
+use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
+
+/// Most generations alive at once.
+const WINDOW: u8 = 250;
+/// The quantum is raised above this many alive generations …
+const MANY: u8 = 192;
+/// … and lowered below this many.
+const FEW: u8 = 128;
+
+/// Entries that are looked at for each removed item, when sweeping is due.
+const SWEPT_PER_REMOVAL: usize = 4;
+
+/// The generations, as hits see them: read and advanced without a lock.
+pub struct LruClock {
+    present: AtomicU8,
+    /// The oldest generation alive; written under the lock of the class.
+    oldest: AtomicU8,
+    /// Stamps given in the present generation.
+    stamped: AtomicU32,
+    quantum: AtomicU32,
+    /// When each generation began, in seconds.
+    began: [AtomicU32; 256],
+    refresh_secs: u32,
+}
+
+impl LruClock {
+    fn new(refresh_secs: u32, now: u32) -> Self {
+        Self {
+            present: AtomicU8::new(0),
+            oldest: AtomicU8::new(0),
+            stamped: AtomicU32::new(0),
+            quantum: AtomicU32::new(1),
+            began: std::array::from_fn(|_| AtomicU32::new(now)),
+            refresh_secs,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn hit(&self, stamp: u8, first: bool, now: impl Fn() -> u32) -> u8 {
+        let present = self.present.load(Ordering::Relaxed);
+        if stamp == present {
+            return stamp;
+        }
+        if self.refresh_secs == 0 {
+            return self.stamp(present, || 0);
+        }
+        let now_secs = now();
+        let age = now_secs.saturating_sub(self.began[usize::from(stamp)].load(Ordering::Relaxed));
+        if !first && age < self.refresh_secs { stamp } else { self.stamp(present, || now_secs) }
+    }
+
+    /// Counts a stamp of generation `present`, and begins the next one where the quantum is used up.
+    #[inline]
+    fn stamp(&self, present: u8, now: impl Fn() -> u32) -> u8 {
+        let stamped = self.stamped.fetch_add(1, Ordering::Relaxed) + 1;
+        if stamped >= self.quantum.load(Ordering::Relaxed) {
+            self.advance(present, now());
+        }
+        present
+    }
+
+    /// Begins the generation after `present`, unless another thread did or the window is full.
+    fn advance(&self, present: u8, now: u32) {
+        let alive = present.wrapping_sub(self.oldest.load(Ordering::Acquire));
+        let quantum = self.quantum.load(Ordering::Relaxed);
+        if alive > MANY {
+            self.quantum.store(quantum.saturating_add(quantum / 16 + 1), Ordering::Relaxed);
+        } else if alive < FEW {
+            self.quantum.store((quantum - quantum / 16).max(1), Ordering::Relaxed);
+        }
+        self.stamped.store(0, Ordering::Relaxed);
+        if alive >= WINDOW {
+            return;
+        }
+        let next = present.wrapping_add(1);
+        self.began[usize::from(next)].store(now, Ordering::Relaxed);
+        // Only one of several threads that saw the same generation gets through; none goes back.
+        let _ = self.present.compare_exchange(present, next, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// The policy of one class.
+pub struct Lru {
+    clock: Arc<LruClock>,
+    blocks: Blocks<15>,
+    queues: Box<[Fifo; 256]>,
+    /// Entries in all queues.
+    entries: usize,
+    items: usize,
+    sweep_credit: usize,
+    sweep_at: u8,
+}
+
+impl Lru {
+    /// An empty policy; `now` in seconds.
+    pub fn new(refresh_secs: u32, now: u32) -> Self {
+        Self {
+            clock: Arc::new(LruClock::new(refresh_secs, now)),
+            blocks: Blocks::default(),
+            queues: Box::new([Fifo::default(); 256]),
+            entries: 0,
+            items: 0,
+            sweep_credit: 0,
+            sweep_at: 0,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<LruClock> {
+        &self.clock
+    }
+
+    pub(crate) fn admit(&self) -> u8 {
+        self.clock.present.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.items += 1;
+        self.enqueue(entry, stamp);
+        let present = self.clock.present.load(Ordering::Acquire);
+        self.clock.stamp(present, || now);
+    }
+
+    fn enqueue(&mut self, entry: Entry, stamp: u8) {
+        self.queues[usize::from(stamp)].push(&mut self.blocks, entry);
+        self.entries += 1;
+    }
+
+    pub(crate) fn removed(&mut self, items: &impl Items) {
+        self.items -= 1;
+        if (self.entries - self.items) * 4 > self.items + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            while self.sweep_credit >= 16 {
+                self.sweep_credit -= 16;
+                self.sweep(items);
+            }
+        }
+    }
+
+    /// Sweeps a block of one queue and moves on to the next at its end.
+    fn sweep(&mut self, items: &impl Items) {
+        let oldest = self.clock.oldest.load(Ordering::Relaxed);
+        let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);
+        if self.sweep_at.wrapping_sub(oldest) > alive {
+            self.sweep_at = oldest;
+        }
+        let (looked_at, dropped) = self.queues[usize::from(self.sweep_at)].sweep(
+            &mut self.blocks,
+            |entry| items.prefetch(entry),
+            |entry| items.bits(entry).is_some(),
+        );
+        self.entries -= dropped;
+        if looked_at == 0 {
+            self.sweep_ends(items);
+            self.sweep_at = self.sweep_at.wrapping_add(1);
+        }
+    }
+
+    /// Goes once around a queue that is too short for a sweep of whole blocks.
+    fn sweep_ends(&mut self, items: &impl Items) {
+        let queue = &mut self.queues[usize::from(self.sweep_at)];
+        if queue.len() > 64 {
+            return;
+        }
+        for _ in 0..queue.len() {
+            match queue.pop(&mut self.blocks) {
+                Some(entry) if items.bits(entry).is_some() => queue.push(&mut self.blocks, entry),
+                _ => self.entries -= 1,
+            }
+        }
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        let mut tries = 0;
+        let mut oldest = self.clock.oldest.load(Ordering::Relaxed);
+        while self.items > 0 && tries < MAX_HELD_TRIES {
+            let Some(entry) = self.queues[usize::from(oldest)].pop(&mut self.blocks) else {
+                let present = self.clock.present.load(Ordering::Acquire);
+                if oldest == present {
+                    return None;
+                }
+                oldest = oldest.wrapping_add(1);
+                self.clock.oldest.store(oldest, Ordering::Release);
+                continue;
+            };
+            self.entries -= 1;
+            if let Some(ahead) = self.queues[usize::from(oldest)].peek(&self.blocks, 4) {
+                items.prefetch(ahead);
+            }
+            let Some(stamp) = items.bits(entry) else { continue };
+            // A thread that stalled between reading the generation and stamping may leave a stamp that is dead by now:
+            // it counts as the oldest.
+            let present = self.clock.present.load(Ordering::Acquire);
+            if stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest) {
+                self.enqueue(entry, stamp);
+                continue;
+            }
+            match items.claim(entry) {
+                Claim::Taken => {
+                    self.items -= 1;
+                    return Some(entry);
+                }
+                Claim::Held => {
+                    items.set_bits(entry, 0xff, present);
+                    self.enqueue(entry, present);
+                    tries += 1;
+                }
+                Claim::Gone => {}
+            }
+        }
+        None
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.blocks.bytes() + size_of::<[Fifo; 256]>()
+    }
+
+    pub(crate) fn tail_age_secs(&self, now: u32) -> Option<u32> {
+        let oldest = self.clock.oldest.load(Ordering::Relaxed);
+        (self.items > 0)
+            .then(|| now.saturating_sub(self.clock.began[usize::from(oldest)].load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn validate(&self, items: &impl Items) {
+        let oldest = self.clock.oldest.load(Ordering::Relaxed);
+        let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);
+        assert!(alive <= WINDOW, "invariant 1");
+        let (mut entries, mut live) = (0, 0);
+        for (generation, queue) in self.queues.iter().enumerate() {
+            let age = (generation as u8).wrapping_sub(oldest);
+            assert!(age <= alive || queue.is_empty(), "a dead generation has entries");
+            for entry in queue.entries(&self.blocks) {
+                entries += 1;
+                if let Some(stamp) = items.bits(entry) {
+                    live += 1;
+                    assert!(stamp.wrapping_sub(oldest) >= age, "invariant 2");
+                }
+            }
+        }
+        assert_eq!(entries, self.entries);
+        assert!(live >= self.items, "invariant 3: {live} entries for {} items", self.items);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP'23, section 4).
+//!
+//! A small queue takes new items, a main queue those that were hit more than once while in the small one, and a ghost
+//! queue remembers keys that the small one let go: when such a key returns, it enters the main queue at once. A hit
+//! counts to three in two bits of the item and moves nothing. Eviction:
+//!
+//! - from the small queue while it holds at least its share (10 %) of the items, else from the main queue;
+//! - a small-queue item with more than one hit moves to the main queue, its count cleared; otherwise it is evicted and
+//!   its key goes to the ghost queue, which remembers as many keys as the main queue has items;
+//! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is evicted.
+//!
+//! Departures: the cache size, from which the shares follow, is the number of items queued now, as a size class has no
+//! fixed number; the ghost queue holds 12-bit fingerprints ([`crate::ghost`]).
+//!
+//! Policy bits: 0–1 the count, 2 set = in the main queue.
+//!
+//! Invariant 1: `small_items` and `main_items` are the numbers of queued items by their bit 2; entries beyond those are
+//! stale.
+
+use crate::fifo::{Blocks, Fifo};
+use crate::ghost::Ghost;
+use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
+
+const COUNT: u8 = 0b011;
+const MAIN: u8 = 0b100;
+
+/// Entries that are looked at for each removed item, when sweeping is due.
+const SWEPT_PER_REMOVAL: usize = 4;
+
+/// What a hit does to an item's bits.
+#[inline]
+pub(crate) fn hit(bits: u8) -> u8 {
+    if bits & COUNT == COUNT { bits } else { bits + 1 }
+}
+
+/// The policy of one class.
+pub struct S3Fifo {
+    blocks: Blocks<63>,
+    small: Fifo,
+    main: Fifo,
+    ghost: Ghost,
+    small_items: usize,
+    main_items: usize,
+    small_percent: u8,
+    sweep_credit: usize,
+    sweep_main: bool,
+}
+
+impl S3Fifo {
+    /// An empty policy whose small queue has `small_percent` of the items.
+    pub fn new(small_percent: u8) -> Self {
+        Self {
+            blocks: Blocks::default(),
+            small: Fifo::default(),
+            main: Fifo::default(),
+            ghost: Ghost::default(),
+            small_items: 0,
+            main_items: 0,
+            small_percent,
+            sweep_credit: 0,
+            sweep_main: false,
+        }
+    }
+
+    pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
+        if self.ghost.remove(fingerprint) { MAIN } else { 0 }
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry, bits: u8) {
+        if bits & MAIN == 0 {
+            self.small.push(&mut self.blocks, entry);
+            self.small_items += 1;
+        } else {
+            self.main.push(&mut self.blocks, entry);
+            self.main_items += 1;
+        }
+    }
+
+    pub(crate) fn removed(&mut self, bits: u8, items: &impl Items) {
+        if bits & MAIN == 0 {
+            self.small_items -= 1;
+        } else {
+            self.main_items -= 1;
+        }
+        let stale = self.small.len() + self.main.len() - self.len();
+        if stale * 4 > self.len() + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            if self.sweep_credit >= 64 {
+                self.sweep_credit -= 64;
+                self.sweep(items);
+            }
+        }
+    }
+
+    /// Sweeps a block, of the two queues in turn.
+    fn sweep(&mut self, items: &impl Items) {
+        self.sweep_main = !self.sweep_main || self.small.is_empty();
+        let (queue, member) = if self.sweep_main { (&mut self.main, MAIN) } else { (&mut self.small, 0) };
+        queue.sweep(
+            &mut self.blocks,
+            |entry| items.prefetch(entry),
+            |entry| items.bits(entry).is_some_and(|bits| bits & MAIN == member),
+        );
+    }
+
+    /// How many items the small queue may hold before it is evicted from.
+    fn small_target(&self) -> usize {
+        (self.len() * usize::from(self.small_percent) / 100).max(1)
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        let mut tries = 0;
+        while self.len() > 0 && tries < MAX_HELD_TRIES {
+            let from_small =
+                self.small_items > 0 && (self.small_items >= self.small_target() || self.main_items == 0);
+            let evicted = if from_small {
+                self.evict_small(items, &mut tries)
+            } else {
+                self.evict_main(items, &mut tries)
+            };
+            if evicted.is_some() {
+                return evicted;
+            }
+        }
+        None
+    }
+
+    /// Works on the small queue until an item is evicted or there is a reason to look at the main queue.
+    fn evict_small(&mut self, items: &impl Items, tries: &mut u32) -> Option<Entry> {
+        while let Some(entry) = self.small.pop(&mut self.blocks) {
+            if let Some(ahead) = self.small.peek(&self.blocks, 4) {
+                items.prefetch(ahead);
+            }
+            let Some(bits) = items.bits(entry).filter(|bits| bits & MAIN == 0) else { continue };
+            if bits & COUNT > 1 {
+                items.set_bits(entry, COUNT | MAIN, MAIN);
+                self.small_items -= 1;
+                self.main_items += 1;
+                self.main.push(&mut self.blocks, entry);
+                continue;
+            }
+            match items.claim(entry) {
+                Claim::Taken => {
+                    let main_target = self.len().saturating_sub(self.small_target()).max(1);
+                    if main_target > self.ghost.capacity() || main_target * 5 / 4 < self.ghost.capacity() {
+                        self.ghost.set_capacity(main_target);
+                    }
+                    self.ghost.insert(items.fingerprint(entry));
+                    self.small_items -= 1;
+                    return Some(entry);
+                }
+                Claim::Held => {
+                    self.small.push(&mut self.blocks, entry);
+                    *tries += 1;
+                    if *tries >= MAX_HELD_TRIES {
+                        return None;
+                    }
+                }
+                Claim::Gone => {}
+            }
+        }
+        None
+    }
+
+    /// Works on the main queue until an item is evicted.
+    fn evict_main(&mut self, items: &impl Items, tries: &mut u32) -> Option<Entry> {
+        while let Some(entry) = self.main.pop(&mut self.blocks) {
+            if let Some(ahead) = self.main.peek(&self.blocks, 4) {
+                items.prefetch(ahead);
+            }
+            let Some(bits) = items.bits(entry).filter(|bits| bits & MAIN != 0) else { continue };
+            if bits & COUNT > 0 {
+                items.set_bits(entry, COUNT, (bits & COUNT) - 1);
+                self.main.push(&mut self.blocks, entry);
+                continue;
+            }
+            match items.claim(entry) {
+                Claim::Taken => {
+                    self.main_items -= 1;
+                    return Some(entry);
+                }
+                Claim::Held => {
+                    self.main.push(&mut self.blocks, entry);
+                    *tries += 1;
+                    if *tries >= MAX_HELD_TRIES {
+                        return None;
+                    }
+                }
+                Claim::Gone => {}
+            }
+        }
+        None
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.small_items + self.main_items
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.blocks.bytes()
+    }
+
+    pub(crate) fn ghost_bytes(&self) -> usize {
+        self.ghost.bytes()
+    }
+
+    pub(crate) fn validate(&self, items: &impl Items) {
+        for (queue, member, expected) in
+            [(&self.small, 0, self.small_items), (&self.main, MAIN, self.main_items)]
+        {
+            let entries = queue.entries(&self.blocks);
+            let live = entries
+                .iter()
+                .filter(|entry| items.bits(**entry).is_some_and(|bits| bits & MAIN == member))
+                .count();
+            assert!(live >= expected, "invariant 1: {live} entries for {expected} items");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Growth in place, a bucket at a time, by whoever inserts.
+
+use base::Part;
+use slab::ItemPtr;
+
+use crate::bucket::SLOTS;
+use crate::shape::place;
+use crate::{Index, REMOVED, TRIGGER_PER_BUCKET_X100, buckets_for, table, tag_of};
+
+/// An entry to be moved.
+struct Moving {
+    distance: u32,
+    slot: usize,
+    hash: u64,
+    ptr: ItemPtr,
+}
+
+impl Index {
+    /// Whether so many entries are in that growth should begin. Costs a sum over the stripes of a counter, so ask
+    /// once in a while.
+    pub fn wants_growth(&self) -> bool {
+        let view = self.shape.load();
+        !view.is_growing()
+            && view.old < self.shape.max()
+            && self.len() * 100 > u64::from(view.old) * TRIGGER_PER_BUCKET_X100
+    }
+
+    /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold at the end, as
+    /// far as one can tell) needs less; but at least by an eighth. Charges the memory. `false`: another thread is
+    /// growing it, or nothing is left to grow into.
+    pub fn begin_growth(&self, expected_entries: u64) -> bool {
+        let Some(_grower) = self.grower.try_lock() else { return false };
+        let view = self.shape.load();
+        if view.is_growing() {
+            return false;
+        }
+        let least = view.old.saturating_add((view.old / 8).max(1));
+        let twice = view.old.saturating_mul(2);
+        let new = buckets_for(expected_entries).clamp(least, twice.max(least)).min(self.shape.max());
+        if new <= view.old {
+            return false;
+        }
+        self.ledger.charge(Part::Index, table::bytes(new) - table::bytes(view.old));
+        self.shape.begin(new);
+        true
+    }
+
+    /// Moves up to `buckets` buckets if the index is growing and no other thread is at it. `hash_of` is asked for the
+    /// hash of items in the index; it may read their keys. Returns the entries that found no place and are out of the
+    /// index now: hardly ever any, as growth makes room; the caller treats them like evicted ones.
+    #[must_use]
+    pub fn grow(
+        &self,
+        buckets: u32,
+        hash_of: impl Fn(ItemPtr) -> u64,
+        prefetch: impl Fn(ItemPtr),
+    ) -> Vec<ItemPtr> {
+        let mut dropped = Vec::new();
+        if !self.is_growing() {
+            return dropped;
+        }
+        let Some(_grower) = self.grower.try_lock() else { return dropped };
+        for _ in 0..buckets {
+            if !self.shape.load().is_growing() {
+                break;
+            }
+            self.move_bucket(&hash_of, &prefetch, &mut dropped);
+        }
+        dropped
+    }
+
+    /// Moves all entries whose old home is the bucket below the frontier. Holds the locks of that bucket and of those
+    /// that its entries lie in, at most 16; moves what it finds, typically 10 entries.
+    fn move_bucket(
+        &self,
+        hash_of: &impl Fn(ItemPtr) -> u64,
+        prefetch: &impl Fn(ItemPtr),
+        dropped: &mut Vec<ItemPtr>,
+    ) {
+        let view = self.shape.load();
+        let home = view.frontier() - 1;
+        let bucket = self.table.get(home);
+        bucket.lock();
+        let reach = bucket.meta().reach();
+        for distance in 1..=reach {
+            self.table.get(home + distance).lock();
+        }
+        let mut entries = Vec::with_capacity(SLOTS);
+        for distance in 0..=reach {
+            let from = self.table.get(home + distance);
+            from.occupied().for_each(|slot| prefetch(from.ptr(slot)));
+            for slot in from.occupied() {
+                let ptr = from.ptr(slot);
+                // Invariant 2: the bucket is locked, so the item's key may be read.
+                let hash = hash_of(ptr);
+                if place(hash, view.old) == home && place(hash, view.new) != home {
+                    entries.push(Moving { distance, slot, hash, ptr });
+                }
+            }
+        }
+        // Highest new home first, as nothing below is in the way then.
+        entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.hash));
+        for entry in entries {
+            if !self.move_entry(home, reach, view.new, &entry) {
+                self.counts.add(REMOVED, 1);
+                dropped.push(entry.ptr);
+            }
+        }
+        // Invariant 4: visible before the lock of the old home is given back.
+        self.shape.advance(home);
+        for distance in (1..=reach).rev() {
+            self.table.get(home + distance).unlock(true);
+        }
+        bucket.unlock(true);
+    }
+
+    /// Moves one entry of the locked old home `home` to its place among `new` buckets. `false`: no slot was free within
+    /// reach of it, and the entry is out.
+    fn move_entry(&self, home: u32, reach: u32, new: u32, entry: &Moving) -> bool {
+        let target = place(entry.hash, new);
+        let locked_to = home + reach;
+        let target_bucket = self.table.get(target);
+        if target > locked_to {
+            target_bucket.lock();
+        }
+        let placed = self.place_from(target, locked_to.max(target), tag_of(entry.hash), entry.ptr).is_ok();
+        if target > locked_to {
+            target_bucket.unlock(true);
+        }
+        // Invariant 5: it stands in its new place, so the old one may go.
+        self.table.get(home + entry.distance).clear(entry.slot);
+        if entry.distance > 0 {
+            self.table.get(home).note_unspilled();
+        }
+        placed
+    }
+}

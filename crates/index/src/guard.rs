@@ -1,0 +1,160 @@
+//! Changes, under the lock of a key's home.
+
+use slab::ItemPtr;
+
+use crate::bucket::MAX_REACH;
+use crate::{ADDED, Index, REMOVED, tag_of};
+
+/// Where an entry lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    distance: u32,
+    slot: usize,
+}
+
+/// No slot is free within reach of the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The locked home of a hash, and the buckets that its spilled entries may lie in.
+///
+/// While it lives, no entry of this hash comes or goes by another hand, and the items of all entries in the locked
+/// buckets keep their chunks.
+pub struct Guard<'a> {
+    index: &'a Index,
+    hash: u64,
+    home: u32,
+    /// Buckets `home ..= home + reach` are locked.
+    reach: u32,
+    changed: bool,
+}
+
+impl Index {
+    /// Locks the home of `hash`.
+    pub fn lock(&self, hash: u64) -> Guard<'_> {
+        loop {
+            let home = self.shape.load().home(hash);
+            let bucket = self.table.get(home);
+            bucket.lock();
+            // Invariant 4: now that the lock is held, the mapping of this hash stands still.
+            if self.shape.load().home(hash) != home {
+                bucket.unlock(false);
+                continue;
+            }
+            let reach = bucket.meta().reach();
+            for distance in 1..=reach {
+                self.table.get(home + distance).lock();
+            }
+            return Guard { index: self, hash, home, reach, changed: false };
+        }
+    }
+
+    /// Takes out the entry of `hash` that points to `ptr`, if there is one.
+    pub fn remove(&self, hash: u64, ptr: ItemPtr) -> bool {
+        let mut guard = self.lock(hash);
+        let Some(slot) = guard.find(|candidate| candidate == ptr) else { return false };
+        guard.clear(slot);
+        true
+    }
+
+    /// Whether an entry of `hash` points to `ptr`. For checks of a cache at rest; takes the lock.
+    pub fn contains(&self, hash: u64, ptr: ItemPtr) -> bool {
+        self.lock(hash).find(|candidate| candidate == ptr).is_some()
+    }
+}
+
+impl Guard<'_> {
+    /// The first entry with the hash's tag that `accept` takes.
+    #[inline]
+    pub fn find(&self, mut accept: impl FnMut(ItemPtr) -> bool) -> Option<Slot> {
+        let tag = tag_of(self.hash);
+        for distance in 0..=self.reach {
+            let bucket = self.index.table.get(self.home + distance);
+            for slot in bucket.matching(tag) {
+                if accept(bucket.ptr(slot)) {
+                    return Some(Slot { distance, slot });
+                }
+            }
+        }
+        None
+    }
+
+    /// What `slot` points to.
+    pub fn ptr(&self, slot: Slot) -> ItemPtr {
+        self.index.table.get(self.home + slot.distance).ptr(slot.slot)
+    }
+
+    /// Lets the entry in `slot` point to `ptr` instead.
+    pub fn exchange(&mut self, slot: Slot, ptr: ItemPtr) {
+        self.index.table.get(self.home + slot.distance).exchange(slot.slot, ptr);
+        self.changed = true;
+    }
+
+    /// Takes the entry in `slot` out.
+    pub fn clear(&mut self, slot: Slot) {
+        self.index.table.get(self.home + slot.distance).clear(slot.slot);
+        if slot.distance > 0 {
+            self.index.table.get(self.home).note_unspilled();
+        }
+        self.index.counts.add(REMOVED, 1);
+        self.changed = true;
+    }
+
+    /// Adds an entry that points to `ptr`, in the home or, where that is full, in one of the next 15 buckets.
+    ///
+    /// # Errors
+    /// [`Full`] where those are full too. The caller makes room by removing something near, or grows the index.
+    pub fn add(&mut self, ptr: ItemPtr) -> Result<(), Full> {
+        self.index.place_from(self.home, self.home + self.reach, tag_of(self.hash), ptr)?;
+        self.index.counts.add(ADDED, 1);
+        self.changed = true;
+        Ok(())
+    }
+
+    /// An entry in the home that belongs to whatever key: what to remove when [`Full`].
+    pub fn any(&self) -> Option<ItemPtr> {
+        let bucket = self.index.table.get(self.home);
+        bucket.occupied().next().map(|slot| bucket.ptr(slot))
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for distance in (1..=self.reach).rev() {
+            self.index.table.get(self.home + distance).unlock(false);
+        }
+        self.index.table.get(self.home).unlock(self.changed);
+    }
+}
+
+impl Index {
+    /// Puts an entry into the first free slot of `home` or of the buckets behind it, and notes a spill in the home.
+    /// The caller holds the locks of `home ..= locked_to`; further ones are taken here, upwards (invariant 3).
+    pub(crate) fn place_from(&self, home: u32, locked_to: u32, tag: u8, ptr: ItemPtr) -> Result<(), Full> {
+        for distance in 0..=MAX_REACH {
+            let at = home + distance;
+            let bucket = self.table.get(at);
+            let locked_here = at > locked_to;
+            if locked_here {
+                bucket.lock();
+            }
+            let free = bucket.matching(0).next();
+            if let Some(slot) = free {
+                // The home learns of the spill first: a reader that sees the home's new reach may look in vain, but
+                // the home is locked and it will look again.
+                if distance > 0 {
+                    self.table.get(home).note_spilled(distance);
+                }
+                bucket.fill(slot, tag, ptr);
+            }
+            if locked_here {
+                bucket.unlock(false);
+            }
+            if free.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Full)
+    }
+}

@@ -1,0 +1,58 @@
+//! Look-ups without a lock.
+
+use base::sync::atomic::{Ordering, fence};
+use slab::ItemPtr;
+
+use crate::bucket::pause;
+use crate::{Index, tag_of};
+
+impl Index {
+    /// Offers each entry that may belong to `hash` to `accept` until it returns something. Takes no lock.
+    ///
+    /// `accept` may be offered entries of other keys, and entries that are being removed: it must decide by a
+    /// reference to the item. `None` means that no accepted entry was there at some moment during the call.
+    /// Reads one cache line on a miss unless the home has spilled entries.
+    #[inline]
+    pub fn find<R>(&self, hash: u64, mut accept: impl FnMut(ItemPtr) -> Option<R>) -> Option<R> {
+        let tag = tag_of(hash);
+        let mut spins = 0;
+        loop {
+            let view = self.shape.load();
+            let home = view.home(hash);
+            let bucket = self.table.get(home);
+            let meta = bucket.meta();
+            for slot in bucket.matching(tag) {
+                if let Some(found) = accept(bucket.ptr(slot)) {
+                    return Some(found);
+                }
+            }
+            for distance in 1..=meta.reach() {
+                let bucket = self.table.get(home + distance);
+                for slot in bucket.matching(tag) {
+                    if let Some(found) = accept(bucket.ptr(slot)) {
+                        return Some(found);
+                    }
+                }
+            }
+            // Invariants 1 and 4: the home did not change while we looked, and it still is the home.
+            fence(Ordering::Acquire);
+            if !meta.is_locked() && bucket.meta() == meta && self.shape.load().home(hash) == home {
+                return None;
+            }
+            pause(&mut spins);
+        }
+    }
+
+    /// Asks the processor to fetch the home of `hash`.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.table.get(self.shape.load().home(hash)).prefetch();
+    }
+
+    /// The first entry in the home of `hash` that may belong to it: a hint for prefetching, nothing more.
+    #[inline]
+    pub fn likely(&self, hash: u64) -> Option<ItemPtr> {
+        let bucket = self.table.get(self.shape.load().home(hash));
+        bucket.matching(tag_of(hash)).next().map(|slot| bucket.ptr(slot))
+    }
+}

@@ -1,0 +1,104 @@
+//! The array of buckets: address space for the largest index, of which only what is used takes memory.
+
+use std::io;
+
+use crate::bucket::{Bucket, MAX_REACH};
+
+/// Fewest buckets of an index.
+pub const MIN_BUCKETS: u32 = if cfg!(loom) { 1 } else { 8 };
+/// Most buckets of an index: 3.2 billion entries.
+pub const MAX_BUCKETS: u32 = 1 << 28;
+
+/// Memory of `buckets` buckets and of the spill space behind the last, in bytes.
+pub fn bytes(buckets: u32) -> u64 {
+    (u64::from(buckets) + u64::from(MAX_REACH)) * size_of::<Bucket>() as u64
+}
+
+#[cfg(not(loom))]
+pub use mapped::Table;
+#[cfg(loom)]
+pub use modelled::Table;
+
+#[cfg(not(loom))]
+mod mapped {
+    use super::*;
+    use rustix::mm::{self, MapFlags, ProtFlags};
+    use std::ptr::NonNull;
+
+    /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros, which are empty,
+    /// unlocked buckets.
+    pub struct Table {
+        base: NonNull<Bucket>,
+        buckets: usize,
+    }
+
+    // SAFETY: buckets are made of atomics only, and the mapping belongs to the table.
+    unsafe impl Send for Table {}
+    // SAFETY: as above.
+    unsafe impl Sync for Table {}
+
+    impl Table {
+        /// Reserves `max` buckets and the spill space behind them.
+        ///
+        /// # Errors
+        /// Where the system refuses that much address space.
+        pub fn reserve(max: u32) -> io::Result<Self> {
+            let buckets = max as usize + MAX_REACH as usize;
+            // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+            let base = unsafe {
+                mm::mmap_anonymous(
+                    std::ptr::null_mut(),
+                    buckets * size_of::<Bucket>(),
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )
+            }?;
+            let base =
+                NonNull::new(base.cast::<Bucket>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+            // SAFETY: the range is the mapping just made. A refusal only means small pages.
+            let _ = unsafe {
+                mm::madvise(base.as_ptr().cast(), buckets * size_of::<Bucket>(), mm::Advice::LinuxHugepage)
+            };
+            Ok(Self { base, buckets })
+        }
+
+        /// The bucket at `i`.
+        ///
+        /// # Panics
+        /// Where `i` lies behind the spill space.
+        #[inline]
+        pub fn get(&self, i: u32) -> &Bucket {
+            assert!((i as usize) < self.buckets, "bucket {i} is out of range");
+            // SAFETY: within the mapping, which is page-aligned, lives as long as `self` and holds zeros or what
+            // bucket operations wrote (invariant 1).
+            unsafe { self.base.add(i as usize).as_ref() }
+        }
+    }
+
+    impl Drop for Table {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is ours and nobody borrows from it any more.
+            let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.buckets * size_of::<Bucket>()) };
+        }
+    }
+}
+
+#[cfg(loom)]
+mod modelled {
+    use super::*;
+
+    /// Buckets on the heap, for the model checker.
+    pub struct Table(Box<[Bucket]>);
+
+    impl Table {
+        /// As the real one.
+        pub fn reserve(max: u32) -> io::Result<Self> {
+            Ok(Self((0..max + 2).map(|_| Bucket::new()).collect()))
+        }
+
+        /// As the real one.
+        pub fn get(&self, i: u32) -> &Bucket {
+            &self.0[i as usize]
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The reserved range of addresses and the table of its slabs.
+//!
+//! Address space is reserved once, for the largest size that the cache may ever be given, and costs nothing until a
+//! slab is first touched. A slab is *free* or *assigned* to one pool and class.
+//!
+//! Invariants:
+//! 1. The range stays mapped, readable and writable for the whole life of the `Arena`: a pointer computed from any
+//!    in-range `ItemPtr` may be read at any time. What is read may be stale; the state word tells.
+//! 2. A slab's table entry changes only from free to assigned and back, by whoever holds the slab. `chunk_bytes` is
+//!    at least 64 while assigned, so `number * chunk_bytes` of an `ItemPtr` made for that slab stays inside it.
+//! 3. An assigned slab is handed back only after no reader can still hold an `ItemPtr` into it.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::item::Item;
+use crate::ptr::{ItemPtr, SlabId};
+use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
+
+/// What a slab holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlabInfo {
+    /// Size of its chunks in bytes; 0 for a free slab.
+    pub chunk_bytes: u32,
+    /// The pool that holds it.
+    pub pool: u16,
+    /// The size class within the pool.
+    pub class: u8,
+    /// The key space of the pool.
+    pub keyspace: u16,
+}
+
+impl SlabInfo {
+    /// 24 bits of chunk size, 8 of class, 16 of pool, 16 of key space.
+    const fn pack(self) -> u64 {
+        (self.chunk_bytes as u64) << 40
+            | (self.class as u64) << 32
+            | (self.pool as u64) << 16
+            | self.keyspace as u64
+    }
+
+    #[inline]
+    const fn unpack(bits: u64) -> Self {
+        Self {
+            chunk_bytes: (bits >> 40) as u32,
+            class: (bits >> 32) as u8,
+            pool: (bits >> 16) as u16,
+            keyspace: bits as u16,
+        }
+    }
+
+    /// How many chunks such a slab has.
+    #[inline]
+    pub const fn chunks_per_slab(self) -> u32 {
+        SLAB_BYTES as u32 / self.chunk_bytes
+    }
+}
+
+/// The reserved range.
+pub struct Arena {
+    base: NonNull<u8>,
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    table: Box<[AtomicU64]>,
+    /// The ordinal of each slab within its class.
+    ordinals: Box<[AtomicU32]>,
+    free: Mutex<FreeSlabs>,
+}
+
+/// Slabs that nobody holds.
+struct FreeSlabs {
+    /// Slabs from here on were never used.
+    fresh: u32,
+    returned: Vec<SlabId>,
+}
+
+// SAFETY: the mapping belongs to the arena alone; all shared access to it goes through atomics or through items,
+// whose own rules (module `item`) say who may touch what.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves room for `max_slabs` slabs (at most 65,536). `huge_pages` asks for transparent 2 MiB pages.
+    ///
+    /// # Errors
+    /// Where the system refuses that much address space.
+    ///
+    /// # Panics
+    /// Where `max_slabs` is 0 or above 65,536.
+    pub fn reserve(max_slabs: u32, huge_pages: bool) -> io::Result<Self> {
+        assert!((1..=1 << 16).contains(&max_slabs), "{max_slabs} slabs cannot be named by 16 bits");
+        // One slab more, so that the range can start at a multiple of the slab size.
+        let mapping_bytes = (max_slabs as usize + 1) * SLAB_BYTES;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let mapping = unsafe {
+            mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                mapping_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let mapping =
+            NonNull::new(mapping.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        let shift = mapping.as_ptr().align_offset(SLAB_BYTES);
+        // SAFETY: `shift` is below one slab, and the mapping is one slab longer than the range.
+        let base = unsafe { mapping.add(shift) };
+        if huge_pages {
+            // SAFETY: the range lies within the mapping. A refusal only means small pages.
+            let _ = unsafe {
+                mm::madvise(base.as_ptr().cast(), max_slabs as usize * SLAB_BYTES, Advice::LinuxHugepage)
+            };
+        }
+        Ok(Self {
+            base,
+            mapping,
+            mapping_bytes,
+            table: (0..max_slabs).map(|_| AtomicU64::new(0)).collect(),
+            ordinals: (0..max_slabs).map(|_| AtomicU32::new(0)).collect(),
+            free: Mutex::new(FreeSlabs { fresh: 0, returned: Vec::new() }),
+        })
+    }
+
+    /// The number of slabs that the range has room for.
+    pub fn max_slabs(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// The number of slabs that are assigned now.
+    pub fn assigned_slabs(&self) -> u32 {
+        let free = self.free.lock();
+        free.fresh - free.returned.len() as u32
+    }
+
+    /// Takes a free slab and assigns it, or returns `None` where all are taken. Locks the list of free slabs.
+    ///
+    /// # Panics
+    /// Where the chunk size is out of range.
+    pub fn assign(&self, info: SlabInfo) -> Option<SlabId> {
+        assert!((MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes));
+        let mut free = self.free.lock();
+        let slab = match free.returned.pop() {
+            Some(slab) => slab,
+            None if free.fresh < self.max_slabs() => {
+                free.fresh += 1;
+                SlabId((free.fresh - 1) as u16)
+            }
+            None => return None,
+        };
+        self.table[usize::from(slab.0)].store(info.pack(), Ordering::Release);
+        Some(slab)
+    }
+
+    /// Gives a slab's memory back to the system and the slab to the free list.
+    ///
+    /// # Safety
+    /// The caller holds the slab, no chunk of it is in use, and no reader can still reach one (invariant 3).
+    pub unsafe fn give_back(&self, slab: SlabId) {
+        self.table[usize::from(slab.0)].store(0, Ordering::Release);
+        // SAFETY: the slab lies within the mapping (its id came from `assign`), and by the caller's duty nobody uses
+        // it. Afterwards it reads as zeros, which is the state word of a chunk that was never used.
+        let _ =
+            unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, Advice::LinuxDontNeed) };
+        self.free.lock().returned.push(slab);
+    }
+
+    /// What `slab` holds.
+    ///
+    /// # Panics
+    /// Where there is no such slab.
+    #[inline]
+    pub fn info(&self, slab: SlabId) -> SlabInfo {
+        SlabInfo::unpack(self.table[usize::from(slab.0)].load(Ordering::Relaxed))
+    }
+
+    /// The ordinal of `slab` within its class.
+    #[inline]
+    pub(crate) fn ordinal(&self, slab: SlabId) -> u32 {
+        self.ordinals[usize::from(slab.0)].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_ordinal(&self, slab: SlabId, ordinal: u32) {
+        self.ordinals[usize::from(slab.0)].store(ordinal, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
+        debug_assert!(usize::from(slab.0) < self.table.len());
+        // SAFETY: a `SlabId` comes from `assign`, so it is below `max_slabs` and the offset within the range.
+        unsafe { self.base.add(usize::from(slab.0) * SLAB_BYTES) }
+    }
+
+    /// The item in the chunk that `ptr` names, and what its slab holds.
+    ///
+    /// The reference says nothing about the chunk being in use: see the rules of [`Item`].
+    #[inline]
+    pub fn item(&self, ptr: ItemPtr) -> (Item<'_>, SlabInfo) {
+        let info = self.info(ptr.slab());
+        // A pointer that outlived its slab's assignment must still yield an address inside the slab.
+        let offset = usize::from(ptr.number()) * info.chunk_bytes as usize;
+        debug_assert!(offset < SLAB_BYTES);
+        // SAFETY: `ptr` was made for this slab while it had this chunk size (invariants 2 and 3), so the offset is
+        // that of a chunk inside the slab, which is mapped (invariant 1).
+        let chunk = unsafe { self.slab_start(ptr.slab()).add(offset) };
+        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, slabs of 4 MiB), at least 64 bytes long and
+        // mapped for the life of the arena.
+        (unsafe { Item::at(chunk, info.chunk_bytes) }, info)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and `&mut self` means that nobody borrows from it any more.
+        let _ = unsafe { mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(chunk_bytes: u32) -> SlabInfo {
+        SlabInfo { chunk_bytes, pool: 513, class: 7, keyspace: 9 }
+    }
+
+    #[test]
+    fn slabs_are_assigned_once_and_come_back() {
+        let arena = Arena::reserve(2, false).expect("address space");
+        let a = arena.assign(info(64)).expect("first");
+        let b = arena.assign(info(4096)).expect("second");
+        assert_ne!(a, b);
+        assert_eq!(arena.assign(info(64)), None);
+        assert_eq!(arena.info(b), info(4096));
+        // SAFETY: nothing was ever allocated from it.
+        unsafe { arena.give_back(a) };
+        assert_eq!(arena.assigned_slabs(), 1);
+        assert_eq!(arena.info(a).chunk_bytes, 0);
+        assert_eq!(arena.assign(info(128)), Some(a));
+    }
+
+    #[test]
+    fn memory_of_a_returned_slab_reads_as_zeros() {
+        let arena = Arena::reserve(1, true).expect("address space");
+        let slab = arena.assign(info(64)).expect("a slab");
+        let ptr = ItemPtr::new(slab, 65_535);
+        arena.item(ptr).0.state().set_bits_for_test(0xffff_ffff);
+        // SAFETY: the only user of the chunk is this test, which is done with it.
+        unsafe { arena.give_back(slab) };
+        assert_eq!(arena.assign(info(64)), Some(slab));
+        assert_eq!(arena.item(ptr).0.state().bits_for_test(), 0);
+    }
+}

@@ -1,0 +1,603 @@
+//! An item in its chunk, and the state word on which every thread agrees about it.
+//!
+//! ```text
+//! offset  0  state word    u32, atomic (below)
+//!         4  lengths       u32: key 8 bits, value 22 bits, layout 2 bits
+//!         8  created       u32, Unix seconds
+//!        12  expiry        u32, atomic, Unix seconds, 0 = never      (layouts Expiring, Tagged, TaggedWithFlags)
+//!        16  CAS token     u64                                       (layouts Tagged, TaggedWithFlags)
+//!        24  last access   u32, atomic, Unix seconds                 (layouts Tagged, TaggedWithFlags)
+//!        28  client flags  u32                                       (layout TaggedWithFlags)
+//!        then the key, then the value
+//! ```
+//!
+//! The state word, from bit 0: references (15 bits), INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
+//! 8 bits, and the chunk's incarnation (4 bits), which changes each time the chunk is allocated.
+//!
+//! Invariants:
+//! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The exception is the
+//!    first reference, which the allocating thread has from the start.
+//! 2. Whoever clears INDEXED unlinks the item. Whoever brings the word to "not INDEXED, no references" frees the
+//!    chunk: exactly one thread does, since each step is one atomic operation on the one word.
+//! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never after.
+//!    So is the value. A holder of a reference may therefore read them without synchronisation.
+//! 4. QUEUED changes only under the lock of the item's class.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use base::sync::atomic::{AtomicU32, Ordering};
+
+const REFS: u32 = 0x7fff;
+const INDEXED: u32 = 1 << 15;
+const FETCHED: u32 = 1 << 16;
+const USER_SHIFT: u32 = 17;
+const USER: u32 = 0b11 << USER_SHIFT;
+const QUEUED: u32 = 1 << 19;
+const POLICY_SHIFT: u32 = 20;
+const POLICY: u32 = 0xff << POLICY_SHIFT;
+const INCARNATION_SHIFT: u32 = 28;
+
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 255;
+/// Values are shorter than this, in bytes; a slab's end comes first.
+pub const MAX_VALUE_BYTES: usize = (1 << 22) - 1;
+
+/// What an item's header has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Layout {
+    /// 12 bytes: neither expiry nor tag.
+    Plain = 0,
+    /// 16 bytes: with an expiry time.
+    Expiring = 1,
+    /// 28 bytes: with expiry, CAS token and last access.
+    Tagged = 2,
+    /// 32 bytes: with client flags besides.
+    TaggedWithFlags = 3,
+}
+
+impl Layout {
+    /// Length of the header, in bytes.
+    pub const fn header_bytes(self) -> usize {
+        match self {
+            Self::Plain => 12,
+            Self::Expiring => 16,
+            Self::Tagged => 28,
+            Self::TaggedWithFlags => 32,
+        }
+    }
+
+    /// Bytes of a chunk that an item needs.
+    pub const fn item_bytes(self, key_len: usize, value_len: usize) -> usize {
+        self.header_bytes() + key_len + value_len
+    }
+
+    /// Whether there is room for an expiry time.
+    pub const fn has_expiry(self) -> bool {
+        !matches!(self, Self::Plain)
+    }
+
+    /// Whether there is room for a CAS token and the last access.
+    pub const fn has_tag(self) -> bool {
+        matches!(self, Self::Tagged | Self::TaggedWithFlags)
+    }
+
+    const fn from_bits(bits: u32) -> Self {
+        match bits & 3 {
+            0 => Self::Plain,
+            1 => Self::Expiring,
+            2 => Self::Tagged,
+            _ => Self::TaggedWithFlags,
+        }
+    }
+}
+
+/// The header fields that are set once, when an item is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// What the header has room for.
+    pub layout: Layout,
+    /// When the item was made, Unix seconds.
+    pub created: u32,
+    /// When it ends, Unix seconds; 0 = never. Ignored where the layout has no room.
+    pub expiry: u32,
+    /// The CAS token. Ignored where the layout has no room.
+    pub cas: u64,
+    /// The client's flags. Ignored where the layout has no room.
+    pub client_flags: u32,
+}
+
+/// What became of an attempt to take a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// A reference was taken; `first` says that the item had not been fetched before.
+    Yes {
+        /// The item had not been fetched before.
+        first: bool,
+    },
+    /// The item is not in the index (any more).
+    Gone,
+    /// 32,767 references are held already.
+    Overflow,
+}
+
+/// What the word said when INDEXED was cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unindexed {
+    /// No reference is held: the caller frees the chunk. Otherwise the last holder does.
+    pub unreferenced: bool,
+}
+
+/// References and flags of an item: see the module.
+#[repr(transparent)]
+pub struct StateWord(AtomicU32);
+
+impl StateWord {
+    /// A word of its own, for tests and models.
+    pub fn new(bits: u32) -> Self {
+        Self(AtomicU32::new(bits))
+    }
+
+    /// Begins the life of a freshly allocated chunk: one reference, the next incarnation.
+    #[inline]
+    pub fn begin(&self) {
+        let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
+        self.0.store(incarnation << INCARNATION_SHIFT | 1, Ordering::Relaxed);
+    }
+
+    /// Makes the item findable, with the policy's first bits. The caller holds the first reference.
+    #[inline]
+    pub fn publish(&self) {
+        self.0.fetch_or(INDEXED, Ordering::Release);
+    }
+
+    /// Takes a reference and records the access: FETCHED is set, and the policy's bits become `hit(bits)`.
+    #[inline]
+    pub fn acquire(&self, hit: impl Fn(u8) -> u8) -> Acquired {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & INDEXED == 0 {
+                return Acquired::Gone;
+            }
+            if word & REFS == REFS {
+                return Acquired::Overflow;
+            }
+            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8)) << POLICY_SHIFT;
+            let next = (word & !POLICY | policy | FETCHED) + 1;
+            match self.0.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Acquired::Yes { first: word & FETCHED == 0 },
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes a reference and leaves no trace of the access.
+    #[inline]
+    pub fn acquire_quietly(&self) -> Acquired {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & INDEXED == 0 {
+                return Acquired::Gone;
+            }
+            if word & REFS == REFS {
+                return Acquired::Overflow;
+            }
+            match self.0.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Acquired::Yes { first: word & FETCHED == 0 },
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Records an access without a reference (the item was found, its key compared, and the reference is still held).
+    #[inline]
+    pub fn record_access(&self, hit: impl Fn(u8) -> u8) {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8)) << POLICY_SHIFT;
+            let next = word & !POLICY | policy | FETCHED;
+            if next == word {
+                return;
+            }
+            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes one more reference; the caller holds one already.
+    ///
+    /// # Panics
+    /// Where 32,767 are held.
+    #[inline]
+    pub fn duplicate(&self) {
+        let word = self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(word & REFS < REFS - 1, "32,767 handles of one item are held at once");
+    }
+
+    /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the caller frees it.
+    #[inline]
+    #[must_use]
+    pub fn release(&self) -> bool {
+        let word = self.0.fetch_sub(1, Ordering::Release);
+        debug_assert!(word & REFS != 0, "a reference was given back twice");
+        let last = word & (REFS | INDEXED) == 1;
+        if last {
+            base::sync::atomic::fence(Ordering::Acquire);
+        }
+        last
+    }
+
+    /// Takes the item out of sight. `None`: somebody else already did (invariant 2).
+    #[inline]
+    pub fn unindex(&self) -> Option<Unindexed> {
+        let word = self.0.fetch_and(!INDEXED, Ordering::AcqRel);
+        (word & INDEXED != 0).then_some(Unindexed { unreferenced: word & REFS == 0 })
+    }
+
+    /// Takes the item out of sight and a reference to it, in one step. `false`: somebody else already took it out, or
+    /// no reference is left to take.
+    #[inline]
+    pub fn unindex_and_acquire(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & INDEXED == 0 || word & REFS == REFS {
+                return false;
+            }
+            let next = (word & !INDEXED) + 1;
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Claims the item for eviction: succeeds only where it is in the index and nobody holds it. The claimant owns
+    /// the chunk. Called under the lock of the class, as it clears QUEUED too.
+    #[inline]
+    pub fn claim(&self) -> Claim {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & REFS != 0 {
+                return Claim::Held;
+            }
+            if word & INDEXED == 0 {
+                return Claim::Gone;
+            }
+            let next = word & !(INDEXED | QUEUED);
+            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Claim::Taken,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Marks the item as having an entry in its class's queue, with the policy's bits. `false`: it has left the index
+    /// meanwhile, and must not be queued. Called under the lock of the class.
+    #[inline]
+    pub fn enqueue(&self, policy: u8) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & INDEXED == 0 {
+                return false;
+            }
+            let next = word & !POLICY | u32::from(policy) << POLICY_SHIFT | QUEUED;
+            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Clears QUEUED and says whether it was set. Called under the lock of the class.
+    #[inline]
+    pub fn dequeue(&self) -> bool {
+        self.0.fetch_and(!QUEUED, Ordering::Relaxed) & QUEUED != 0
+    }
+
+    /// The policy's bits.
+    #[inline]
+    pub fn policy(&self) -> u8 {
+        (self.0.load(Ordering::Relaxed) >> POLICY_SHIFT) as u8
+    }
+
+    /// Sets the policy's bits under `mask` to those of `value`.
+    #[inline]
+    pub fn set_policy(&self, mask: u8, value: u8) {
+        let (mask, value) = (u32::from(mask) << POLICY_SHIFT, u32::from(value & mask) << POLICY_SHIFT);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(word & !mask | value));
+    }
+
+    /// The chunk's incarnation, 0–15.
+    #[inline]
+    pub fn incarnation(&self) -> u8 {
+        (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT) as u8
+    }
+
+    /// Whether the item is in the index.
+    #[inline]
+    pub fn is_indexed(&self) -> bool {
+        self.0.load(Ordering::Acquire) & INDEXED != 0
+    }
+
+    /// Whether the item has an entry in its class's queue.
+    #[inline]
+    pub fn is_queued(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & QUEUED != 0
+    }
+
+    /// Whether the item was ever fetched.
+    #[inline]
+    pub fn is_fetched(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & FETCHED != 0
+    }
+
+    /// How many references are held.
+    #[inline]
+    pub fn references(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) & REFS
+    }
+
+    /// The user's two bits.
+    #[inline]
+    pub fn user_bits(&self) -> u8 {
+        ((self.0.load(Ordering::Acquire) & USER) >> USER_SHIFT) as u8
+    }
+
+    /// Sets user bits and returns what they were.
+    #[inline]
+    pub fn set_user_bits(&self, bits: u8) -> u8 {
+        let word = self.0.fetch_or(u32::from(bits) << USER_SHIFT & USER, Ordering::AcqRel);
+        ((word & USER) >> USER_SHIFT) as u8
+    }
+
+    /// Clears user bits and returns what they were.
+    #[inline]
+    pub fn clear_user_bits(&self, bits: u8) -> u8 {
+        let word = self.0.fetch_and(!(u32::from(bits) << USER_SHIFT & USER), Ordering::AcqRel);
+        ((word & USER) >> USER_SHIFT) as u8
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bits_for_test(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_bits_for_test(&self, bits: u32) {
+        self.0.store(bits, Ordering::Relaxed);
+    }
+}
+
+/// What became of an attempt to evict an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The claimant owns the chunk.
+    Taken,
+    /// Somebody holds a reference.
+    Held,
+    /// It is not in the index any more.
+    Gone,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<StateWord>() == 4);
+
+/// A view of a chunk as an item. Copying it is free and says nothing about who may touch what:
+/// the state word may be used by anyone at any time, all else only under the duties of each function.
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
+    chunk: NonNull<u8>,
+    chunk_bytes: u32,
+    arena: PhantomData<&'a StateWord>,
+}
+
+impl<'a> Item<'a> {
+    /// The item in the chunk at `chunk`.
+    ///
+    /// # Safety
+    /// `chunk` is 8-byte aligned and followed by `chunk_bytes` (at least 64) bytes that stay mapped for `'a`.
+    #[inline]
+    pub(crate) unsafe fn at(chunk: NonNull<u8>, chunk_bytes: u32) -> Self {
+        Self { chunk, chunk_bytes, arena: PhantomData }
+    }
+
+    /// The state word.
+    #[inline]
+    pub fn state(self) -> &'a StateWord {
+        // SAFETY: the first four bytes of a mapped, aligned chunk are the state word and are only ever accessed as
+        // an atomic.
+        unsafe { self.chunk.cast::<StateWord>().as_ref() }
+    }
+
+    /// Writes header and key; the value is left as it is.
+    ///
+    /// # Safety
+    /// The caller owns the chunk (invariant 2), and `fields.layout.item_bytes(key.len(), value_len)` fits into it.
+    pub unsafe fn init(self, fields: &Fields, key: &[u8], value_len: usize) {
+        debug_assert!(key.len() <= MAX_KEY_BYTES && value_len <= MAX_VALUE_BYTES);
+        debug_assert!(fields.layout.item_bytes(key.len(), value_len) <= self.chunk_bytes as usize);
+        let lengths = key.len() as u32 | (value_len as u32) << 8 | (fields.layout as u32) << 30;
+        // SAFETY: all offsets lie inside the chunk (caller's duty), are aligned for their types, and the caller owns
+        // the chunk, so that nobody reads them now.
+        unsafe {
+            self.chunk.add(4).cast::<u32>().write(lengths);
+            self.chunk.add(8).cast::<u32>().write(fields.created);
+            if fields.layout.has_expiry() {
+                self.chunk.add(12).cast::<u32>().write(fields.expiry);
+            }
+            if fields.layout.has_tag() {
+                self.chunk.add(16).cast::<u64>().write(fields.cas);
+                self.chunk.add(24).cast::<u32>().write(fields.created);
+            }
+            if fields.layout == Layout::TaggedWithFlags {
+                self.chunk.add(28).cast::<u32>().write(fields.client_flags);
+            }
+            let to = self.chunk.add(fields.layout.header_bytes());
+            to.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+        }
+    }
+
+    /// Key length, value length and layout.
+    ///
+    /// # Safety
+    /// The caller holds a reference or owns the chunk, or the item is in the index and the caller holds the lock of
+    /// the bucket that points to it; and the item was initialised.
+    #[inline]
+    unsafe fn lengths(self) -> (usize, usize, Layout) {
+        // SAFETY: inside the chunk and aligned; not written while the caller's condition holds (invariant 3).
+        let lengths = unsafe { self.chunk.add(4).cast::<u32>().read() };
+        ((lengths & 0xff) as usize, (lengths >> 8 & 0x3f_ffff) as usize, Layout::from_bits(lengths >> 30))
+    }
+
+    /// What the header has room for.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn layout(self) -> Layout {
+        // SAFETY: passed on.
+        unsafe { self.lengths() }.2
+    }
+
+    /// The key.
+    ///
+    /// # Safety
+    /// For as long as the result is used: the caller holds a reference or owns the chunk, or the item is in the index
+    /// and the caller holds the lock of the bucket that points to it; and the item was initialised.
+    #[inline]
+    pub unsafe fn key(self) -> &'a [u8] {
+        // SAFETY: passed on; the lengths were checked against the chunk when they were written.
+        unsafe {
+            let (key_len, _, layout) = self.lengths();
+            NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes()), key_len).as_ref()
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    /// As for [`Self::key`], and nobody uses [`Self::value_mut`] meanwhile.
+    #[inline]
+    pub unsafe fn value(self) -> &'a [u8] {
+        // SAFETY: passed on.
+        unsafe {
+            let (key_len, value_len, layout) = self.lengths();
+            NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes() + key_len), value_len).as_ref()
+        }
+    }
+
+    /// The value, to be written.
+    ///
+    /// # Safety
+    /// The caller owns the chunk, or holds the only reference to an item that is not in the index yet, and uses no
+    /// other view of the value meanwhile.
+    #[inline]
+    pub unsafe fn value_mut(self) -> &'a mut [u8] {
+        // SAFETY: passed on.
+        unsafe {
+            let (key_len, value_len, layout) = self.lengths();
+            NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes() + key_len), value_len).as_mut()
+        }
+    }
+
+    /// Bytes of the chunk that the item uses.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    pub unsafe fn used_bytes(self) -> usize {
+        // SAFETY: passed on.
+        let (key_len, value_len, layout) = unsafe { self.lengths() };
+        layout.item_bytes(key_len, value_len)
+    }
+
+    /// When the item was made, Unix seconds.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn created(self) -> u32 {
+        // SAFETY: inside the chunk and aligned; never written after publication (invariant 3).
+        unsafe { self.chunk.add(8).cast::<u32>().read() }
+    }
+
+    /// The expiry time as an atomic, where the layout has room for one. 0 = never.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn expiry(self) -> Option<&'a AtomicU32> {
+        // SAFETY: passed on; the field is inside the chunk, aligned, and after publication only used atomically.
+        unsafe { self.layout().has_expiry().then(|| self.chunk.add(12).cast::<AtomicU32>().as_ref()) }
+    }
+
+    /// The CAS token, where the layout has room for one.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn cas(self) -> Option<u64> {
+        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
+        unsafe { self.layout().has_tag().then(|| self.chunk.add(16).cast::<u64>().read()) }
+    }
+
+    /// Overwrites the CAS token.
+    ///
+    /// # Safety
+    /// The layout has a tag, and the caller owns the chunk or holds the only reference to an item that is not in the
+    /// index yet.
+    pub unsafe fn set_cas(self, cas: u64) {
+        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        unsafe { self.chunk.add(16).cast::<u64>().write(cas) }
+    }
+
+    /// The time of the last access as an atomic, where the layout has room for one. Unix seconds.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn last_access(self) -> Option<&'a AtomicU32> {
+        // SAFETY: as for `expiry`.
+        unsafe { self.layout().has_tag().then(|| self.chunk.add(24).cast::<AtomicU32>().as_ref()) }
+    }
+
+    /// The client's flags; 0 where the layout has no room for them.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn client_flags(self) -> u32 {
+        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
+        unsafe {
+            if self.layout() == Layout::TaggedWithFlags { self.chunk.add(28).cast::<u32>().read() } else { 0 }
+        }
+    }
+
+    /// Where a free chunk keeps the pointer to the next free one.
+    ///
+    /// # Safety
+    /// The chunk is free, and the caller holds the lock of its class.
+    #[inline]
+    pub(crate) unsafe fn free_link(self) -> NonNull<u32> {
+        // SAFETY: inside the chunk.
+        unsafe { self.chunk.add(4).cast() }
+    }
+
+    /// Asks the processor to fetch the chunk's first two cache lines.
+    #[inline]
+    pub fn prefetch(self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect on memory and never faults; the second line may lie past the chunk.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = self.chunk.as_ptr().cast_const().cast::<i8>();
+            _mm_prefetch(at, _MM_HINT_T0);
+            _mm_prefetch(at.wrapping_add(64), _MM_HINT_T0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Items in a chunk of their own, and the state word's rules.
+
+use super::*;
+
+#[repr(align(8))]
+struct Chunk([u8; 128]);
+
+fn with_item(test: impl FnOnce(Item<'_>)) {
+    let mut chunk = Chunk([0xee; 128]);
+    // SAFETY: `chunk` is aligned, 128 bytes long, and outlives the test.
+    test(unsafe { Item::at(NonNull::from(&mut chunk.0).cast(), 128) });
+}
+
+fn fields(layout: Layout) -> Fields {
+    Fields { layout, created: 11, expiry: 22, cas: 33, client_flags: 44 }
+}
+
+#[test]
+fn every_layout_keeps_what_it_has_room_for() {
+    for layout in [Layout::Plain, Layout::Expiring, Layout::Tagged, Layout::TaggedWithFlags] {
+        with_item(|item| {
+            // SAFETY: the chunk belongs to this test alone, and the item fits.
+            unsafe {
+                item.init(&fields(layout), b"key", 5);
+                item.value_mut().copy_from_slice(b"value");
+                assert_eq!((item.key(), item.value()), (&b"key"[..], &b"value"[..]));
+                assert_eq!(item.layout(), layout);
+                assert_eq!(item.used_bytes(), layout.header_bytes() + 8);
+                assert_eq!(item.created(), 11);
+                let expiry = item.expiry().map(|expiry| expiry.load(Ordering::Relaxed));
+                assert_eq!(expiry, layout.has_expiry().then_some(22));
+                assert_eq!(item.cas(), layout.has_tag().then_some(33));
+                let access = item.last_access().map(|access| access.load(Ordering::Relaxed));
+                assert_eq!(access, layout.has_tag().then_some(11));
+                assert_eq!(item.client_flags(), if layout == Layout::TaggedWithFlags { 44 } else { 0 });
+            }
+        });
+    }
+}
+
+#[test]
+fn references_are_taken_only_while_indexed() {
+    let word = StateWord::new(0);
+    word.begin();
+    assert_eq!((word.references(), word.incarnation()), (1, 1));
+    assert_eq!(word.acquire(|bits| bits), Acquired::Gone);
+    word.publish();
+    assert_eq!(word.acquire(|bits| bits + 1), Acquired::Yes { first: true });
+    assert_eq!(word.acquire(|bits| bits + 1), Acquired::Yes { first: false });
+    assert_eq!((word.references(), word.policy()), (3, 2));
+    assert_eq!(word.claim(), Claim::Held);
+    assert_eq!(word.unindex(), Some(Unindexed { unreferenced: false }));
+    assert_eq!(word.unindex(), None);
+    assert!(!word.release());
+    assert!(!word.release());
+    assert!(word.release(), "the last holder of an unlinked item frees it");
+}
+
+#[test]
+fn a_claim_takes_an_idle_item_once() {
+    let word = StateWord::new(0);
+    word.begin();
+    word.publish();
+    assert!(word.enqueue(0x5a));
+    assert!(!word.release());
+    assert_eq!(word.policy(), 0x5a);
+    assert_eq!(word.claim(), Claim::Taken);
+    assert_eq!(word.claim(), Claim::Gone);
+    assert!(!word.is_queued());
+    assert!(!word.enqueue(0), "what left the index is not queued");
+    assert_eq!(word.acquire_quietly(), Acquired::Gone);
+}
+
+#[test]
+fn references_do_not_overflow_into_flags() {
+    let word = StateWord::new(0);
+    word.begin();
+    word.publish();
+    let mut taken = 1;
+    while word.acquire_quietly() != Acquired::Overflow {
+        taken += 1;
+    }
+    assert_eq!(taken, 0x7fff);
+    assert!(!word.unindex_and_acquire());
+    assert!(word.is_indexed() && !word.is_fetched());
+}
+
+#[test]
+fn bit_fields_do_not_touch_each_other() {
+    let word = StateWord::new(0);
+    word.begin();
+    word.publish();
+    word.set_policy(0xf0, 0xab);
+    assert_eq!(word.policy(), 0xa0);
+    assert_eq!(word.set_user_bits(0b10), 0);
+    assert_eq!(word.set_user_bits(0b11), 0b10);
+    assert_eq!(word.clear_user_bits(0b10), 0b11);
+    assert_eq!((word.user_bits(), word.policy(), word.references()), (0b01, 0xa0, 1));
+    for _ in 0..16 {
+        word.begin();
+    }
+    assert_eq!((word.incarnation(), word.user_bits(), word.policy()), (1, 0, 0));
+}
