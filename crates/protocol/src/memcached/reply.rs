@@ -1,0 +1,304 @@
+//! Answers of a server, appended to an output buffer.
+//!
+//! Nothing here formats: fixed answers are slices, numbers are written by hand. Whether to answer at all (`noreply`, quiet
+//! meta commands) is decided by the caller, which alone knows the outcome; [`MetaStatus::is_nominal`] helps.
+
+use super::key::write_base64;
+use super::meta::{MetaFlags, MetaToken};
+use super::number::write_u64;
+
+/// The fixed answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// A storage command stored.
+    Stored,
+    /// A storage command did not, because its condition did not hold.
+    NotStored,
+    /// `cas`: the item has changed since.
+    Exists,
+    /// No such item.
+    NotFound,
+    /// `delete` removed it.
+    Deleted,
+    /// `touch` found it.
+    Touched,
+    /// Done.
+    Ok,
+    /// The end of the values or the statistics.
+    End,
+    /// `stats reset` is done.
+    Reset,
+    /// `mn`.
+    MetaNoop,
+}
+
+impl Reply {
+    /// The whole line, `\r\n` included.
+    pub const fn as_bytes(self) -> &'static [u8] {
+        match self {
+            Self::Stored => b"STORED\r\n",
+            Self::NotStored => b"NOT_STORED\r\n",
+            Self::Exists => b"EXISTS\r\n",
+            Self::NotFound => b"NOT_FOUND\r\n",
+            Self::Deleted => b"DELETED\r\n",
+            Self::Touched => b"TOUCHED\r\n",
+            Self::Ok => b"OK\r\n",
+            Self::End => b"END\r\n",
+            Self::Reset => b"RESET\r\n",
+            Self::MetaNoop => b"MN\r\n",
+        }
+    }
+}
+
+/// Appends the line that announces a value: `VALUE key flags length [cas]`. The data and another `\r\n` follow it.
+#[inline]
+pub fn value_header(out: &mut Vec<u8>, key: &[u8], client_flags: u32, data_len: usize, cas: Option<u64>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    write_u64(out, u64::from(client_flags));
+    out.push(b' ');
+    write_u64(out, data_len as u64);
+    if let Some(cas) = cas {
+        out.push(b' ');
+        write_u64(out, cas);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a value with its announcement.
+#[inline]
+pub fn value(out: &mut Vec<u8>, key: &[u8], client_flags: u32, data: &[u8], cas: Option<u64>) {
+    value_header(out, key, client_flags, data.len(), cas);
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the answer to `incr` and `decr`.
+pub fn number(out: &mut Vec<u8>, value: u64) {
+    write_u64(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends one statistic: `STAT name value`. [`Reply::End`] follows the last.
+pub fn stat(out: &mut Vec<u8>, name: &str, value: &str) {
+    for part in ["STAT ", name, " ", value, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Appends one statistic that is a number.
+pub fn stat_number(out: &mut Vec<u8>, name: &str, value: u64) {
+    for part in ["STAT ", name, " "] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    number(out, value);
+}
+
+/// Appends the answer to `version`.
+pub fn version(out: &mut Vec<u8>, version: &str) {
+    for part in ["VERSION ", version, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The outcome of a meta command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetaStatus {
+    /// `HD`: done, or found, and no value is sent.
+    Done,
+    /// `VA`: a value of this many bytes follows the line.
+    Value {
+        /// Its length.
+        len: usize,
+    },
+    /// `EN`: `mg` and `me` found nothing.
+    Miss,
+    /// `NS`: not stored, because the condition of the mode did not hold.
+    NotStored,
+    /// `EX`: the item has another compare-and-swap token.
+    Exists,
+    /// `NF`: nothing there to change.
+    NotFound,
+}
+
+impl MetaStatus {
+    /// Whether flag `q` keeps this answer back: `EN` of a get, and `HD` of everything else. A get that found something is
+    /// always answered, so are all other outcomes and all errors.
+    pub const fn is_nominal(self, get: bool) -> bool {
+        match self {
+            Self::Miss => get,
+            Self::Done | Self::Value { .. } => !get,
+            Self::NotStored | Self::Exists | Self::NotFound => false,
+        }
+    }
+
+    const fn code(self) -> &'static [u8; 2] {
+        match self {
+            Self::Done => b"HD",
+            Self::Value { .. } => b"VA",
+            Self::Miss => b"EN",
+            Self::NotStored => b"NS",
+            Self::Exists => b"EX",
+            Self::NotFound => b"NF",
+        }
+    }
+}
+
+/// What is left of an item's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Remaining {
+    /// It does not end; written as -1.
+    Forever,
+    /// So many seconds.
+    Secs(u32),
+}
+
+/// What is known of the item that a meta command met. A flag that asks for something is answered where that is known here,
+/// and passed over where it is `None`: a miss answers only `O` and `k`, a store also `c`, a get everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetaFacts<'a> {
+    /// The bytes of the key, decoded where the wire had base64. Sent back for `k`.
+    pub key: &'a [u8],
+    /// Send the key as base64, and say so. memcached goes by the item where there is one and else by the request.
+    pub key_is_base64: bool,
+    /// `s`: length of the value in bytes.
+    pub size: Option<u64>,
+    /// `t`: what is left to live.
+    pub ttl: Option<Remaining>,
+    /// `c`: compare-and-swap token. A store that failed answers 0.
+    pub cas: Option<u64>,
+    /// `f`: client flags.
+    pub client_flags: Option<u32>,
+    /// `l`: seconds since the last access.
+    pub idle_secs: Option<u32>,
+    /// `h`: whether it was fetched since it was stored.
+    pub fetched: Option<bool>,
+    /// What comes after the flags, asked for or not.
+    pub marks: MetaMarks,
+}
+
+/// The marks that `mg` sends unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetaMarks {
+    /// `Z`: someone else was told to recache.
+    pub already_won: bool,
+    /// `X`: stale.
+    pub stale: bool,
+    /// `W`: this client is to recache.
+    pub won: bool,
+}
+
+/// Appends the line that answers `mg`, `ms`, `md` or `ma`: status, what the flags asked for in the order in which they
+/// asked, marks. With [`MetaStatus::Value`] the data and another `\r\n` follow it.
+pub fn meta(out: &mut Vec<u8>, status: MetaStatus, flags: &MetaFlags<'_>, facts: &MetaFacts<'_>) {
+    out.extend_from_slice(status.code());
+    if let MetaStatus::Value { len } = status {
+        out.push(b' ');
+        write_u64(out, len as u64);
+    }
+    for flag in flags.iter() {
+        meta_flag(out, flag, facts);
+    }
+    let MetaMarks { already_won, stale, won } = facts.marks;
+    for (mark, is_set) in [(b" Z", already_won), (b" X", stale), (b" W", won)] {
+        if is_set {
+            out.extend_from_slice(mark);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a value behind the line that [`meta`] wrote for it.
+pub fn meta_data(out: &mut Vec<u8>, data: &[u8]) {
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn meta_flag(out: &mut Vec<u8>, flag: MetaToken<'_>, facts: &MetaFacts<'_>) {
+    let MetaToken { letter, argument } = flag;
+    let value = match letter {
+        b's' => facts.size,
+        b'c' => facts.cas,
+        b'f' => facts.client_flags.map(u64::from),
+        b'l' => facts.idle_secs.map(u64::from),
+        b'h' => facts.fetched.map(u64::from),
+        b't' => match facts.ttl {
+            Some(Remaining::Forever) => return out.extend_from_slice(b" t-1"),
+            Some(Remaining::Secs(secs)) => Some(u64::from(secs)),
+            None => None,
+        },
+        b'O' => {
+            out.extend_from_slice(b" O");
+            return out.extend_from_slice(argument);
+        }
+        b'k' => return key(out, facts),
+        _ => None,
+    };
+    if let Some(value) = value {
+        out.extend_from_slice(&[b' ', letter]);
+        write_u64(out, value);
+    }
+}
+
+fn key(out: &mut Vec<u8>, facts: &MetaFacts<'_>) {
+    out.extend_from_slice(b" k");
+    if facts.key_is_base64 {
+        write_base64(out, facts.key);
+        out.extend_from_slice(b" b");
+    } else {
+        out.extend_from_slice(facts.key);
+    }
+}
+
+/// What `me` tells of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DebugFacts<'a> {
+    /// The bytes of the key.
+    pub key: &'a [u8],
+    /// Send the key as base64.
+    pub key_is_base64: bool,
+    /// What is left to live.
+    pub ttl: Remaining,
+    /// Seconds since the last access.
+    pub idle_secs: u32,
+    /// Compare-and-swap token.
+    pub cas: u64,
+    /// Whether it was fetched since it was stored.
+    pub fetched: bool,
+    /// Its size class.
+    pub class: u32,
+    /// What it occupies, in bytes.
+    pub size_bytes: u64,
+}
+
+/// Appends the answer to `me`. A miss is [`MetaStatus::Miss`] without flags.
+///
+/// `exp` counts down to the end in negative numbers, as in memcached, and is -1 as well where there is none.
+pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
+    out.extend_from_slice(b"ME ");
+    if facts.key_is_base64 {
+        write_base64(out, facts.key);
+    } else {
+        out.extend_from_slice(facts.key);
+    }
+    let left = match facts.ttl {
+        Remaining::Forever => 1,
+        Remaining::Secs(secs) => secs,
+    };
+    out.extend_from_slice(if left == 0 { b" exp=" } else { b" exp=-" });
+    write_u64(out, u64::from(left));
+    for (name, value) in [(&b" la="[..], u64::from(facts.idle_secs)), (b" cas=", facts.cas)] {
+        out.extend_from_slice(name);
+        write_u64(out, value);
+    }
+    out.extend_from_slice(if facts.fetched { b" fetch=yes" } else { b" fetch=no" });
+    for (name, value) in [(&b" cls="[..], u64::from(facts.class)), (b" size=", facts.size_bytes)] {
+        out.extend_from_slice(name);
+        write_u64(out, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests;
