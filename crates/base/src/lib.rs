@@ -9,6 +9,7 @@ pub mod clock;
 pub mod counter;
 pub mod hash;
 pub mod ledger;
+pub mod pin;
 pub mod rng;
 pub mod sync;
 pub mod thread;

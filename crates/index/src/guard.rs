@@ -112,9 +112,9 @@ impl Guard<'_> {
     }
 
     /// An entry in the home that belongs to whatever key: what to remove when [`Full`].
-    pub fn any(&self) -> Option<ItemPtr> {
+    pub fn any(&self) -> Option<Slot> {
         let bucket = self.index.table.get(self.home);
-        bucket.occupied().next().map(|slot| bucket.ptr(slot))
+        bucket.occupied().next().map(|slot| Slot { distance: 0, slot })
     }
 }
 

@@ -1,1 +1,55 @@
-//! Placeholder.
+//! Millpond's engine: a cache to embed.
+//!
+//! A [`Cache`] holds items – a key and a value of bytes – in a fixed amount of memory, split into *pools*. What
+//! [`Cache::find`] returns is a handle onto the item's own memory, which keeps the item alive and in place.
+//!
+//! ```
+//! use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+//! # fn main() -> Result<(), millpond::Error> {
+//! let cache = Cache::new(CacheConfig { memory: millpond::ByteSize::mib(64), ..CacheConfig::default() })?;
+//! let pool = cache.add_pool(PoolConfig::named("users"))?;
+//!
+//! let mut item = cache.allocate(pool, b"user:1", 5, &ItemOptions::default())?;
+//! item.value_mut().copy_from_slice(b"Alice");
+//! cache.insert_or_replace(item);
+//!
+//! let found = cache.find(b"user:1").expect("just inserted");
+//! assert_eq!(&*found, b"Alice");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What the crate promises:
+//! 1. Concurrent calls on a key are linearizable; eviction is a removal that may happen at any time.
+//! 2. Nothing is returned once it has expired, by the kernel's coarse clock (4 ms).
+//! 3. [`CacheConfig::memory`] bounds everything: items, index, queues, ghosts, and what an embedder charges to
+//!    [`Cache::ledger`].
+//! 4. A hit takes no lock.
+//!
+//! Locks, in the order in which they may be taken: a pool's `resizing`, a class's `inner`, an index bucket. None is held
+//! while user code runs, and handles may be dropped anywhere.
+
+mod allocate;
+mod cache;
+mod class;
+mod config;
+mod error;
+mod find;
+mod handle;
+mod insert;
+mod keyspace;
+mod pool;
+mod resize;
+mod stats;
+
+pub use base::{ByteSize, Clock, Ledger, Part};
+pub use cache::{Cache, PoolId};
+pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
+pub use error::{Error, ErrorKind};
+pub use evict::PolicyKind;
+pub use find::Keys;
+pub use handle::{ReadHandle, WriteHandle};
+pub use stats::{CacheStats, ClassStats, PoolStats};
+
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;

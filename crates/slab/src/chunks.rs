@@ -148,16 +148,16 @@ impl Chunks {
         Some(ItemPtr::new(slab, (number % self.per_slab) as u16))
     }
 
-    /// Takes all free chunks of `slab` out of the free list, and returns how many there were. They stay out until
-    /// [`Self::push`] or [`Self::remove_slab`]. Costs a walk of the free list.
-    pub fn withhold(&mut self, arena: &Arena, slab: SlabId) -> u32 {
+    /// Takes all free chunks of `slab` out of the free list. They stay out until [`Self::push`] or
+    /// [`Self::remove_slab`]. Costs a walk of the free list.
+    pub fn withhold(&mut self, arena: &Arena, slab: SlabId) -> Vec<ItemPtr> {
         if self.fresh.is_some_and(|(fresh, _)| fresh == slab) {
             self.drain_fresh(arena);
         }
-        let (mut kept, mut withheld) = (Vec::new(), 0);
+        let (mut kept, mut withheld) = (Vec::new(), Vec::new());
         while self.free_head != NONE {
             match self.pop(arena) {
-                Some(ptr) if ptr.slab() == slab => withheld += 1,
+                Some(ptr) if ptr.slab() == slab => withheld.push(ptr),
                 Some(ptr) => kept.push(ptr),
                 None => break,
             }
@@ -234,7 +234,7 @@ mod tests {
         let used = chunks.pop(&arena).expect("a chunk of the first slab");
         let b = add(&arena, &mut chunks);
         let number = chunks.number(&arena, used);
-        assert_eq!(chunks.withhold(&arena, a), 3);
+        assert_eq!(chunks.withhold(&arena, a).len(), 3);
         assert_eq!(chunks.free_chunks(), 4);
         chunks.remove_slab(&arena, a);
         assert_eq!(chunks.slabs().collect::<Vec<_>>(), [b]);

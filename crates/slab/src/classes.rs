@@ -110,6 +110,11 @@ impl SizeClasses {
         self.sizes[usize::from(class)]
     }
 
+    /// Memory of the tables, in bytes.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val::<[u32]>(&self.sizes) + self.start.len()
+    }
+
     /// All chunk sizes, ascending, in bytes.
     pub fn sizes(&self) -> &[u32] {
         &self.sizes

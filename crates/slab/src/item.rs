@@ -17,7 +17,7 @@
 //! Invariants:
 //! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The exception is the
 //!    first reference, which the allocating thread has from the start.
-//! 2. Whoever clears INDEXED unlinks the item. Whoever brings the word to "not INDEXED, no references" frees the
+//! 2. Whoever clears INDEXED unlinks the item, and holds a reference until that is done. Whoever brings the word to "not INDEXED, no references" frees the
 //!    chunk: exactly one thread does, since each step is one atomic operation on the one word.
 //! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never after.
 //!    So is the value. A holder of a reference may therefore read them without synchronisation.
@@ -29,6 +29,8 @@ use std::ptr::NonNull;
 use base::sync::atomic::{AtomicU32, Ordering};
 
 const REFS: u32 = 0x7fff;
+/// Most references that are given out; one more is kept for whoever unlinks the item.
+const MOST_HELD: u32 = REFS - 1;
 const INDEXED: u32 = 1 << 15;
 const FETCHED: u32 = 1 << 16;
 const USER_SHIFT: u32 = 17;
@@ -111,22 +113,12 @@ pub struct Fields {
 /// What became of an attempt to take a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// A reference was taken; `first` says that the item had not been fetched before.
-    Yes {
-        /// The item had not been fetched before.
-        first: bool,
-    },
+    /// A reference was taken.
+    Yes,
     /// The item is not in the index (any more).
     Gone,
-    /// 32,767 references are held already.
+    /// 32,766 references are held already.
     Overflow,
-}
-
-/// What the word said when INDEXED was cleared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unindexed {
-    /// No reference is held: the caller frees the chunk. Otherwise the last holder does.
-    pub unreferenced: bool,
 }
 
 /// References and flags of an item: see the module.
@@ -152,56 +144,39 @@ impl StateWord {
         self.0.fetch_or(INDEXED, Ordering::Release);
     }
 
-    /// Takes a reference and records the access: FETCHED is set, and the policy's bits become `hit(bits)`.
+    /// Takes a reference. Leaves no trace of the access: that is [`Self::record_access`].
     #[inline]
-    pub fn acquire(&self, hit: impl Fn(u8) -> u8) -> Acquired {
+    pub fn acquire(&self) -> Acquired {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & INDEXED == 0 {
                 return Acquired::Gone;
             }
-            if word & REFS == REFS {
-                return Acquired::Overflow;
-            }
-            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8)) << POLICY_SHIFT;
-            let next = (word & !POLICY | policy | FETCHED) + 1;
-            match self.0.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Acquired::Yes { first: word & FETCHED == 0 },
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Takes a reference and leaves no trace of the access.
-    #[inline]
-    pub fn acquire_quietly(&self) -> Acquired {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & INDEXED == 0 {
-                return Acquired::Gone;
-            }
-            if word & REFS == REFS {
+            if word & REFS >= MOST_HELD {
                 return Acquired::Overflow;
             }
             match self.0.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Acquired::Yes { first: word & FETCHED == 0 },
+                Ok(_) => return Acquired::Yes,
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Records an access without a reference (the item was found, its key compared, and the reference is still held).
+    /// Records an access by a holder of a reference: FETCHED is set, and the policy's bits become `hit(bits, first)`,
+    /// where `first` says that the item was never fetched before. Writes nothing where nothing changes. Returns
+    /// `first`.
     #[inline]
-    pub fn record_access(&self, hit: impl Fn(u8) -> u8) {
+    pub fn record_access(&self, hit: impl Fn(u8, bool) -> u8) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8)) << POLICY_SHIFT;
+            let first = word & FETCHED == 0;
+            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8, first)) << POLICY_SHIFT;
             let next = word & !POLICY | policy | FETCHED;
             if next == word {
-                return;
+                return first;
             }
             match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return first,
                 Err(now) => word = now,
             }
         }
@@ -210,11 +185,11 @@ impl StateWord {
     /// Takes one more reference; the caller holds one already.
     ///
     /// # Panics
-    /// Where 32,767 are held.
+    /// Where 32,766 are held.
     #[inline]
     pub fn duplicate(&self) {
         let word = self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(word & REFS < REFS - 1, "32,767 handles of one item are held at once");
+        assert!(word & REFS < MOST_HELD, "32,766 handles of one item are held at once");
     }
 
     /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the caller frees it.
@@ -230,20 +205,13 @@ impl StateWord {
         last
     }
 
-    /// Takes the item out of sight. `None`: somebody else already did (invariant 2).
+    /// Takes the item out of sight, and a reference to it, in one step: whoever unlinks an item must keep it from being
+    /// freed until it has left its queue. `false`: somebody else already did (invariant 2).
     #[inline]
-    pub fn unindex(&self) -> Option<Unindexed> {
-        let word = self.0.fetch_and(!INDEXED, Ordering::AcqRel);
-        (word & INDEXED != 0).then_some(Unindexed { unreferenced: word & REFS == 0 })
-    }
-
-    /// Takes the item out of sight and a reference to it, in one step. `false`: somebody else already took it out, or
-    /// no reference is left to take.
-    #[inline]
-    pub fn unindex_and_acquire(&self) -> bool {
+    pub fn unindex(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if word & INDEXED == 0 || word & REFS == REFS {
+            if word & INDEXED == 0 {
                 return false;
             }
             let next = (word & !INDEXED) + 1;
@@ -307,7 +275,12 @@ impl StateWord {
     #[inline]
     pub fn set_policy(&self, mask: u8, value: u8) {
         let (mask, value) = (u32::from(mask) << POLICY_SHIFT, u32::from(value & mask) << POLICY_SHIFT);
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(word & !mask | value));
+        let mut word = self.0.load(Ordering::Relaxed);
+        while let Err(now) =
+            self.0.compare_exchange_weak(word, word & !mask | value, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            word = now;
+        }
     }
 
     /// The chunk's incarnation, 0–15.

@@ -43,14 +43,17 @@ fn references_are_taken_only_while_indexed() {
     let word = StateWord::new(0);
     word.begin();
     assert_eq!((word.references(), word.incarnation()), (1, 1));
-    assert_eq!(word.acquire(|bits| bits), Acquired::Gone);
+    assert_eq!(word.acquire(), Acquired::Gone);
     word.publish();
-    assert_eq!(word.acquire(|bits| bits + 1), Acquired::Yes { first: true });
-    assert_eq!(word.acquire(|bits| bits + 1), Acquired::Yes { first: false });
+    assert_eq!(word.acquire(), Acquired::Yes);
+    assert!(word.record_access(|bits, first| bits + u8::from(first)));
+    assert_eq!(word.acquire(), Acquired::Yes);
+    assert!(!word.record_access(|bits, _| bits + 1));
     assert_eq!((word.references(), word.policy()), (3, 2));
     assert_eq!(word.claim(), Claim::Held);
-    assert_eq!(word.unindex(), Some(Unindexed { unreferenced: false }));
-    assert_eq!(word.unindex(), None);
+    assert!(word.unindex() && !word.unindex());
+    assert_eq!(word.references(), 4);
+    assert!(!word.release());
     assert!(!word.release());
     assert!(!word.release());
     assert!(word.release(), "the last holder of an unlinked item frees it");
@@ -68,7 +71,7 @@ fn a_claim_takes_an_idle_item_once() {
     assert_eq!(word.claim(), Claim::Gone);
     assert!(!word.is_queued());
     assert!(!word.enqueue(0), "what left the index is not queued");
-    assert_eq!(word.acquire_quietly(), Acquired::Gone);
+    assert_eq!(word.acquire(), Acquired::Gone);
 }
 
 #[test]
@@ -77,12 +80,13 @@ fn references_do_not_overflow_into_flags() {
     word.begin();
     word.publish();
     let mut taken = 1;
-    while word.acquire_quietly() != Acquired::Overflow {
+    while word.acquire() != Acquired::Overflow {
         taken += 1;
     }
-    assert_eq!(taken, 0x7fff);
-    assert!(!word.unindex_and_acquire());
+    assert_eq!(taken, 0x7ffe);
     assert!(word.is_indexed() && !word.is_fetched());
+    assert!(word.unindex(), "one reference is kept for this");
+    assert_eq!((word.references(), word.is_indexed(), word.is_fetched()), (0x7fff, false, false));
 }
 
 #[test]

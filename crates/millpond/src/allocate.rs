@@ -1,0 +1,201 @@
+//! Making items: from a free chunk, a new slab, or an evicted item's place.
+
+use std::cell::Cell;
+
+use base::Part;
+use evict::PolicyKind;
+use index::Index;
+use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use slab::{ChunkNumber, ItemPtr, Layout, SLAB_BYTES, SlabInfo};
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::{ALLOCATION_FAILURES, BYTES_OUT, Class, EVICTIONS, Inner, View};
+use crate::config::{Expiry, ItemOptions};
+use crate::error::{Error, ErrorKind};
+use crate::handle::WriteHandle;
+use crate::pool::Pool;
+
+impl Cache {
+    /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
+    ///
+    /// Takes a free chunk of the smallest class that fits; where there is none, a new slab while the pool's limit and
+    /// the cache's memory allow, and then the place of an item that is evicted. Locks the class.
+    ///
+    /// # Errors
+    /// [`ErrorKind::KeyLength`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where
+    /// nothing can be evicted.
+    pub fn allocate(
+        &self,
+        pool: PoolId,
+        key: &[u8],
+        value_len: usize,
+        options: &ItemOptions,
+    ) -> Result<WriteHandle<'_>, Error> {
+        let core = self.core();
+        let pool = core.pool(pool)?;
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            let context = format!("a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}", key.len());
+            return Err(Error::new(ErrorKind::KeyLength, context));
+        }
+        let layout = layout_for(options);
+        let bytes = layout.item_bytes(key.len(), value_len);
+        let class =
+            pool.sizes.class_for(bytes).filter(|_| value_len <= MAX_VALUE_BYTES).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::TooLarge,
+                    format!(
+                        "an item of {bytes} bytes is larger than the largest chunk of pool `{}`, {} bytes",
+                        pool.name,
+                        pool.sizes.sizes().last().copied().unwrap_or(0)
+                    ),
+                )
+            })?;
+        let ptr = core.take_chunk(pool, class)?;
+        let keyspace = core.keyspace(pool.keyspace);
+        let now = core.now();
+        let fields = Fields {
+            layout,
+            created: keyspace.stamp(now),
+            expiry: options.expiry.to_unix_secs(|| now),
+            cas: options.tag.map_or(0, |tag| tag.cas),
+            client_flags: options.tag.map_or(0, |tag| tag.client_flags),
+        };
+        let (item, _) = core.arena.item(ptr);
+        item.state().begin();
+        // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread owns it; it is of a
+        // class that `bytes` fits into.
+        unsafe { item.init(&fields, key, value_len) };
+        if options.user_bits != 0 {
+            item.state().set_user_bits(options.user_bits);
+        }
+        Ok(WriteHandle::new(core, ptr, core.hash(keyspace, key)))
+    }
+}
+
+fn layout_for(options: &ItemOptions) -> Layout {
+    match options.tag {
+        Some(tag) if tag.client_flags != 0 => Layout::TaggedWithFlags,
+        Some(_) => Layout::Tagged,
+        None if options.expirable || options.expiry != Expiry::Never => Layout::Expiring,
+        None => Layout::Plain,
+    }
+}
+
+/// How often an allocation tries again after it took a slab from another class.
+const MAX_SLAB_MOVES: u32 = 2;
+
+impl Core {
+    /// A chunk of the class, owned by the caller.
+    fn take_chunk(&self, pool: &Pool, number: u8) -> Result<ItemPtr, Error> {
+        let class = pool.class(number, || self.now());
+        for _ in 0..=MAX_SLAB_MOVES {
+            let mut inner = class.inner.lock();
+            if let Some(ptr) = inner.chunks.pop(&self.arena) {
+                return Ok(ptr);
+            }
+            if self.add_slab(pool, &mut inner) {
+                if let Some(ptr) = inner.chunks.pop(&self.arena) {
+                    return Ok(ptr);
+                }
+            }
+            if let Some(ptr) = self.evict(class, inner) {
+                return Ok(ptr);
+            }
+            // The class has nothing to evict: typically it has no slab at all while other classes have them all.
+            if !self.take_slab_from_largest_class(pool, Some(number)) {
+                break;
+            }
+        }
+        class.counters.add(ALLOCATION_FAILURES, 1);
+        Err(Error::new(
+            ErrorKind::OutOfMemory,
+            format!(
+                "pool `{}` has no chunk of {} bytes and nothing to evict",
+                pool.name,
+                pool.sizes.size(number)
+            ),
+        ))
+    }
+
+    /// Gives the class one more slab, if the pool's limit and the cache's memory allow.
+    fn add_slab(&self, pool: &Pool, inner: &mut Inner) -> bool {
+        if inner.leaving.is_some() || !inner.chunks.has_room_for_slab() || !pool.try_add_slab() {
+            return false;
+        }
+        let info = inner.chunks.info();
+        let (chunks, metadata) = metadata_of_slab(info, pool.policy);
+        if !self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata) {
+            pool.remove_slab();
+            return false;
+        }
+        let Some(slab) = self.arena.assign(info) else {
+            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+            pool.remove_slab();
+            return false;
+        };
+        self.add_chunks(chunks, metadata);
+        inner.chunks.add_slab(&self.arena, slab);
+        true
+    }
+
+    /// Memory that queues, ghosts and index will yet take when all chunks are in use.
+    fn metadata_to_come(&self) -> u64 {
+        let expected = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        let spent =
+            [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();
+        expected.saturating_sub(spent)
+    }
+
+    /// Evicts an item of the class and returns its chunk, owned by the caller. Gives the lock of the class back.
+    fn evict(&self, class: &Class, mut inner: parking_lot::MutexGuard<'_, Inner>) -> Option<ItemPtr> {
+        let keyspace = self.keyspace(inner.chunks.info().keyspace);
+        loop {
+            let Inner { chunks, policy, .. } = &mut *inner;
+            let view =
+                View { arena: &self.arena, chunks, seed: self.hash_seed(keyspace), hash: Cell::new(None) };
+            let entry = policy.evict(&view);
+            let hash = view.hash.get();
+            let ptr = entry.and_then(|entry| chunks.locate(ChunkNumber(entry.0)));
+            inner.settle(&self.ledger);
+            let ptr = ptr?;
+            // A chunk of a slab that is about to leave is not to be used again.
+            let leaving = inner.leaving.as_ref().is_some_and(|(slab, _)| *slab == ptr.slab());
+            if leaving {
+                self.unlink_evicted(class, ptr, hash);
+                inner.free(&self.arena, ptr);
+                continue;
+            }
+            drop(inner);
+            self.unlink_evicted(class, ptr, hash);
+            return Some(ptr);
+        }
+    }
+
+    /// Takes an evicted item, whose chunk the caller owns, out of the index.
+    fn unlink_evicted(&self, class: &Class, ptr: ItemPtr, hash: Option<u64>) {
+        // SAFETY: the item was claimed, so this thread owns its chunk.
+        let (hash, bytes) =
+            unsafe { (hash.unwrap_or_else(|| self.hash_of_item(ptr)), self.arena.item(ptr).0.used_bytes()) };
+        self.index.remove(hash, ptr);
+        class.counters.add(EVICTIONS, 1);
+        class.counters.add(BYTES_OUT, bytes as u64);
+    }
+
+    /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.
+    pub(crate) fn expected_entries(&self) -> u64 {
+        let chunks = self.chunks.load(std::sync::atomic::Ordering::Relaxed);
+        let metadata = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        let slabs = self.ledger.part(Part::Slabs).max(1);
+        let spent = slabs + metadata;
+        let others = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Connections);
+        let all = self.ledger.limit().saturating_sub(others).max(spent);
+        (chunks as u128 * all as u128 / spent as u128) as u64
+    }
+}
+
+/// Chunks of a slab, and the memory that queues, ghosts and index take for them, in bytes.
+pub(crate) fn metadata_of_slab(info: SlabInfo, policy: PolicyKind) -> (u64, u64) {
+    let chunks = u64::from(info.chunks_per_slab());
+    let index = Index::bytes_for(chunks);
+    (chunks, chunks * policy.bytes_per_item_x100() / 100 + index)
+}

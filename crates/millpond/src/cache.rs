@@ -1,0 +1,304 @@
+//! The cache itself: what is shared, and how pools come to be.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use base::hash::key_hash;
+use base::pin::Pins;
+use base::{ByteSize, Clock, Ledger, Part, rng};
+use index::Index;
+use parking_lot::Mutex;
+use slab::{Arena, ItemPtr, SLAB_BYTES};
+
+use crate::class::Class;
+use crate::config::{CacheConfig, PoolConfig};
+use crate::error::{Error, ErrorKind};
+use crate::keyspace::Keyspace;
+use crate::pool::Pool;
+
+/// Most pools of a cache.
+const MAX_POOLS: usize = 4096;
+/// Least memory of a cache: a slab, and what is around it.
+const MIN_MEMORY: u64 = 8 << 20;
+
+/// Names a pool of the cache that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub(crate) u16);
+
+impl PoolId {
+    /// The pool's number, from 0 in order of creation.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// A cache. Cloning is cheap and shares it.
+#[derive(Clone)]
+pub struct Cache {
+    core: Arc<Core>,
+}
+
+/// What all clones share.
+pub(crate) struct Core {
+    pub(crate) arena: Arena,
+    pub(crate) index: Index,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) clock: Clock,
+    pub(crate) pins: Pins,
+    seed: u64,
+    max_memory: u64,
+    pools: Box<[OnceLock<Box<Pool>>]>,
+    /// Key space 0 is shared; pool `i` with keys of its own has key space `i + 1`.
+    keyspaces: Box<[OnceLock<Box<Keyspace>>]>,
+    names: Mutex<HashMap<String, PoolId>>,
+    /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
+    /// use.
+    pub(crate) chunks: AtomicU64,
+    pub(crate) metadata_bytes: AtomicU64,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("ledger", &self.core.ledger).finish_non_exhaustive()
+    }
+}
+
+impl Cache {
+    /// A cache without pools. Reserves address space; memory is taken as items come.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space is to be had.
+    pub fn new(config: CacheConfig) -> Result<Self, Error> {
+        let memory = config.memory.as_u64();
+        let max_memory = config.max_memory.map_or(memory, ByteSize::as_u64);
+        if memory < MIN_MEMORY {
+            let least = ByteSize::new(MIN_MEMORY);
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("memory of {} is too little for a cache: give it at least {least}", config.memory),
+            ));
+        }
+        if max_memory < memory {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "max_memory is below memory: raise it or leave it out",
+            ));
+        }
+        let max_slabs = (max_memory / SLAB_BYTES as u64).min(1 << 16) as u32;
+        let system = |error| Error::with_source(ErrorKind::System, "cannot reserve address space", error);
+        let ledger = Arc::new(Ledger::new(memory));
+        let arena = Arena::reserve(max_slabs, config.huge_pages).map_err(system)?;
+        // The smallest item takes a chunk of 64 bytes.
+        let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
+        let index = Index::new(INITIAL_ENTRIES, max_entries, Arc::clone(&ledger)).map_err(system)?;
+        let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
+        let _ = keyspaces[0].set(Box::new(Keyspace::new(0)));
+        let pools: Box<[_]> = (0..MAX_POOLS).map(|_| OnceLock::new()).collect();
+        let fixed = size_of_val::<[OnceLock<Box<Pool>>]>(&pools)
+            + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
+            + max_slabs as usize * 12;
+        ledger.charge(Part::Fixed, fixed as u64);
+        Ok(Self {
+            core: Arc::new(Core {
+                arena,
+                index,
+                ledger,
+                clock: config.clock,
+                pins: Pins::new(),
+                seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
+                max_memory,
+                pools,
+                keyspaces,
+                names: Mutex::new(HashMap::new()),
+                chunks: AtomicU64::new(0),
+                metadata_bytes: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Adds a pool, while serving.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for size classes that make no sense, [`ErrorKind::PoolExists`] for a name that is taken
+    /// or where there are 4,096 pools.
+    pub fn add_pool(&self, config: PoolConfig) -> Result<PoolId, Error> {
+        let sizes = config.classes.build().map_err(|error| {
+            Error::with_source(ErrorKind::Config, format!("size classes of pool `{}`", config.name), error)
+        })?;
+        let mut names = self.core.names.lock();
+        if names.contains_key(&config.name) {
+            return Err(Error::new(
+                ErrorKind::PoolExists,
+                format!("there is a pool `{}` already", config.name),
+            ));
+        }
+        if names.len() >= MAX_POOLS {
+            return Err(Error::new(ErrorKind::PoolExists, format!("a cache has at most {MAX_POOLS} pools")));
+        }
+        let id = names.len() as u16;
+        let keyspace = if config.own_keys { id + 1 } else { 0 };
+        let _ = self.core.keyspaces[usize::from(keyspace)].set(Box::new(Keyspace::new(keyspace)));
+        let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
+        let pool = Pool::new(id, keyspace, config.name.clone(), config.policy, sizes, limit);
+        self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
+        let _ = self.core.pools[usize::from(id)].set(Box::new(pool));
+        names.insert(config.name, PoolId(id));
+        Ok(PoolId(id))
+    }
+
+    /// The pool of this name.
+    pub fn pool_id(&self, name: &str) -> Option<PoolId> {
+        self.core.names.lock().get(name).copied()
+    }
+
+    /// The bill of all memory. An embedder charges its own buffers here, so that they count.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core.ledger
+    }
+
+    /// The clock that expiry goes by.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// The most memory that [`Self::set_memory`] accepts.
+    pub fn max_memory(&self) -> ByteSize {
+        ByteSize::new(self.core.max_memory)
+    }
+}
+
+/// Entries that the index has room for at the start: 64 KiB of buckets.
+const INITIAL_ENTRIES: u64 = 8_192;
+
+impl Core {
+    /// The pool, if it exists.
+    pub(crate) fn pool(&self, id: PoolId) -> Result<&Pool, Error> {
+        self.pools.get(usize::from(id.0)).and_then(OnceLock::get).map(Box::as_ref).ok_or_else(|| {
+            Error::new(ErrorKind::NoSuchPool, format!("there is no pool number {} in this cache", id.0))
+        })
+    }
+
+    /// All pools.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().map_while(OnceLock::get).map(Box::as_ref)
+    }
+
+    /// A key space that is known to exist: that of a pool, or 0.
+    #[inline]
+    pub(crate) fn keyspace(&self, id: u16) -> &Keyspace {
+        self.keyspaces[usize::from(id)].get().expect("a key space is made before its pool")
+    }
+
+    /// The class that a chunk belongs to.
+    #[inline]
+    pub(crate) fn class_of(&self, info: slab::SlabInfo) -> &Class {
+        let pool =
+            self.pools[usize::from(info.pool)].get().expect("a slab is assigned to a pool that exists");
+        pool.class(info.class, || self.now())
+    }
+
+    /// Now, in Unix seconds.
+    #[inline]
+    pub(crate) fn now(&self) -> u32 {
+        self.clock.unix_secs()
+    }
+
+    /// The seed of key hashes in a key space.
+    #[inline]
+    pub(crate) fn hash_seed(&self, keyspace: &Keyspace) -> u64 {
+        self.seed ^ keyspace.salt
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, keyspace: &Keyspace, key: &[u8]) -> u64 {
+        key_hash(self.hash_seed(keyspace), key)
+    }
+
+    /// The hash of the key of an item that is in the index, whose bucket is locked, or whose chunk is owned.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::key`].
+    pub(crate) unsafe fn hash_of_item(&self, ptr: ItemPtr) -> u64 {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: passed on.
+        self.hash(self.keyspace(info.keyspace), unsafe { item.key() })
+    }
+
+    /// Frees the chunk of an item that nobody can reach any more.
+    pub(crate) fn free(&self, ptr: ItemPtr) {
+        let (_, info) = self.arena.item(ptr);
+        self.class_of(info).inner.lock().free(&self.arena, ptr);
+    }
+
+    /// Gives one reference back, and the chunk with the last.
+    #[inline]
+    pub(crate) fn release(&self, ptr: ItemPtr) {
+        if self.arena.item(ptr).0.state().release() {
+            self.free(ptr);
+        }
+    }
+
+    pub(crate) fn add_chunks(&self, chunks: u64, metadata_bytes: u64) {
+        self.chunks.fetch_add(chunks, Ordering::Relaxed);
+        self.metadata_bytes.fetch_add(metadata_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_chunks(&self, chunks: u64, metadata_bytes: u64) {
+        self.chunks.fetch_sub(chunks, Ordering::Relaxed);
+        self.metadata_bytes.fetch_sub(metadata_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Cache {
+    /// Walks everything and checks the invariants that tie the parts together. For tests, on a cache at rest.
+    ///
+    /// # Panics
+    /// Where one does not hold, naming it.
+    pub fn validate(&self) {
+        let core = &self.core;
+        let mut indexed = 0;
+        for pool in core.pools() {
+            let mut slabs = 0;
+            for (number, class) in pool.used_classes() {
+                let inner = class.inner.lock();
+                let info = inner.chunks.info();
+                assert_eq!((info.pool, info.class), (pool.id, number), "a class's slabs name the class");
+                let view = crate::class::View {
+                    arena: &core.arena,
+                    chunks: &inner.chunks,
+                    seed: 0,
+                    hash: std::cell::Cell::new(None),
+                };
+                inner.policy.validate(&view);
+                slabs += inner.chunks.slab_count() as u64;
+                let mut items = 0;
+                for slab in inner.chunks.slabs().collect::<Vec<_>>() {
+                    assert_eq!(core.arena.info(slab), info, "the slab table says whose a slab is");
+                    for number in 0..info.chunks_per_slab() {
+                        let ptr = ItemPtr::new(slab, number as u16);
+                        let state = core.arena.item(ptr).0.state();
+                        if state.is_indexed() {
+                            items += 1;
+                            assert!(state.is_queued(), "an item in the index is in its queue");
+                            // SAFETY: the item is in the index, and the class's lock keeps it from being evicted.
+                            let hash = unsafe { core.hash_of_item(ptr) };
+                            assert!(core.index.contains(hash, ptr), "an indexed item is found in the index");
+                        }
+                    }
+                }
+                assert_eq!(items, inner.policy.len(), "as many items are queued as are in the index");
+                indexed += items as u64;
+            }
+            assert_eq!(slabs * SLAB_BYTES as u64, pool.slab_bytes(), "a pool counts its slabs");
+        }
+        assert_eq!(core.index.len(), indexed, "the index has an entry per item");
+        let slabs = u64::from(core.arena.assigned_slabs()) * SLAB_BYTES as u64;
+        assert_eq!(core.ledger.part(Part::Slabs), slabs, "the bill counts the slabs");
+    }
+}

@@ -1,0 +1,149 @@
+//! A size class of a pool: its chunks and its policy behind one lock.
+
+use std::cell::Cell;
+
+use base::counter::Counters;
+use base::hash::key_hash;
+use base::{Ledger, Part};
+use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
+use parking_lot::Mutex;
+use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabId, SlabInfo};
+
+/// Counters of a class.
+pub(crate) const HITS: usize = 0;
+pub(crate) const INSERTS: usize = 1;
+pub(crate) const EVICTIONS: usize = 2;
+pub(crate) const EXPIRED: usize = 3;
+pub(crate) const REMOVED: usize = 4;
+pub(crate) const REPLACED: usize = 5;
+pub(crate) const ALLOCATION_FAILURES: usize = 6;
+/// Bytes of items ever put in and ever taken out of the queue, header included.
+pub(crate) const BYTES_IN: usize = 7;
+pub(crate) const BYTES_OUT: usize = 8;
+
+/// A size class of a pool.
+pub(crate) struct Class {
+    pub(crate) inner: Mutex<Inner>,
+    pub(crate) rule: HitRule,
+    pub(crate) counters: Counters<9>,
+}
+
+/// What the lock of a class protects.
+pub(crate) struct Inner {
+    pub(crate) chunks: Chunks,
+    pub(crate) policy: Policy,
+    /// A slab that is being emptied, and those of its chunks that are free.
+    pub(crate) leaving: Option<(SlabId, Vec<ItemPtr>)>,
+    queue_bytes: usize,
+    ghost_bytes: usize,
+}
+
+impl Class {
+    pub(crate) fn new(info: SlabInfo, policy: PolicyKind, now: u32) -> Self {
+        let policy = Policy::new(policy, now);
+        Self {
+            rule: policy.hit_rule(),
+            inner: Mutex::new(Inner {
+                chunks: Chunks::new(info),
+                policy,
+                leaving: None,
+                queue_bytes: 0,
+                ghost_bytes: 0,
+            }),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Inner {
+    /// Gives a chunk back that nobody uses.
+    pub(crate) fn free(&mut self, arena: &Arena, ptr: ItemPtr) {
+        match &mut self.leaving {
+            Some((slab, chunks)) if *slab == ptr.slab() => chunks.push(ptr),
+            _ => self.chunks.push(arena, ptr),
+        }
+    }
+
+    /// Takes an item that left the index out of the queue, if it is in.
+    pub(crate) fn dequeue(&mut self, arena: &Arena, ptr: ItemPtr) {
+        let state = arena.item(ptr).0.state();
+        if state.dequeue() {
+            let view = View { arena, chunks: &self.chunks, seed: 0, hash: Cell::new(None) };
+            self.policy.removed(state.policy(), &view);
+        }
+    }
+
+    /// Brings the bill for queues and ghosts up to date.
+    pub(crate) fn settle(&mut self, ledger: &Ledger) {
+        let (queues, ghosts) = (self.policy.queue_bytes(), self.policy.ghost_bytes());
+        for (part, before, after) in
+            [(Part::Queues, &mut self.queue_bytes, queues), (Part::Ghosts, &mut self.ghost_bytes, ghosts)]
+        {
+            if after > *before {
+                ledger.charge(part, (after - *before) as u64);
+            } else if after < *before {
+                ledger.release(part, (*before - after) as u64);
+            }
+            *before = after;
+        }
+    }
+}
+
+/// What a policy sees of the items of a class whose lock is held.
+pub(crate) struct View<'a> {
+    pub(crate) arena: &'a Arena,
+    pub(crate) chunks: &'a Chunks,
+    /// Seed of the key hash in this key space.
+    pub(crate) seed: u64,
+    /// The hash of the key that was last asked for.
+    pub(crate) hash: Cell<Option<u64>>,
+}
+
+impl Items for View<'_> {
+    #[inline]
+    fn bits(&self, entry: Entry) -> Option<u8> {
+        let (_, item) = self.chunks.resolve(self.arena, ChunkNumber(entry.0))?;
+        item.state().is_queued().then(|| item.state().policy())
+    }
+
+    #[inline]
+    fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
+        if let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) {
+            item.state().set_policy(mask, value);
+        }
+    }
+
+    #[inline]
+    fn claim(&self, entry: Entry) -> Claim {
+        let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) else {
+            return Claim::Gone;
+        };
+        match item.state().claim() {
+            slab::item::Claim::Taken => Claim::Taken,
+            slab::item::Claim::Held => Claim::Held,
+            slab::item::Claim::Gone => Claim::Gone,
+        }
+    }
+
+    #[inline]
+    fn fingerprint(&self, entry: Entry) -> u32 {
+        let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) else { return 0 };
+        // SAFETY: the policy asks only about an item that it has just claimed: the chunk is owned by this thread.
+        let hash = key_hash(self.seed, unsafe { item.key() });
+        self.hash.set(Some(hash));
+        fingerprint(hash)
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: Entry) {
+        if let Some(ptr) = self.chunks.locate(ChunkNumber(entry.0)) {
+            self.arena.item(ptr).0.prefetch();
+        }
+    }
+}
+
+/// The bits of a key's hash that the ghost queue knows it by: neither those that choose its bucket alone nor its tag.
+#[inline]
+pub(crate) fn fingerprint(hash: u64) -> u32 {
+    (hash >> 16) as u32
+}

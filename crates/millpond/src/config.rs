@@ -1,0 +1,135 @@
+//! What an embedder says about a cache, a pool and an item.
+
+use base::{ByteSize, Clock};
+use evict::PolicyKind;
+use slab::{ClassError, SLAB_BYTES, SizeClasses};
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// All memory that the cache may use. At least 8 MiB. Default 64 MiB.
+    pub memory: ByteSize,
+    /// The most that [`crate::Cache::set_memory`] may ever be given: address space is reserved for it now. At most
+    /// 256 GiB. Default: `memory`.
+    pub max_memory: Option<ByteSize>,
+    /// Where time comes from. Default: the system.
+    pub clock: Clock,
+    /// Seed of the key hash. Default: from the operating system, so that clients cannot aim at one bucket.
+    pub hash_seed: Option<u64>,
+    /// Whether to ask for transparent 2 MiB pages, which make look-ups in large caches faster. Default: yes.
+    pub huge_pages: bool,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            memory: ByteSize::mib(64),
+            max_memory: None,
+            clock: Clock::System,
+            hash_seed: None,
+            huge_pages: true,
+        }
+    }
+}
+
+/// How the chunk sizes of a pool are chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SizeClassConfig {
+    /// From `min` to `max` bytes, each `factor` times the one before.
+    Factor {
+        /// Default 1.25.
+        factor: f64,
+        /// Smallest chunk, in bytes. Default and least 64.
+        min: u32,
+        /// Largest chunk, in bytes. Default and most 4 MiB.
+        max: u32,
+    },
+    /// These, in bytes.
+    List(Vec<u32>),
+}
+
+impl Default for SizeClassConfig {
+    fn default() -> Self {
+        Self::Factor { factor: 1.25, min: slab::MIN_CHUNK_BYTES, max: SLAB_BYTES as u32 }
+    }
+}
+
+impl SizeClassConfig {
+    pub(crate) fn build(&self) -> Result<SizeClasses, ClassError> {
+        match self {
+            Self::Factor { factor, min, max } => SizeClasses::by_factor(*factor, *min, *max),
+            Self::List(sizes) => SizeClasses::by_list(sizes),
+        }
+    }
+}
+
+/// A pool: a part of the cache with its own limit, policy and size classes.
+#[derive(Clone, Debug, Default)]
+pub struct PoolConfig {
+    /// Its name, unique in the cache.
+    pub name: String,
+    /// Most memory that its slabs may take; rounded down to whole slabs of 4 MiB. Default: whatever is free.
+    pub limit: Option<ByteSize>,
+    /// Its eviction policy. Default S3-FIFO.
+    pub policy: PolicyKind,
+    /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
+    pub classes: SizeClassConfig,
+    /// Whether its keys are apart from those of other pools. By default all pools share one key space, as in CacheLib:
+    /// inserting a key in one pool replaces it in another.
+    pub own_keys: bool,
+}
+
+impl PoolConfig {
+    /// A pool of this name with all defaults.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+/// When an item expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    #[default]
+    Never,
+    /// This many seconds from now; 0 = at once.
+    After(u32),
+    /// At this Unix time, in seconds. It is expired from the start of that second on.
+    At(u32),
+}
+
+impl Expiry {
+    /// The Unix time, in seconds, with 0 for never.
+    #[inline]
+    pub(crate) fn to_unix_secs(self, now: impl Fn() -> u32) -> u32 {
+        match self {
+            Self::Never => 0,
+            Self::After(secs) => now().saturating_add(secs),
+            Self::At(time) => time.max(1),
+        }
+    }
+}
+
+/// What an item is besides key and value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ItemOptions {
+    /// When it expires. An item that never does has no room for an expiry time (4 bytes) unless it has a tag or
+    /// `expirable` is set.
+    pub expiry: Expiry,
+    /// Whether to keep room for an expiry time, so that one can be set later in place. Default: no; [`crate::Keys::touch`]
+    /// then copies the item.
+    pub expirable: bool,
+    /// A tag, for servers: 16 bytes, or 20 with client flags. Implies `expirable`.
+    pub tag: Option<ItemTag>,
+    /// The item's two user bits at the start.
+    pub user_bits: u8,
+}
+
+/// What memcached keeps with an item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItemTag {
+    /// The CAS token.
+    pub cas: u64,
+    /// The client's flags; take 4 bytes unless 0.
+    pub client_flags: u32,
+}

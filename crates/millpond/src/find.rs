@@ -1,0 +1,233 @@
+//! Looking items up.
+
+use slab::item::Acquired;
+use slab::{Item, ItemPtr, SlabInfo};
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::{EXPIRED, HITS, REMOVED};
+use crate::config::{Expiry, ItemOptions, ItemTag};
+use crate::handle::ReadHandle;
+use crate::keyspace::Keyspace;
+
+/// How many look-ups of a batch are under way at once.
+const BATCH: usize = 16;
+
+/// A key space: look-ups and removals by key. Made by [`Cache::keys`].
+#[derive(Clone, Copy)]
+pub struct Keys<'c> {
+    cache: &'c Cache,
+    id: u16,
+}
+
+impl Cache {
+    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist: the shared one.
+    pub fn keys(&self, pool: PoolId) -> Keys<'_> {
+        Keys { cache: self, id: self.core().pool(pool).map_or(0, |pool| pool.keyspace) }
+    }
+
+    fn shared_keys(&self) -> Keys<'_> {
+        Keys { cache: self, id: 0 }
+    }
+
+    /// [`Keys::find`] in the shared key space.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
+        self.shared_keys().find(key)
+    }
+
+    /// [`Keys::peek`] in the shared key space.
+    pub fn peek(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
+        self.shared_keys().peek(key)
+    }
+
+    /// [`Keys::remove`] in the shared key space.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.shared_keys().remove(key)
+    }
+
+    /// [`Keys::touch`] in the shared key space.
+    pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        self.shared_keys().touch(key, expiry)
+    }
+}
+
+/// What a candidate turned out to be.
+enum Candidate {
+    /// A reference was taken.
+    Live,
+    /// The item of the key has expired or was flushed; a reference was taken.
+    Dead,
+}
+
+impl<'c> Keys<'c> {
+    fn space(self) -> &'c Keyspace {
+        self.cache.core().keyspace(self.id)
+    }
+
+    /// The item of `key`. Counts a hit or a miss and tells the eviction policy. Takes no lock.
+    ///
+    /// An item that has expired is a miss and is removed. While 32,766 handles of the item are held, it is a miss too.
+    #[inline]
+    pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
+        let hash = self.cache.core().hash(self.space(), key);
+        let pinned = self.cache.core().pins.pin();
+        let found = self.look_up(hash, key);
+        drop(pinned);
+        self.judge(found)
+    }
+
+    /// The items of `keys`, in order, appended to `out`. The same as [`Self::find`] of each, but waits for memory once
+    /// for up to 16 keys instead of once for each.
+    pub fn find_many(self, keys: &[&[u8]], out: &mut Vec<Option<ReadHandle<'c>>>) {
+        let core = self.cache.core();
+        let space = self.space();
+        for keys in keys.chunks(BATCH) {
+            let mut hashes = [0_u64; BATCH];
+            let mut found = [const { None }; BATCH];
+            let pinned = core.pins.pin();
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = core.hash(space, key);
+                core.index.prefetch(*hash);
+            }
+            for hash in &hashes[..keys.len()] {
+                if let Some(ptr) = core.index.likely(*hash) {
+                    core.arena.item(ptr).0.prefetch();
+                }
+            }
+            for ((found, hash), key) in found.iter_mut().zip(&hashes).zip(keys) {
+                *found = self.look_up(*hash, key);
+            }
+            drop(pinned);
+            out.extend(found.into_iter().take(keys.len()).map(|found| self.judge(found)));
+        }
+    }
+
+    /// The item of `key`; counts nothing and tells the policy nothing. An expired item is `None`.
+    pub fn peek(self, key: &[u8]) -> Option<ReadHandle<'c>> {
+        let hash = self.cache.core().hash(self.space(), key);
+        let pinned = self.cache.core().pins.pin();
+        let found = self.look_up(hash, key);
+        drop(pinned);
+        match found? {
+            (Candidate::Live, handle, _) => Some(handle),
+            (Candidate::Dead, ..) => None,
+        }
+    }
+
+    /// Removes the item of `key`. `false`: there was none. Handles of it stay valid.
+    pub fn remove(self, key: &[u8]) -> bool {
+        let core = self.cache.core();
+        let hash = core.hash(self.space(), key);
+        let mut guard = core.index.lock(hash);
+        let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
+        let ptr = guard.ptr(slot);
+        // SAFETY: the item is in the index, and the bucket that points to it is locked.
+        let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
+        let unindexed = core.arena.item(ptr).0.state().unindex();
+        guard.clear(slot);
+        drop(guard);
+        if unindexed {
+            core.retire(ptr, REMOVED, false);
+        }
+        // Otherwise it was evicted a moment ago.
+        unindexed && live
+    }
+
+    /// Changes when the item of `key` expires. `false`: there is none. An item that was made without room for an
+    /// expiry time is copied; then also `false` where there is no memory for the copy.
+    pub fn touch(self, key: &[u8], expiry: Expiry) -> bool {
+        loop {
+            let Some(old) = self.peek(key) else { return false };
+            if old.set_expiry(expiry) {
+                return true;
+            }
+            let options =
+                ItemOptions { expiry, expirable: true, tag: None::<ItemTag>, user_bits: old.user_bits() };
+            let Ok(mut copy) = self.cache.allocate(old.pool(), key, old.len(), &options) else {
+                return false;
+            };
+            copy.value_mut().copy_from_slice(&old);
+            if self.cache.replace_matching(&old, copy).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// Lets everything in this key space count as gone, at once. Takes no time: items leave when they are met or
+    /// evicted.
+    pub fn flush(self) {
+        self.space().flush(self.cache.core().now());
+    }
+
+    /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier such order.
+    pub fn flush_at(self, at: u32) {
+        self.space().flush_at(at);
+    }
+
+    /// Finds the item and takes a reference. The caller has pinned.
+    #[inline]
+    fn look_up(self, hash: u64, key: &[u8]) -> Option<(Candidate, ReadHandle<'c>, SlabInfo)> {
+        let core = self.cache.core();
+        core.index.find(hash, |ptr| {
+            let (item, info) = core.arena.item(ptr);
+            if info.keyspace != self.id || item.state().acquire() != Acquired::Yes {
+                return None;
+            }
+            let handle = ReadHandle::adopt(core, ptr);
+            if handle.key() != key {
+                return None;
+            }
+            // SAFETY: the handle holds a reference.
+            let dead = unsafe { core.is_dead(item, self.space()) };
+            Some((if dead { Candidate::Dead } else { Candidate::Live }, handle, info))
+        })
+    }
+
+    /// Counts a hit or a miss, and clears a dead item away.
+    #[inline]
+    fn judge(self, found: Option<(Candidate, ReadHandle<'c>, SlabInfo)>) -> Option<ReadHandle<'c>> {
+        let core = self.cache.core();
+        match found {
+            Some((Candidate::Live, handle, info)) => {
+                let class = core.class_of(info);
+                handle
+                    .item()
+                    .state()
+                    .record_access(|bits, first| class.rule.apply(bits, first, || core.now()));
+                class.counters.add(HITS, 1);
+                Some(handle)
+            }
+            Some((Candidate::Dead, handle, _)) => {
+                core.remove_item(&handle, EXPIRED);
+                self.space().count_miss();
+                None
+            }
+            None => {
+                self.space().count_miss();
+                None
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Whether an item has expired or was flushed.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline]
+    pub(crate) unsafe fn is_dead(&self, item: Item<'_>, space: &Keyspace) -> bool {
+        // SAFETY: passed on.
+        let (expiry, created) = unsafe { (item.expiry(), item.created()) };
+        let expiry = expiry.map_or(0, |time| time.load(std::sync::atomic::Ordering::Relaxed));
+        (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
+    }
+
+    /// Whether `ptr`, found in a locked bucket of the index, is the item of `key`.
+    #[inline]
+    pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the bucket that points to the item is locked, so its chunk is not reused (invariant 2 of `Index`).
+        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.key() } == key
+    }
+}

@@ -1,0 +1,219 @@
+//! Putting items into the index and taking them out.
+
+use index::Guard;
+use slab::ItemPtr;
+
+use crate::cache::{Cache, Core};
+use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED, fingerprint};
+use crate::handle::{ReadHandle, WriteHandle};
+
+/// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
+const BUCKETS_PER_INSERT: u32 = 4;
+
+impl Cache {
+    /// Makes an item visible, in the place of the one that its key has. Returns handles of it and of the one it
+    /// replaced. Where neither is wanted, [`Self::put`] is cheaper.
+    pub fn insert_or_replace<'c>(
+        &'c self,
+        item: WriteHandle<'c>,
+    ) -> (ReadHandle<'c>, Option<ReadHandle<'c>>) {
+        let core = item.core();
+        let old = match core.publish(&item, |_| Verdict::Replace, true) {
+            Published::Done { old } => old.map(|old| ReadHandle::adopt(core, old)),
+            Published::Refused => None,
+        };
+        (item.into_read(), old)
+    }
+
+    /// Makes an item visible, in the place of the one that its key has.
+    pub fn put(&self, item: WriteHandle<'_>) {
+        item.core().publish(&item, |_| Verdict::Replace, false);
+        drop(item.into_read());
+    }
+
+    /// Makes an item visible unless its key has one already.
+    ///
+    /// # Errors
+    /// The item, unchanged, where its key has one.
+    pub fn insert<'c>(&'c self, item: WriteHandle<'c>) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
+        let core = item.core();
+        let space = core.keyspace(core.arena.info(item.ptr().slab()).keyspace);
+        // SAFETY: `publish` asks with the bucket locked that points to the old item.
+        let expired = |old: ItemPtr| unsafe { core.is_dead(core.arena.item(old).0, space) };
+        let verdict = |old: Option<ItemPtr>| match old {
+            Some(old) if !expired(old) => Verdict::Refuse,
+            _ => Verdict::Replace,
+        };
+        match core.publish(&item, verdict, false) {
+            Published::Refused => Err(item),
+            _ => Ok(item.into_read()),
+        }
+    }
+
+    /// Makes an item visible in the place of `old`, if that still is the item of its key: a compare-and-swap by
+    /// identity, safe because `old` is held and so cannot be reused.
+    ///
+    /// # Errors
+    /// The item, unchanged, where `old` was replaced, removed, evicted or has another key.
+    pub fn replace_matching<'c>(
+        &'c self,
+        old: &ReadHandle<'_>,
+        item: WriteHandle<'c>,
+    ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
+        let verdict = |found: Option<ItemPtr>| {
+            if found == Some(old.ptr()) { Verdict::Replace } else { Verdict::Refuse }
+        };
+        match item.core().publish(&item, verdict, false) {
+            Published::Refused => Err(item),
+            _ => Ok(item.into_read()),
+        }
+    }
+
+    /// Removes `old`, if it still is the item of its key.
+    pub fn remove_matching(&self, old: &ReadHandle<'_>) -> bool {
+        self.core().remove_item(old, REMOVED)
+    }
+}
+
+/// What to do with a new item, seeing the old one.
+enum Verdict {
+    Replace,
+    Refuse,
+}
+
+/// What became of a new item.
+enum Published {
+    Done {
+        /// The item that it replaced, with a reference, where one was asked for.
+        old: Option<ItemPtr>,
+    },
+    Refused,
+}
+
+impl Core {
+    /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks for a reference to the
+    /// item that it replaces.
+    fn publish(
+        &self,
+        new: &WriteHandle<'_>,
+        verdict: impl Fn(Option<ItemPtr>) -> Verdict,
+        hold_old: bool,
+    ) -> Published {
+        let (item, info) = self.arena.item(new.ptr());
+        loop {
+            let mut guard = self.index.lock(new.hash());
+            let slot = guard.find(|ptr| self.is_item_of(ptr, info.keyspace, new.key()));
+            let old = slot.map(|slot| guard.ptr(slot));
+            if matches!(verdict(old), Verdict::Refuse) {
+                return Published::Refused;
+            }
+            // Visible as soon as the slot points to it.
+            item.state().publish();
+            match slot {
+                Some(slot) => guard.exchange(slot, new.ptr()),
+                None if guard.add(new.ptr()).is_ok() => {}
+                None => {
+                    // Nobody saw it: no slot points to it. The handle keeps its reference.
+                    if item.state().unindex() {
+                        let _ = item.state().release();
+                    }
+                    self.make_room(guard);
+                    continue;
+                }
+            }
+            // Only now may a reader that still sees the old item find it gone: it will look again. Another thread may
+            // be evicting the old item, and then sees to the rest.
+            let old = old.filter(|old| self.arena.item(*old).0.state().unindex());
+            drop(guard);
+            self.enqueue(new);
+            if let Some(old) = old {
+                self.retire(old, REPLACED, hold_old);
+            }
+            self.grow_index(new.hash());
+            return Published::Done { old: old.filter(|_| hold_old) };
+        }
+    }
+
+    /// Queues an item that has just become visible.
+    fn enqueue(&self, new: &WriteHandle<'_>) {
+        let (item, info) = self.arena.item(new.ptr());
+        let class = self.class_of(info);
+        // SAFETY: the handle holds a reference.
+        let bytes = unsafe { item.used_bytes() };
+        class.counters.add(INSERTS, 1);
+        class.counters.add(BYTES_IN, bytes as u64);
+        let mut inner = class.inner.lock();
+        let bits = inner.policy.admit(fingerprint(new.hash()));
+        if item.state().enqueue(bits) {
+            let entry = evict::Entry(inner.chunks.number(&self.arena, new.ptr()).0);
+            inner.policy.push(entry, bits, self.now());
+            inner.settle(&self.ledger);
+        }
+    }
+
+    /// Takes an item that this thread has unindexed out of its queue. Gives the reference that came with that back,
+    /// unless it is to be kept.
+    pub(crate) fn retire(&self, ptr: ItemPtr, reason: usize, keep: bool) {
+        let (item, info) = self.arena.item(ptr);
+        let class = self.class_of(info);
+        // SAFETY: this thread holds the reference that `unindex` gave it.
+        let bytes = unsafe { item.used_bytes() };
+        let mut inner = class.inner.lock();
+        inner.dequeue(&self.arena, ptr);
+        inner.settle(&self.ledger);
+        if !keep && item.state().release() {
+            inner.free(&self.arena, ptr);
+        }
+        drop(inner);
+        class.counters.add(reason, 1);
+        class.counters.add(BYTES_OUT, bytes as u64);
+    }
+
+    /// Removes a held item if it still is the item of its key.
+    pub(crate) fn remove_item(&self, old: &ReadHandle<'_>, reason: usize) -> bool {
+        let space = self.keyspace(self.arena.info(old.ptr().slab()).keyspace);
+        let mut guard = self.index.lock(self.hash(space, old.key()));
+        let Some(slot) = guard.find(|ptr| ptr == old.ptr()) else { return false };
+        let removed = old.item().state().unindex();
+        guard.clear(slot);
+        drop(guard);
+        if removed {
+            self.retire(old.ptr(), reason, false);
+        }
+        removed
+    }
+
+    /// Evicts the item of some entry near a full home, so that another fits in.
+    fn make_room(&self, mut guard: Guard<'_>) {
+        let Some(slot) = guard.any() else { return };
+        let victim = guard.ptr(slot);
+        let unindexed = self.arena.item(victim).0.state().unindex();
+        guard.clear(slot);
+        drop(guard);
+        if unindexed {
+            self.retire(victim, EVICTIONS, false);
+        }
+    }
+
+    /// Lets the index grow a little, if it is time.
+    #[inline]
+    fn grow_index(&self, hash: u64) {
+        // One insertion in 64 asks.
+        if hash >> 8 & 63 == 0 && self.index.wants_growth() {
+            self.index.begin_growth(self.expected_entries());
+        }
+        if self.index.is_growing() {
+            let dropped = self.index.grow(
+                BUCKETS_PER_INSERT,
+                // SAFETY: the index asks about items in buckets that it has locked.
+                |ptr| unsafe { self.hash_of_item(ptr) },
+                |ptr| self.arena.item(ptr).0.prefetch(),
+            );
+            for ptr in dropped {
+                if self.arena.item(ptr).0.state().unindex() {
+                    self.retire(ptr, EVICTIONS, false);
+                }
+            }
+        }
+    }
+}

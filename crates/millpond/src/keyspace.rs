@@ -1,0 +1,97 @@
+//! Key spaces: which keys are the same key, and what was flushed.
+//!
+//! A flush costs nothing but a time stamp: items made before it count as gone, and leave when they are met or evicted.
+//! Times are whole seconds, so a flush lends the key space a clock that is ahead by enough to tell before from after:
+//! items made later in the same second are stamped with the next one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base::counter::Counters;
+
+/// One key space.
+pub(crate) struct Keyspace {
+    /// Distinguishes the hashes of this key space from those of others.
+    pub(crate) salt: u64,
+    /// Items made before this Unix second are gone.
+    flushed_before: AtomicU32,
+    /// When this Unix second comes, what was made before it goes; 0 = none.
+    flush_at: AtomicU32,
+    counters: Counters<1>,
+}
+
+impl Keyspace {
+    pub(crate) fn new(id: u16) -> Self {
+        Self {
+            salt: base::hash::mix64(u64::from(id)),
+            flushed_before: AtomicU32::new(0),
+            flush_at: AtomicU32::new(0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The creation time of an item made now.
+    #[inline]
+    pub(crate) fn stamp(&self, now: u32) -> u32 {
+        now.max(self.flushed_before.load(Ordering::Acquire))
+    }
+
+    /// Whether an item made at `created` was flushed.
+    #[inline]
+    pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
+        let flush_at = self.flush_at.load(Ordering::Relaxed);
+        if flush_at != 0 && now() >= flush_at {
+            self.flushed_before.fetch_max(flush_at, Ordering::AcqRel);
+            let _ = self.flush_at.compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        created < self.flushed_before.load(Ordering::Acquire)
+    }
+
+    /// Flushes all that was made until now; cancels a flush to come.
+    pub(crate) fn flush(&self, now: u32) {
+        self.flush_at.store(0, Ordering::Release);
+        let _ = self
+            .flushed_before
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(before.max(now) + 1));
+    }
+
+    /// Flushes at Unix second `at` all that was made before it.
+    pub(crate) fn flush_at(&self, at: u32) {
+        self.flush_at.store(at, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn count_miss(&self) {
+        self.counters.add(0, 1);
+    }
+
+    pub(crate) fn misses(&self) -> u64 {
+        self.counters.sum(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_parts_before_from_after_within_one_second() {
+        let space = Keyspace::new(0);
+        let before = space.stamp(100);
+        space.flush(100);
+        let after = space.stamp(100);
+        assert!(space.is_flushed(before, || 100) && !space.is_flushed(after, || 100));
+        space.flush(100);
+        assert!(space.is_flushed(after, || 100) && !space.is_flushed(space.stamp(100), || 100));
+    }
+
+    #[test]
+    fn a_delayed_flush_takes_what_is_there_when_it_comes() {
+        let space = Keyspace::new(0);
+        let early = space.stamp(100);
+        space.flush_at(110);
+        let late = space.stamp(109);
+        assert!(!space.is_flushed(early, || 109));
+        assert!(space.is_flushed(early, || 110) && space.is_flushed(late, || 110));
+        assert!(!space.is_flushed(space.stamp(110), || 110));
+    }
+}

@@ -1,0 +1,194 @@
+//! Taking slabs away from classes: when a pool's limit or the cache's memory is lowered, and for a class that has none.
+//!
+//! A slab leaves in steps: its free chunks are withheld and new frees go to the same list; its items are evicted,
+//! except those that somebody holds, which are waited for; when all chunks are in, the class forgets the slab; when no
+//! reader can still look into it (a grace period), its memory goes back to the system.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use base::{ByteSize, Part};
+use slab::{ItemPtr, SLAB_BYTES, SlabId};
+
+use crate::allocate::metadata_of_slab;
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::{BYTES_OUT, Class, EVICTIONS, Inner, View};
+use crate::error::{Error, ErrorKind};
+use crate::pool::Pool;
+
+/// Chunks that are looked at under one hold of a class's lock.
+const STEP: u16 = 64;
+/// How often, and how long each time, held items of a slab are waited for before another slab is tried.
+const WAITS: u32 = 50;
+const WAIT: Duration = Duration::from_millis(1);
+
+impl Cache {
+    /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
+    /// back, on the calling thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set
+    /// all the same, and another call goes on.
+    pub fn set_pool_limit(&self, pool: PoolId, limit: Option<ByteSize>) -> Result<(), Error> {
+        let core = self.core();
+        let pool = core.pool(pool)?;
+        pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
+        core.shrink_pool(pool)
+    }
+
+    /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
+    /// calling thread, from the largest pools first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB; [`ErrorKind::OutOfMemory`] where held items
+    /// keep too many slabs: the limit is set all the same, and [`Self::maintain`] goes on.
+    pub fn set_memory(&self, memory: ByteSize) -> Result<(), Error> {
+        if memory > self.max_memory() || memory < ByteSize::mib(8) {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("memory of {memory} is not between 8MiB and max_memory, {}", self.max_memory()),
+            ));
+        }
+        self.core().ledger.set_limit(memory.as_u64());
+        self.core().shrink_to_limit()
+    }
+
+    /// What should be done about once a second: gives slabs back where more than the limit is spent, as when an
+    /// embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
+    pub fn maintain(&self) -> Result<(), Error> {
+        for pool in self.core().pools() {
+            self.core().shrink_pool(pool)?;
+        }
+        self.core().shrink_to_limit()
+    }
+}
+
+impl Core {
+    /// Takes slabs from the pool until it keeps its limit.
+    fn shrink_pool(&self, pool: &Pool) -> Result<(), Error> {
+        while pool.slab_bytes() > pool.limit_bytes() {
+            if !self.take_slab_from_largest_class(pool, None) {
+                return Err(Error::new(
+                    ErrorKind::OutOfMemory,
+                    format!("pool `{}` cannot shrink to its limit: its items are held", pool.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes slabs from the largest pools until the cache keeps its limit.
+    fn shrink_to_limit(&self) -> Result<(), Error> {
+        while self.ledger.total() > self.ledger.limit() {
+            let largest =
+                self.pools().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
+            let taken = largest.is_some_and(|pool| self.take_slab_from_largest_class(pool, None));
+            if !taken {
+                return Err(Error::new(
+                    ErrorKind::OutOfMemory,
+                    "the cache cannot shrink to its limit: items are held, or what remains is not in slabs",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a slab from the class of the pool that has most, other than `except`. `false`: none could be emptied.
+    pub(crate) fn take_slab_from_largest_class(&self, pool: &Pool, except: Option<u8>) -> bool {
+        let _resizing = pool.resizing.lock();
+        let mut candidates: Vec<_> = pool
+            .used_classes()
+            .filter(|(number, _)| Some(*number) != except)
+            .map(|(_, class)| (class.inner.lock().chunks.slab_count(), class))
+            .filter(|(slabs, _)| *slabs > 0)
+            .collect();
+        candidates.sort_by_key(|(slabs, _)| std::cmp::Reverse(*slabs));
+        candidates.iter().any(|(_, class)| self.release_slab(pool, class))
+    }
+
+    /// Empties a slab of the class and gives it back. `false`: items of it are held for too long.
+    fn release_slab(&self, pool: &Pool, class: &Class) -> bool {
+        let Some(slab) = self.begin_leave(class) else { return false };
+        let per_slab = class.inner.lock().chunks.info().chunks_per_slab();
+        for wait in 0..=WAITS {
+            if wait > 0 {
+                base::thread::sleep(WAIT);
+            }
+            for first in (0..per_slab).step_by(usize::from(STEP)) {
+                self.evict_range(class, slab, first as u16, (per_slab - first).min(u32::from(STEP)) as u16);
+            }
+            let mut inner = class.inner.lock();
+            let free = inner.leaving.as_ref().map_or(0, |(_, chunks)| chunks.len());
+            if free == per_slab as usize {
+                inner.chunks.remove_slab(&self.arena, slab);
+                inner.leaving = None;
+                drop(inner);
+                self.finish_leave(pool, slab);
+                return true;
+            }
+        }
+        let mut inner = class.inner.lock();
+        if let Some((_, chunks)) = inner.leaving.take() {
+            for ptr in chunks {
+                inner.chunks.push(&self.arena, ptr);
+            }
+        }
+        false
+    }
+
+    /// Chooses the slab that leaves – of the class's slabs the one with the lowest ordinal – and withholds its chunks.
+    fn begin_leave(&self, class: &Class) -> Option<SlabId> {
+        let mut inner = class.inner.lock();
+        let slab = inner.chunks.slabs().next()?;
+        let free = inner.chunks.withhold(&self.arena, slab);
+        inner.leaving = Some((slab, free));
+        Some(slab)
+    }
+
+    /// Evicts those of `count` chunks of a leaving slab whose items nobody holds.
+    fn evict_range(&self, class: &Class, slab: SlabId, first: u16, count: u16) {
+        let mut evicted: Vec<ItemPtr> = Vec::new();
+        let mut inner = class.inner.lock();
+        for number in first..=first + (count - 1) {
+            let ptr = ItemPtr::new(slab, number);
+            let state = self.arena.item(ptr).0.state();
+            let (queued, bits) = (state.is_queued(), state.policy());
+            if state.claim() == slab::item::Claim::Taken {
+                if queued {
+                    let Inner { chunks, policy, .. } = &mut *inner;
+                    policy
+                        .removed(bits, &View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
+                }
+                evicted.push(ptr);
+            }
+        }
+        drop(inner);
+        for &ptr in &evicted {
+            // SAFETY: the item was claimed, so this thread owns its chunk.
+            let (hash, bytes) = unsafe { (self.hash_of_item(ptr), self.arena.item(ptr).0.used_bytes()) };
+            self.index.remove(hash, ptr);
+            class.counters.add(EVICTIONS, 1);
+            class.counters.add(BYTES_OUT, bytes as u64);
+        }
+        let mut inner = class.inner.lock();
+        for ptr in evicted {
+            inner.free(&self.arena, ptr);
+        }
+    }
+
+    /// Gives an emptied slab, which its class has forgotten, back to the system.
+    fn finish_leave(&self, pool: &Pool, slab: SlabId) {
+        let (chunks, metadata) = metadata_of_slab(self.arena.info(slab), pool.policy);
+        // Readers that found a pointer into the slab before it was emptied may still be looking at it.
+        self.pins.synchronize();
+        // SAFETY: the class has forgotten the slab, all its chunks were free, no slot of the index points to them, and
+        // all readers that might have read such a slot before are done.
+        unsafe { self.arena.give_back(slab) };
+        self.remove_chunks(chunks, metadata);
+        self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+        pool.remove_slab();
+    }
+}

@@ -1,0 +1,312 @@
+//! What an embedder sees, one call at a time.
+
+use std::time::Duration;
+
+use millpond::{
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, PolicyKind,
+    PoolConfig, PoolId, SizeClassConfig,
+};
+
+fn cache(memory: u64, clock: &Clock) -> Cache {
+    let config = CacheConfig {
+        memory: ByteSize::mib(memory),
+        max_memory: Some(ByteSize::mib(memory * 2)),
+        clock: clock.clone(),
+        hash_seed: Some(1),
+        huge_pages: false,
+    };
+    Cache::new(config).expect("a valid configuration")
+}
+
+fn small() -> (Cache, PoolId, Clock) {
+    let clock = Clock::manual(1_000_000);
+    let cache = cache(32, &clock);
+    let pool = cache.add_pool(PoolConfig::named("default")).expect("a new name");
+    (cache, pool, clock)
+}
+
+fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8], options: &ItemOptions) {
+    let mut item = cache.allocate(pool, key, value.len(), options).expect("room");
+    item.value_mut().copy_from_slice(value);
+    cache.put(item);
+}
+
+const PLAIN: ItemOptions = ItemOptions { expiry: Expiry::Never, expirable: false, tag: None, user_bits: 0 };
+
+#[test]
+fn what_is_inserted_is_found_until_it_is_removed() {
+    let (cache, pool, _) = small();
+    assert!(cache.find(b"k").is_none());
+    put(&cache, pool, b"k", b"one", &PLAIN);
+    let old = cache.find(b"k").expect("inserted");
+    assert_eq!((old.key(), &*old), (&b"k"[..], &b"one"[..]));
+    put(&cache, pool, b"k", b"two", &PLAIN);
+    assert_eq!(&*old, b"one", "a handle keeps the value that it found");
+    assert!(!old.is_current());
+    assert_eq!(&*cache.find(b"k").expect("replaced"), b"two");
+    assert!(cache.remove(b"k") && !cache.remove(b"k"));
+    assert!(cache.find(b"k").is_none());
+    let stats = cache.stats();
+    assert_eq!(stats.pools[0].sum(|class| class.hits), 2);
+    assert_eq!(stats.shared_misses, 2);
+    assert_eq!(
+        (stats.pools[0].sum(|class| class.replaced), stats.pools[0].sum(|class| class.removed)),
+        (1, 1)
+    );
+    drop(old);
+    let stats = cache.stats();
+    assert_eq!(stats.pools[0].sum(|class| class.items), 0);
+    assert_eq!(stats.pools[0].sum(|class| class.item_bytes), 0);
+    assert_eq!(stats.pools[0].sum(|class| class.chunks - class.free_chunks), 0, "every chunk came back");
+    cache.validate();
+}
+
+#[test]
+fn insert_and_replace_matching_decide_by_what_is_there() {
+    let (cache, pool, _) = small();
+    let make = |value: &[u8]| {
+        let mut item = cache.allocate(pool, b"k", value.len(), &PLAIN).expect("room");
+        item.value_mut().copy_from_slice(value);
+        item
+    };
+    let first = cache.insert(make(b"1")).expect("no item yet");
+    let refused = cache.insert(make(b"2")).expect_err("there is one");
+    assert_eq!(refused.value(), b"2");
+    let second = cache.replace_matching(&first, refused).expect("first is the item");
+    assert!(cache.replace_matching(&first, make(b"3")).is_err(), "first was replaced");
+    assert!(!cache.remove_matching(&first) && cache.remove_matching(&second));
+    assert!(cache.replace_matching(&second, make(b"4")).is_err(), "second was removed");
+    let (third, replaced) = cache.insert_or_replace(make(b"5"));
+    assert!(replaced.is_none());
+    let (_, replaced) = cache.insert_or_replace(make(b"6"));
+    assert_eq!(&*replaced.expect("third"), &*third);
+    cache.validate();
+}
+
+#[test]
+fn an_item_that_is_not_inserted_leaves_no_trace() {
+    let (cache, pool, _) = small();
+    drop(cache.allocate(pool, b"k", 100, &PLAIN).expect("room"));
+    assert!(cache.find(b"k").is_none());
+    assert_eq!(cache.stats().pools[0].sum(|class| class.chunks - class.free_chunks), 0);
+}
+
+#[test]
+fn nothing_is_returned_once_expired() {
+    let (cache, pool, clock) = small();
+    let after = |secs| ItemOptions { expiry: Expiry::After(secs), ..PLAIN };
+    put(&cache, pool, b"a", b"x", &after(10));
+    put(&cache, pool, b"b", b"x", &ItemOptions { expiry: Expiry::At(1_000_005), ..PLAIN });
+    put(&cache, pool, b"c", b"x", &after(0));
+    put(&cache, pool, b"d", b"x", &PLAIN);
+    assert!(cache.find(b"c").is_none());
+    assert_eq!(cache.peek(b"a").expect("alive").ttl_secs_left(), Some(10));
+    clock.advance(Duration::from_secs(5));
+    assert!(cache.find(b"b").is_none() && cache.peek(b"a").is_some());
+    clock.advance(Duration::from_secs(5));
+    assert!(cache.peek(b"a").is_none() && !cache.touch(b"a", Expiry::After(5)) && !cache.remove(b"a"));
+    assert!(cache.find(b"d").is_some());
+    // An expired item does not stand in the way of an insertion.
+    put(&cache, pool, b"e", b"x", &after(1));
+    clock.advance(Duration::from_secs(1));
+    let item = cache.allocate(pool, b"e", 1, &PLAIN).expect("room");
+    assert!(cache.insert(item).is_ok());
+    assert_eq!(cache.stats().pools[0].sum(|class| class.expired), 2, "b and c were met by find");
+    cache.validate();
+}
+
+#[test]
+fn touch_works_with_and_without_room_for_an_expiry_time() {
+    let (cache, pool, clock) = small();
+    put(&cache, pool, b"plain", b"v", &PLAIN);
+    put(&cache, pool, b"ready", b"v", &ItemOptions { expirable: true, ..PLAIN });
+    for key in [&b"plain"[..], b"ready"] {
+        assert!(cache.touch(key, Expiry::After(10)));
+        assert_eq!(cache.peek(key).expect("alive").ttl_secs_left(), Some(10));
+        assert!(cache.touch(key, Expiry::After(20)));
+    }
+    clock.advance(Duration::from_secs(15));
+    assert!(cache.touch(b"plain", Expiry::Never) && cache.peek(b"ready").is_some());
+    clock.advance(Duration::from_secs(5));
+    assert!(cache.find(b"plain").is_some() && cache.find(b"ready").is_none());
+    assert!(!cache.touch(b"absent", Expiry::Never));
+}
+
+#[test]
+fn a_flush_takes_what_was_there_and_nothing_later() {
+    let (cache, pool, clock) = small();
+    put(&cache, pool, b"a", b"x", &PLAIN);
+    cache.keys(pool).flush();
+    assert!(cache.find(b"a").is_none());
+    put(&cache, pool, b"a", b"y", &PLAIN);
+    assert_eq!(&*cache.find(b"a").expect("made after the flush"), b"y");
+    cache.keys(pool).flush_at(1_000_030);
+    clock.advance(Duration::from_secs(20));
+    put(&cache, pool, b"b", b"z", &PLAIN);
+    assert!(cache.find(b"a").is_some());
+    clock.advance(Duration::from_secs(10));
+    assert!(cache.find(b"a").is_none() && cache.find(b"b").is_none());
+    put(&cache, pool, b"b", b"z", &PLAIN);
+    assert!(cache.find(b"b").is_some());
+}
+
+#[test]
+fn tags_and_user_bits_are_kept() {
+    let (cache, pool, clock) = small();
+    for flags in [0, 7] {
+        let tag = Some(ItemTag { cas: 99, client_flags: flags });
+        put(&cache, pool, b"k", b"v", &ItemOptions { tag, user_bits: 0b01, ..PLAIN });
+        let item = cache.find(b"k").expect("inserted");
+        assert_eq!(item.tag(), tag);
+        assert_eq!((item.set_user_bits(0b10), item.user_bits()), (0b01, 0b11));
+        assert_eq!(item.clear_user_bits(0b01), 0b11);
+        assert_eq!(item.last_access(), Some(clock.unix_secs()));
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(item.note_access(), Some(clock.unix_secs() - 3));
+        assert_eq!(item.last_access(), Some(clock.unix_secs()));
+        assert!(item.was_fetched() && !cache.peek(b"absent").is_some());
+    }
+}
+
+#[test]
+fn pools_share_keys_unless_told_otherwise() {
+    let (cache, a, _) = small();
+    let b = cache.add_pool(PoolConfig::named("b")).expect("new");
+    let own = cache.add_pool(PoolConfig { own_keys: true, ..PoolConfig::named("own") }).expect("new");
+    put(&cache, a, b"k", b"in a", &PLAIN);
+    put(&cache, own, b"k", b"in own", &PLAIN);
+    put(&cache, b, b"k", b"in b", &PLAIN);
+    let found = cache.find(b"k").expect("inserted");
+    assert_eq!((found.pool(), &*found), (b, &b"in b"[..]));
+    assert_eq!(&*cache.keys(own).find(b"k").expect("inserted"), b"in own");
+    cache.keys(a).flush();
+    assert!(cache.find(b"k").is_none() && cache.keys(own).find(b"k").is_some());
+    assert!(cache.keys(own).remove(b"k"));
+    let error = cache.add_pool(PoolConfig::named("b")).expect_err("the name is taken");
+    assert_eq!(error.kind(), ErrorKind::PoolExists);
+    assert_eq!((cache.pool_id("b"), cache.pool_id("nobody")), (Some(b), None));
+}
+
+#[test]
+fn bad_input_is_refused_by_kind() {
+    let (cache, pool, _) = small();
+    let kind =
+        |key: &[u8], len| cache.allocate(pool, key, len, &PLAIN).map(drop).map_err(|error| error.kind());
+    assert_eq!(kind(b"", 1), Err(ErrorKind::KeyLength));
+    assert_eq!(kind(&[b'k'; 256], 1), Err(ErrorKind::KeyLength));
+    assert_eq!(kind(&[b'k'; 255], 4 << 20), Err(ErrorKind::TooLarge));
+    assert_eq!(kind(b"k", (4 << 20) - 13), Ok(()));
+    let tiny = Cache::new(CacheConfig { memory: ByteSize::mib(1), ..CacheConfig::default() });
+    assert_eq!(tiny.expect_err("too little").kind(), ErrorKind::Config);
+    let classes = SizeClassConfig::List(vec![]);
+    let error = cache.add_pool(PoolConfig { classes, ..PoolConfig::named("x") }).expect_err("no classes");
+    assert_eq!(error.kind(), ErrorKind::Config);
+}
+
+#[test]
+fn memory_is_bounded_and_the_bill_adds_up() {
+    for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU] {
+        let clock = Clock::manual(1_000_000);
+        let cache = cache(64, &clock);
+        let pool = cache.add_pool(PoolConfig { policy, ..PoolConfig::named("p") }).expect("new");
+        for i in 0..1_000_000_u32 {
+            put(&cache, pool, format!("key-{i:012}").as_bytes(), &[7; 100], &PLAIN);
+            assert!(cache.ledger().total() <= cache.ledger().limit(), "after {i} items");
+        }
+        let stats = cache.stats();
+        let items = stats.pools[0].sum(|class| class.items);
+        assert!(stats.pools[0].sum(|class| class.evictions) + items == 1_000_000);
+        assert!(
+            cache.ledger().free() < 6 << 20,
+            "{policy}: {} MiB are left unused",
+            cache.ledger().free() >> 20
+        );
+        let sum: u64 = stats.memory.iter().map(|(_, bytes)| bytes).sum();
+        assert_eq!(sum, cache.ledger().total());
+        // 12 bytes of header; the rest per item, fixed tables aside.
+        let metadata: u64 = [Part::Index, Part::Queues].iter().map(|part| cache.ledger().part(*part)).sum();
+        let per_item = metadata as f64 / items as f64 + 12.0;
+        assert!(per_item < 25.0, "{policy}: {per_item:.1} bytes of metadata per item");
+        cache.validate();
+    }
+}
+
+#[test]
+fn limits_can_be_lowered_and_raised_while_items_are_held() {
+    let (cache, pool, _) = small();
+    for i in 0..100_000_u32 {
+        put(&cache, pool, format!("key-{i}").as_bytes(), &[7; 200], &PLAIN);
+    }
+    let before = cache.stats().pools[0].slab_bytes;
+    assert!(before > 16 << 20);
+    cache.set_pool_limit(pool, Some(ByteSize::mib(8))).expect("nothing is held");
+    assert_eq!(cache.stats().pools[0].slab_bytes, 8 << 20);
+    cache.validate();
+    for i in 0..100_000_u32 {
+        put(&cache, pool, format!("other-{i}").as_bytes(), &[7; 200], &PLAIN);
+    }
+    assert_eq!(cache.stats().pools[0].slab_bytes, 8 << 20);
+    cache.set_pool_limit(pool, None).expect("raising");
+    for i in 0..100_000_u32 {
+        put(&cache, pool, format!("more-{i}").as_bytes(), &[7; 200], &PLAIN);
+    }
+    assert!(cache.stats().pools[0].slab_bytes > 16 << 20);
+    let held = cache.find(b"more-99999").expect("the newest");
+    cache.set_memory(ByteSize::mib(16)).expect("one held item keeps one slab at most");
+    assert!(cache.ledger().total() <= 16 << 20);
+    assert_eq!(held.len(), 200);
+    assert!(held.iter().all(|byte| *byte == 7));
+    drop(held);
+    cache.ledger().charge(Part::Connections, 6 << 20);
+    cache.maintain().expect("slabs make room for connections");
+    assert!(cache.ledger().total() <= 16 << 20);
+    assert_eq!(cache.set_memory(ByteSize::gib(1)).expect_err("above max_memory").kind(), ErrorKind::Config);
+    cache.validate();
+}
+
+#[test]
+fn a_class_without_slabs_gets_one_from_the_largest() {
+    let (cache, pool, _) = small();
+    for i in 0..200_000_u32 {
+        put(&cache, pool, format!("key-{i}").as_bytes(), &[7; 100], &PLAIN);
+    }
+    put(&cache, pool, b"large", &[9; 1 << 20], &PLAIN);
+    assert_eq!(cache.find(b"large").expect("room was made").len(), 1 << 20);
+    cache.validate();
+}
+
+#[test]
+fn when_all_items_are_held_allocation_fails_and_recovers() {
+    let clock = Clock::manual(1);
+    let cache = cache(8, &clock);
+    let classes = SizeClassConfig::List(vec![1 << 20]);
+    let pool = cache.add_pool(PoolConfig { classes, ..PoolConfig::named("p") }).expect("new");
+    let mut held = Vec::new();
+    let error = loop {
+        let key = held.len().to_string();
+        match cache.allocate(pool, key.as_bytes(), 1_000_000, &PLAIN) {
+            Ok(item) => held.push(cache.insert_or_replace(item).0),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert_eq!(held.len(), 4);
+    held.pop();
+    assert!(cache.allocate(pool, b"again", 1_000_000, &PLAIN).is_ok());
+}
+
+#[test]
+fn find_many_is_find_of_each() {
+    let (cache, pool, _) = small();
+    let keys: Vec<String> = (0..1_000).map(|i| format!("key-{i}")).collect();
+    for key in keys.iter().step_by(3) {
+        put(&cache, pool, key.as_bytes(), key.as_bytes(), &PLAIN);
+    }
+    let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let mut found = Vec::new();
+    cache.keys(pool).find_many(&refs, &mut found);
+    assert_eq!(found.len(), 1_000);
+    for (i, (key, found)) in refs.iter().zip(&found).enumerate() {
+        assert_eq!(found.as_deref(), (i % 3 == 0).then_some(*key));
+    }
+}
