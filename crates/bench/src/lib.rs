@@ -8,8 +8,13 @@
 #![forbid(unsafe_code)]
 
 pub mod generate;
+pub mod histogram;
+pub mod machine;
 pub mod reference;
+pub mod run;
+pub mod target;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod value;
 pub mod workload;

@@ -1,0 +1,103 @@
+//! Where a thread's operations come from, and when a phase of them is over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::Clock;
+
+use super::pace::Pace;
+use crate::workload::{Operation, Sampler, Workload};
+
+/// Operations for one thread.
+pub(crate) enum Source {
+    /// Writes of all keys, shared among the threads.
+    Load { workload: Arc<Workload>, next: u64, step: u64 },
+    /// Draws from the workload, without end.
+    Draw(Sampler),
+}
+
+impl Source {
+    #[inline]
+    fn next(&mut self) -> Option<Operation> {
+        match self {
+            Self::Draw(sampler) => Some(sampler.draw()),
+            Self::Load { workload, next, step } => {
+                let operation = workload.load(*next)?;
+                *next += *step;
+                Some(operation)
+            }
+        }
+    }
+}
+
+/// A phase of a run, as one thread sees it.
+pub(crate) struct Phase<'a> {
+    pub(crate) source: &'a mut Source,
+    /// How many operations this thread may still start.
+    pub(crate) left: u64,
+    /// When no more are started, in nanoseconds of the clock.
+    pub(crate) deadline: u64,
+    /// Open loop, if any.
+    pub(crate) pace: Option<Pace>,
+    pub(crate) look_aside: bool,
+    /// Requests in flight per connection, or calls per batch.
+    pub(crate) pipeline: usize,
+    /// Reads that go into one request.
+    pub(crate) multi_get: usize,
+    /// One operation in this many is timed, where timing costs as much as the operation.
+    pub(crate) sample: u64,
+    pub(crate) clock: Clock,
+    pub(crate) progress: &'a AtomicU64,
+    started: u64,
+}
+
+/// How often the clock is asked whether the phase is over, and progress shown, in operations.
+const LOOK_EVERY: u64 = 64;
+
+impl<'a> Phase<'a> {
+    pub(crate) fn new(source: &'a mut Source, clock: Clock, progress: &'a AtomicU64) -> Self {
+        Self {
+            source,
+            left: u64::MAX,
+            deadline: u64::MAX,
+            pace: None,
+            look_aside: false,
+            pipeline: 1,
+            multi_get: 1,
+            sample: 1,
+            clock,
+            progress,
+            started: 0,
+        }
+    }
+
+    /// The next operation to be started; `None` once the phase is over.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Operation> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.started.is_multiple_of(LOOK_EVERY) {
+            self.progress.fetch_add(LOOK_EVERY, Ordering::Relaxed);
+            if self.deadline != u64::MAX && self.clock.monotonic_nanos() >= self.deadline {
+                self.left = 0;
+                return None;
+            }
+        }
+        let operation = self.source.next();
+        self.left = if operation.is_some() { self.left - 1 } else { 0 };
+        self.started += 1;
+        operation
+    }
+
+    /// Whether nothing more will be started.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Whether the operation that is about to be done is to be timed.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.started.is_multiple_of(self.sample)
+    }
+}

@@ -1,0 +1,197 @@
+//! What a load can be driven against.
+//!
+//! A cache inside the process is a [`Direct`] target: a call is an operation. A server is reached through a [`Wire`]:
+//! the text of its requests and replies, apart from sockets and time. Both are small, so that a peer is a file.
+
+pub mod memcached;
+pub mod null;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// A cache inside this process. Methods may be called by many threads at once.
+///
+/// Keys are text of 1 to 250 bytes; `pool` is the number of the workload's pool. A target with fewer pools than the
+/// workload puts several into one.
+pub trait Direct: Sync {
+    /// What a thread needs for its calls.
+    type Session<'a>: DirectSession
+    where
+        Self: 'a;
+
+    /// A session for one thread.
+    fn session(&self) -> Self::Session<'_>;
+
+    /// The target in words.
+    fn describe(&self) -> String;
+
+    /// What the cache holds, where it can say.
+    fn holdings(&self) -> Option<Holdings> {
+        None
+    }
+}
+
+/// The calls of one thread to a [`Direct`] target.
+pub trait DirectSession {
+    /// Reads a value: `seen` is called with it on a hit, while it is still in the cache. True on a hit.
+    fn get(&mut self, pool: u16, key: &[u8], seen: impl FnOnce(&[u8])) -> bool;
+
+    /// Reads many values of one pool; `seen` is called for each hit with its place among `keys`.
+    fn get_many(&mut self, pool: u16, keys: &[&[u8]], mut seen: impl FnMut(usize, &[u8])) {
+        for (i, key) in keys.iter().enumerate() {
+            self.get(pool, key, |value| seen(i, value));
+        }
+    }
+
+    /// Writes a value that lives for `ttl_secs` seconds, 0 for ever. False where the cache refuses it.
+    fn set(&mut self, pool: u16, key: &[u8], value: &[u8], ttl_secs: u32) -> bool;
+
+    /// Removes a key; true when it was there.
+    fn delete(&mut self, pool: u16, key: &[u8]) -> bool;
+
+    /// Gives a key a new lifetime; true when it was there.
+    fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> bool;
+}
+
+/// What a cache holds at the end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Holdings {
+    /// Items in the cache.
+    pub items: u64,
+    /// Items that were pushed out to make room, since the start.
+    pub evictions: u64,
+    /// Memory in use by the cache, all parts together, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The text of requests and replies of a server.
+pub trait Wire: Send {
+    /// Appends a read of `keys`, at least one.
+    fn get(&self, keys: &[&[u8]], out: &mut Vec<u8>);
+
+    /// Appends a write.
+    fn set(&self, key: &[u8], value: &[u8], ttl_secs: u32, out: &mut Vec<u8>);
+
+    /// Appends a removal.
+    fn delete(&self, key: &[u8], out: &mut Vec<u8>);
+
+    /// Appends a change of lifetime.
+    fn touch(&self, key: &[u8], ttl_secs: u32, out: &mut Vec<u8>);
+
+    /// Takes the next event out of the beginning of `input`; with it, the number of bytes it takes up. `None` where
+    /// there is not yet a whole one.
+    ///
+    /// # Errors
+    /// Where the bytes are no reply of this protocol: the connection is of no further use.
+    fn event<'a>(&self, input: &'a [u8]) -> Result<Option<(Event<'a>, usize)>, WireError>;
+}
+
+/// A part of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// One of the values that were asked for; more may follow until [`Event::End`].
+    Value(&'a [u8], &'a [u8]),
+    /// No more values follow.
+    End,
+    /// A write, removal or touch was done.
+    Done,
+    /// A removal or touch found no such key, or a conditional write did not apply.
+    NotDone,
+    /// The server refused the request.
+    Refused(&'a [u8]),
+}
+
+/// Bytes that are no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server answered `{0}`, which is no reply of its protocol")]
+pub struct WireError(pub String);
+
+/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port` and `memcached+unix:///path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetUrl {
+    /// Millpond inside this process.
+    Embedded,
+    /// Nothing: what the bench itself costs.
+    Null,
+    /// A server that speaks memcached's text protocol.
+    Memcached(Address),
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `host:port`.
+    Tcp(String),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// The port on which memcached listens when nothing else is said.
+const MEMCACHED_PORT: &str = "11211";
+
+impl FromStr for TargetUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = || {
+            format!(
+                "`{text}` is not a target: write `embedded`, `null`, `memcached://host:port` or \
+                 `memcached+unix:///path/to/socket`"
+            )
+        };
+        match text.split_once("://") {
+            None if text == "embedded" => Ok(Self::Embedded),
+            None if text == "null" => Ok(Self::Null),
+            Some(("memcached+unix", path)) if path.starts_with('/') => {
+                Ok(Self::Memcached(Address::Unix(path.into())))
+            }
+            Some(("memcached", host)) if !host.is_empty() && !host.contains('/') => {
+                let port = host.rsplit_once(':').map(|(_, port)| port);
+                let has_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
+                let address = if has_port { host.to_owned() } else { format!("{host}:{MEMCACHED_PORT}") };
+                Ok(Self::Memcached(Address::Tcp(address)))
+            }
+            _ => Err(error()),
+        }
+    }
+}
+
+impl fmt::Display for TargetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("embedded"),
+            Self::Null => f.write_str("null"),
+            Self::Memcached(Address::Tcp(address)) => write!(f, "memcached://{address}"),
+            Self::Memcached(Address::Unix(path)) => write!(f, "memcached+unix://{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_they_are_written() {
+        for text in ["embedded", "null", "memcached://h:1", "memcached+unix:///run/m.sock"] {
+            assert_eq!(text.parse::<TargetUrl>().expect(text).to_string(), text);
+        }
+        let default_port = "memcached://cache.example".parse::<TargetUrl>().expect("a target");
+        assert_eq!(default_port.to_string(), "memcached://cache.example:11211");
+        for text in ["", "memcached", "memcached://", "redis://h:1", "memcached+unix://x", "http://h/"] {
+            assert!(text.parse::<TargetUrl>().expect_err(text).contains("embedded"));
+        }
+    }
+}
