@@ -244,3 +244,16 @@ fn data_taken_early_is_not_left_over() {
     assert_eq!(connection(input, &[], &Limits::default(), Data::Wait).left_over, input.len());
     assert_eq!(connection(input, &[], &Limits::default(), Data::Take).left_over, 0);
 }
+
+/// Found by fuzzing: a line of exactly the limit that ends in a bare `\n` is over the limit once it ends in `\r\n`.
+#[test]
+fn the_longest_line_is_composed_longer_than_it_was() {
+    let limits = small_limits();
+    let line = |name: &str, len: usize| format!("{name}{}\n", &" k".repeat(len)[..len - name.len()]);
+    for (name, len) in [("slabs", limits.max_line_bytes), ("get k", limits.max_line_bytes)] {
+        let line = line(name, len);
+        assert_eq!(line.len(), len + 1);
+        check_fragments(line.as_bytes(), &[1], &limits);
+        check_round_trip(line.as_bytes(), &limits);
+    }
+}

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::token::Text;
 
-/// Longest key in bytes, as it is on the wire: a base64 key may hold 187 bytes.
+/// Longest key in bytes, as it is on the wire: a base64 key holds up to 186 bytes.
 pub const KEY_MAX_BYTES: usize = 250;
 
 /// Room for the bytes of a base64 key: three for every four characters begun.
@@ -17,7 +17,7 @@ const DECODED_MAX_BYTES: usize = 189;
 /// A key as it stands in the request.
 ///
 /// A plain key is 1 to [`KEY_MAX_BYTES`] bytes without a space; control characters are let through, as memcached does.
-/// A base64 key has been checked to be base64 and decodes to 1 to 187 bytes.
+/// A base64 key has been checked to be base64 and decodes to 1 to 186 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key<'a> {
     wire: &'a [u8],
@@ -113,20 +113,15 @@ const fn sextet(character: u8) -> Option<u32> {
     Some(value as u32)
 }
 
-/// Decodes `text` into the front of `out` and returns the number of bytes, which is at least one.
+/// Decodes `text` into the front of `out` and returns the number of bytes.
 fn decode(text: &[u8], out: &mut [u8; DECODED_MAX_BYTES]) -> Option<usize> {
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
     let unpadded = match text {
         [rest @ .., b'=', b'='] | [rest @ .., b'='] => rest,
         _ => text,
     };
-    let tail = unpadded.len() % 4;
-    if !text.len().is_multiple_of(4)
-        || unpadded.is_empty()
-        || tail == 1
-        || unpadded.len().div_ceil(4) != text.len() / 4
-    {
-        return None;
-    }
     let mut written = 0_usize;
     for (group, slot) in unpadded.chunks(4).zip(out.chunks_exact_mut(3)) {
         let mut bits = 0_u32;

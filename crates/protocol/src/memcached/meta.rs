@@ -17,8 +17,8 @@ use super::parser::{Command, Refused};
 use super::request::{Direction, MetaCommand, MetaRequest, Request, StoreCommand, StoreHeader};
 use super::token::{Text, Tokens};
 
-/// Words that memcached reads of a meta command, its name included.
-const MAX_WORDS: usize = 19;
+/// Flags that memcached reads of a meta command without a length; `ms` takes one less.
+const MAX_FLAGS: usize = 17;
 /// Longest opaque token in bytes, its letter not included.
 const OPAQUE_MAX_BYTES: usize = 31;
 /// Longest data block that has a legal length.
@@ -195,8 +195,23 @@ impl<'a> MetaFlags<'a> {
     }
 }
 
-/// Checks the flags and, where `b` is among them, the key. `sized` lets flag `S` in.
+/// Checks the flags and, where `b` is among them, the key. More than `most` flags are `too_many`, whatever they are.
 fn check<'a>(
+    words: Tokens<'a>,
+    key: Key<'a>,
+    sized: bool,
+    most: usize,
+    too_many: WireError,
+) -> Result<(MetaFlags<'a>, Key<'a>), WireError> {
+    match check_each(words, key, sized) {
+        Ok((flags, key)) if flags.seen.count_ones() as usize <= most => Ok((flags, key)),
+        Err(error) if words.count() <= most => Err(error),
+        _ => Err(too_many),
+    }
+}
+
+/// Checks flag by flag. `sized` lets flag `S` in.
+fn check_each<'a>(
     words: Tokens<'a>,
     mut key: Key<'a>,
     sized: bool,
@@ -204,7 +219,8 @@ fn check<'a>(
     let mut seen = 0_u64;
     // memcached goes on after a wrong token and reports the last of them, but stops at a wrong flag.
     let mut fault = None;
-    for MetaToken { letter, argument } in MetaTokens(words) {
+    for token in MetaTokens(words) {
+        let letter = token.letter;
         if letter >= 127 {
             return Err(WireError::DuplicateFlag);
         }
@@ -213,32 +229,45 @@ fn check<'a>(
             return Err(WireError::DuplicateFlag);
         }
         seen |= bit;
-        let wrong = match letter {
-            b'k' | b's' | b't' | b'c' | b'f' | b'v' | b'h' | b'l' | b'u' | b'q' | b'x' | b'I' | b'O'
-            | b'P' | b'L' => None,
-            b'b' => match key.into_base64() {
-                Some(decodable) => {
-                    key = decodable;
-                    None
-                }
-                None => Some(WireError::BadBase64Key),
-            },
-            b'T' | b'N' | b'R' => signed(argument).is_none().then_some(WireError::BadToken),
-            b'C' | b'E' => unsigned(argument).is_none().then_some(WireError::BadToken),
-            b'D' => unsigned(argument).is_none().then_some(WireError::InvalidMetaDelta),
-            b'J' => unsigned(argument).is_none().then_some(WireError::InvalidMetaInitial),
-            b'M' => (argument.len() != 1).then_some(WireError::ModeTokenLength),
-            // Has no text of its own: an earlier fault stays.
-            b'F' => unsigned(argument).is_none().then(|| fault.unwrap_or(WireError::BadFormat)),
-            b'S' if sized => None,
-            _ => return Err(WireError::InvalidFlag),
-        };
-        fault = wrong.or(fault);
+        if letter == b'b' {
+            match key.into_base64() {
+                Some(decodable) => key = decodable,
+                None => fault = Some(WireError::BadBase64Key),
+            }
+        } else if let Some(wrong) = wrong_token(token, sized, fault)? {
+            fault = Some(wrong);
+        }
     }
     match fault {
         Some(fault) => Err(fault),
         None => Ok((MetaFlags { words, seen }, key)),
     }
+}
+
+/// What is wrong with the token of a flag, if anything.
+///
+/// # Errors
+/// Where the flag itself is wrong.
+#[inline]
+fn wrong_token(
+    MetaToken { letter, argument }: MetaToken<'_>,
+    sized: bool,
+    earlier: Option<WireError>,
+) -> Result<Option<WireError>, WireError> {
+    let (fine, wrong) = match letter {
+        b'k' | b's' | b't' | b'c' | b'f' | b'v' | b'h' | b'l' | b'u' | b'q' | b'x' | b'I' | b'O' | b'P'
+        | b'L' => return Ok(None),
+        b'T' | b'N' | b'R' => (signed(argument).is_some(), WireError::BadToken),
+        b'C' | b'E' => (unsigned(argument).is_some(), WireError::BadToken),
+        b'D' => (unsigned(argument).is_some(), WireError::InvalidMetaDelta),
+        b'J' => (unsigned(argument).is_some(), WireError::InvalidMetaInitial),
+        b'M' => (argument.len() == 1, WireError::ModeTokenLength),
+        // Has no text of its own: an earlier fault stays.
+        b'F' => (unsigned(argument).is_some(), earlier.unwrap_or(WireError::BadFormat)),
+        b'S' if sized => return Ok(None),
+        _ => return Err(WireError::InvalidFlag),
+    };
+    Ok((!fine).then_some(wrong))
 }
 
 /// Splits off the key.
@@ -249,10 +278,7 @@ fn split_key<'a>(words: &mut Tokens<'a>, missing: WireError) -> Result<Key<'a>, 
 /// Parses the words behind `mg`.
 pub(crate) fn get(mut words: Tokens<'_>) -> Result<Command<'_>, Refused> {
     let key = split_key(&mut words, WireError::UnknownCommand)?;
-    if words.count() > MAX_WORDS - 2 {
-        return Err(WireError::GetFlagsTooLong.into());
-    }
-    let (flags, key) = check(words, key, false)?;
+    let (flags, key) = check(words, key, false, MAX_FLAGS, WireError::GetFlagsTooLong)?;
     if !flags.opaque_fits() {
         return Err(WireError::OpaqueTooLong.into());
     }
@@ -285,10 +311,10 @@ pub(crate) fn arithmetic(words: Tokens<'_>) -> Result<Command<'_>, Refused> {
 /// What `md` and `ma` have in common.
 fn changing(mut words: Tokens<'_>) -> Result<(MetaFlags<'_>, Key<'_>), WireError> {
     let key = split_key(&mut words, WireError::UnknownCommand)?;
-    if words.count() > MAX_WORDS - 2 {
-        return Err(WireError::FlagsTooLong);
-    }
-    check(words, key, false).map_err(|_| WireError::InvalidOrDuplicateFlag)
+    check(words, key, false, MAX_FLAGS, WireError::FlagsTooLong).map_err(|error| match error {
+        WireError::FlagsTooLong => error,
+        _ => WireError::InvalidOrDuplicateFlag,
+    })
 }
 
 /// Parses the words behind `me`, whose flags nobody checks.
@@ -319,22 +345,17 @@ pub(crate) fn set<'a>(mut words: Tokens<'a>, limits: &Limits) -> Result<Command<
     let Some(key) = Key::plain(key) else {
         return Err(Refused::line(WireError::BadFormat, false, skip, limits));
     };
-    let most = if sized { MAX_WORDS - 2 } else { MAX_WORDS - 3 };
-    if words.count() > most {
+    let most = if sized { MAX_FLAGS } else { MAX_FLAGS - 1 };
+    let checked = check(words, key, sized, most, WireError::FlagsTooLong);
+    if matches!(checked, Err(WireError::FlagsTooLong)) {
         return Err(Refused::line(WireError::FlagsTooLong, false, skip, limits));
     }
     let data_len = data_len.ok_or(WireError::BadFormat)?;
-    let header = set_header(words, key, data_len, sized);
+    let header = checked.and_then(|(flags, key)| set_header(flags, key, data_len));
     header.map(Command::Store).map_err(|error| Refused::skipping(error, false, skip))
 }
 
-fn set_header<'a>(
-    words: Tokens<'a>,
-    key: Key<'a>,
-    data_len: usize,
-    sized: bool,
-) -> Result<StoreHeader<'a>, WireError> {
-    let (flags, key) = check(words, key, sized)?;
+fn set_header<'a>(flags: MetaFlags<'a>, key: Key<'a>, data_len: usize) -> Result<StoreHeader<'a>, WireError> {
     let compare_cas = flags.compare_cas();
     let command = match flags.mode() {
         None | Some(b'S') => StoreCommand::Set,

@@ -39,7 +39,7 @@ fn magnitude(word: &[u8]) -> Option<(bool, u64)> {
     for &byte in digits {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            if seen && is_c_space(byte) {
+            if is_c_space(byte) {
                 break;
             }
             return None;
@@ -132,6 +132,7 @@ mod tests {
             (b"+", None),
             (b"-", None),
             (b"+-1", None),
+            (b"+\t1", None),
             (b"x", None),
             (b"1x", None),
             (b"0x1", None),

@@ -90,6 +90,7 @@ fn marks_come_last_and_in_memcacheds_order() {
 #[test]
 fn quiet_keeps_back_what_is_expected() {
     assert!(MetaStatus::Miss.is_nominal(true));
+    assert!(!MetaStatus::Miss.is_nominal(false));
     assert!(!MetaStatus::Done.is_nominal(true));
     assert!(!MetaStatus::Value { len: 0 }.is_nominal(true));
     assert!(MetaStatus::Done.is_nominal(false));
