@@ -17,67 +17,72 @@ const ROUNDS: usize = 200;
 
 fn main() {
     let keys: Vec<Vec<u8>> = (0..REQUESTS).map(|n| format!("key:{n:012}").into_bytes()).collect();
-    let filled = |compose: &dyn Fn(&mut Vec<u8>, &[u8])| {
-        let mut buffer = Vec::new();
-        keys.iter().for_each(|key| compose(&mut buffer, key));
-        buffer
-    };
-    let small = vec![b'x'; 100];
-    let large = vec![b'x'; 4_096];
-    let set = |buffer: &mut Vec<u8>, key: &[u8], data: &[u8]| {
-        command::store(buffer, StoreCommand::Set, key, 0, Exptime(0), None, data, false);
-    };
     println!("{:<44} {:>9} {:>9}", "case (16-byte keys)", "best ns", "median ns");
-    requests("get, 1 key", &filled(&|buffer, key| command::get(buffer, false, [key])));
-    requests(
-        "get, 1 key of 100 bytes",
-        &filled(&|buffer, key| command::get(buffer, false, [&key.repeat(7)[..100]])),
+    classic_requests(&keys);
+    meta_requests(&keys);
+    answers(&keys);
+    single(
+        "get, 1 key, alone in the buffer",
+        &filled(&keys[..1], |out, key| command::get(out, false, [key])),
     );
-    requests("get, 10 keys", &filled(&|buffer, key| command::get(buffer, false, [key; 10])));
-    requests("set, 100 bytes", &filled(&|buffer, key| set(buffer, key, &small)));
-    requests("set, 4 KiB", &filled(&|buffer, key| set(buffer, key, &large)));
-    requests(
-        "set, flags and expiry",
-        &filled(&|buffer, key| {
-            command::store(buffer, StoreCommand::Set, key, 12_345, Exptime(86_400), None, &small, false);
-        }),
-    );
-    requests("delete noreply", &filled(&|buffer, key| command::delete(buffer, key, true)));
-    requests("mg key v", &filled(&|buffer, key| command::meta(buffer, b"mg", key, false, [&b"v"[..]])));
-    requests(
-        "mg key v t f c k O1234",
-        &filled(&|buffer, key| {
-            command::meta(buffer, b"mg", key, false, [&b"v"[..], b"t", b"f", b"c", b"k", b"O1234"]);
-        }),
-    );
-    requests(
-        "ms key 100 T60 F5",
-        &filled(&|buffer, key| {
-            command::meta_set(buffer, key, false, &small, [&b"T60"[..], b"F5"]);
-        }),
-    );
-    requests("version", &filled(&|buffer, _| command::line(buffer, b"version", [])));
+    single("set, 100 bytes, alone in the buffer", &filled(&keys[..1], |out, key| set(out, key, 100)));
+}
+
+/// One request for each key.
+fn filled(keys: &[Vec<u8>], compose: impl Fn(&mut Vec<u8>, &[u8])) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    keys.iter().for_each(|key| compose(&mut buffer, key));
+    buffer
+}
+
+fn set(out: &mut Vec<u8>, key: &[u8], len: usize) {
+    command::store(out, StoreCommand::Set, key, 0, Exptime(0), None, &vec![b'x'; len], false);
+}
+
+fn classic_requests(keys: &[Vec<u8>]) {
+    requests("get, 1 key", &filled(keys, |out, key| command::get(out, false, [key])));
+    let long = |out: &mut Vec<u8>, key: &[u8]| command::get(out, false, [&key.repeat(7)[..100]]);
+    requests("get, 1 key of 100 bytes", &filled(keys, long));
+    requests("get, 10 keys", &filled(keys, |out, key| command::get(out, false, [key; 10])));
+    requests("set, 100 bytes", &filled(keys, |out, key| set(out, key, 100)));
+    requests("set, 4 KiB", &filled(keys, |out, key| set(out, key, 4_096)));
+    let full = |out: &mut Vec<u8>, key: &[u8]| {
+        command::store(out, StoreCommand::Set, key, 12_345, Exptime(86_400), None, &[b'x'; 100], false);
+    };
+    requests("set, flags and expiry", &filled(keys, full));
+    requests("delete noreply", &filled(keys, |out, key| command::delete(out, key, true)));
+    requests("version", &filled(keys, |out, _| command::line(out, b"version", [])));
+}
+
+fn meta_requests(keys: &[Vec<u8>]) {
+    let get = |flags: &'static [&'static [u8]]| {
+        move |out: &mut Vec<u8>, key: &[u8]| command::meta(out, b"mg", key, false, flags.iter().copied())
+    };
+    requests("mg key v", &filled(keys, get(&[b"v"])));
+    requests("mg key v t f c k O1234", &filled(keys, get(&[b"v", b"t", b"f", b"c", b"k", b"O1234"])));
+    let set = |out: &mut Vec<u8>, key: &[u8]| {
+        command::meta_set(out, key, false, &[b'x'; 100], [&b"T60"[..], b"F5"]);
+    };
+    requests("ms key 100 T60 F5", &filled(keys, set));
+}
+
+fn answers(keys: &[Vec<u8>]) {
+    let data = [b'x'; 100];
     let mut out = Vec::with_capacity(1 << 20);
     measure("compose VALUE, 100 bytes", || {
         out.clear();
-        for key in &keys {
-            reply::value(&mut out, key, 0, &small, None);
+        for key in keys {
+            reply::value(&mut out, key, 0, &data, None);
         }
         black_box(&out);
     });
-    let answers = filled(&|buffer, key| reply::value(buffer, key, 0, &small, None));
+    let answers = filled(keys, |out, key| reply::value(out, key, 0, &data, None));
     measure("read VALUE, 100 bytes (client)", || {
         let (mut parser, mut rest) = (ResponseParser::default(), &answers[..]);
         while let ParsedResponse::Response { response, consumed } = parser.parse(rest) {
             black_box(response);
             rest = &rest[consumed..];
         }
-    });
-    single("get, 1 key, alone in the buffer", b"get key:000000000001\r\n");
-    single("set, 100 bytes, alone in the buffer", &{
-        let mut buffer = Vec::new();
-        set(&mut buffer, b"key:000000000001", &small);
-        buffer
     });
 }
 
