@@ -7,10 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod command;
 pub mod generate;
 pub mod histogram;
 pub mod machine;
 pub mod reference;
+pub mod replay;
 pub mod run;
 pub mod target;
 #[cfg(test)]

@@ -130,6 +130,15 @@ impl Simulator for ExactLru {
         false
     }
 
+    fn access_if_held(&mut self, key: u64) -> bool {
+        let found = self.index.get(&key).copied();
+        if let Some(at) = found {
+            self.unlink(at);
+            self.link_newest(at);
+        }
+        found.is_some()
+    }
+
     fn remove(&mut self, key: u64) -> bool {
         let found = self.index.get(&key).copied();
         if let Some(at) = found {

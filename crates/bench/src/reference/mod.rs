@@ -20,6 +20,9 @@ pub trait Simulator {
     /// Asks for `key`, whose object has `size` units of space, and takes it in when it is absent. True on a hit.
     fn access(&mut self, key: u64, size: u64) -> bool;
 
+    /// Asks for `key` and takes nothing in. True on a hit.
+    fn access_if_held(&mut self, key: u64) -> bool;
+
     /// Takes `key` out; true when it was there. Not an eviction.
     fn remove(&mut self, key: u64) -> bool;
 

@@ -125,8 +125,7 @@ impl S3Fifo {
 impl Simulator for S3Fifo {
     /// Every object takes one place, whatever its `size`.
     fn access(&mut self, key: u64, _size: u64) -> bool {
-        if let Some(object) = self.objects.get_mut(&key) {
-            object.hits = (object.hits + 1).min(MAX_HITS);
+        if self.access_if_held(key) {
             return true;
         }
         if self.capacity == 0 {
@@ -148,6 +147,15 @@ impl Simulator for S3Fifo {
         };
         self.objects.insert(key, Object { queue, hits: 0, stay });
         false
+    }
+
+    fn access_if_held(&mut self, key: u64) -> bool {
+        let found = self.objects.get_mut(&key);
+        let is_found = found.is_some();
+        if let Some(object) = found {
+            object.hits = (object.hits + 1).min(MAX_HITS);
+        }
+        is_found
     }
 
     fn remove(&mut self, key: u64) -> bool {

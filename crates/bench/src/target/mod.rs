@@ -3,6 +3,7 @@
 //! A cache inside the process is a [`Direct`] target: a call is an operation. A server is reached through a [`Wire`]:
 //! the text of its requests and replies, apart from sockets and time. Both are small, so that a peer is a file.
 
+pub mod embedded;
 pub mod memcached;
 pub mod null;
 

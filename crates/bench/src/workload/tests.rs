@@ -350,3 +350,16 @@ fn comments_in_configurations_are_passed_over() {
     let error = Workload::from_cachebench(&path, None, 1).expect_err("an update ratio").to_string();
     assert!(error.contains("c.json") && error.contains("updateRatio"), "{error}");
 }
+
+/// The commented example says every default as it is.
+#[test]
+fn the_example_file_holds_the_defaults() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/workloads/example.toml");
+    let spec = WorkloadSpec::read(Path::new(path)).expect("bench/workloads/example.toml");
+    assert_eq!(spec, WorkloadSpec::default());
+    let text = std::fs::read_to_string(path).expect("bench/workloads/example.toml");
+    let fields = toml::Value::try_from(WorkloadSpec::default()).expect("toml");
+    for field in fields.as_table().expect("a table").keys() {
+        assert!(text.contains(&format!("\n{field} = ")), "{field} is not in the example");
+    }
+}

@@ -1,0 +1,98 @@
+//! `millpond bench …`: flags, and what they set going.
+//!
+//! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to standard output, as text
+//! or as one JSON object; progress goes to standard error and only where that is a terminal.
+
+mod generate;
+mod replay;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use base::ByteSize;
+use clap::{Args, Subcommand};
+use millpond::{PolicyKind, SizeClassConfig};
+use serde::Serialize;
+
+pub use generate::GenerateArgs;
+pub use replay::ReplayArgs;
+pub use run::RunArgs;
+
+/// Measures caches: load, trace replay, sample traces.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Drive a declared workload against a cache, and measure throughput, hit ratio and latency
+    Run(Box<RunArgs>),
+    /// Replay traces through the engine, and show hit ratios
+    Replay(Box<ReplayArgs>),
+    /// Generate a sample trace from published statistics of Twitter's caches
+    Generate(GenerateArgs),
+}
+
+/// Does what the command says. Reports are printed.
+///
+/// # Errors
+/// Where flags contradict each other, a file or target cannot be used, or a target returned wrong values.
+pub fn execute(command: BenchCommand) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match command {
+        BenchCommand::Run(args) => run::execute(&args, &mut out),
+        BenchCommand::Replay(args) => replay::execute(&args, &mut out),
+        BenchCommand::Generate(args) => generate::execute(&args, &mut out),
+    }
+}
+
+/// How an embedded cache is made.
+#[derive(Clone, Debug, Args)]
+pub struct EngineArgs {
+    /// All memory of the cache, in bytes or with a unit
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub memory: ByteSize,
+    /// Eviction policy: s3-fifo, s3-fifo:PERCENT (share of the small queue) or lru
+    #[arg(long, value_name = "POLICY", default_value = "s3-fifo")]
+    pub policy: PolicyKind,
+    /// With lru: a hit within this many seconds of the last one promotes nothing; 0 promotes always [default: 60]
+    #[arg(long, value_name = "SECS")]
+    pub lru_refresh: Option<u32>,
+    /// Each chunk size is this many times the one before, from 64 B to 4 MiB [default: 1.25]
+    #[arg(long, value_name = "FACTOR", conflicts_with = "class_list")]
+    pub class_factor: Option<f64>,
+    /// The chunk sizes instead, such as 128,1KiB,64KiB
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub class_list: Vec<ByteSize>,
+}
+
+impl EngineArgs {
+    fn policy(&self) -> Result<PolicyKind> {
+        match (self.policy, self.lru_refresh) {
+            (policy, None) => Ok(policy),
+            (PolicyKind::Lru { .. }, Some(refresh_secs)) => Ok(PolicyKind::Lru { refresh_secs }),
+            (other, Some(_)) => anyhow::bail!("--lru-refresh is for `--policy lru`, not for {other}"),
+        }
+    }
+
+    fn classes(&self) -> Result<SizeClassConfig> {
+        if !self.class_list.is_empty() {
+            let size = |size: &ByteSize| u32::try_from(size.as_u64());
+            let sizes = self.class_list.iter().map(size).collect::<Result<_, _>>();
+            return Ok(SizeClassConfig::List(sizes.context("a chunk is at most 4 MiB")?));
+        }
+        let default = SizeClassConfig::default();
+        Ok(match (default, self.class_factor) {
+            (SizeClassConfig::Factor { min, max, .. }, Some(factor)) => {
+                SizeClassConfig::Factor { factor, min, max }
+            }
+            (default, _) => default,
+        })
+    }
+}
+
+/// Prints a value as one JSON object.
+fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! `millpond bench run`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{EngineArgs, print_json};
+use crate::run::{Arrivals, Length, RunOptions, RunReport, run_direct, run_wire};
+use crate::target::TargetUrl;
+use crate::target::embedded::{Embedded, EmbeddedOptions};
+use crate::target::memcached::Memcached;
+use crate::target::null::Null;
+use crate::workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
+
+/// Flags of `millpond bench run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// What is driven: embedded, null (the bench's own cost), memcached://HOST:PORT or memcached+unix:///PATH
+    #[arg(long, value_name = "TARGET", default_value = "embedded")]
+    pub target: TargetUrl,
+    /// What is asked.
+    #[command(flatten)]
+    pub workload: WorkloadArgs,
+    /// The cache, where the target is embedded.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Threads of the bench
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Connections to a server, shared out among the threads; at least one each
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub connections: usize,
+    /// Requests sent together on a connection before their replies are awaited; of an embedded cache, reads per batch
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline: usize,
+    /// Reads that go into one request; closed loop only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub multi_get: usize,
+    /// Open loop: operations per second, all threads together; latency runs from when each was due [default: closed
+    /// loop]
+    #[arg(long, value_name = "OPS_PER_SEC")]
+    pub rate: Option<f64>,
+    /// How requests of an open loop follow each other
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    pub arrivals: Arrivals,
+    /// Measure for this long: 10s, 500ms, 2m [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "ops")]
+    pub duration: Option<Length>,
+    /// Measure this many operations instead
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Run unmeasured before: a time (10s) or a number of operations [default: nothing]
+    #[arg(long, value_name = "LENGTH")]
+    pub warm_up: Option<Length>,
+    /// Write every key once before [default: unless the workload is look-aside]
+    #[arg(long, conflicts_with = "no_load")]
+    pub load: bool,
+    /// Do not
+    #[arg(long)]
+    pub no_load: bool,
+    /// Names the run's random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Pin threads to these processors in turn, such as 0,1 [default: not pinned]
+    #[arg(long, value_name = "CPUS", value_delimiter = ',')]
+    pub pin: Vec<usize>,
+    /// Of an embedded cache in closed loop, time one operation in N
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub latency_sample: u64,
+    /// Let processors sleep deeply; otherwise /dev/cpu_dma_latency is held at 0 where this process may
+    #[arg(long)]
+    pub allow_deep_sleep: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags that declare a workload. Each overrides what a file says.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadArgs {
+    /// A workload file (TOML), or a CacheBench configuration: its folder or its config.json [default: none, the flags
+    /// below declare the workload]
+    #[arg(long, value_name = "FILE")]
+    pub workload: Option<PathBuf>,
+    /// How many keys there are [default: 1000000, or as the file says]
+    #[arg(long, value_name = "N")]
+    pub keys: Option<u64>,
+    /// Key sizes in bytes: 16, 8-64 or 8:30,64:70 [default: 16]
+    #[arg(long, value_name = "SIZES")]
+    pub key_size: Option<Sizes>,
+    /// Value sizes in bytes: 100, 64-1KiB or 64:50,1KiB:30,4KiB-8KiB:20 (size:weight) [default: 100]
+    #[arg(long, value_name = "SIZES")]
+    pub value_size: Option<Sizes>,
+    /// How requests spread over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.99]
+    #[arg(long, value_name = "SHAPE")]
+    pub popularity: Option<Popularity>,
+    /// Operations by weight, of get, set, delete, touch, lone-get, lone-set [default: get=90,set=10]
+    #[arg(long, value_name = "MIX")]
+    pub mix: Option<Mix>,
+    /// A get that misses is followed by a set of the same key [default: false, or as the file says]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub look_aside: Option<bool>,
+    /// Time to live of what is written, in seconds; 0 is for ever [default: 0]
+    #[arg(long, value_name = "SECS")]
+    pub ttl: Option<u32>,
+}
+
+impl WorkloadArgs {
+    /// Reads and builds the workload.
+    fn build(&self, seed: u64) -> Result<Workload> {
+        let mut workload = match &self.workload {
+            Some(path) if is_cachebench(path) => self.cachebench(path, seed)?,
+            Some(path) => Workload::new(&self.over(WorkloadSpec::read(path)?), seed)?,
+            None => Workload::new(&self.over(WorkloadSpec::default()), seed)?,
+        };
+        if let Some(look_aside) = self.look_aside {
+            workload.set_look_aside(look_aside);
+        }
+        Ok(workload)
+    }
+
+    fn over(&self, spec: WorkloadSpec) -> WorkloadSpec {
+        WorkloadSpec {
+            keys: self.keys.unwrap_or(spec.keys),
+            key_size: self.key_size.clone().unwrap_or(spec.key_size),
+            value_size: self.value_size.clone().unwrap_or(spec.value_size),
+            popularity: self.popularity.unwrap_or(spec.popularity),
+            mix: self.mix.unwrap_or(spec.mix),
+            look_aside: self.look_aside.unwrap_or(spec.look_aside),
+            ttl_secs: self.ttl.unwrap_or(spec.ttl_secs),
+        }
+    }
+
+    fn cachebench(&self, path: &Path, seed: u64) -> Result<Workload> {
+        let shaped = self.key_size.is_some() || self.value_size.is_some() || self.popularity.is_some();
+        if shaped || self.mix.is_some() || self.ttl.is_some() {
+            bail!("of a CacheBench configuration, only --keys and --look-aside can be overridden");
+        }
+        Ok(Workload::from_cachebench(path, self.keys, seed)?)
+    }
+}
+
+fn is_cachebench(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_some_and(|extension| extension == "json")
+}
+
+impl RunArgs {
+    fn options(&self) -> RunOptions {
+        RunOptions {
+            threads: self.threads,
+            connections: self.connections,
+            pipeline: self.pipeline,
+            multi_get: self.multi_get,
+            rate: self.rate,
+            arrivals: self.arrivals,
+            load: (self.load || self.no_load).then_some(self.load),
+            warm_up: self.warm_up,
+            length: match self.ops {
+                Some(ops) => Length::Operations(ops),
+                None => self.duration.unwrap_or(Length::Time(Duration::from_secs(10))),
+            },
+            seed: self.seed,
+            pin: (!self.pin.is_empty()).then(|| self.pin.clone()),
+            latency_sample: self.latency_sample,
+            wake_fast: !self.allow_deep_sleep,
+            progress: !self.json,
+        }
+    }
+}
+
+pub(super) fn execute(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
+    let report = run(args)?;
+    if args.json {
+        print_json(out, &report)?
+    } else {
+        write!(out, "{report}")?
+    }
+    if report.wrong_values > 0 {
+        bail!("the target returned {} values of other keys", report.wrong_values);
+    }
+    Ok(())
+}
+
+fn run(args: &RunArgs) -> Result<RunReport> {
+    let workload = Arc::new(args.workload.build(args.seed)?);
+    let options = args.options();
+    match &args.target {
+        TargetUrl::Null => run_direct(&Arc::new(Null), &workload, &options),
+        TargetUrl::Embedded => {
+            let engine = EmbeddedOptions {
+                memory: args.engine.memory,
+                policy: args.engine.policy()?,
+                classes: args.engine.classes()?,
+            };
+            let pools: Vec<&str> = workload.pools().iter().map(Pool::name).collect();
+            let embedded = Embedded::new(&engine, &pools).context("making the cache")?;
+            run_direct(&Arc::new(embedded), &workload, &options)
+        }
+        TargetUrl::Memcached(address) => {
+            run_wire(Memcached, address, &args.target.to_string(), &workload, &options)
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The same requests through plain simulators, and what makes the engine differ from them.
+//!
+//! For traces without sizes the rival holds exactly as many objects as the engine does at the end. For traces with
+//! sizes, one rival has as many bytes of keys and values as the engine holds at the end, which leaves the policy and the
+//! size classes as causes; a second has all of the cache's memory for keys and values, which adds what the engine spends
+//! on headers, slack, free chunks and metadata.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Result;
+use millpond::PolicyKind;
+use serde::Serialize;
+
+use super::{Counts, ReplayOptions, ReplayReport};
+use crate::reference::{ExactLru, S3Fifo, Simulator, key_id};
+use crate::trace::Op;
+
+/// How plain simulators fared on the same requests.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The simulators.
+    pub rivals: Vec<Rival>,
+    /// What makes the engine differ, in words and figures.
+    pub causes: Vec<String>,
+}
+
+/// A simulator's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rival {
+    /// What it is.
+    pub name: String,
+    /// Its capacity: objects, or bytes of keys and values.
+    pub capacity: u64,
+    /// Hits among requests.
+    pub hit_ratio: f64,
+    /// Bytes that hit among those asked for.
+    pub byte_hit_ratio: f64,
+    /// The engine's hit ratio less the rival's, in points (hundredths).
+    pub engine_is_ahead_points: f64,
+}
+
+/// A simulator and what it has counted.
+struct Runner {
+    name: &'static str,
+    capacity: u64,
+    simulator: Box<dyn Simulator>,
+    counts: Counts,
+}
+
+impl Runner {
+    fn new(name: &'static str, capacity: u64, simulator: impl Simulator + 'static) -> Self {
+        Self { name, capacity, simulator: Box::new(simulator), counts: Counts::default() }
+    }
+}
+
+/// Replays `trace` through the rivals that suit it.
+pub(super) fn compare(trace: &Path, options: &ReplayOptions, engine: &ReplayReport) -> Result<Comparison> {
+    let mut runners = rivals(options, engine);
+    let mut reader = options.open(trace)?;
+    let mut key = Vec::new();
+    let mut requests = 0;
+    while let Some(request) = reader.next_request()? {
+        if options.limit.is_some_and(|limit| requests >= limit) {
+            break;
+        }
+        requests += 1;
+        let id = key_id(request.key);
+        request.write_key(&mut key);
+        let value = options.size_of(&request);
+        let space = value + key.len() as u64;
+        for runner in &mut runners {
+            let counts = &mut runner.counts;
+            counts.requests += 1;
+            let is_read = request.op == Op::Get;
+            let hit = match request.op {
+                Op::Delete => runner.simulator.remove(id),
+                Op::Get | Op::Set if !is_read || options.look_aside => runner.simulator.access(id, space),
+                _ => runner.simulator.access_if_held(id),
+            };
+            counts.hits += u64::from(hit);
+            if matches!(request.op, Op::Get | Op::Set) {
+                counts.bytes_requested += value;
+                counts.bytes_hit += if hit { value } else { 0 };
+            }
+        }
+    }
+    let rivals = runners.iter().map(|runner| rival(runner, engine)).collect();
+    Ok(Comparison { rivals, causes: causes(options, engine) })
+}
+
+fn rivals(options: &ReplayOptions, engine: &ReplayReport) -> Vec<Runner> {
+    let items = engine.memory.items;
+    let mut runners = vec![match options.policy {
+        PolicyKind::Lru { .. } => {
+            Runner::new("exact LRU of as many objects", items, ExactLru::by_items(items))
+        }
+        PolicyKind::S3Fifo { small_percent } => Runner::new(
+            "plain S3-FIFO of as many objects",
+            items,
+            S3Fifo::with_small_percent(items, small_percent),
+        ),
+    }];
+    if engine.has_sizes {
+        let (held, all) = (engine.memory.payload_bytes, engine.memory_bytes);
+        runners.push(Runner::new(
+            "exact LRU of as many bytes of keys and values",
+            held,
+            ExactLru::by_bytes(held),
+        ));
+        runners.push(Runner::new(
+            "exact LRU with all memory for keys and values",
+            all,
+            ExactLru::by_bytes(all),
+        ));
+    }
+    runners
+}
+
+fn rival(runner: &Runner, engine: &ReplayReport) -> Rival {
+    let counts = &runner.counts;
+    let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let hit_ratio = ratio(counts.hits, counts.requests);
+    Rival {
+        name: runner.name.into(),
+        capacity: runner.capacity,
+        hit_ratio,
+        byte_hit_ratio: ratio(counts.bytes_hit, counts.bytes_requested),
+        engine_is_ahead_points: (engine.hit_ratio - hit_ratio) * 100.0,
+    }
+}
+
+fn causes(options: &ReplayOptions, engine: &ReplayReport) -> Vec<String> {
+    let bill = &engine.memory;
+    let mut causes = Vec::new();
+    if let PolicyKind::Lru { refresh_secs } = options.policy
+        && refresh_secs > 0
+    {
+        causes.push(format!(
+            "a hit within {refresh_secs} s of the last one promotes nothing (`--lru-refresh 0`)"
+        ));
+    }
+    if options.writes_replace {
+        causes.push("writes make new items, which begin anew in their queue".into());
+    }
+    if options.trace_time.is_some() {
+        causes.push("items expire, which the simulators do not know".into());
+    }
+    let share = |bytes: u64| bytes as f64 * 100.0 / engine.memory_bytes.max(1) as f64;
+    causes.push(format!(
+        "of the memory, {:.1} % holds keys and values; headers take {:.1} %, slack in chunks and slabs {:.1} %, free \
+         chunks {:.1} %, metadata {:.1} %, and {:.1} % is unused",
+        share(bill.payload_bytes),
+        share(bill.header_bytes),
+        share(bill.slack_bytes + bill.slab_end_bytes),
+        share(bill.free_chunk_bytes),
+        share(bill.metadata_bytes),
+        share(bill.unused_bytes)
+    ));
+    if bill.slabs_by_class.len() > 1 {
+        let most = bill.slabs_by_class.iter().max_by_key(|(_, slabs)| *slabs);
+        let (chunk, slabs) = most.copied().unwrap_or_default();
+        causes.push(format!(
+            "{} size classes evict each on its own; slabs stay where they were first needed (most, {slabs}, with \
+             chunks of {chunk} bytes)",
+            bill.slabs_by_class.len()
+        ));
+    }
+    if engine.too_large > 0 {
+        causes.push(format!("{} objects are larger than the largest chunk", engine.too_large));
+    }
+    if engine.out_of_memory > 0 {
+        causes.push(format!("{} objects found no room in their class", engine.out_of_memory));
+    }
+    causes
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for rival in &self.rivals {
+            writeln!(
+                f,
+                "rival           {} ({}): hit ratio {:.6}, bytes {:.6}; the engine is {:+.3} points ahead",
+                rival.name,
+                rival.capacity,
+                rival.hit_ratio,
+                rival.byte_hit_ratio,
+                rival.engine_is_ahead_points
+            )?;
+        }
+        for cause in &self.causes {
+            writeln!(f, "cause           {cause}")?;
+        }
+        Ok(())
+    }
+}
