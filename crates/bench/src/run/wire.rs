@@ -4,13 +4,16 @@
 //! begins again; connections do not wait for each other. In open loop a request is sent when it is due, on the next
 //! connection that has room; where none has, it waits, and its latency runs all the same.
 //!
-//! A single connection without pipelining waits in `read` itself. Everything else waits in epoll, which wakes with a
-//! resolution of nanoseconds where the kernel has `epoll_pwait2`.
+//! A single connection without pipelining waits in `read` itself. Everything else waits in epoll; the next due time is
+//! a timer among its descriptors, because epoll's own timeout counts in milliseconds.
 
 use anyhow::{Context, Error, Result, anyhow};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::connection::{Connection, REPLY_TIMEOUT, Replies};
 use super::source::Phase;
@@ -23,6 +26,10 @@ use crate::workload::{OpKind, Operation};
 pub(crate) struct WireThread<W> {
     links: Vec<Link<W>>,
     epoll: OwnedFd,
+    /// Wakes epoll when the next request is due.
+    timer: OwnedFd,
+    /// When the timer goes off, or went off without being set anew; `u64::MAX` where it is not set.
+    alarm: u64,
     events: Vec<epoll::Event>,
     values: Values,
     fills: Vec<Operation>,
@@ -33,6 +40,9 @@ pub(crate) struct WireThread<W> {
     turn: usize,
     waits_in_read: bool,
 }
+
+/// What epoll calls the timer; connections have their number.
+const TIMER: u64 = u64::MAX;
 
 /// A connection and what epoll knows of it.
 struct Link<W> {
@@ -49,6 +59,10 @@ impl<W: Wire + Clone> WireThread<W> {
         largest_value: usize,
     ) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("creating an epoll instance")?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
+            .context("creating a timer")?;
+        epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)
+            .context("watching the timer")?;
         let mut links = Vec::new();
         for i in 0..connections.max(1) {
             let connection = Connection::open(wire.clone(), address)?;
@@ -59,6 +73,8 @@ impl<W: Wire + Clone> WireThread<W> {
         Ok(Self {
             links,
             epoll,
+            timer,
+            alarm: u64::MAX,
             events: Vec::with_capacity(256),
             values: Values::new(largest_value),
             fills: Vec::new(),
@@ -187,17 +203,17 @@ impl<W: Wire + Clone> WireThread<W> {
             self.events.push(epoll::Event { flags: epoll::EventFlags::IN, data });
             return Ok(());
         }
-        let now = phase.clock.monotonic_nanos();
-        let timeout = until.saturating_sub(now).min(REPLY_TIMEOUT.as_nanos() as u64);
-        let timespec =
-            Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as i64 };
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec)) {
+        self.set_alarm(until)?;
+        let patience = timespec(REPLY_TIMEOUT.as_nanos() as u64);
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&patience)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("waiting for the server"),
         }
-        if self.events.is_empty() && timeout == REPLY_TIMEOUT.as_nanos() as u64 {
+        let waits_for_replies = self.links.iter().any(|link| link.connection.requests() > 0);
+        if self.events.is_empty() && waits_for_replies {
             return Err(silent());
         }
+        self.events.retain(|event| event.data.u64() != TIMER);
         for event in 0..self.events.len() {
             let (flags, i) = (self.events[event].flags, self.events[event].data.u64() as usize);
             if flags.contains(epoll::EventFlags::OUT) {
@@ -209,6 +225,19 @@ impl<W: Wire + Clone> WireThread<W> {
                 self.take(i, phase, tally)?;
             }
         }
+        Ok(())
+    }
+
+    /// Has epoll woken at `until`, in nanoseconds of the monotonic clock; `u64::MAX` for never.
+    fn set_alarm(&mut self, until: u64) -> Result<()> {
+        if until == self.alarm {
+            return Ok(());
+        }
+        self.alarm = until;
+        // A time of 0 takes the alarm away, and a time that has passed sets it off.
+        let at = if until == u64::MAX { 0 } else { until.max(1) };
+        let alarm = Itimerspec { it_interval: timespec(0), it_value: timespec(at) };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &alarm).context("setting the timer")?;
         Ok(())
     }
 
@@ -240,6 +269,10 @@ impl<W: Wire + Clone> WireThread<W> {
         }
         Ok(())
     }
+}
+
+fn timespec(nanos: u64) -> Timespec {
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
 fn silent() -> Error {

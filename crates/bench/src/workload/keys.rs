@@ -13,17 +13,22 @@ pub const MAX_KEY_BYTES: usize = 250;
 /// Writes the key of number `number` into `out` (cleared first), `size` bytes long if that is enough for the number.
 #[inline]
 pub fn write_key(number: u64, size: usize, out: &mut Vec<u8>) {
-    out.clear();
-    let mut rest = number;
+    let mut digits = [PADDING; 16];
+    let (mut rest, mut length) = (number, 0);
     loop {
-        out.push(DIGITS[(rest & 63) as usize]);
+        digits[length] = DIGITS[(rest & 63) as usize];
+        length += 1;
         rest >>= 6;
         if rest == 0 {
             break;
         }
     }
-    if out.len() < size {
-        out.resize(size.min(MAX_KEY_BYTES), PADDING);
+    out.clear();
+    // Most keys fit into the digits with their padding.
+    let wanted = size.clamp(length, MAX_KEY_BYTES);
+    out.extend_from_slice(&digits[..wanted.min(digits.len())]);
+    if wanted > digits.len() {
+        out.resize(wanted, PADDING);
     }
 }
 

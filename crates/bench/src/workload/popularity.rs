@@ -185,11 +185,14 @@ fn inverse_integral(area: f64, alpha: f64) -> f64 {
     if power.abs() < 1e-9 { area.exp() } else { ((area * power).ln_1p() / power).exp() }
 }
 
-/// A bijection of the numbers below `keys`: multiplication by a number that has no divisor in common with it.
+/// A bijection of the numbers below `keys`: multiplication by a number that has no divisor in common with it, modulo
+/// `keys`.
 #[derive(Debug)]
 pub(super) struct Scatter {
     keys: u64,
     factor: u64,
+    /// `factor / keys` as a fraction of 2^64, rounded up.
+    fraction: u64,
 }
 
 impl Scatter {
@@ -199,13 +202,17 @@ impl Scatter {
         while greatest_common_divisor(factor, keys) != 1 {
             factor += 1;
         }
-        Self { keys, factor }
+        let fraction = (u128::from(factor % keys) << 64).div_ceil(u128::from(keys)) as u64;
+        Self { keys, factor, fraction }
     }
 
     #[inline]
     pub(super) fn apply(&self, rank: u64) -> u64 {
         if self.keys <= u64::from(u32::MAX) {
-            rank * self.factor % self.keys
+            // The fractional part of `rank * factor / keys`, times `keys`: two multiplications instead of a division.
+            // The fraction is too large by less than 2^-64, `rank` times that is less than 1/keys: exact.
+            let part = rank.wrapping_mul(self.fraction);
+            ((u128::from(part) * u128::from(self.keys)) >> 64) as u64
         } else {
             (u128::from(rank) * u128::from(self.factor) % u128::from(self.keys)) as u64
         }

@@ -126,6 +126,18 @@ fn popular_keys_are_scattered_and_every_key_is_reached() {
         assert_eq!(all.len() as u64, keys);
         assert!(all.iter().all(|key| *key < keys));
     }
+    // Exact where the arithmetic is tightest: no two of many ranks share a key.
+    for keys in [u64::from(u32::MAX), u64::from(u32::MAX) - 4, 4_000_000_007] {
+        let scatter = Scatter::new(keys);
+        let ranks = (0..50_000).chain(keys - 50_000..keys);
+        let all: HashSet<u64> = ranks.map(|rank| scatter.apply(rank)).collect();
+        assert_eq!(all.len(), 100_000);
+        let step = scatter.apply(1);
+        for rank in [2, 1_000, keys - 1] {
+            let wanted = u128::from(rank) * u128::from(step) % u128::from(keys);
+            assert_eq!(u128::from(scatter.apply(rank)), wanted, "rank {rank} of {keys}");
+        }
+    }
     let huge = Scatter::new(1 << 50);
     assert!(huge.apply(1).abs_diff(huge.apply(2)) > 1 << 40);
 }
