@@ -54,7 +54,7 @@ impl Pins {
             slot.fetch_add(1, Ordering::SeqCst);
         } else {
             let count = slot.load(Ordering::Relaxed);
-            debug_assert!(count % 2 == 0, "a thread pinned twice");
+            debug_assert!(count.is_multiple_of(2), "a thread pinned twice");
             slot.store(count + 1, Ordering::Relaxed);
         }
         if self.readers_fence {

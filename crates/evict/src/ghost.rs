@@ -89,7 +89,7 @@ impl Ghost {
     }
 
     fn place(&self, hash: u32) -> (usize, u16) {
-        let set = (u64::from(hash) * self.sets.len() as u64 >> 32) as usize;
+        let set = ((u64::from(hash) * self.sets.len() as u64) >> 32) as usize;
         (set, ((hash & 0xfff) as u16).max(1))
     }
 

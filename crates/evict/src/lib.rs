@@ -5,7 +5,7 @@
 //! [`HitRule`], and the policy folds them in when it next looks at the item.
 //!
 //! - [`lru`]: LRU with lazy promotion;
-//! - [`s3fifo`]: S3-FIFO;
+//! - [`s3fifo`]: the S3-FIFO policy;
 //! - [`fifo`]: the queues that both are made of; [`ghost`]: what S3-FIFO remembers of evicted keys.
 //!
 //! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and turns *stale*. A

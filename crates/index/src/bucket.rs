@@ -228,7 +228,7 @@ impl Default for Bucket {
 #[inline]
 pub(crate) fn pause(spins: &mut u32) {
     *spins += 1;
-    if *spins % 128 == 0 {
+    if spins.is_multiple_of(128) {
         #[cfg(not(loom))]
         std::thread::yield_now();
     }

@@ -21,7 +21,7 @@ fn present(index: &Index, ptr: ItemPtr) -> bool {
 }
 
 #[test]
-fn a_reader_finds_what_is_being_moved() {
+fn loom_a_reader_finds_what_is_being_moved() {
     loom::model(|| {
         let index = small();
         index.lock(hash_of(A)).add(A).expect("room");
@@ -41,7 +41,7 @@ fn a_reader_finds_what_is_being_moved() {
 }
 
 #[test]
-fn a_reader_sees_the_old_or_the_new_entry_but_never_none() {
+fn loom_a_reader_sees_the_old_or_the_new_entry_but_never_none() {
     loom::model(|| {
         let index = small();
         index.lock(7).add(A).expect("room");
@@ -63,7 +63,7 @@ fn a_reader_sees_the_old_or_the_new_entry_but_never_none() {
 }
 
 #[test]
-fn of_two_removers_one_succeeds() {
+fn loom_of_two_removers_one_succeeds() {
     loom::model(|| {
         let index = small();
         index.lock(7).add(A).expect("room");

@@ -47,7 +47,7 @@ impl View {
 /// The upper 32 bits of `hash`, as a fraction, times `buckets`.
 #[inline]
 pub(crate) fn place(hash: u64, buckets: u32) -> u32 {
-    ((hash >> 32) * u64::from(buckets) >> 32) as u32
+    (((hash >> 32) * u64::from(buckets)) >> 32) as u32
 }
 
 impl Shape {

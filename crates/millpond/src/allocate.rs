@@ -93,16 +93,16 @@ impl Core {
             if let Some(ptr) = inner.chunks.pop(&self.arena) {
                 return Ok(ptr);
             }
-            if self.add_slab(pool, &mut inner) {
-                if let Some(ptr) = inner.chunks.pop(&self.arena) {
-                    return Ok(ptr);
-                }
+            if self.add_slab(pool, &mut inner)
+                && let Some(ptr) = inner.chunks.pop(&self.arena)
+            {
+                return Ok(ptr);
             }
             if let Some(ptr) = self.evict(class, inner) {
                 return Ok(ptr);
             }
             // The class has nothing to evict: typically it has no slab at all while other classes have them all.
-            if !self.take_slab_from_largest_class(pool, Some(number)) {
+            if !self.may_move_slab(pool) || !self.take_slab_from_largest_class(pool, Some(number)) {
                 break;
             }
         }
@@ -159,7 +159,7 @@ impl Core {
             inner.settle(&self.ledger);
             let ptr = ptr?;
             // A chunk of a slab that is about to leave is not to be used again.
-            let leaving = inner.leaving.as_ref().is_some_and(|(slab, _)| *slab == ptr.slab());
+            let leaving = inner.leaving.as_ref().is_some_and(|leaving| leaving.slab() == ptr.slab());
             if leaving {
                 self.unlink_evicted(class, ptr, hash);
                 inner.free(&self.arena, ptr);

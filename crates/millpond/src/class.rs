@@ -7,7 +7,7 @@ use base::hash::key_hash;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
 use parking_lot::Mutex;
-use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabId, SlabInfo};
+use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabInfo, Withheld};
 
 /// Counters of a class.
 pub(crate) const HITS: usize = 0;
@@ -32,8 +32,8 @@ pub(crate) struct Class {
 pub(crate) struct Inner {
     pub(crate) chunks: Chunks,
     pub(crate) policy: Policy,
-    /// A slab that is being emptied, and those of its chunks that are free.
-    pub(crate) leaving: Option<(SlabId, Vec<ItemPtr>)>,
+    /// The free chunks of a slab that is being emptied.
+    pub(crate) leaving: Option<Withheld>,
     queue_bytes: usize,
     ghost_bytes: usize,
 }
@@ -59,7 +59,7 @@ impl Inner {
     /// Gives a chunk back that nobody uses.
     pub(crate) fn free(&mut self, arena: &Arena, ptr: ItemPtr) {
         match &mut self.leaving {
-            Some((slab, chunks)) if *slab == ptr.slab() => chunks.push(ptr),
+            Some(leaving) if leaving.slab() == ptr.slab() => leaving.push(ptr),
             _ => self.chunks.push(arena, ptr),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Pool {
     classes: Box<[OnceLock<Class>]>,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
+    /// How many slabs were moved between classes, and how many bytes had been inserted when the last one was.
+    pub(crate) moves: Mutex<(u64, u64)>,
 }
 
 impl Pool {
@@ -45,6 +47,7 @@ impl Pool {
             slab_bytes: AtomicU64::new(0),
             classes,
             resizing: Mutex::new(()),
+            moves: Mutex::new((0, 0)),
         }
     }
 

@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
-use slab::{ItemPtr, SLAB_BYTES, SlabId};
+use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{BYTES_OUT, Class, EVICTIONS, Inner, View};
+use crate::class::{BYTES_IN, BYTES_OUT, Class, EVICTIONS, Inner, View};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 
@@ -21,6 +21,8 @@ const STEP: u16 = 64;
 /// How often, and how long each time, held items of a slab are waited for before another slab is tried.
 const WAITS: u32 = 50;
 const WAIT: Duration = Duration::from_millis(1);
+/// Slabs of a pool that allocations may move between classes as fast as they like.
+const FREE_MOVES: u64 = 64;
 
 impl Cache {
     /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
@@ -96,6 +98,19 @@ impl Core {
         Ok(())
     }
 
+    /// Whether an allocation may take a slab from another class now: a move empties a whole slab, so that after the
+    /// first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
+    pub(crate) fn may_move_slab(&self, pool: &Pool) -> bool {
+        let inserted = pool.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
+        let mut moves = pool.moves.lock();
+        let (count, inserted_before) = *moves;
+        let allowed = count < FREE_MOVES || inserted >= inserted_before + SLAB_BYTES as u64;
+        if allowed {
+            *moves = (count + 1, inserted);
+        }
+        allowed
+    }
+
     /// Takes a slab from the class of the pool that has most, other than `except`. `false`: none could be emptied.
     pub(crate) fn take_slab_from_largest_class(&self, pool: &Pool, except: Option<u8>) -> bool {
         let _resizing = pool.resizing.lock();
@@ -121,7 +136,7 @@ impl Core {
                 self.evict_range(class, slab, first as u16, (per_slab - first).min(u32::from(STEP)) as u16);
             }
             let mut inner = class.inner.lock();
-            let free = inner.leaving.as_ref().map_or(0, |(_, chunks)| chunks.len());
+            let free = inner.leaving.as_ref().map_or(0, Withheld::len);
             if free == per_slab as usize {
                 inner.chunks.remove_slab(&self.arena, slab);
                 inner.leaving = None;
@@ -131,10 +146,8 @@ impl Core {
             }
         }
         let mut inner = class.inner.lock();
-        if let Some((_, chunks)) = inner.leaving.take() {
-            for ptr in chunks {
-                inner.chunks.push(&self.arena, ptr);
-            }
+        if let Some(withheld) = inner.leaving.take() {
+            inner.chunks.restore(&self.arena, withheld);
         }
         false
     }
@@ -143,8 +156,8 @@ impl Core {
     fn begin_leave(&self, class: &Class) -> Option<SlabId> {
         let mut inner = class.inner.lock();
         let slab = inner.chunks.slabs().next()?;
-        let free = inner.chunks.withhold(&self.arena, slab);
-        inner.leaving = Some((slab, free));
+        let withheld = inner.chunks.withhold(&self.arena, slab);
+        inner.leaving = Some(withheld);
         Some(slab)
     }
 
@@ -153,6 +166,9 @@ impl Core {
         let mut evicted: Vec<ItemPtr> = Vec::new();
         let mut inner = class.inner.lock();
         for number in first..=first + (count - 1) {
+            if inner.leaving.as_ref().is_some_and(|leaving| leaving.is_fresh(number)) {
+                continue;
+            }
             let ptr = ItemPtr::new(slab, number);
             let state = self.arena.item(ptr).0.state();
             let (queued, bits) = (state.is_queued(), state.policy());

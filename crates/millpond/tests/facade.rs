@@ -164,7 +164,7 @@ fn tags_and_user_bits_are_kept() {
         clock.advance(Duration::from_secs(3));
         assert_eq!(item.note_access(), Some(clock.unix_secs() - 3));
         assert_eq!(item.last_access(), Some(clock.unix_secs()));
-        assert!(item.was_fetched() && !cache.peek(b"absent").is_some());
+        assert!(item.was_fetched() && cache.peek(b"absent").is_none());
     }
 }
 

@@ -220,7 +220,7 @@ impl Drop for Arena {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -148,16 +148,17 @@ impl Chunks {
         Some(ItemPtr::new(slab, (number % self.per_slab) as u16))
     }
 
-    /// Takes all free chunks of `slab` out of the free list. They stay out until [`Self::push`] or
+    /// Takes all free chunks of `slab` out of the free list. They stay out until [`Self::restore`] or
     /// [`Self::remove_slab`]. Costs a walk of the free list.
-    pub fn withhold(&mut self, arena: &Arena, slab: SlabId) -> Vec<ItemPtr> {
-        if self.fresh.is_some_and(|(fresh, _)| fresh == slab) {
-            self.drain_fresh(arena);
+    pub fn withhold(&mut self, arena: &Arena, slab: SlabId) -> Withheld {
+        let fresh = self.fresh.filter(|(fresh, _)| *fresh == slab).map(|(_, next)| next);
+        if fresh.is_some() {
+            self.fresh = None;
         }
-        let (mut kept, mut withheld) = (Vec::new(), Vec::new());
+        let (mut kept, mut freed) = (Vec::new(), Vec::new());
         while self.free_head != NONE {
             match self.pop(arena) {
-                Some(ptr) if ptr.slab() == slab => withheld.push(ptr),
+                Some(ptr) if ptr.slab() == slab => freed.push(ptr),
                 Some(ptr) => kept.push(ptr),
                 None => break,
             }
@@ -165,7 +166,16 @@ impl Chunks {
         for ptr in kept.into_iter().rev() {
             self.push(arena, ptr);
         }
-        withheld
+        let fresh = fresh.unwrap_or(self.per_slab)..self.per_slab;
+        Withheld { slab, freed, fresh }
+    }
+
+    /// Puts withheld chunks on the free list again.
+    pub fn restore(&mut self, arena: &Arena, withheld: Withheld) {
+        let fresh = withheld.fresh.map(|number| ItemPtr::new(withheld.slab, number as u16));
+        for ptr in withheld.freed.into_iter().chain(fresh) {
+            self.push(arena, ptr);
+        }
     }
 
     /// Forgets `slab`. Queue entries that name its chunks are stale from now on.
@@ -176,7 +186,43 @@ impl Chunks {
     }
 }
 
-#[cfg(test)]
+/// The free chunks of a slab that is about to leave its class.
+pub struct Withheld {
+    slab: SlabId,
+    freed: Vec<ItemPtr>,
+    /// The numbers of chunks that were never used.
+    fresh: std::ops::Range<u32>,
+}
+
+impl Withheld {
+    /// The slab.
+    pub fn slab(&self) -> SlabId {
+        self.slab
+    }
+
+    /// How many chunks are withheld.
+    pub fn len(&self) -> usize {
+        self.freed.len() + self.fresh.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the chunk with this number was never used.
+    pub fn is_fresh(&self, number: u16) -> bool {
+        self.fresh.contains(&u32::from(number))
+    }
+
+    /// Adds a chunk of the slab that has become free.
+    pub fn push(&mut self, ptr: ItemPtr) {
+        debug_assert_eq!(ptr.slab(), self.slab);
+        self.freed.push(ptr);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::collections::HashSet;

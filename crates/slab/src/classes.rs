@@ -136,7 +136,7 @@ fn best_size(size: u32) -> u32 {
     SLAB_BYTES as u32 / per_slab / CHUNK_ALIGN * CHUNK_ALIGN
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

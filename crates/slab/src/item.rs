@@ -333,12 +333,12 @@ impl StateWord {
         ((word & USER) >> USER_SHIFT) as u8
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn bits_for_test(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn set_bits_for_test(&self, bits: u32) {
         self.0.store(bits, Ordering::Relaxed);
     }
@@ -572,5 +572,7 @@ impl<'a> Item<'a> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -16,7 +16,7 @@ pub mod item;
 pub mod ptr;
 
 pub use arena::{Arena, SlabInfo};
-pub use chunks::{ChunkNumber, Chunks};
+pub use chunks::{ChunkNumber, Chunks, Withheld};
 pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};
 pub use ptr::{ItemPtr, SlabId};

@@ -50,7 +50,7 @@ impl ItemPtr {
 
 const _: () = assert!(size_of::<ItemPtr>() == 4);
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
