@@ -32,23 +32,35 @@ impl Keyspace {
     /// The creation time of an item made now.
     #[inline]
     pub(crate) fn stamp(&self, now: u32) -> u32 {
+        self.fire(|| now);
         now.max(self.flushed_before.load(Ordering::Acquire))
     }
 
     /// Whether an item made at `created` was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
-        let flush_at = self.flush_at.load(Ordering::Relaxed);
+        self.fire(now);
+        created < self.flushed_before.load(Ordering::Acquire)
+    }
+
+    /// Carries out a flush to come whose time has come. It is asked before anything is stamped or judged, so that
+    /// nothing is made between its time and its being carried out.
+    #[inline]
+    fn fire(&self, now: impl Fn() -> u32) {
+        let flush_at = self.flush_at.load(Ordering::Acquire);
         if flush_at != 0 && now() >= flush_at {
-            self.flushed_before.fetch_max(flush_at, Ordering::AcqRel);
+            self.raise(now());
             let _ = self.flush_at.compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
-        created < self.flushed_before.load(Ordering::Acquire)
     }
 
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
         self.flush_at.store(0, Ordering::Release);
+        self.raise(now);
+    }
+
+    fn raise(&self, now: u32) {
         let _ = self
             .flushed_before
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(before.max(now) + 1));
@@ -93,5 +105,19 @@ mod tests {
         assert!(!space.is_flushed(early, || 109));
         assert!(space.is_flushed(early, || 110) && space.is_flushed(late, || 110));
         assert!(!space.is_flushed(space.stamp(110), || 110));
+    }
+
+    #[test]
+    fn a_delayed_flush_takes_what_flushes_before_it_stamped_ahead() {
+        let space = Keyspace::new(0);
+        for _ in 0..50 {
+            space.flush(100);
+        }
+        let ahead = space.stamp(100);
+        assert!(ahead > 102);
+        space.flush_at(102);
+        assert!(!space.is_flushed(ahead, || 101));
+        let after = space.stamp(102);
+        assert!(space.is_flushed(ahead, || 102) && !space.is_flushed(after, || 102));
     }
 }

@@ -196,13 +196,9 @@ impl StateWord {
     #[inline]
     #[must_use]
     pub fn release(&self) -> bool {
-        let word = self.0.fetch_sub(1, Ordering::Release);
+        let word = self.0.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(word & REFS != 0, "a reference was given back twice");
-        let last = word & (REFS | INDEXED) == 1;
-        if last {
-            base::sync::atomic::fence(Ordering::Acquire);
-        }
-        last
+        word & (REFS | INDEXED) == 1
     }
 
     /// Takes the item out of sight, and a reference to it, in one step: whoever unlinks an item must keep it from being
