@@ -48,6 +48,9 @@ pub struct ReplayArgs {
     /// [default: the first line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Names the seed of the cache's key hash: the same seed gives the same hits
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
     /// Put the same requests through plain simulators of as many items, and show the difference and its causes
     #[arg(long)]
     pub compare_exact: bool,
@@ -72,6 +75,7 @@ impl ReplayArgs {
             trace_time: self.trace_time,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            seed: self.seed,
             compare: self.compare_exact,
             progress: !self.json,
         })

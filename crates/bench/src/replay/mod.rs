@@ -75,6 +75,8 @@ pub struct ReplayOptions {
     pub limit: Option<u64>,
     /// The columns of traces without a header line.
     pub columns: Option<Vec<Column>>,
+    /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
+    pub seed: u64,
     /// Whether plain simulators get the same requests. Default false.
     pub compare: bool,
     /// Whether progress is shown on a terminal. Default false.
@@ -94,6 +96,7 @@ impl Default for ReplayOptions {
             trace_time: None,
             limit: None,
             columns: None,
+            seed: 1,
             compare: false,
             progress: false,
         }
@@ -195,7 +198,12 @@ pub fn replay_together(traces: &[PathBuf], options: &ReplayOptions) -> Result<Ve
 }
 
 fn cache(options: &ReplayOptions, clock: &Clock) -> Result<Cache> {
-    let config = CacheConfig { memory: options.memory, clock: clock.clone(), ..CacheConfig::default() };
+    let config = CacheConfig {
+        memory: options.memory,
+        clock: clock.clone(),
+        hash_seed: Some(options.seed),
+        ..CacheConfig::default()
+    };
     Cache::new(config).context("making the cache")
 }
 
