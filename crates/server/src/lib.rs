@@ -1,10 +1,37 @@
-//! The cache server.
+//! The cache server: listeners, connections, commands, metrics.
+//!
+//! # Rooms
+//! - `config`: what an operator may set, and the reading and checking of it.
+//! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its own connections; a
+//!   request is received, answered and sent by one thread, which hands nothing to another.
+//! - `memcached`: what is spoken on a connection, and the commands on the engine.
+//! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
+//! - `admin`: HTTP for operators and for Prometheus.
+//! - `server`, `run`: starting, reloading, stopping; signals.
+//!
+//! # What holds
+//! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a connection, not in all together.
+//! 2. A client that is slow, silent or hostile harms itself only: work per turn is bounded, nothing is read from a client
+//!    that does not read, and who holds most is closed first when the memory for connections is spent.
+//! 3. No request waits for a lock of the server's.
+
 #![forbid(unsafe_code)]
 
+mod admin;
 pub mod config;
 mod error;
+mod log;
 mod machine;
+mod maintenance;
+mod memcached;
+mod metrics;
 mod net;
+mod run;
+mod server;
+mod shared;
 
 pub use config::Config;
 pub use error::{Error, ErrorKind};
+pub use log::LogControl;
+pub use run::run;
+pub use server::Server;

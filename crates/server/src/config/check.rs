@@ -78,9 +78,9 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     if pool.class_max_bytes > MAX_ITEM {
         problems.push(format!("pool.{name}.class_max_bytes: {} is above {MAX_ITEM}", pool.class_max_bytes));
     }
-    if pool.class_min_bytes < ByteSize::new(32) || pool.class_min_bytes > pool.class_max_bytes {
+    if pool.class_min_bytes < ByteSize::new(64) || pool.class_min_bytes > pool.class_max_bytes {
         problems.push(format!(
-            "pool.{name}.class_min_bytes: {} is not between 32 and class_max_bytes ({})",
+            "pool.{name}.class_min_bytes: {} is not between 64 and class_max_bytes ({})",
             pool.class_min_bytes, pool.class_max_bytes
         ));
     }

@@ -36,7 +36,10 @@ pub const KEYS: &[Key] = &[
         "Worker threads. \"auto\": one for each processor the process may use. Default \"auto\".",
     ),
     restart("pin_threads", "Whether each worker stays on one processor. Default false."),
-    restart("huge_pages", "Whether item memory asks the kernel for huge pages. Default false."),
+    restart(
+        "huge_pages",
+        "Whether item memory asks the kernel for huge pages, which make lookups in large caches faster. Default true.",
+    ),
     restart(
         "allow_remote",
         "Whether clients on other machines may connect. There is no authentication: whoever can connect can read,\n\
@@ -66,7 +69,7 @@ pub const KEYS: &[Key] = &[
     ),
     restart("pool.own_keys", "Whether the pool's keys are apart from those of other pools. Default true."),
     restart("pool.class_factor", "How much larger each size class is than the one before. Default 1.25."),
-    restart("pool.class_min_bytes", "The smallest size class. Default 64."),
+    restart("pool.class_min_bytes", "The smallest size class. Default 64, which is also the least."),
     restart(
         "pool.class_max_bytes",
         "The largest size class, which bounds an item with its header and key. Default 4MiB, which is also the most.",

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS};
-use super::{Config, check, suggest};
+use super::{Address, Config, ListenerConfig, check, suggest};
 use crate::error::{Error, ErrorKind};
 
 /// A single setting that goes over the file.
@@ -37,6 +37,15 @@ impl Override {
     }
 }
 
+/// What goes over the file, as given on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Where to listen, in place of the listeners of the file; the first pool is served there.
+    pub listen: Vec<Address>,
+    /// Single settings, the later over the earlier.
+    pub settings: Vec<Override>,
+}
+
 /// What [`load`] found.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -51,7 +60,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`ErrorKind::Config`] where the file cannot be read, or a setting is unknown, of the wrong type or out of range.
-pub fn load(file: Option<&Path>, flags: &[Override]) -> Result<Loaded, Error> {
+pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, Error> {
     let text = match file {
         None => String::new(),
         Some(path) => std::fs::read_to_string(path)
@@ -70,7 +79,7 @@ pub fn load_text(
     name: &str,
     text: &str,
     environment: &[(String, String)],
-    flags: &[Override],
+    flags: &Flags,
 ) -> Result<Loaded, Error> {
     let document = DeTable::parse(text).map_err(|e| refuse(format!("{name}: {e}")))?;
     refuse_unknown_keys(name, text, document.get_ref())?;
@@ -79,11 +88,31 @@ pub fn load_text(
             .map_err(|e| refuse(format!("{name}: {e}")))?;
 
     let (variables, warnings) = from_environment(environment);
-    for setting in variables.iter().chain(flags) {
+    if !flags.listen.is_empty() {
+        config.listeners = listeners(&flags.listen, &config);
+    }
+    for setting in variables.iter().chain(&flags.settings) {
         config = apply(&config, setting)?;
     }
     check::check(&config)?;
     Ok(Loaded { config, warnings })
+}
+
+/// Listeners for the first pool, the first of them under the name that it has by default.
+fn listeners(addresses: &[Address], config: &Config) -> Vec<ListenerConfig> {
+    let default = ListenerConfig::default();
+    let pool = config.pools.first().map_or(default.pool, |pool| pool.name.clone());
+    let name =
+        |number: usize| if number == 1 { default.name.clone() } else { format!("{}-{number}", default.name) };
+    (1..)
+        .zip(addresses)
+        .map(|(number, address)| ListenerConfig {
+            name: name(number),
+            address: address.clone(),
+            pool: pool.clone(),
+            ..ListenerConfig::default()
+        })
+        .collect()
 }
 
 fn refuse(message: String) -> Error {

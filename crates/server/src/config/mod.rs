@@ -60,7 +60,7 @@ impl Default for Config {
             max_memory: Auto::Auto,
             threads: Auto::Auto,
             pin_threads: false,
-            huge_pages: false,
+            huge_pages: true,
             allow_remote: false,
             listeners: vec![ListenerConfig::default()],
             pools: vec![PoolSettings::default()],

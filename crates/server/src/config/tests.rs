@@ -1,12 +1,12 @@
-use super::load::{Override, load_text};
+use super::load::{Flags, Override, load_text};
 use super::*;
 
 fn parse(text: &str) -> Config {
-    load_text("test.toml", text, &[], &[]).expect("a good configuration").config
+    load_text("test.toml", text, &[], &Flags::default()).expect("a good configuration").config
 }
 
 fn refusal(text: &str) -> String {
-    load_text("test.toml", text, &[], &[]).expect_err("a refusal").to_string()
+    load_text("test.toml", text, &[], &Flags::default()).expect_err("a refusal").to_string()
 }
 
 fn example_file() -> String {
@@ -117,7 +117,9 @@ fn environment_goes_over_the_file_and_flags_over_both() {
         ("MILLPOND_SERVICE_HOST".to_owned(), "10.0.0.1".to_owned()),
     ];
     let flag = |assignment| Override::parse("--set", assignment).expect("a setting");
-    let flags = [flag("memory=256MiB"), flag("pool.default.limit = 32MiB"), flag("admin.enabled=false")];
+    let settings =
+        vec![flag("memory=256MiB"), flag("pool.default.limit = 32MiB"), flag("admin.enabled=false")];
+    let flags = Flags { settings, ..Flags::default() };
     let loaded = load_text("test.toml", file, &environment, &flags).expect("good");
     assert_eq!(loaded.config.limits.idle_timeout_secs, 1);
     assert_eq!(loaded.config.limits.max_connections, 2);
@@ -131,13 +133,15 @@ fn environment_goes_over_the_file_and_flags_over_both() {
 #[test]
 fn a_wrong_override_names_its_source() {
     let environment = [("MILLPOND_THREADS".to_owned(), "lots".to_owned())];
-    let error = load_text("", "", &environment, &[]).expect_err("refused").to_string();
+    let error = load_text("", "", &environment, &Flags::default()).expect_err("refused").to_string();
     assert!(error.contains("MILLPOND_THREADS") && error.contains("lots"), "{error}");
     for (assignment, part) in
         [("memry=1GiB", "did you mean `memory`"), ("pool.other.limit=1GiB", "no `pool.other.limit`")]
     {
         let flag = Override::parse("--set", assignment).expect("a setting");
-        let error = load_text("", "", &[], &[flag]).expect_err("refused").to_string();
+        let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() })
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("--set") && error.contains(part), "{error}");
     }
     assert!(Override::parse("--set", "memory").is_err());
@@ -171,4 +175,15 @@ fn printing_parses_back() {
          [[listener]]\nname = \"b\"\naddress = \"tcp://[::]:0\"\n[limits]\nmax_item_bytes = 123456\n",
     );
     assert_eq!(parse(&render(&config).expect("printable")), config);
+}
+
+#[test]
+fn listen_flags_replace_the_listeners_of_the_file() {
+    let file = "[[pool]]\nname = \"a\"\n[[pool]]\nname = \"b\"\n[[listener]]\nname = \"x\"\npool = \"b\"\n";
+    let listen = ["127.0.0.1:1", "unix:///tmp/x"].map(|text| text.parse().expect("an address")).to_vec();
+    let flags = Flags { listen, ..Flags::default() };
+    let config = load_text("test.toml", file, &[], &flags).expect("good").config;
+    let listeners: Vec<String> =
+        config.listeners.iter().map(|l| format!("{} {} {}", l.name, l.address, l.pool)).collect();
+    assert_eq!(listeners, ["main tcp://127.0.0.1:1 a", "main-2 unix:///tmp/x a"]);
 }

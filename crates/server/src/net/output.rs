@@ -7,7 +7,6 @@
 //!    value begins to be sent only when the bytes before its position are.
 
 use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 
@@ -128,8 +127,7 @@ impl<V: Deref<Target = [u8]>> Output<V> {
     }
 
     fn send_pieces(&self, socket: impl AsFd) -> Result<usize, Errno> {
-        let mut pieces = [const { MaybeUninit::uninit() }; 0];
-        let mut control = SendAncillaryBuffer::new(&mut pieces);
+        let mut control = SendAncillaryBuffer::default();
         let mut slices = [IoSlice::new(&[]); MAX_PIECES];
         let mut count = 0;
         self.for_each_piece(|piece| {

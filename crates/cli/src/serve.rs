@@ -1,0 +1,69 @@
+//! The flags of `serve` and `config`, and how they become a configuration.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use server::config::load::{Flags, Loaded, Override};
+use server::config::{Address, Config};
+use server::{Error, config};
+
+/// Where the configuration comes from.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", env = "MILLPOND_CONFIG")]
+    config: Option<PathBuf>,
+    /// All memory of the cache, as in 512MiB.
+    #[arg(short, long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Worker threads.
+    #[arg(short, long, value_name = "NUMBER")]
+    threads: Option<String>,
+    /// Where to listen, tcp://IP:PORT or unix:///PATH; replaces all listeners of the file; may be repeated.
+    #[arg(short, long, value_name = "ADDRESS", env = "MILLPOND_LISTEN", value_delimiter = ',')]
+    listen: Vec<Address>,
+    /// Any setting, as in limits.max_connections=100; may be repeated.
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+}
+
+impl ServeArguments {
+    /// Reads file, variables and flags.
+    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+        config::load::load(self.config.as_deref(), &self.flags()?)
+    }
+
+    fn flags(&self) -> Result<Flags, Error> {
+        let mut settings = Vec::new();
+        for (flag, path, value) in
+            [("--memory", "memory", &self.memory), ("--threads", "threads", &self.threads)]
+        {
+            if let Some(value) = value {
+                settings.push(Override {
+                    source: flag.to_owned(),
+                    path: path.to_owned(),
+                    value: value.clone(),
+                });
+            }
+        }
+        for assignment in &self.set {
+            settings.push(Override::parse("--set", assignment)?);
+        }
+        Ok(Flags { listen: self.listen.clone(), settings })
+    }
+
+    /// `millpond config check`.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let loaded = self.load()?;
+        loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {warning}"));
+        println!("The configuration is good.");
+        Ok(())
+    }
+
+    /// `millpond config print`.
+    pub(crate) fn print(&self, defaults: bool) -> Result<(), Error> {
+        let config = if defaults { Config::default() } else { self.load()?.config };
+        print!("{}", config::render(&config)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`.
+//!
+//! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
+//! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
+
+mod metrics;
+mod serve;
+mod stats;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::oneshot;
+
+use self::serve::PatientListener;
+use crate::error::{Error, ErrorKind};
+use crate::shared::Shared;
+
+/// The running admin server; stops when it is dropped.
+pub(crate) struct AdminServer {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminServer {
+    /// Listens on `address` and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Listen`] where the address is not to be had, [`ErrorKind::System`] where there is no thread.
+    pub(crate) fn start(shared: Arc<Shared>, address: SocketAddr) -> Result<Self, Error> {
+        let listen = |e| {
+            let context = format!(
+                "the admin address {address} cannot be listened on; set admin.address or admin.enabled"
+            );
+            Error::with_source(ErrorKind::Listen, context, e)
+        };
+        let system = |e| Error::with_source(ErrorKind::System, "the admin server cannot be started", e);
+        let socket = std::net::TcpListener::bind(address).map_err(listen)?;
+        socket.set_nonblocking(true).map_err(listen)?;
+        let address = socket.local_addr().map_err(listen)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let body = move || {
+            runtime.block_on(async move {
+                let listener = match PatientListener::new(socket) {
+                    Ok(listener) => listener,
+                    Err(error) => return tracing::error!(%error, "The admin server cannot listen."),
+                };
+                tokio::select! {
+                    result = axum::serve(listener, router(shared)).into_future() => {
+                        if let Err(error) = result {
+                            tracing::error!(%error, "The admin server has ended.");
+                        }
+                    }
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = base::thread::spawn("admin", body).map_err(system)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route("/stats.json", get(stats_json))
+        .with_state(shared)
+}
+
+async fn index() -> &'static str {
+    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n"
+}
+
+async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
+    if shared.draining.load(std::sync::atomic::Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match metrics::render(&shared) {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn stats_json(State(shared): State<Arc<Shared>>) -> Response {
+    let text = stats::collect(&shared).to_string();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}

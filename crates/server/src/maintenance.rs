@@ -1,0 +1,75 @@
+//! A thread that looks after the cache about once a second, so that no client's request has to.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::shared::Shared;
+
+/// How long the thread sleeps when nobody wakes it.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Wakes and stops the maintenance thread.
+#[derive(Default)]
+pub(crate) struct Maintenance {
+    order: Mutex<Order>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    None,
+    Look,
+    Stop,
+}
+
+impl Maintenance {
+    /// Has the thread look at once.
+    pub(crate) fn wake(&self) {
+        self.give(Order::Look);
+    }
+
+    /// Has the thread end.
+    pub(crate) fn stop(&self) {
+        self.give(Order::Stop);
+    }
+
+    fn give(&self, order: Order) {
+        let mut current = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != Order::Stop {
+            *current = order;
+        }
+        drop(current);
+        self.changed.notify_all();
+    }
+
+    /// Waits for an order, or for the interval to pass; false when it is to end.
+    fn wait(&self) -> bool {
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(order, INTERVAL, |order| *order == Order::None);
+        let (mut order, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *order == Order::Stop {
+            return false;
+        }
+        *order = Order::None;
+        true
+    }
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// Where the operating system refuses it.
+pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
+    let body = move || {
+        while shared.maintenance.wait() {
+            if let Err(error) = shared.cache.maintain() {
+                tracing::debug!(%error, "The cache is above its memory for now.");
+            }
+        }
+    };
+    base::thread::spawn("maintenance", body)
+        .map_err(|e| Error::with_source(ErrorKind::System, "the maintenance thread cannot be started", e))
+}

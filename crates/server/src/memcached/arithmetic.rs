@@ -1,0 +1,199 @@
+//! Numbers: `incr`, `decr` and what `ma` does.
+
+use millpond::{ReadHandle, WriteHandle};
+use protocol::memcached::{ArithmeticRequest, Direction, Exptime, Reply, WireError, reply, write_u64};
+
+use super::commands::{Commands, EndsAt};
+use super::respond;
+use super::store::{allocation_error, cas_of};
+use crate::metrics::Counter;
+use crate::net::Output;
+
+/// A change of a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) direction: Direction,
+    pub(super) delta: u64,
+    /// Only where the item has this compare-and-swap token.
+    pub(super) compare_cas: Option<u64>,
+    /// The token that the changed item gets, if the client chose it.
+    pub(super) new_cas: Option<u64>,
+    /// What to create where there is nothing: its end, and the number.
+    pub(super) create: Option<(Exptime, u64)>,
+    /// The new end.
+    pub(super) touch: Option<Exptime>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// The item is this now.
+    Yes { number: u64, cas: u64, expires_at: Option<u32>, created: bool },
+    /// There is no item.
+    NotFound,
+    /// It has another compare-and-swap token.
+    Exists,
+    /// It is no number, or there is no memory.
+    Failed(WireError),
+}
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn arithmetic(&mut self, request: ArithmeticRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
+        let change = Change {
+            direction: request.direction,
+            delta: request.delta,
+            compare_cas: None,
+            new_cas: None,
+            create: None,
+            touch: None,
+        };
+        let changed = self.with_key(request.key, |commands, key| commands.change(key, &change));
+        match changed {
+            Changed::Yes { number, .. } if !request.noreply => {
+                output.compose(|out| reply::number(out, number));
+            }
+            Changed::Yes { .. } => {}
+            Changed::NotFound => respond(output, request.noreply, Reply::NotFound.as_bytes()),
+            Changed::Exists => respond(output, request.noreply, Reply::Exists.as_bytes()),
+            Changed::Failed(error) => respond(output, request.noreply, error.as_bytes()),
+        }
+    }
+
+    /// Changes the number under `key`, and counts it.
+    pub(super) fn change(&mut self, key: &[u8], change: &Change) -> Changed {
+        let changed = loop {
+            let attempt = match self.keys().peek(key) {
+                Some(old) => self.change_item(key, &old, change),
+                None => self.create_number(key, change),
+            };
+            match attempt {
+                Ok(Some(changed)) => break changed,
+                // Another client was faster.
+                Ok(None) => {}
+                Err(error) => break Changed::Failed(error),
+            }
+        };
+        let counter = match (change.direction, changed) {
+            (Direction::Increment, Changed::Yes { created: false, .. }) => Counter::IncrHits,
+            (Direction::Increment, Changed::Yes { .. } | Changed::NotFound) => Counter::IncrMisses,
+            (Direction::Decrement, Changed::Yes { created: false, .. }) => Counter::DecrHits,
+            (Direction::Decrement, Changed::Yes { .. } | Changed::NotFound) => Counter::DecrMisses,
+            _ => return changed,
+        };
+        self.counters.add(counter, 1);
+        changed
+    }
+
+    /// Changes `old`; nothing where it has been replaced meanwhile.
+    fn change_item(
+        &mut self,
+        key: &[u8],
+        old: &ReadHandle<'_>,
+        change: &Change,
+    ) -> Result<Option<Changed>, WireError> {
+        if change.compare_cas.is_some_and(|cas| cas != cas_of(old)) {
+            return Ok(Some(Changed::Exists));
+        }
+        let number = parse_number(old).ok_or(WireError::NonNumeric)?;
+        let number = change.direction.apply(number, change.delta);
+        let end = match change.touch {
+            Some(exptime) => EndsAt::new(exptime, self.now_secs),
+            None => EndsAt::Later(old.expires_at()),
+        };
+        let cas = change.new_cas.unwrap_or_else(|| self.shared.next_cas());
+        let EndsAt::Later(expires_at) = end else {
+            let expires_at = Some(self.now_secs);
+            let removed = self.shared.cache.remove_matching(old);
+            return Ok(removed.then_some(Changed::Yes { number, cas, expires_at, created: false }));
+        };
+        let client_flags = old.tag().unwrap_or_default().client_flags;
+        let mut new = self.make_number(key, number, old.len(), (expires_at, client_flags, cas))?;
+        new.set_user_bits(old.user_bits());
+        let replaced = self.shared.cache.replace_matching(old, new).is_ok();
+        Ok(replaced.then_some(Changed::Yes { number, cas, expires_at, created: false }))
+    }
+
+    /// Creates the number that the client asked for, if it did; nothing where there is an item by now.
+    fn create_number(&mut self, key: &[u8], change: &Change) -> Result<Option<Changed>, WireError> {
+        let Some((exptime, number)) = change.create else { return Ok(Some(Changed::NotFound)) };
+        let expires_at = match EndsAt::new(exptime, self.now_secs) {
+            EndsAt::Later(expires_at) => expires_at,
+            EndsAt::Past => Some(self.now_secs),
+        };
+        let cas = change.new_cas.unwrap_or_else(|| self.shared.next_cas());
+        let new = self.make_number(key, number, 0, (expires_at, 0, cas))?;
+        let created = self.shared.cache.insert(new).is_ok();
+        Ok(created.then_some(Changed::Yes { number, cas, expires_at, created: true }))
+    }
+
+    /// An item with `number` in decimal, padded with spaces to `min_len` bytes: as in memcached, a number that gets shorter
+    /// keeps its length.
+    fn make_number(
+        &self,
+        key: &[u8],
+        number: u64,
+        min_len: usize,
+        (expires_at, client_flags, cas): (Option<u32>, u32, u64),
+    ) -> Result<WriteHandle<'c>, WireError> {
+        let mut digits = Vec::with_capacity(20);
+        write_u64(&mut digits, number);
+        let options = self.options(expires_at, client_flags, cas);
+        let mut item = self
+            .shared
+            .cache
+            .allocate(self.pool.id, key, digits.len().max(min_len), &options)
+            .map_err(|error| allocation_error(&error))?;
+        let (front, padding) = item.value_mut().split_at_mut(digits.len());
+        front.copy_from_slice(&digits);
+        padding.fill(b' ');
+        Ok(item)
+    }
+}
+
+/// Reads a number as C's `strtoull` does, with memcached's conditions: white space before it, and white space or nothing
+/// after it.
+fn parse_number(value: &[u8]) -> Option<u64> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let start = value.iter().position(|byte| !is_space(byte))?;
+    let rest = value.get(start..)?;
+    let rest = rest.strip_prefix(b"+").unwrap_or(rest);
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let (digits, after) = rest.split_at_checked(end)?;
+    if digits.is_empty() || !after.first().is_none_or(is_space) {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        number.checked_mul(10)?.checked_add(u64::from(digit.wrapping_sub(b'0')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What memcached 1.6.18 was seen to take for a number, and not.
+    #[test]
+    fn numbers_are_read_as_memcached_does() {
+        for (value, number) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            (" 12", Some(12)),
+            ("12 ", Some(12)),
+            ("12\r\n", Some(12)),
+            ("1 2", Some(1)),
+            ("+5", Some(5)),
+            ("00012", Some(12)),
+            ("5                        ", Some(5)),
+            ("", None),
+            (" ", None),
+            ("+", None),
+            ("-1", None),
+            ("12abc", None),
+            ("0x10", None),
+            ("18446744073709551616", None),
+            ("123456789012345678901", None),
+        ] {
+            assert_eq!(parse_number(value.as_bytes()), number, "{value:?}");
+        }
+    }
+}

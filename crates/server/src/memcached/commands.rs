@@ -1,0 +1,148 @@
+//! The engine as a client of one listener sees it, and the commands that need no more than a call of it.
+
+use millpond::{ItemOptions, ItemTag, Keys, ReadHandle};
+use protocol::memcached::{
+    DeleteRequest, Expiry, Exptime, Key, KeyBuf, Reply, StoreCommand, StoreHeader, TouchRequest, WireError,
+};
+
+use super::respond;
+use crate::metrics::{Counter, ListenerCounters};
+use crate::net::Output;
+use crate::shared::{Pool, Settings, Shared};
+
+/// What a command works with.
+pub(super) struct Commands<'a, 'c> {
+    pub(super) shared: &'c Shared,
+    pub(super) settings: &'a Settings,
+    pub(super) pool: &'a Pool,
+    pub(super) counters: &'a ListenerCounters,
+    pub(super) now_secs: u32,
+    pub(super) found: &'a mut Vec<Option<ReadHandle<'c>>>,
+    pub(super) key_buffer: &'a mut KeyBuf,
+}
+
+/// When an item ends, as the engine takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndsAt {
+    /// At this Unix time; `None` is never.
+    Later(Option<u32>),
+    /// It has ended already.
+    Past,
+}
+
+/// An end as the engine takes it.
+pub(super) fn engine_expiry(expires_at: Option<u32>) -> millpond::Expiry {
+    expires_at.map_or(millpond::Expiry::Never, millpond::Expiry::At)
+}
+
+impl EndsAt {
+    pub(super) fn new(exptime: Exptime, now_secs: u32) -> Self {
+        match exptime.expiry(now_secs) {
+            Expiry::Never => Self::Later(None),
+            Expiry::At(unix_secs) => Self::Later(Some(unix_secs)),
+            Expiry::Past => Self::Past,
+        }
+    }
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// The keys of the listener's pool.
+    #[inline]
+    pub(super) fn keys(&self) -> Keys<'c> {
+        self.shared.cache.keys(self.pool.id)
+    }
+
+    /// What a new item is made with.
+    pub(super) fn options(&self, expires_at: Option<u32>, client_flags: u32, cas: u64) -> ItemOptions {
+        ItemOptions {
+            expiry: engine_expiry(expires_at),
+            tag: Some(ItemTag { cas, client_flags }),
+            ..ItemOptions::default()
+        }
+    }
+
+    /// Gives an item that was found a new end. One that is over is removed, unless it has been replaced meanwhile.
+    pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
+        match end {
+            EndsAt::Later(expires_at) => {
+                item.set_expiry(engine_expiry(expires_at));
+            }
+            EndsAt::Past => {
+                self.shared.cache.remove_matching(item);
+            }
+        }
+    }
+
+    /// Calls `act` with the bytes of `key`, decoded where the wire has base64.
+    pub(super) fn with_key<R>(&mut self, key: Key<'_>, act: impl FnOnce(&mut Self, &[u8]) -> R) -> R {
+        if !key.is_base64() {
+            return act(self, key.wire());
+        }
+        let mut scratch = std::mem::take(self.key_buffer);
+        let result = act(self, key.bytes(&mut scratch));
+        *self.key_buffer = scratch;
+        result
+    }
+
+    pub(super) fn delete(&mut self, request: DeleteRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
+        let removed = self.keys().remove(request.key.wire());
+        let (counter, answer) = if removed {
+            (Counter::DeleteHits, Reply::Deleted)
+        } else {
+            (Counter::DeleteMisses, Reply::NotFound)
+        };
+        self.counters.add(counter, 1);
+        respond(output, request.noreply, answer.as_bytes());
+    }
+
+    pub(super) fn touch(&mut self, request: TouchRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
+        let end = EndsAt::new(request.exptime, self.now_secs);
+        // The access is recorded, as memcached does.
+        let item = self.keys().find(request.key.wire());
+        if let Some(item) = &item {
+            item.note_access();
+            self.set_end(item, end);
+        }
+        self.counters.add(Counter::Touches, 1);
+        let (counter, answer) = match item {
+            Some(_) => (Counter::TouchHits, Reply::Touched),
+            None => (Counter::TouchMisses, Reply::NotFound),
+        };
+        self.counters.add(counter, 1);
+        respond(output, request.noreply, answer.as_bytes());
+    }
+
+    pub(super) fn flush_all(&mut self, delay: Exptime) {
+        self.counters.add(Counter::Flushes, 1);
+        match delay.expiry(self.now_secs) {
+            Expiry::At(unix_secs) => self.keys().flush_at(unix_secs),
+            Expiry::Never | Expiry::Past => self.keys().flush(),
+        }
+    }
+
+    /// `cache_memlimit`.
+    pub(super) fn set_memory(&mut self, mebibytes: u64) -> &'static [u8] {
+        if mebibytes < 8 {
+            return WireError::MemlimitTooSmall.as_bytes();
+        }
+        if mebibytes > 1_000_000_000 {
+            return WireError::MemlimitNotMegabytes.as_bytes();
+        }
+        let memory = base::ByteSize::mib(mebibytes);
+        if memory > self.shared.cache.max_memory() {
+            return WireError::MemlimitOutOfBounds.as_bytes();
+        }
+        // What has to leave does so on the maintenance thread: other clients of this worker do not wait for it.
+        self.shared.cache.ledger().set_limit(memory.as_u64());
+        self.shared.maintenance.wake();
+        Reply::Ok.as_bytes()
+    }
+
+    /// Removes what is stored under the key of a storage command that was refused for its size, so that nobody goes on
+    /// reading the old value. As memcached, only where the command would have replaced whatever there is.
+    pub(super) fn forget_refused(&mut self, header: &StoreHeader<'_>) {
+        if header.command == StoreCommand::Set || header.meta.is_some() {
+            self.with_key(header.key, |commands, key| commands.keys().remove(key));
+        }
+    }
+}

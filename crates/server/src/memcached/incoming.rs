@@ -1,0 +1,100 @@
+//! A large value on its way, received straight into the item it will be.
+//!
+//! The command line is kept and parsed again at the end: what borrows from it cannot outlive the receive buffer.
+
+use millpond::ReadHandle;
+use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHeader, WireError};
+
+use super::commands::Commands;
+use super::store::Draft;
+use super::{refusal_counter, respond};
+use crate::net::Output;
+
+/// A storage command of which the data has not arrived whole.
+pub(crate) struct Incoming<'c> {
+    /// The command line with its line end.
+    line: Vec<u8>,
+    /// The item, or an error where there is no room, and the data is dropped.
+    draft: Result<Draft<'c>, WireError>,
+    block: DataBlock,
+    /// Bytes of the value that are in the item.
+    filled: usize,
+}
+
+impl Incoming<'_> {
+    /// Item memory that cannot be evicted meanwhile.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.draft {
+            Ok(Draft { item: Some(_), .. }) => self.filled.saturating_add(self.block.data_left()),
+            _ => 0,
+        }
+    }
+
+    /// Where the missing bytes belong; none where they are dropped or all there.
+    pub(crate) fn buffer(&mut self) -> Option<&mut [u8]> {
+        let Ok(Draft { item: Some(item), .. }) = &mut self.draft else { return None };
+        item.value_mut().get_mut(self.filled..).filter(|rest| !rest.is_empty())
+    }
+
+    /// Notes that `bytes` were put into [`Self::buffer`].
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.filled = self.filled.saturating_add(bytes);
+        self.block.advance(bytes);
+    }
+
+    /// Takes what belongs to it from the front of `input`, and returns how much that was.
+    pub(super) fn take(&mut self, input: &[u8]) -> usize {
+        let part = self.block.take(input);
+        if let Some(rest) = self.buffer()
+            && let Some(place) = rest.get_mut(..part.data.len())
+        {
+            place.copy_from_slice(part.data);
+        }
+        self.filled = self.filled.saturating_add(part.data.len());
+        part.consumed
+    }
+
+    /// Whether the data and its line end are there.
+    pub(super) fn is_complete(&self) -> bool {
+        !matches!(self.block.state(), DataState::Missing(_))
+    }
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// Makes the item for a storage command whose data is still to come.
+    pub(super) fn begin_incoming(&mut self, line: &[u8], header: &StoreHeader<'_>) -> Incoming<'c> {
+        let draft = self.with_key(header.key, |commands, key| commands.draft(header, key, header.data_len));
+        Incoming { line: line.to_vec(), draft, block: DataBlock::new(header.data_len), filled: 0 }
+    }
+
+    /// Carries out a storage command whose data has arrived.
+    pub(super) fn finish_incoming(&mut self, incoming: Incoming<'c>, output: &mut Output<ReadHandle<'c>>) {
+        let Incoming { line, draft, block, .. } = incoming;
+        // It was within its limits when it began; they may have changed since.
+        let unbounded = Limits {
+            max_line_bytes: usize::MAX,
+            max_get_line_bytes: usize::MAX,
+            max_keys: usize::MAX,
+            max_item_bytes: usize::MAX,
+            skip_refused_data: false,
+        };
+        let mut parser = Parser::new(unbounded);
+        let Parse::NeedData { header, .. } = parser.parse(&line) else { return };
+        if block.state() == DataState::Bad {
+            self.counters.add(refusal_counter(WireError::BadDataChunk), 1);
+            return respond(output, header.noreply, WireError::BadDataChunk.as_bytes());
+        }
+        let outcome = self.with_key(header.key, |commands, key| match draft {
+            Ok(mut draft) => {
+                // Tokens ascend in the order of what is stored, so this one is drawn only now.
+                draft.cas = commands.new_cas(&header);
+                if let Some(item) = &mut draft.item {
+                    item.set_cas(draft.cas);
+                }
+                commands.commit(&header, key, draft)
+            }
+            Err(error) => commands.fail(&header, key, error),
+        });
+        self.report(&header, outcome, output);
+    }
+}

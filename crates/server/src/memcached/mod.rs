@@ -1,0 +1,373 @@
+//! What a memcached client is answered: classic and meta commands on the engine.
+//!
+//! A [`Session`] is given what a connection has received and answers every whole request in it. Lookups that follow one
+//! another – the keys of a retrieval, pipelined retrievals, plain `mg` – are gathered and looked up at once. Commands that
+//! change an item depending on what it is are optimistic: read, make a new item, put it in place of exactly the one that
+//! was read, and begin again if that is no longer there. No command takes a lock of the server's.
+//!
+//! Semantics are those of memcached 1.6.18, which the wire tests compare with; `docs/compatibility.md` has the exceptions.
+
+mod arithmetic;
+mod commands;
+mod incoming;
+mod lookup;
+mod meta;
+mod stats;
+mod store;
+
+use std::sync::Arc;
+
+use millpond::ReadHandle;
+use protocol::memcached::{
+    Limits, MetaCommand, Parse, Parser, Refusal, Reply, Request, ShutdownMode, StoreCommand, StoreHeader,
+    WireError, reply,
+};
+
+use self::commands::{Commands, EndsAt};
+use self::incoming::Incoming;
+use self::lookup::{Answer, Batch};
+use crate::metrics::Counter;
+use crate::net::{Context, Output};
+use crate::shared::{ListenerState, Settings};
+
+/// What `version` answers: the memcached release whose behaviour is served, and ours.
+pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
+
+/// A value of at least so many bytes that has not arrived whole is received straight into its item.
+const MIN_DIRECT_BYTES: usize = 16 << 10;
+
+/// What a session needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More input.
+    Input,
+    /// Another turn, after others had theirs.
+    Turn,
+    /// That the output is sent.
+    Drain,
+    /// To be closed once the output is sent.
+    Close(Counter),
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Bytes of the input that are done with.
+    pub(crate) consumed: usize,
+    /// Requests, or keys of them, that were answered.
+    pub(crate) answered: usize,
+    pub(crate) next: Next,
+}
+
+/// The memcached side of one connection.
+pub(crate) struct Session<'c> {
+    parser: Parser,
+    listener: Arc<ListenerState>,
+    /// Keys of the retrieval at the front of the input that have been answered already.
+    answered_keys: usize,
+    /// A large value that is on its way.
+    incoming: Option<Incoming<'c>>,
+    /// New limits, to be applied between requests.
+    new_limits: Option<Limits>,
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(listener: Arc<ListenerState>, settings: &Settings) -> Self {
+        let parser = Parser::new(settings.protocol.clone());
+        Self { parser, listener, answered_keys: 0, incoming: None, new_limits: None }
+    }
+
+    /// Takes over changed limits, at the next turn.
+    pub(crate) fn reload(&mut self, settings: &Settings) {
+        self.new_limits = Some(settings.protocol.clone());
+    }
+
+    /// Whether it is in the middle of a large value.
+    pub(crate) fn is_receiving_value(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// Item memory that cannot be evicted while a value is on its way.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.incoming.as_ref().map_or(0, Incoming::held_bytes)
+    }
+
+    /// Where the missing bytes of a large value belong.
+    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+        self.incoming.as_mut()?.buffer()
+    }
+
+    /// Notes that `bytes` were put into [`Self::value_buffer`].
+    pub(crate) fn value_received(&mut self, bytes: usize) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.advance(bytes);
+        }
+    }
+
+    /// Answers the whole requests in `input`, up to the bounds of a turn.
+    pub(crate) fn turn(
+        &mut self,
+        context: &mut Context<'c>,
+        input: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Turn {
+        let Context { shared, settings, now_secs, found, key_buffer, .. } = context;
+        let listener = Arc::clone(&self.listener);
+        if self.parser.skipping() == 0
+            && let Some(limits) = self.new_limits.take()
+        {
+            self.parser = Parser::new(limits);
+        }
+        let commands = Commands {
+            shared,
+            pool: &listener.pool,
+            counters: &listener.counters,
+            settings,
+            now_secs: *now_secs,
+            found,
+            key_buffer,
+        };
+        let mut round = Round {
+            session: self,
+            commands,
+            settings,
+            input,
+            output,
+            batch: Batch::new(),
+            position: 0,
+            answered: 0,
+        };
+        let next = round.run();
+        let (consumed, answered) = (round.position, round.answered);
+        Turn { consumed, answered, next }
+    }
+}
+
+/// A turn in progress.
+struct Round<'a, 'c, 'i> {
+    session: &'a mut Session<'c>,
+    commands: Commands<'a, 'c>,
+    settings: &'a Settings,
+    input: &'i [u8],
+    output: &'a mut Output<ReadHandle<'c>>,
+    /// Lookups that have been read but not answered; they come before `position`.
+    batch: Batch<'i>,
+    /// Where the next request begins.
+    position: usize,
+    answered: usize,
+}
+
+impl<'i> Round<'_, '_, 'i> {
+    fn run(&mut self) -> Next {
+        loop {
+            if self.session.incoming.is_some()
+                && let Some(next) = self.receive_value()
+            {
+                return next;
+            }
+            if self.answered + self.batch.len() >= self.settings.max_requests_per_turn {
+                return self.answer_batch().unwrap_or(Next::Turn);
+            }
+            if self.output.len() >= self.settings.max_output_bytes {
+                return self.answer_batch().unwrap_or(Next::Drain);
+            }
+            let input = self.input.get(self.position..).unwrap_or_default();
+            let next = match self.session.parser.parse(input) {
+                Parse::Request { request, consumed } => self.request(request, consumed),
+                parse => self.other(parse),
+            };
+            if let Some(next) = next {
+                return next;
+            }
+        }
+    }
+
+    /// Acts on a request of `consumed` bytes. `Some` ends the turn.
+    fn request(&mut self, request: Request<'i>, consumed: usize) -> Option<Next> {
+        match request {
+            Request::Get(get) => return self.retrieve(get, consumed),
+            Request::Meta(meta) if meta.command == MetaCommand::Get && lookup::is_plain(&meta) => {
+                if let Some(next) = self.make_room() {
+                    return Some(next);
+                }
+                self.batch.push(meta.key.wire(), Answer::Meta(meta.flags), self.position, 0);
+                self.position += consumed;
+                return None;
+            }
+            _ => {}
+        }
+        if let Some(next) = self.answer_batch() {
+            return Some(next);
+        }
+        self.position += consumed;
+        self.answered += 1;
+        self.execute(request)
+    }
+
+    /// Gathers the keys of a retrieval.
+    fn retrieve(&mut self, get: protocol::memcached::GetRequest<'i>, consumed: usize) -> Option<Next> {
+        let mut keys = get.keys;
+        let mut index = 0;
+        let now_secs = self.commands.now_secs;
+        let ends_now = get.touch.is_some_and(|exptime| EndsAt::new(exptime, now_secs) == EndsAt::Past);
+        if keys.len() == 0 {
+            if let Some(next) = self.answer_batch() {
+                return Some(next);
+            }
+            self.output.write(Reply::End.as_bytes());
+        }
+        while let Some(key) = keys.next() {
+            index += 1;
+            if index <= self.session.answered_keys {
+                continue;
+            }
+            if let Some(next) = self.make_room() {
+                return Some(next);
+            }
+            let answer = Answer::Value { with_cas: get.with_cas, touch: get.touch, last: keys.len() == 0 };
+            self.batch.push(key, answer, self.position, index - 1);
+            // What ends now is not to be found by the lookups after it.
+            if ends_now && let Some(next) = self.answer_batch() {
+                return Some(next);
+            }
+        }
+        self.session.answered_keys = 0;
+        self.position += consumed;
+        None
+    }
+
+    /// Sees to it that there is room for another lookup. `Some` ends the turn.
+    fn make_room(&mut self) -> Option<Next> {
+        if self.batch.is_full() { self.answer_batch() } else { None }
+    }
+
+    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn ends, and goes on from
+    /// there with the next.
+    fn answer_batch(&mut self) -> Option<Next> {
+        if self.batch.len() == 0 {
+            return None;
+        }
+        let done = self.commands.lookup(&self.batch, self.output, self.settings.max_output_bytes);
+        self.answered += done;
+        if let Some((position, key_index)) = self.batch.place_of(done) {
+            self.position = position;
+            self.session.answered_keys = key_index;
+            // What was parsed beyond that place is parsed again, so the parser starts afresh.
+            self.session.parser = Parser::new(self.session.parser.limits().clone());
+            return Some(Next::Drain);
+        }
+        self.batch.clear();
+        None
+    }
+
+    /// What the parser says when it does not have a whole request.
+    fn other(&mut self, parse: Parse<'i>) -> Option<Next> {
+        if let Some(next) = self.answer_batch() {
+            return Some(next);
+        }
+        match parse {
+            Parse::Incomplete { .. } => return Some(Next::Input),
+            Parse::NeedData { header, header_len, .. } => {
+                let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
+                if header.data_len < MIN_DIRECT_BYTES || appends {
+                    return Some(Next::Input);
+                }
+                self.begin_value(&header, header_len);
+            }
+            Parse::TooLarge { header, refusal, consumed } => {
+                self.commands.counters.add(Counter::RefusedSize, 1);
+                self.commands.forget_refused(&header);
+                self.position += consumed;
+                return self.refuse(refusal);
+            }
+            Parse::Refused { refusal, consumed } => {
+                self.position += consumed;
+                self.commands.counters.add(refusal_counter(refusal.error), 1);
+                return self.refuse(refusal);
+            }
+            Parse::Skipped { consumed } => self.position += consumed,
+            Parse::Request { .. } => {}
+        }
+        None
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Option<Next> {
+        self.answered += 1;
+        if !refusal.quiet {
+            self.output.write(refusal.error.as_bytes());
+        }
+        refusal.close.then_some(Next::Close(Counter::ClosedRefused))
+    }
+
+    fn begin_value(&mut self, header: &StoreHeader<'_>, header_len: usize) {
+        let line =
+            self.input.get(self.position..).and_then(|rest| rest.get(..header_len)).unwrap_or_default();
+        self.session.incoming = Some(self.commands.begin_incoming(line, header));
+        self.position += header_len;
+    }
+
+    /// Goes on with a large value. `Some` where it is not complete.
+    fn receive_value(&mut self) -> Option<Next> {
+        let incoming = self.session.incoming.as_mut()?;
+        self.position += incoming.take(self.input.get(self.position..).unwrap_or_default());
+        if !incoming.is_complete() {
+            return Some(Next::Input);
+        }
+        if let Some(incoming) = self.session.incoming.take() {
+            self.answered += 1;
+            self.commands.finish_incoming(incoming, self.output);
+        }
+        None
+    }
+
+    /// Acts on a request that is not gathered.
+    fn execute(&mut self, request: Request<'_>) -> Option<Next> {
+        let commands = &mut self.commands;
+        let output = &mut *self.output;
+        match request {
+            Request::Store(request) => commands.store(&request.header, request.data, output),
+            Request::Delete(request) => commands.delete(request, output),
+            Request::Arithmetic(request) => commands.arithmetic(request, output),
+            Request::Touch(request) => commands.touch(request, output),
+            Request::Meta(request) => commands.meta(request, output),
+            Request::MetaNoop => output.write(Reply::MetaNoop.as_bytes()),
+            Request::FlushAll { delay, noreply } => {
+                commands.flush_all(delay);
+                respond(output, noreply, Reply::Ok.as_bytes());
+            }
+            Request::Stats(arguments) => commands.stats(arguments, output),
+            Request::Version => output.compose(|out| reply::version(out, VERSION)),
+            Request::Verbosity { noreply, .. } => respond(output, noreply, Reply::Ok.as_bytes()),
+            Request::CacheMemlimit { mebibytes, noreply } => {
+                let answer = commands.set_memory(mebibytes);
+                respond(output, noreply, answer);
+            }
+            Request::Shutdown(ShutdownMode::Unknown) => {
+                output.write(WireError::InvalidShutdownMode.as_bytes())
+            }
+            Request::Shutdown(_) => output.write(WireError::ShutdownNotEnabled.as_bytes()),
+            Request::Quit => return Some(Next::Close(Counter::ClosedByQuit)),
+            Request::Unsupported { .. } => output.write(WireError::UnknownCommand.as_bytes()),
+            // Retrievals are gathered by the caller.
+            Request::Get(_) => {}
+        }
+        None
+    }
+}
+
+/// Writes an answer unless the client wants none.
+fn respond(output: &mut Output<ReadHandle<'_>>, noreply: bool, answer: &[u8]) {
+    if !noreply {
+        output.write(answer);
+    }
+}
+
+const fn refusal_counter(error: WireError) -> Counter {
+    match error {
+        WireError::LineTooLong => Counter::RefusedLineLength,
+        WireError::TooManyKeys => Counter::RefusedKeys,
+        WireError::ObjectTooLarge => Counter::RefusedSize,
+        WireError::OutOfMemory | WireError::OutOfMemoryStoring => Counter::RefusedMemory,
+        _ => Counter::RefusedLine,
+    }
+}

@@ -1,0 +1,246 @@
+//! `stats` and its sub-commands, under the names that memcached's tools read.
+//!
+//! Figures of the process and of the cache are over all pools; `stats items` and `stats slabs` are of the pool that the
+//! client is connected to. What memcached has and Millpond has no counterpart of is left out.
+
+use std::sync::atomic::Ordering;
+
+use base::Part;
+use millpond::{ClassStats, PoolStats, ReadHandle};
+use protocol::memcached::{Reply, Tokens, WireError, reply};
+
+use super::VERSION;
+use super::commands::Commands;
+use crate::config::Address;
+use crate::metrics::Counter;
+use crate::net::Output;
+
+/// Which counters `stats` shows under which names.
+const COUNTERS: &[(&str, &[Counter])] = &[
+    ("cmd_get", &[Counter::GetHits, Counter::GetMisses]),
+    ("cmd_set", &[Counter::Stored, Counter::NotStored]),
+    ("cmd_flush", &[Counter::Flushes]),
+    ("cmd_touch", &[Counter::Touches]),
+    ("cmd_meta", &[Counter::Meta]),
+    ("get_hits", &[Counter::GetHits]),
+    ("get_misses", &[Counter::GetMisses]),
+    ("delete_misses", &[Counter::DeleteMisses]),
+    ("delete_hits", &[Counter::DeleteHits]),
+    ("incr_misses", &[Counter::IncrMisses]),
+    ("incr_hits", &[Counter::IncrHits]),
+    ("decr_misses", &[Counter::DecrMisses]),
+    ("decr_hits", &[Counter::DecrHits]),
+    ("cas_misses", &[Counter::CasMisses]),
+    ("cas_hits", &[Counter::CasHits]),
+    ("cas_badval", &[Counter::CasBadValue]),
+    ("touch_hits", &[Counter::TouchHits]),
+    ("touch_misses", &[Counter::TouchMisses]),
+    ("store_too_large", &[Counter::RefusedSize]),
+    ("store_no_memory", &[Counter::RefusedMemory]),
+    ("idle_kicks", &[Counter::ClosedIdle]),
+    ("bytes_read", &[Counter::ReceivedBytes]),
+    ("bytes_written", &[Counter::SentBytes]),
+    ("conn_yields", &[Counter::PausedTurn]),
+];
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn stats(&mut self, mut arguments: Tokens<'_>, output: &mut Output<ReadHandle<'c>>) {
+        let (first, second) = (arguments.next(), arguments.next());
+        output.compose(|out| {
+            match (first, second) {
+                (None, _) => self.general(out),
+                (Some(b"settings"), _) => self.settings(out),
+                (Some(b"items"), _) => self.items(out),
+                (Some(b"slabs"), _) => self.slabs(out),
+                (Some(b"conns"), _) => self.connections(out),
+                (Some(b"sizes"), _) => self.sizes(out),
+                (Some(b"reset"), _) => {
+                    self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
+                    return out.extend_from_slice(Reply::Reset.as_bytes());
+                }
+                // Statistics by key prefix are not kept; a client that switches them on or off is not held up.
+                (Some(b"detail"), Some(b"on" | b"off")) => {
+                    return out.extend_from_slice(Reply::Ok.as_bytes());
+                }
+                (Some(b"detail"), Some(b"dump")) => {}
+                (Some(b"detail"), _) => return out.extend_from_slice(WireError::StatsDetailUsage.as_bytes()),
+                _ => return out.extend_from_slice(WireError::UnknownCommand.as_bytes()),
+            }
+            out.extend_from_slice(Reply::End.as_bytes());
+        });
+    }
+
+    fn general(&self, out: &mut Vec<u8>) {
+        let shared = self.shared;
+        let now = shared.clock.unix_secs();
+        let number = reply::stat_number;
+        number(out, "pid", u64::from(std::process::id()));
+        number(out, "uptime", u64::from(now.saturating_sub(shared.started_secs)));
+        number(out, "time", u64::from(now));
+        reply::stat(out, "version", VERSION);
+        number(out, "pointer_size", u64::from(usize::BITS));
+        let (user, system) = processor_seconds();
+        reply::stat(out, "rusage_user", &user);
+        reply::stat(out, "rusage_system", &system);
+        number(out, "max_connections", self.settings.max_connections as u64);
+        let open = shared.connections.load(Ordering::Relaxed) as u64;
+        number(out, "curr_connections", open);
+        number(out, "total_connections", shared.since_reset(Counter::Accepted));
+        let rejected =
+            shared.since_reset(Counter::RefusedConnection) + shared.since_reset(Counter::RefusedDescriptor);
+        number(out, "rejected_connections", rejected);
+        number(out, "connection_structures", open);
+        for (name, counters) in COUNTERS {
+            number(out, name, counters.iter().map(|counter| shared.since_reset(*counter)).sum());
+        }
+        self.general_engine(out);
+    }
+
+    fn general_engine(&self, out: &mut Vec<u8>) {
+        let shared = self.shared;
+        let stats = shared.cache.stats();
+        let sum = |field: fn(&ClassStats) -> u64| stats.pools.iter().map(|pool| pool.sum(field)).sum::<u64>();
+        let number = reply::stat_number;
+        number(out, "limit_maxbytes", stats.memory_limit_bytes);
+        number(out, "accepting_conns", u64::from(!shared.draining.load(Ordering::Relaxed)));
+        number(out, "threads", shared.workers.len() as u64);
+        number(out, "hash_bytes", shared.cache.ledger().part(Part::Index));
+        number(out, "hash_is_expanding", u64::from(stats.index_growing));
+        number(out, "bytes", sum(|class| class.item_bytes));
+        number(out, "curr_items", sum(|class| class.items));
+        number(out, "total_items", sum(|class| class.inserts));
+        number(out, "evictions", sum(|class| class.evictions));
+        number(out, "reclaimed", sum(|class| class.expired));
+        for (part, bytes) in &stats.memory {
+            number(out, &format!("memory_{}", part.name()), *bytes);
+        }
+    }
+
+    fn settings(&self, out: &mut Vec<u8>) {
+        let config = self.shared.config();
+        let tcp = config.listeners.iter().find_map(|listener| match &listener.address {
+            Address::Tcp(address) => Some(*address),
+            Address::Unix(_) => None,
+        });
+        let unix = config.listeners.iter().find_map(|listener| match &listener.address {
+            Address::Unix(path) => Some(path.display().to_string()),
+            Address::Tcp(_) => None,
+        });
+        let number = reply::stat_number;
+        number(out, "maxbytes", self.shared.cache.ledger().limit());
+        number(out, "maxconns", self.settings.max_connections as u64);
+        number(out, "tcpport", tcp.map_or(0, |address| u64::from(address.port())));
+        number(out, "udpport", 0);
+        reply::stat(out, "inter", &tcp.map_or_else(|| "NULL".to_owned(), |address| address.ip().to_string()));
+        reply::stat(out, "evictions", "on");
+        reply::stat(out, "domain_socket", unix.as_deref().unwrap_or("NULL"));
+        reply::stat(out, "shutdown_command", "no");
+        if let Some(pool) = config.pools.iter().find(|pool| pool.name == self.pool.name) {
+            reply::stat(out, "growth_factor", &format!("{:.2}", pool.class_factor));
+            number(out, "chunk_size", pool.class_min_bytes.as_u64());
+            reply::stat(out, "eviction_policy", &pool.policy.to_string());
+        }
+        reply::stat(out, "pool", &self.pool.name);
+        number(out, "num_threads", self.shared.workers.len() as u64);
+        number(out, "reqs_per_event", self.settings.max_requests_per_turn as u64);
+        reply::stat(out, "cas_enabled", "yes");
+        reply::stat(out, "binding_protocol", "ascii");
+        reply::stat(out, "auth_enabled_sasl", "no");
+        reply::stat(out, "auth_enabled_ascii", "no");
+        number(out, "item_size_max", self.settings.protocol.max_item_bytes as u64);
+        reply::stat(out, "maxconns_fast", "yes");
+        reply::stat(out, "flush_enabled", "yes");
+        reply::stat(out, "hash_algorithm", "xxh3");
+        number(out, "idle_timeout", u64::from(self.settings.idle_timeout_secs));
+        reply::stat(out, "track_sizes", "no");
+    }
+
+    /// The pool that the client is connected to.
+    fn pool_stats(&self) -> Option<PoolStats> {
+        self.shared.cache.stats().pools.into_iter().find(|pool| pool.id == self.pool.id)
+    }
+
+    fn items(&self, out: &mut Vec<u8>) {
+        for class in self.pool_stats().iter().flat_map(|pool| &pool.classes).filter(|class| class.items > 0) {
+            let mut stat = |name: &str, value: u64| {
+                reply::stat_number(out, &format!("items:{}:{name}", class_number(class)), value);
+            };
+            stat("number", class.items);
+            if let Some(age) = class.tail_age_secs {
+                stat("age", u64::from(age));
+            }
+            stat("mem_requested", class.item_bytes);
+            stat("evicted", class.evictions);
+            stat("outofmemory", class.allocation_failures);
+            stat("reclaimed", class.expired);
+        }
+    }
+
+    fn slabs(&self, out: &mut Vec<u8>) {
+        let pool = self.pool_stats();
+        let classes = pool.iter().flat_map(|pool| &pool.classes).filter(|class| class.slabs > 0);
+        let mut active = 0;
+        for class in classes {
+            active += 1;
+            let mut stat = |name: &str, value: u64| {
+                reply::stat_number(out, &format!("{}:{name}", class_number(class)), value);
+            };
+            stat("chunk_size", u64::from(class.chunk_bytes));
+            stat("chunks_per_page", class.chunks.checked_div(class.slabs).unwrap_or(0));
+            stat("total_pages", class.slabs);
+            stat("total_chunks", class.chunks);
+            stat("used_chunks", class.chunks.saturating_sub(class.free_chunks));
+            stat("free_chunks", class.free_chunks);
+            stat("get_hits", class.hits);
+            stat("cmd_set", class.inserts);
+            stat("delete_hits", class.removed);
+        }
+        reply::stat_number(out, "active_slabs", active);
+        reply::stat_number(out, "total_malloced", pool.map_or(0, |pool| pool.slab_bytes));
+    }
+
+    /// Items by the size of their chunks: the classes are finer than memcached's steps of 32 bytes for small items, and
+    /// need no counting that would have to be switched on.
+    fn sizes(&self, out: &mut Vec<u8>) {
+        for class in self.pool_stats().iter().flat_map(|pool| &pool.classes).filter(|class| class.items > 0) {
+            reply::stat_number(out, &class.chunk_bytes.to_string(), class.items);
+        }
+    }
+
+    fn connections(&self, out: &mut Vec<u8>) {
+        let wire = |address: &Address| match address {
+            Address::Tcp(address) => format!("tcp:{address}"),
+            Address::Unix(path) => format!("unix:{}", path.display()),
+        };
+        for info in self.shared.registry.list() {
+            let mut stat = |name: &str, value: &str| {
+                reply::stat(out, &format!("{}:{name}", info.descriptor), value);
+            };
+            stat("addr", &info.peer.to_string());
+            stat("listen_addr", &wire(&info.listener.address));
+            stat("state", info.activity().name());
+            let idle = self.now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed));
+            stat("secs_since_last_cmd", &idle.to_string());
+        }
+    }
+}
+
+/// memcached counts classes from 1.
+fn class_number(class: &ClassStats) -> u16 {
+    u16::from(class.number) + 1
+}
+
+/// Seconds of processor time in user and in system mode, with six decimals.
+fn processor_seconds() -> (String, String) {
+    let read = || {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The second field, the name, may hold anything; after its closing bracket come plain numbers.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut ticks = fields.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
+        Some((ticks.next()??, ticks.next()??))
+    };
+    let (user, system) = read().unwrap_or((0, 0));
+    // Linux gives ticks of 1/100 s to user space on every architecture.
+    let seconds = |ticks: u64| format!("{}.{:02}0000", ticks / 100, ticks % 100);
+    (seconds(user), seconds(system))
+}

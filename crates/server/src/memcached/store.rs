@@ -1,0 +1,278 @@
+//! Storage commands: `set`, `add`, `replace`, `append`, `prepend`, `cas` and `ms`.
+
+use millpond::{ErrorKind, ReadHandle, WriteHandle};
+use protocol::memcached::{
+    MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
+};
+
+use super::commands::{Commands, EndsAt, engine_expiry};
+use super::meta::{STALE, TOKEN_SENT};
+use super::respond;
+use crate::metrics::Counter;
+use crate::net::Output;
+
+/// What became of a storage command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// It is stored, with this compare-and-swap token.
+    Yes(u64),
+    /// Its condition did not hold.
+    Refused,
+    /// The item has another compare-and-swap token.
+    Exists,
+    /// There is no item to compare with.
+    NotFound,
+    /// It could not be: too large, or no memory.
+    Failed(WireError),
+}
+
+/// The error for an item that could not be allocated.
+pub(super) fn allocation_error(error: &millpond::Error) -> WireError {
+    match error.kind() {
+        ErrorKind::TooLarge => WireError::ObjectTooLarge,
+        _ => WireError::OutOfMemoryStoring,
+    }
+}
+
+/// An item that is not in the cache yet, and the compare-and-swap token that it has.
+pub(super) struct Draft<'c> {
+    /// None where its end has come already: it replaces, and is gone.
+    pub(super) item: Option<WriteHandle<'c>>,
+    pub(super) cas: u64,
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// A storage command with all of its data.
+    pub(super) fn store(
+        &mut self,
+        header: &StoreHeader<'_>,
+        data: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) {
+        let outcome = self.with_key(header.key, |commands, key| match header.command {
+            StoreCommand::Append | StoreCommand::Prepend => commands.extend(header, key, data),
+            _ => match commands.draft(header, key, data.len()) {
+                Ok(mut draft) => {
+                    if let Some(item) = &mut draft.item {
+                        item.value_mut().copy_from_slice(data);
+                    }
+                    commands.commit(header, key, draft)
+                }
+                Err(error) => commands.fail(header, key, error),
+            },
+        });
+        self.report(header, outcome, output);
+    }
+
+    /// An item for `value_len` bytes of data.
+    ///
+    /// # Errors
+    /// What to tell the client.
+    pub(super) fn draft(
+        &mut self,
+        header: &StoreHeader<'_>,
+        key: &[u8],
+        value_len: usize,
+    ) -> Result<Draft<'c>, WireError> {
+        let cas = self.new_cas(header);
+        let EndsAt::Later(expires_at) = EndsAt::new(header.exptime, self.now_secs) else {
+            return Ok(Draft { item: None, cas });
+        };
+        let options = self.options(expires_at, header.client_flags, cas);
+        let item = self.shared.cache.allocate(self.pool.id, key, value_len, &options);
+        item.map(|item| Draft { item: Some(item), cas }).map_err(|error| allocation_error(&error))
+    }
+
+    /// The token that an item stored by this command gets.
+    pub(super) fn new_cas(&self, header: &StoreHeader<'_>) -> u64 {
+        let given = header.meta.as_ref().and_then(MetaFlags::new_cas);
+        given.unwrap_or_else(|| self.shared.next_cas())
+    }
+
+    /// A storage command failed for want of room. A set leaves no old value behind, as in memcached.
+    pub(super) fn fail(&mut self, header: &StoreHeader<'_>, key: &[u8], error: WireError) -> Stored {
+        if header.command == StoreCommand::Set {
+            self.keys().remove(key);
+        }
+        Stored::Failed(error)
+    }
+
+    /// Puts the draft in place if the command's condition holds.
+    pub(super) fn commit(&mut self, header: &StoreHeader<'_>, key: &[u8], draft: Draft<'c>) -> Stored {
+        let Draft { item, cas } = draft;
+        match (header.command, item) {
+            (StoreCommand::Set, Some(item)) => {
+                self.shared.cache.put(item);
+                Stored::Yes(cas)
+            }
+            (StoreCommand::Set, None) => {
+                self.keys().remove(key);
+                Stored::Yes(cas)
+            }
+            (StoreCommand::Add, Some(item)) => match self.shared.cache.insert(item) {
+                Ok(_) => Stored::Yes(cas),
+                Err(_) => Stored::Refused,
+            },
+            (StoreCommand::Add, None) => match self.keys().peek(key) {
+                None => Stored::Yes(cas),
+                Some(_) => Stored::Refused,
+            },
+            (_, item) => self.commit_over(header, key, Draft { item, cas }),
+        }
+    }
+
+    /// `replace` and `cas`: puts the draft in place of what is there, if that is as the command says.
+    fn commit_over(&mut self, header: &StoreHeader<'_>, key: &[u8], draft: Draft<'c>) -> Stored {
+        let Draft { mut item, cas } = draft;
+        loop {
+            let Some(old) = self.keys().peek(key) else {
+                return if header.compare_cas.is_some() { Stored::NotFound } else { Stored::Refused };
+            };
+            let stale = match compare(header, &old) {
+                Ok(stale) => stale,
+                Err(outcome) => return outcome,
+            };
+            let Some(mut new) = item.take() else {
+                if self.shared.cache.remove_matching(&old) {
+                    return Stored::Yes(cas);
+                }
+                continue;
+            };
+            if stale {
+                new.set_user_bits(STALE | (old.user_bits() & TOKEN_SENT));
+            }
+            match self.shared.cache.replace_matching(&old, new) {
+                Ok(stored) => {
+                    if stale {
+                        // A stale replacement keeps the end of what it replaces.
+                        stored.set_expiry(engine_expiry(old.expires_at()));
+                    }
+                    return Stored::Yes(cas);
+                }
+                Err(new) => item = Some(new),
+            }
+        }
+    }
+
+    /// `append` and `prepend`: flags and end stay as they are.
+    fn extend(&mut self, header: &StoreHeader<'_>, key: &[u8], data: &[u8]) -> Stored {
+        loop {
+            let Some(old) = self.keys().peek(key) else { return Stored::Refused };
+            if header.compare_cas.is_some_and(|cas| cas != cas_of(&old)) {
+                return Stored::Exists;
+            }
+            let tag = old.tag().unwrap_or_default();
+            let value_len = old.len().saturating_add(data.len());
+            let cas = self.new_cas(header);
+            let options = self.options(old.expires_at(), tag.client_flags, cas);
+            if value_len > self.max_value_bytes(key, tag.client_flags) {
+                return Stored::Refused;
+            }
+            let mut new = match self.shared.cache.allocate(self.pool.id, key, value_len, &options) {
+                Ok(new) => new,
+                Err(error) if error.kind() == ErrorKind::TooLarge => return Stored::Refused,
+                Err(error) => return Stored::Failed(allocation_error(&error)),
+            };
+            let (front, back) = match header.command {
+                StoreCommand::Prepend => (data, &*old),
+                _ => (&*old, data),
+            };
+            let (first, second) = new.value_mut().split_at_mut(front.len());
+            first.copy_from_slice(front);
+            second.copy_from_slice(back);
+            if self.shared.cache.replace_matching(&old, new).is_ok() {
+                return Stored::Yes(cas);
+            }
+        }
+    }
+
+    /// The largest value that the limits allow under `key`.
+    fn max_value_bytes(&self, key: &[u8], client_flags: u32) -> usize {
+        let limits = &self.settings.protocol;
+        let overhead = protocol::memcached::Limits::item_overhead(client_flags);
+        limits.max_item_bytes.saturating_sub(key.len().saturating_add(overhead))
+    }
+
+    /// Counts the outcome and tells the client.
+    pub(super) fn report(
+        &mut self,
+        header: &StoreHeader<'_>,
+        outcome: Stored,
+        output: &mut Output<ReadHandle<'c>>,
+    ) {
+        self.count(header, outcome);
+        if let Some(flags) = &header.meta {
+            return self.report_meta(header, flags, outcome, output);
+        }
+        let answer = match outcome {
+            Stored::Yes(_) => Reply::Stored.as_bytes(),
+            Stored::Refused => Reply::NotStored.as_bytes(),
+            Stored::Exists => Reply::Exists.as_bytes(),
+            Stored::NotFound => Reply::NotFound.as_bytes(),
+            Stored::Failed(error) => error.as_bytes(),
+        };
+        respond(output, header.noreply, answer);
+    }
+
+    fn report_meta(
+        &mut self,
+        header: &StoreHeader<'_>,
+        flags: &MetaFlags<'_>,
+        outcome: Stored,
+        output: &mut Output<ReadHandle<'c>>,
+    ) {
+        let (status, cas) = match outcome {
+            Stored::Yes(cas) => (MetaStatus::Done, cas),
+            Stored::Refused => (MetaStatus::NotStored, 0),
+            Stored::Exists => (MetaStatus::Exists, 0),
+            Stored::NotFound => (MetaStatus::NotFound, 0),
+            Stored::Failed(error) => return output.write(error.as_bytes()),
+        };
+        if flags.quiet() && status.is_nominal(false) {
+            return;
+        }
+        let key_is_base64 = header.key.is_base64();
+        self.with_key(header.key, |_, key| {
+            let facts = MetaFacts { key, key_is_base64, cas: Some(cas), ..MetaFacts::default() };
+            output.compose(|out| reply::meta(out, status, flags, &facts));
+        });
+    }
+
+    fn count(&self, header: &StoreHeader<'_>, outcome: Stored) {
+        let stored = match outcome {
+            Stored::Yes(_) => Counter::Stored,
+            Stored::Failed(WireError::ObjectTooLarge) => Counter::RefusedSize,
+            Stored::Failed(_) => Counter::RefusedMemory,
+            _ => Counter::NotStored,
+        };
+        self.counters.add(stored, 1);
+        if header.meta.is_some() {
+            self.counters.add(Counter::Meta, 1);
+        }
+        if header.command == StoreCommand::Cas {
+            let counter = match outcome {
+                Stored::Yes(_) => Counter::CasHits,
+                Stored::Exists => Counter::CasBadValue,
+                _ => Counter::CasMisses,
+            };
+            self.counters.add(counter, 1);
+        }
+    }
+}
+
+/// Whether `old` may be replaced by the command, and whether the new item is stale then; else what to answer.
+fn compare(header: &StoreHeader<'_>, old: &ReadHandle<'_>) -> Result<bool, Stored> {
+    let Some(wanted) = header.compare_cas else { return Ok(false) };
+    let has = cas_of(old);
+    if wanted == has {
+        return Ok(false);
+    }
+    // An older token may still replace the item when the client says that the result is to count as stale.
+    let invalidates = header.meta.as_ref().is_some_and(MetaFlags::invalidate);
+    if invalidates && wanted < has { Ok(true) } else { Err(Stored::Exists) }
+}
+
+/// The compare-and-swap token of an item.
+pub(super) fn cas_of(item: &ReadHandle<'_>) -> u64 {
+    item.tag().map_or(0, |tag| tag.cas)
+}

@@ -1,0 +1,337 @@
+//! One connection: receives, lets its session answer, sends, and says what it waits for.
+//!
+//! Invariants:
+//! 1. Nothing is received while anything is unsent. A client that does not read stops being read from, and what is unsent is
+//!    what one turn produced: at most the output limit and one item.
+//! 2. A connection that waits for its client owns buffers only for what is pending: a partial request, unsent responses.
+//!    Everything else uses the worker's.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millpond::ReadHandle;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+
+use super::context::Context;
+use super::input::Input;
+use super::output::{Output, Sent};
+use crate::memcached::{Next, Session};
+use crate::metrics::Counter;
+use crate::shared::{Activity, ConnectionInfo, Held};
+
+/// At least this much of a value must be missing for it to be received straight into its item.
+const MIN_DIRECT_BYTES: usize = 4096;
+
+/// What a connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// An event.
+    Wait(EventFlags),
+    /// Another turn: it has requests that were not answered yet.
+    Again,
+    /// To be closed, for that reason.
+    Close(Counter),
+}
+
+/// For so long after the last answer a client has time to close.
+const LINGER_SECS: u32 = 2;
+/// And so much may it still send.
+const LINGER_BYTES: usize = 4 << 20;
+
+/// What is left of the patience with a connection that is to be closed.
+#[derive(Clone, Copy, Debug)]
+struct Lingering {
+    bytes_left: usize,
+    until_secs: u32,
+}
+
+/// How receiving went.
+enum Received {
+    /// Something came and was answered as far as possible.
+    Some,
+    /// Nothing is there.
+    Nothing,
+    /// The client will send no more.
+    End,
+}
+
+/// One connection.
+pub(crate) struct Connection<'c> {
+    socket: OwnedFd,
+    pub(crate) info: Arc<ConnectionInfo>,
+    session: Session<'c>,
+    input: Input,
+    output: Output<ReadHandle<'c>>,
+    /// `input` may hold whole requests.
+    backlog: bool,
+    /// Nothing more is read, and it is closed for that reason once everything is sent.
+    closing: Option<Counter>,
+    /// It is closed when nothing more has arrived.
+    draining: bool,
+    /// Everything was said and the client was told that no more will come; what it still sends is dropped until it closes.
+    /// Closing at once would make the kernel reset the connection, and the client might lose the last answer.
+    lingering: Option<Lingering>,
+    /// What epoll watches for.
+    pub(crate) interest: EventFlags,
+    /// Whether it stands in the worker's queue for another turn.
+    pub(crate) queued: bool,
+    /// What it was last charged with.
+    pub(crate) held: Held,
+    /// When bytes last moved, Unix seconds.
+    moved_secs: u32,
+}
+
+impl<'c> Connection<'c> {
+    pub(crate) fn new(socket: OwnedFd, info: Arc<ConnectionInfo>, context: &Context<'c>) -> Self {
+        let session = Session::new(Arc::clone(&info.listener), &context.settings);
+        Self {
+            socket,
+            info,
+            session,
+            input: Input::default(),
+            output: Output::default(),
+            backlog: false,
+            closing: None,
+            draining: false,
+            lingering: None,
+            interest: EventFlags::IN,
+            queued: false,
+            held: Held::default(),
+            moved_secs: context.now_secs,
+        }
+    }
+
+    /// Does what can be done without waiting: one receive, one turn of the session, one send.
+    pub(crate) fn drive(&mut self, context: &mut Context<'c>) -> Step {
+        if let Some(lingering) = self.lingering {
+            return self.linger(lingering, context);
+        }
+        match self.flush(context) {
+            Err(_) => return Step::Close(Counter::ClosedBroken),
+            Ok(Sent::Blocked) => return Step::Wait(EventFlags::OUT),
+            Ok(Sent::All) => {}
+        }
+        if let Some(reason) = self.closing {
+            return self.finish(reason, context);
+        }
+        if self.backlog {
+            self.answer_pending(context);
+        } else {
+            match self.receive(context) {
+                Err(_) => return Step::Close(Counter::ClosedBroken),
+                Ok(Received::Some) => {}
+                Ok(Received::Nothing) if self.draining => self.closing = Some(Counter::ClosedDrained),
+                Ok(Received::Nothing) => {}
+                Ok(Received::End) => self.closing = Some(Counter::ClosedByClient),
+            }
+        }
+        match self.flush(context) {
+            Err(_) => Step::Close(Counter::ClosedBroken),
+            Ok(Sent::Blocked) => Step::Wait(EventFlags::OUT),
+            Ok(Sent::All) => match self.closing {
+                Some(reason) => self.finish(reason, context),
+                None if self.backlog || self.draining => Step::Again,
+                None => Step::Wait(EventFlags::IN),
+            },
+        }
+    }
+
+    /// Everything is sent: closes the connection, or begins to linger where the client may be sending still.
+    fn finish(&mut self, reason: Counter, context: &mut Context<'c>) -> Step {
+        if reason != Counter::ClosedRefused || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
+            return Step::Close(reason);
+        }
+        let until_secs = context.now_secs.saturating_add(LINGER_SECS);
+        let lingering = Lingering { bytes_left: LINGER_BYTES, until_secs };
+        self.input = Input::default();
+        self.lingering = Some(lingering);
+        self.linger(lingering, context)
+    }
+
+    fn linger(&mut self, lingering: Lingering, context: &mut Context<'c>) -> Step {
+        let close = Step::Close(self.closing.unwrap_or(Counter::ClosedRefused));
+        match retry(|| rustix::io::read(&self.socket, &mut *context.receive_buffer)) {
+            Ok(0) => close,
+            Ok(received) => match lingering.bytes_left.checked_sub(received) {
+                Some(bytes_left) => {
+                    self.lingering = Some(Lingering { bytes_left, ..lingering });
+                    Step::Wait(EventFlags::IN)
+                }
+                None => close,
+            },
+            Err(Errno::AGAIN) => Step::Wait(EventFlags::IN),
+            Err(_) => close,
+        }
+    }
+
+    /// From now on: answer what has arrived, and close.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Applies changed settings.
+    pub(crate) fn reload(&mut self, context: &Context<'c>) {
+        self.session.reload(&context.settings);
+    }
+
+    /// What it holds of the memory for connections.
+    pub(crate) fn holding(&self) -> Held {
+        let buffers = size_of::<Self>() + self.input.buffer_bytes() + self.output.buffer_bytes();
+        let output_items = self.output.held_bytes() - self.output.buffer_bytes();
+        Held { buffers: buffers as u64, items: (output_items + self.session.held_bytes()) as u64 }
+    }
+
+    /// Why it should be closed by now, if it should.
+    pub(crate) fn overdue(&self, context: &Context<'c>) -> Option<Counter> {
+        let over = |since: u32, limit: u32| limit != 0 && context.now_secs.saturating_sub(since) >= limit;
+        if let Some(lingering) = self.lingering {
+            return (context.now_secs > lingering.until_secs)
+                .then_some(self.closing.unwrap_or(Counter::ClosedRefused));
+        }
+        let busy = !self.output.is_empty() || !self.input.is_empty() || self.session.is_receiving_value();
+        if busy {
+            return over(self.moved_secs, context.settings.stall_timeout_secs)
+                .then_some(Counter::ClosedStalled);
+        }
+        let active = self.info.active_secs.load(Ordering::Relaxed);
+        over(active, context.settings.idle_timeout_secs).then_some(Counter::ClosedIdle)
+    }
+
+    /// Tells `stats conns` what it is doing.
+    pub(crate) fn publish_activity(&self) {
+        self.info.set_activity(if self.closing.is_some() {
+            Activity::Closing
+        } else if !self.output.is_empty() {
+            Activity::Writing
+        } else if self.session.is_receiving_value() {
+            Activity::ReadingValue
+        } else if self.input.is_empty() {
+            Activity::Waiting
+        } else {
+            Activity::Reading
+        });
+    }
+
+    fn receive(&mut self, context: &mut Context<'c>) -> Result<Received, Errno> {
+        // The worker's buffer is taken for the time of the call, so that the context can be lent to the session.
+        let mut buffer = std::mem::take(&mut context.receive_buffer);
+        let result = self.receive_into(&mut buffer, context);
+        context.receive_buffer = buffer;
+        result
+    }
+
+    fn receive_into(&mut self, buffer: &mut [u8], context: &mut Context<'c>) -> Result<Received, Errno> {
+        let socket = self.socket.as_fd();
+        let (received, direct) = match self.session.value_buffer() {
+            Some(value) if value.len() >= MIN_DIRECT_BYTES => {
+                let wanted = value.len();
+                let mut pieces = [IoSliceMut::new(value), IoSliceMut::new(buffer)];
+                (retry(|| rustix::io::readv(socket, &mut pieces)), wanted)
+            }
+            _ => (retry(|| rustix::io::read(socket, &mut *buffer)), 0),
+        };
+        let received = match received {
+            Ok(0) => return Ok(Received::End),
+            Ok(received) => received,
+            Err(Errno::AGAIN) => return Ok(Received::Nothing),
+            Err(error) => return Err(error),
+        };
+        self.moved_secs = context.now_secs;
+        self.info.listener.counters.add(Counter::ReceivedBytes, received as u64);
+        if direct > 0 {
+            self.session.value_received(received.min(direct));
+        }
+        let bytes = buffer.get(..received.saturating_sub(direct)).unwrap_or_default();
+        if self.input.is_empty() {
+            let consumed = self.answer(bytes, context);
+            let rest = bytes.get(consumed..).unwrap_or_default();
+            if !rest.is_empty() && self.closing.is_none() {
+                self.input.append(rest);
+            }
+        } else {
+            self.input.append(bytes);
+            self.answer_pending(context);
+        }
+        Ok(Received::Some)
+    }
+
+    fn answer_pending(&mut self, context: &mut Context<'c>) {
+        let input = std::mem::take(&mut self.input);
+        let consumed = self.answer(input.pending(), context);
+        self.input = input;
+        self.input.consume(consumed);
+    }
+
+    /// Gives the session its turn, and returns how much of `bytes` it is done with.
+    fn answer(&mut self, bytes: &[u8], context: &mut Context<'c>) -> usize {
+        if self.output.is_empty() && self.output.buffer_bytes() == 0 {
+            std::mem::swap(&mut self.output, &mut context.spare_output);
+        }
+        let turn = self.session.turn(context, bytes, &mut self.output);
+        if turn.answered > 0 {
+            self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
+        }
+        self.backlog = false;
+        match turn.next {
+            Next::Input => {}
+            Next::Turn => {
+                self.backlog = true;
+                self.info.listener.counters.add(Counter::PausedTurn, 1);
+            }
+            Next::Drain => {
+                self.backlog = true;
+                self.info.listener.counters.add(Counter::PausedOutput, 1);
+            }
+            Next::Close(reason) => self.closing = Some(reason),
+        }
+        turn.consumed
+    }
+
+    fn flush(&mut self, context: &mut Context<'c>) -> Result<Sent, Errno> {
+        let before = self.output.len();
+        if before == 0 && self.output.buffer_bytes() == 0 {
+            return Ok(Sent::All);
+        }
+        let sent = self.output.send(&self.socket)?;
+        let moved = before - self.output.len();
+        if moved > 0 {
+            self.moved_secs = context.now_secs;
+            self.info.listener.counters.add(Counter::SentBytes, moved as u64);
+        }
+        if sent == Sent::All {
+            // The buffer goes back to the worker; a second one, from a turn that began with the first away, is dropped.
+            let buffer = std::mem::take(&mut self.output);
+            if context.spare_output.buffer_bytes() < buffer.buffer_bytes() {
+                context.spare_output = buffer;
+            }
+        }
+        Ok(sent)
+    }
+}
+
+impl AsFd for Connection<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Connection<'_> {
+    /// The number of its descriptor, under which the registry has it.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Calls `call` until no signal interrupts it.
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}

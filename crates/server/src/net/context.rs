@@ -1,0 +1,42 @@
+//! What a worker lends to the connection that has its turn.
+
+use std::sync::Arc;
+
+use millpond::ReadHandle;
+use protocol::memcached::KeyBuf;
+
+use super::output::Output;
+use crate::shared::{Settings, Shared};
+
+/// Bytes that are received at a time: the requests of one turn, unless a value is received straight into its item.
+pub(crate) const RECEIVE_BYTES: usize = 32 << 10;
+
+/// Buffers and facts of the worker, used by one connection after another.
+pub(crate) struct Context<'c> {
+    pub(crate) shared: &'c Shared,
+    /// The settings, read anew when the worker is told to.
+    pub(crate) settings: Arc<Settings>,
+    /// The time at which the present events were fetched, Unix seconds.
+    pub(crate) now_secs: u32,
+    pub(crate) receive_buffer: Box<[u8]>,
+    /// An empty output that the next connection takes.
+    pub(crate) spare_output: Output<ReadHandle<'c>>,
+    /// What a batch of lookups found; empty between batches.
+    pub(crate) found: Vec<Option<ReadHandle<'c>>>,
+    /// Where keys in base64 are decoded to.
+    pub(crate) key_buffer: KeyBuf,
+}
+
+impl<'c> Context<'c> {
+    pub(crate) fn new(shared: &'c Shared) -> Self {
+        Self {
+            settings: shared.settings(),
+            now_secs: shared.clock.unix_secs(),
+            shared,
+            receive_buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
+            spare_output: Output::default(),
+            found: Vec::new(),
+            key_buffer: KeyBuf::default(),
+        }
+    }
+}

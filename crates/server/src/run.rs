@@ -1,0 +1,106 @@
+//! `millpond serve`: a server that lives until it is told to stop by a signal.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::load::Loaded;
+use crate::config::{Address, Config};
+use crate::error::{Error, ErrorKind};
+use crate::log::LogControl;
+use crate::server::Server;
+
+/// Serves until SIGTERM or SIGINT, then drains and returns. On SIGHUP calls `load` again and applies what can be changed
+/// while serving.
+///
+/// # Errors
+/// Where the configuration is refused or the server cannot start, and where a worker dies.
+pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
+    let Loaded { config, warnings } = load()?;
+    let log = LogControl::start(config.log.level);
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
+    let server = Server::start(config)?;
+    announce(&server);
+    let handle = signals.handle();
+    server.on_failure(move || handle.close());
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            reload(&server, &log, &load);
+        } else {
+            tracing::info!(connections = server.connections(), "Told to stop; answering what has arrived.");
+            break;
+        }
+    }
+    let failed = server.has_failed();
+    server.stop();
+    if failed {
+        return Err(Error::new(ErrorKind::System, "a worker panicked"));
+    }
+    tracing::info!("Stopped.");
+    Ok(())
+}
+
+/// Says where it listens, and one line to try.
+fn announce(server: &Server) {
+    let config: std::sync::Arc<Config> = server.config();
+    let addresses = server.addresses();
+    let listening: Vec<String> =
+        addresses.iter().map(|(name, address)| format!("{address} ({name})")).collect();
+    println!(
+        "millpond {} serves memcached clients on {}\n  {} of memory, {} worker threads, pools: {}",
+        env!("CARGO_PKG_VERSION"),
+        listening.join(", "),
+        config.memory(),
+        config.threads(),
+        config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(", "),
+    );
+    if let Some(address) = server.admin_address() {
+        println!("  metrics: http://{address}/metrics");
+    }
+    if let Some((_, address)) = addresses.first() {
+        println!("  try: {}", try_line(address));
+    }
+}
+
+fn try_line(address: &Address) -> String {
+    let request = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'";
+    match address {
+        // Bash can open connections itself, so that nothing needs to be installed.
+        Address::Tcp(address) => {
+            let (ip, port) = (address.ip(), address.port());
+            format!("bash -c \"exec 3<>/dev/tcp/{ip}/{port}; {request} >&3; cat <&3\"")
+        }
+        Address::Unix(path) => format!("{request} | nc -U {}", path.display()),
+    }
+}
+
+fn reload(server: &Server, log: &LogControl, load: &impl Fn() -> Result<Loaded, Error>) {
+    let changes = match load().and_then(|loaded| {
+        let changes = server.reload(&loaded.config)?;
+        log.set_level(loaded.config.log.level);
+        Ok(changes)
+    }) {
+        Ok(changes) => changes,
+        Err(error) => {
+            tracing::error!(%error, "The configuration was not reloaded.");
+            return;
+        }
+    };
+    if changes.is_empty() {
+        tracing::info!("The configuration was reloaded; nothing in it has changed.");
+    }
+    for change in changes {
+        let (setting, old, new) = (&change.path, &change.old, &change.new);
+        if change.online {
+            tracing::info!(setting, old, new, "A setting was changed.");
+        } else {
+            tracing::warn!(
+                setting,
+                old,
+                new,
+                "A setting has changed that takes effect at the next start only."
+            );
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Starts the server, and changes and stops it while it runs.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use base::Clock;
+use millpond::{Cache, CacheConfig, PolicyKind, PoolConfig, SizeClassConfig};
+
+use crate::admin::AdminServer;
+use crate::config::change::{self, Change};
+use crate::config::{Address, Config, Policy, PoolSettings};
+use crate::error::{Error, ErrorKind};
+use crate::machine;
+use crate::maintenance;
+use crate::metrics::ListenerCounters;
+use crate::net::{Listener, Mailbox, Message, Worker};
+use crate::shared::{ListenerState, Pool, Shared, WorkerState};
+
+/// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners, admin, log.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// A running server. [`Server::stop`] drains it; dropping it without that stops it as well.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    admin: Option<AdminServer>,
+    maintenance: Option<JoinHandle<()>>,
+    failure: Arc<Failure>,
+}
+
+/// Tells that a worker died, which must not happen.
+#[derive(Default)]
+pub(crate) struct Failure {
+    failed: std::sync::atomic::AtomicBool,
+    notify: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+impl Failure {
+    fn report(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+        if let Some(notify) = &*self.notify.lock().unwrap_or_else(PoisonError::into_inner) {
+            notify();
+        }
+    }
+}
+
+impl Server {
+    /// Starts a server with a checked configuration on the system's clock: builds the cache, listens, starts the threads.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming what could not be had.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        Self::start_with_clock(config, Clock::System)
+    }
+
+    /// As [`Self::start`], on the given clock. On a manual clock time-outs and expiry happen when it is moved.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with_clock(config: Config, clock: Clock) -> Result<Self, Error> {
+        crate::config::check::check(&config)?;
+        let threads = config.threads();
+        check_descriptors(&config, threads);
+        let cache = build_cache(&config, clock)?;
+        let pools = build_pools(&config, &cache)?;
+        let sockets = config
+            .listeners
+            .iter()
+            .map(|listener| Listener::bind(&listener.address, listener.mode).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let listeners = listener_states(&config, &sockets, &pools);
+        let workers = (0..threads).map(|_| worker_state()).collect::<Result<Vec<_>, _>>()?;
+        let pin = config.pin_threads;
+        let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
+        let shared = Arc::new(Shared::new(cache, config, pools, listeners, workers));
+        let mut server = Self {
+            shared: Arc::clone(&shared),
+            threads: Vec::new(),
+            admin: None,
+            maintenance: Some(maintenance::start(Arc::clone(&shared))?),
+            failure: Arc::default(),
+        };
+        if let Some(Address::Tcp(address)) = admin_address {
+            server.admin = Some(AdminServer::start(Arc::clone(&shared), address)?);
+        }
+        for index in 0..threads {
+            server.spawn(Arc::clone(&shared), sockets.clone(), index, pin)?;
+        }
+        Ok(server)
+    }
+
+    /// Starts worker number `index` and waits until it is set up.
+    fn spawn(
+        &mut self,
+        shared: Arc<Shared>,
+        sockets: Vec<Arc<Listener>>,
+        index: usize,
+        pin: bool,
+    ) -> Result<(), Error> {
+        let failure = Arc::clone(&self.failure);
+        let (started, wait) = std::sync::mpsc::channel();
+        let body = move || {
+            if pin && let Err(error) = base::thread::pin_to_cpu(index % base::thread::available_cpus()) {
+                tracing::warn!(worker = index, %error, "A worker could not be pinned to its processor.");
+            }
+            match Worker::new(&shared, index, sockets) {
+                Ok(worker) => {
+                    let _ = started.send(Ok(()));
+                    worker.run();
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            }
+        };
+        let guarded = move || {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+                tracing::error!(worker = index, "A worker panicked; this is a bug. The server stops.");
+                failure.report();
+            }
+        };
+        let cannot =
+            |e: std::io::Error| Error::with_source(ErrorKind::System, "a worker cannot be started", e);
+        self.threads.push(base::thread::spawn(format!("worker-{index}"), guarded).map_err(cannot)?);
+        wait.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once"))).map_err(cannot)
+    }
+
+    /// Where clients connect: the names of the listeners and their addresses, with the ports that the kernel chose.
+    pub fn addresses(&self) -> Vec<(String, Address)> {
+        self.shared
+            .listeners
+            .iter()
+            .map(|listener| (listener.name.clone(), listener.address.clone()))
+            .collect()
+    }
+
+    /// Where the admin server listens, if there is one.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(AdminServer::address)
+    }
+
+    /// The cache that is served.
+    pub fn cache(&self) -> &Cache {
+        &self.shared.cache
+    }
+
+    /// The configuration as it holds now.
+    pub fn config(&self) -> Arc<Config> {
+        self.shared.config()
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that are open now, worker by worker.
+    pub fn connections_by_worker(&self) -> Vec<usize> {
+        self.shared.workers.iter().map(|worker| worker.connections.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Applies what of `config` can be changed while serving, and says what differs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] where the cache refuses a limit; what was applied before that stays.
+    pub fn reload(&self, config: &Config) -> Result<Vec<Change>, Error> {
+        crate::config::check::check(config)?;
+        let old = self.shared.config();
+        let changes = change::between(&old, config)?;
+        let merged = change::with_online(&old, config);
+        let cache = &self.shared.cache;
+        cache.set_memory(merged.memory()).map_err(|e| {
+            Error::with_source(ErrorKind::Engine, "memory cannot be changed; max_memory bounds it", e)
+        })?;
+        for (settings, pool) in merged.pools.iter().zip(&self.shared.pools) {
+            cache.set_pool_limit(pool.id, settings.limit.set()).map_err(|e| {
+                Error::with_source(
+                    ErrorKind::Engine,
+                    format!("the limit of pool {} cannot be changed", pool.name),
+                    e,
+                )
+            })?;
+        }
+        self.shared.set_config(merged);
+        self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
+        Ok(changes)
+    }
+
+    /// Stops accepting, answers what has arrived, sends what is unsent for as long as the drain time-out allows, and ends.
+    pub fn stop(mut self) {
+        self.shut_down();
+    }
+
+    /// Whether a worker died.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.failed.load(Ordering::Relaxed)
+    }
+
+    /// Has `notify` called when a worker dies.
+    pub(crate) fn on_failure(&self, notify: impl Fn() + Send + 'static) {
+        *self.failure.notify.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(notify));
+    }
+
+    fn shut_down(&mut self) {
+        self.shared.draining.store(true, Ordering::Relaxed);
+        self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Drain));
+        for thread in self.threads.drain(..) {
+            // A worker's panic has been reported already.
+            let _ = thread.join();
+        }
+        self.admin = None;
+        self.shared.maintenance.stop();
+        if let Some(thread) = self.maintenance.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+/// Raises the limit on descriptors, and warns where it is too low for the connections that are allowed.
+fn check_descriptors(config: &Config, threads: usize) {
+    let wanted = config.limits.max_connections as u64 + OTHER_DESCRIPTORS + 3 * threads as u64;
+    let limit = machine::raise_open_files(wanted);
+    if limit < wanted {
+        tracing::warn!(
+            limit,
+            wanted,
+            "The limit on open files is too low for limits.max_connections; raise it with ulimit -n."
+        );
+    }
+}
+
+fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
+    let max_memory = config.max_memory();
+    Cache::new(CacheConfig {
+        memory: config.memory(),
+        max_memory: Some(max_memory),
+        clock,
+        huge_pages: config.huge_pages,
+        ..CacheConfig::default()
+    })
+    .map_err(|e| Error::with_source(ErrorKind::Engine, "the cache cannot be built", e))
+}
+
+fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> {
+    let add = |settings: &PoolSettings| {
+        let id = cache.add_pool(pool_config(settings)).map_err(|e| {
+            Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
+        })?;
+        Ok(Arc::new(Pool { name: settings.name.clone(), id }))
+    };
+    config.pools.iter().map(add).collect()
+}
+
+fn pool_config(settings: &PoolSettings) -> PoolConfig {
+    let bytes = |size: base::ByteSize| u32::try_from(size.as_u64()).unwrap_or(u32::MAX);
+    PoolConfig {
+        name: settings.name.clone(),
+        limit: settings.limit.set(),
+        policy: match settings.policy {
+            Policy::Lru => PolicyKind::Lru { refresh_secs: settings.lru_refresh_secs },
+            Policy::S3Fifo => PolicyKind::S3Fifo { small_percent: settings.s3_small_percent },
+        },
+        classes: if settings.class_sizes_bytes.is_empty() {
+            SizeClassConfig::Factor {
+                factor: settings.class_factor,
+                min: bytes(settings.class_min_bytes),
+                max: bytes(settings.class_max_bytes),
+            }
+        } else {
+            SizeClassConfig::List(settings.class_sizes_bytes.clone())
+        },
+        own_keys: settings.own_keys,
+    }
+}
+
+fn listener_states(
+    config: &Config,
+    sockets: &[Arc<Listener>],
+    pools: &[Arc<Pool>],
+) -> Vec<Arc<ListenerState>> {
+    let state = |(settings, socket): (&crate::config::ListenerConfig, &Arc<Listener>)| {
+        let pool = pools.iter().find(|pool| pool.name == settings.pool)?;
+        Some(Arc::new(ListenerState {
+            name: settings.name.clone(),
+            address: socket.address().clone(),
+            pool: Arc::clone(pool),
+            counters: ListenerCounters::default(),
+            connections: AtomicUsize::new(0),
+        }))
+    };
+    config.listeners.iter().zip(sockets).filter_map(state).collect()
+}
+
+fn worker_state() -> Result<WorkerState, Error> {
+    let mailbox = Mailbox::new()
+        .map_err(|e| Error::with_source(ErrorKind::System, "a worker's mailbox cannot be made", e))?;
+    Ok(WorkerState { mailbox, connections: AtomicUsize::new(0) })
+}

@@ -1,0 +1,314 @@
+//! What all workers, the admin server and the main thread share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use base::{Clock, Ledger, Part};
+use millpond::{Cache, PoolId};
+use protocol::memcached::Limits;
+
+use crate::config::{Address, Config};
+use crate::maintenance::Maintenance;
+use crate::metrics::{Counter, ListenerCounters};
+use crate::net::{Mailbox, Peer};
+
+/// The settings that change while serving, in the form in which they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_connections: usize,
+    pub(crate) protocol: Limits,
+    pub(crate) max_output_bytes: usize,
+    pub(crate) max_requests_per_turn: usize,
+    pub(crate) max_connection_memory_bytes: u64,
+    pub(crate) idle_timeout_secs: u32,
+    pub(crate) stall_timeout_secs: u32,
+    pub(crate) drain_timeout_secs: u32,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            max_connections: limits.max_connections,
+            protocol: Limits {
+                max_line_bytes: limits.max_line_bytes.as_usize(),
+                max_get_line_bytes: limits.max_get_line_bytes.as_usize(),
+                max_keys: limits.max_get_keys,
+                max_item_bytes: limits.max_item_bytes.as_usize(),
+                skip_refused_data: limits.skip_refused_data,
+            },
+            max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
+            max_requests_per_turn: limits.max_requests_per_turn,
+            max_connection_memory_bytes: config.max_connection_memory().as_u64(),
+            idle_timeout_secs: limits.idle_timeout_secs,
+            stall_timeout_secs: limits.stall_timeout_secs,
+            drain_timeout_secs: limits.drain_timeout_secs,
+        }
+    }
+}
+
+/// A pool as the server sees it.
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) id: PoolId,
+}
+
+/// A listener as everyone but the accepting workers sees it.
+pub(crate) struct ListenerState {
+    pub(crate) name: String,
+    pub(crate) address: Address,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) counters: ListenerCounters,
+    /// Connections open now.
+    pub(crate) connections: AtomicUsize,
+}
+
+/// Where other threads reach a worker, and how busy it is.
+pub(crate) struct WorkerState {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) connections: AtomicUsize,
+}
+
+/// What a connection is doing, for `stats conns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Activity {
+    /// Waiting for a request.
+    Waiting,
+    /// In the middle of a request.
+    Reading,
+    /// In the middle of a large value.
+    ReadingValue,
+    /// Waiting for its client to take responses.
+    Writing,
+    /// Waiting only for that before it is closed.
+    Closing,
+}
+
+impl Activity {
+    /// memcached's name of the state.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "conn_new_cmd",
+            Self::Reading => "conn_waiting",
+            Self::ReadingValue => "conn_nread",
+            Self::Writing => "conn_mwrite",
+            Self::Closing => "conn_closing",
+        }
+    }
+}
+
+/// What others may know of a connection. Its worker writes, anyone reads.
+pub(crate) struct ConnectionInfo {
+    pub(crate) descriptor: i32,
+    pub(crate) peer: Peer,
+    pub(crate) listener: Arc<ListenerState>,
+    /// Unix seconds of the last request.
+    pub(crate) active_secs: AtomicU32,
+    activity: AtomicU8,
+}
+
+impl ConnectionInfo {
+    pub(crate) fn new(descriptor: i32, peer: Peer, listener: Arc<ListenerState>, now_secs: u32) -> Self {
+        let activity = AtomicU8::new(Activity::Waiting as u8);
+        Self { descriptor, peer, listener, active_secs: AtomicU32::new(now_secs), activity }
+    }
+
+    pub(crate) fn set_activity(&self, activity: Activity) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        const ALL: [Activity; 5] = [
+            Activity::Waiting,
+            Activity::Reading,
+            Activity::ReadingValue,
+            Activity::Writing,
+            Activity::Closing,
+        ];
+        let at = usize::from(self.activity.load(Ordering::Relaxed));
+        ALL.get(at).copied().unwrap_or(Activity::Waiting)
+    }
+}
+
+/// All connections by descriptor, for `stats conns`. Locked when one comes or goes, and while they are listed.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<BTreeMap<i32, Arc<ConnectionInfo>>>);
+
+impl Registry {
+    pub(crate) fn add(&self, info: Arc<ConnectionInfo>) {
+        self.lock().insert(info.descriptor, info);
+    }
+
+    pub(crate) fn remove(&self, descriptor: i32) {
+        self.lock().remove(&descriptor);
+    }
+
+    pub(crate) fn list(&self) -> Vec<Arc<ConnectionInfo>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Arc<ConnectionInfo>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one connection has taken of the memory for connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// In buffers of its own, which the ledger is charged with.
+    pub(crate) buffers: u64,
+    /// In items that cannot be evicted while it sends or receives them, which the ledger counts as items.
+    pub(crate) items: u64,
+}
+
+impl Held {
+    pub(crate) const fn total(self) -> u64 {
+        self.buffers.saturating_add(self.items)
+    }
+}
+
+/// The memory for connections: a limit over all of them, and a charge on the cache's ledger.
+#[derive(Default)]
+pub(crate) struct Budget {
+    held: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Changes what a connection holds from `from` to `to`; false, and no change, where that is more and beyond the limit.
+    #[must_use]
+    pub(crate) fn try_change(&self, ledger: &Ledger, from: Held, to: Held) -> bool {
+        if to.total() > from.total() {
+            let more = to.total() - from.total();
+            let limit = self.limit.load(Ordering::Relaxed);
+            let within = |held: u64| held.checked_add(more).filter(|after| *after <= limit);
+            if self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
+                return false;
+            }
+        } else {
+            self.held.fetch_sub(from.total() - to.total(), Ordering::Relaxed);
+        }
+        if to.buffers >= from.buffers {
+            ledger.charge(Part::Connections, to.buffers - from.buffers);
+        } else {
+            ledger.release(Part::Connections, from.buffers - to.buffers);
+        }
+        true
+    }
+}
+
+/// What everyone shares.
+pub(crate) struct Shared {
+    pub(crate) cache: Cache,
+    pub(crate) clock: Clock,
+    /// The configuration as it holds now.
+    pub(crate) config: RwLock<Arc<Config>>,
+    settings: RwLock<Arc<Settings>>,
+    pub(crate) pools: Vec<Arc<Pool>>,
+    pub(crate) listeners: Vec<Arc<ListenerState>>,
+    pub(crate) workers: Vec<WorkerState>,
+    pub(crate) registry: Registry,
+    pub(crate) budget: Budget,
+    /// Connections open now, over all listeners.
+    pub(crate) connections: AtomicUsize,
+    /// The last compare-and-swap token that was given out.
+    cas: AtomicU64,
+    pub(crate) draining: AtomicBool,
+    pub(crate) maintenance: Maintenance,
+    pub(crate) started_secs: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        cache: Cache,
+        config: Config,
+        pools: Vec<Arc<Pool>>,
+        listeners: Vec<Arc<ListenerState>>,
+        workers: Vec<WorkerState>,
+    ) -> Self {
+        let clock = cache.clock().clone();
+        let settings = Settings::new(&config);
+        let budget = Budget::default();
+        budget.set_limit(settings.max_connection_memory_bytes);
+        Self {
+            started_secs: clock.unix_secs(),
+            cache,
+            clock,
+            config: RwLock::new(Arc::new(config)),
+            settings: RwLock::new(Arc::new(settings)),
+            pools,
+            listeners,
+            workers,
+            registry: Registry::default(),
+            budget,
+            connections: AtomicUsize::new(0),
+            cas: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            maintenance: Maintenance::default(),
+        }
+    }
+
+    /// A compare-and-swap token that was never given out before and is larger than all that were.
+    #[inline]
+    pub(crate) fn next_cas(&self) -> u64 {
+        self.cas.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The settings as they are now.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The configuration as it holds now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts `config` in force for what asks for it; workers are told by message.
+    pub(crate) fn set_config(&self, config: Config) {
+        let settings = Settings::new(&config);
+        self.budget.set_limit(settings.max_connection_memory_bytes);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// The sum of a counter over all listeners, since the last `stats reset`.
+    pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
+        self.listeners.iter().map(|listener| listener.counters.since_reset(counter)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_a_limit_and_charges_buffers_only() {
+        let ledger = Ledger::new(1 << 20);
+        let budget = Budget::default();
+        budget.set_limit(100);
+        let (none, some) = (Held::default(), Held { buffers: 40, items: 50 });
+        assert!(budget.try_change(&ledger, none, some));
+        assert_eq!((budget.held(), ledger.part(Part::Connections)), (90, 40));
+        assert!(!budget.try_change(&ledger, none, Held { buffers: 11, items: 0 }));
+        assert_eq!((budget.held(), ledger.part(Part::Connections)), (90, 40), "a refusal changes nothing");
+        assert!(budget.try_change(&ledger, some, Held { buffers: 60, items: 20 }), "less in all");
+        assert_eq!((budget.held(), ledger.part(Part::Connections)), (80, 60));
+        budget.set_limit(0);
+        assert!(
+            budget.try_change(&ledger, Held { buffers: 60, items: 20 }, none),
+            "giving back always works"
+        );
+        assert_eq!((budget.held(), ledger.part(Part::Connections)), (0, 0));
+    }
+}

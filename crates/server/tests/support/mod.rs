@@ -1,0 +1,131 @@
+//! What the tests of the running server share: a server on free ports, a client, and the admin pages.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use millpond_server::config::{Address, Auto};
+use millpond_server::{Config, Server};
+
+/// How long an answer may take before a test has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A configuration on free ports with two workers and 64 MiB.
+pub(crate) fn config() -> Config {
+    let mut config =
+        Config { memory: Auto::Set(base::ByteSize::mib(64)), threads: Auto::Set(2), ..Config::default() };
+    config.listeners[0].address = Address::loopback(0);
+    config.admin.address = Address::loopback(0);
+    config
+}
+
+/// Where the first listener of `server` is.
+pub(crate) fn address(server: &Server) -> SocketAddr {
+    tcp(&server.addresses()[0].1)
+}
+
+pub(crate) fn tcp(address: &Address) -> SocketAddr {
+    match address {
+        Address::Tcp(address) => *address,
+        Address::Unix(path) => panic!("{} is no TCP address", path.display()),
+    }
+}
+
+/// A client that fails the test when an answer does not come.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_nodelay(true).expect("no delay");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a time-out");
+        let reader = BufReader::new(stream.try_clone().expect("a second handle"));
+        Self { stream, reader }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("sent");
+    }
+
+    /// The next line without its end; empty at the end of the connection.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    /// Sends a request and returns the first line of the answer.
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>) -> String {
+        self.send(request);
+        self.line()
+    }
+
+    pub(crate) fn read_exact(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.reader.read_exact(&mut bytes).expect("bytes");
+        bytes
+    }
+
+    /// Whether the server has closed the connection; waits for it.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
+    /// The statistic called `name`.
+    pub(crate) fn stat(&mut self, name: &str) -> u64 {
+        self.send("stats\r\n");
+        let mut found = None;
+        loop {
+            let line = self.line();
+            if line == "END" {
+                return found.unwrap_or_else(|| panic!("no statistic {name}"));
+            }
+            if let Some(value) = line.strip_prefix(&format!("STAT {name} ")) {
+                found = value.parse().ok();
+            }
+        }
+    }
+}
+
+/// Gets a page of the admin server: status line and body.
+pub(crate) fn get_page(server: &Server, path: &str) -> (String, String) {
+    let mut stream =
+        TcpStream::connect(server.admin_address().expect("an admin server")).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").as_bytes())
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.lines().next().expect("a status").to_owned(), body.to_owned())
+}
+
+/// The value of a line of `/metrics`.
+pub(crate) fn metric(server: &Server, line: &str) -> u64 {
+    let (_, text) = get_page(server, "/metrics");
+    text.lines()
+        .find_map(|candidate| candidate.strip_prefix(line)?.trim().parse().ok())
+        .unwrap_or_else(|| panic!("no metric {line} in:\n{text}"))
+}
+
+/// Waits until `condition` holds, and fails the test where it does not come to.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..800 {
+        if condition() {
+            return;
+        }
+        base::thread::sleep(Duration::from_millis(25));
+    }
+    panic!("this did not come to hold: {what}");
+}
