@@ -48,9 +48,12 @@ impl Keyspace {
     #[inline]
     fn fire(&self, now: impl Fn() -> u32) {
         let flush_at = self.flush_at.load(Ordering::Acquire);
-        if flush_at != 0 && now() >= flush_at {
+        // One thread carries it out. What others do meanwhile overlaps with it, and counts as before it.
+        if flush_at != 0
+            && now() >= flush_at
+            && self.flush_at.compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             self.raise(now());
-            let _ = self.flush_at.compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
