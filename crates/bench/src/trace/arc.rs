@@ -5,7 +5,7 @@
 
 use super::error::excerpt;
 use super::lines::Lines;
-use super::{Op, Request, TraceError, TraceKey};
+use super::{Op, Request, TraceError, TraceKey, check_count};
 
 /// What the ranges count.
 pub(super) const SECTOR_BYTES: u64 = 512;
@@ -71,6 +71,7 @@ impl ArcRows {
             let problem = format!("the range `{}` goes past 2^64", excerpt(lines.line()));
             return Err(TraceError::line(name, lines.number(), problem, "correct or remove the line"));
         }
+        check_count(name, lines.number(), count)?;
         (self.next, self.left, self.request) = (start, count, request);
         Ok(())
     }

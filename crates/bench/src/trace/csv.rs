@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use super::error::excerpt;
 use super::lines::Lines;
-use super::{Op, Request, TraceError, TraceKey};
+use super::{Op, Request, TraceError, TraceKey, check_count};
 
 /// The size of a piece of a block, in bytes.
 pub(super) const PIECE_BYTES: u32 = 128 << 10;
@@ -208,7 +208,8 @@ impl CsvRows {
                 return Ok(Some(key_only(lines.line())));
             }
             self.row = self.parse(name, lines)?;
-            self.left = self.begin_row(name, lines)?;
+            let requests = self.begin_row(name, lines)?;
+            self.left = check_count(name, lines.number(), requests)?;
         }
         self.left -= 1;
         let row = &mut self.row;

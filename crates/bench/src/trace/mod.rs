@@ -6,6 +6,7 @@
 //!
 //! Invariants:
 //! 1. No input makes the reader panic or grow without bound: a line longer than [`MAX_LINE_BYTES`] is an error.
+//!    A line stands for at most 2^32 requests.
 //! 2. Every error names the file and, where there is one, the line and the column, and says what to do.
 //! 3. Reading a request allocates nothing once the buffers have grown to the longest line (JSON lines excepted).
 
@@ -35,6 +36,9 @@ use lines::Lines;
 
 /// The longest key that a request hands out, in bytes; longer ones are shortened by [`Request::write_key`].
 pub const MAX_KEY_BYTES: usize = 250;
+
+/// The most requests that a line may stand for; more is a mistake of the file, not a trace.
+pub(crate) const MAX_REQUESTS_PER_LINE: u64 = 1 << 32;
 
 /// A key as the trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -195,6 +199,15 @@ impl TraceReader {
             Rows::Json(rows) => rows.next_request(&self.name, &mut self.lines),
         }
     }
+}
+
+/// Refuses a line that stands for more requests than any trace has.
+fn check_count(name: &str, line: u64, requests: u64) -> Result<u64, TraceError> {
+    if requests <= MAX_REQUESTS_PER_LINE {
+        return Ok(requests);
+    }
+    let problem = format!("the line stands for {requests} requests, more than 2^32");
+    Err(TraceError::line(name, line, problem, "correct or remove the line"))
 }
 
 /// Looks at the first line that is not blank. A line that already is data is left to be read again.

@@ -139,6 +139,9 @@ fn errors_name_the_file_the_line_the_column_and_what_to_do() {
         ("key,op\n1,fly\n", "`fly` is not an operation"),
         ("key,ts\n1,-4\n", "`-4` is not a time"),
         ("key,ts\n1,4.x\n", "`4.x` is not a time"),
+        ("key,op_count\n1,4294967297\n", "line 2: the line stands for 4294967297 requests"),
+        ("1 4294967297 0 0\n", "line 1: the line stands for 4294967297 requests"),
+        ("block_id,io_size,io_offset\n1,1844674407370955161,0\n", "line 2: the line stands for"),
         ("ts,key\n1\n", "line 2: the line ends before column `key`"),
     ];
     for (text, wanted) in cases {
