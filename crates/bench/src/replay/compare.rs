@@ -178,14 +178,12 @@ fn causes(options: &ReplayOptions, engine: &ReplayReport) -> Vec<String> {
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for rival in &self.rivals {
+            let ahead = rival.engine_is_ahead_points;
+            let (points, place) = (ahead.abs(), if ahead < 0.0 { "behind" } else { "ahead" });
             writeln!(
                 f,
-                "rival           {} ({}): hit ratio {:.6}, bytes {:.6}; the engine is {:+.3} points ahead",
-                rival.name,
-                rival.capacity,
-                rival.hit_ratio,
-                rival.byte_hit_ratio,
-                rival.engine_is_ahead_points
+                "rival           {} ({}): hit ratio {:.6}, bytes {:.6}; the engine is {points:.3} points {place}",
+                rival.name, rival.capacity, rival.hit_ratio, rival.byte_hit_ratio
             )?;
         }
         for cause in &self.causes {

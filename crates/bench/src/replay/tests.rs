@@ -130,7 +130,9 @@ fn a_comparison_shows_the_rivals_and_the_causes() {
         assert!((ahead - rival.engine_is_ahead_points).abs() < 1e-9);
     }
     let text = report.to_string();
-    for word in ["promotes nothing", "holds keys and values", "size classes evict each on its own"] {
+    let place =
+        if comparison.rivals[0].engine_is_ahead_points < 0.0 { "points behind" } else { "points ahead" };
+    for word in [place, "promotes nothing", "holds keys and values", "size classes evict each on its own"] {
         assert!(text.contains(word), "{text}");
     }
 }
