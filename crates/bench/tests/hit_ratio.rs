@@ -16,39 +16,6 @@ const TOLERANCE_POINTS: f64 = 0.5;
 const SLAB_BYTES: u64 = 4 << 20;
 const AROUND_VALUE_BYTES: u64 = 12 + 8;
 
-/// Replays in which S3-FIFO is known to be farther away, with the reason: the engine's ghost queue is approximate. Its
-/// fingerprints of 12 bits mistake one strange key in a hundred for a remembered one, its sets of 42 fill unevenly, and
-/// a key that returns leaves its place vacant, so that fewer are remembered. It shows where keys come back in loops
-/// and in caches of some hundred objects. The list may only become shorter.
-const KNOWN_TO_BE_FARTHER: [(&str, u64); 24] = [
-    ("agent_miniswe", 10),
-    ("lirs_backf", 10),
-    ("lirs_backf", 25),
-    ("lirs_cs", 10),
-    ("lirs_gli", 1),
-    ("lirs_gli", 10),
-    ("lirs_gli", 25),
-    ("lirs_loop", 1),
-    ("lirs_loop", 10),
-    ("lirs_loop", 25),
-    ("lirs_multi1", 1),
-    ("lirs_multi2", 1),
-    ("lirs_multi3", 1),
-    ("lirs_multi3", 25),
-    ("lirs_ps", 1),
-    ("lirs_scan", 1),
-    ("lirs_scan", 10),
-    ("lirs_scan", 25),
-    ("lirs_zigzag", 10),
-    ("lirs_zigzag", 25),
-    ("mooncake_synthetic", 10),
-    ("mrclike_cp_w02", 10),
-    ("mrclike_fiu_online", 25),
-    ("mrclike_msr_prxy_1", 25),
-];
-/// Even those stay this close, in points.
-const FARTHEST_POINTS: f64 = 5.0;
-
 const LRU: PolicyKind = PolicyKind::Lru { refresh_secs: 0 };
 
 /// `MILLPOND_TRACES`, or the folder beside the project.
@@ -124,11 +91,8 @@ fn check_all(policy: PolicyKind) {
             let held = report.memory.items as f64 / items as f64;
             assert!((0.8..=1.35).contains(&held) || items < 20, "{name} holds {held} of what it should");
             let away = rival.engine_is_ahead_points.abs();
-            let known = policy == PolicyKind::S3_FIFO && KNOWN_TO_BE_FARTHER.contains(&(name, percent));
-            if away > if known { FARTHEST_POINTS } else { TOLERANCE_POINTS } {
+            if away > TOLERANCE_POINTS {
                 too_far.push(line);
-            } else if known && away <= TOLERANCE_POINTS {
-                println!("  no longer farther away: take it off the list");
             }
             checked += 1;
         }

@@ -1,58 +1,75 @@
-//! The ghost queue of S3-FIFO: fingerprints of keys that were evicted from the small queue.
+//! The ghost queue of S3-FIFO: which keys were evicted from the small queue lately.
 //!
-//! Exact queues of hashes would cost 8 bytes and more per entry. Here a cache line is a *set* of up to 42 fingerprints
-//! of 12 bits, a FIFO of its own; a key's set follows from its hash. That is 1.5 bytes per entry. A set forgets its
-//! own oldest, which in a large table is nearly the oldest of all, and mistakes a strange key for one of its own with
-//! a probability of 1 % when full (the key then enters the main queue instead of the small one: harmless).
+//! A queue of hashes with an index over it would cost 12 bytes and more per entry. Here a cache line is a *set* of 21
+//! slots with 16 bits of a key's hash and the 8-bit *epoch* in which it was evicted; a key's set follows from its hash.
+//! The table has half as many slots again as the queue has entries, so that a set is rarely full: 4.6 bytes per entry.
+//!
+//! An epoch is a 64th of the capacity. The number of entries alive is kept per epoch, and the oldest epoch dies as a
+//! whole when there are more than the capacity: a FIFO queue, exact up to a 64th (and exact for up to 14 entries).
+//! A key that is found leaves, and its place counts as free. A strange key is mistaken for an entry once in some 4,700
+//! times; it then enters the main queue instead of the small one.
 //!
 //! A key's set is `hash * sets >> 32`, so a table of other size takes over the contents of the sets that its own sets
 //! begin in: more than half of what was remembered survives a change of size.
+//!
+//! Invariants:
+//! 1. Alive epochs are `oldest ..= present`, at most [`WINDOW`] of 256.
+//! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
+//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again: every 8th insertion cleans a set.
 
-const PER_SET: usize = 42;
+const SLOTS: usize = 21;
+const EPOCHS_PER_CAPACITY: usize = 64;
+const WINDOW: u8 = 200;
+const INSERTIONS_PER_CLEANING: usize = 8;
 
-/// A cache line of fingerprints. Fingerprint 0 = vacant.
+/// A cache line of slots. Tag 0 = vacant.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Set {
-    /// Where the next fingerprint goes.
-    cursor: u8,
-    low: [u8; PER_SET],
-    /// The upper 4 bits, two to a byte.
-    high: [u8; PER_SET / 2],
+    tags: [u16; SLOTS],
+    epochs: [u8; SLOTS],
 }
 
 const _: () = assert!(size_of::<Set>() == 64);
 
 impl Set {
-    const EMPTY: Self = Self { cursor: 0, low: [0; PER_SET], high: [0; PER_SET / 2] };
-
-    fn get(&self, i: usize) -> u16 {
-        u16::from(self.low[i]) | u16::from(self.high[i / 2] >> (i % 2 * 4) & 0xf) << 8
-    }
-
-    fn put(&mut self, i: usize, fingerprint: u16) {
-        self.low[i] = fingerprint as u8;
-        let shift = i % 2 * 4;
-        self.high[i / 2] = self.high[i / 2] & !(0xf << shift) | ((fingerprint >> 8) as u8) << shift;
-    }
-
-    fn find(&self, fingerprint: u16) -> Option<usize> {
-        let low = fingerprint as u8;
-        (0..PER_SET).find(|&i| self.low[i] == low && self.get(i) == fingerprint)
-    }
+    const EMPTY: Self = Self { tags: [0; SLOTS], epochs: [0; SLOTS] };
 }
 
-/// Fingerprints of evicted keys, the most recent ones.
-#[derive(Default)]
+/// Keys that were evicted lately.
 pub struct Ghost {
     sets: Vec<Set>,
     capacity: usize,
+    /// Entries alive by epoch; empty until the first insertion.
+    alive: Vec<u32>,
+    total: usize,
+    oldest: u8,
+    present: u8,
+    inserted_in_epoch: usize,
+    insertions: usize,
+    clean_at: usize,
+}
+
+impl Default for Ghost {
+    fn default() -> Self {
+        Self {
+            sets: Vec::new(),
+            capacity: 0,
+            alive: Vec::new(),
+            total: 0,
+            oldest: 0,
+            present: 0,
+            inserted_in_epoch: 0,
+            insertions: 0,
+            clean_at: 0,
+        }
+    }
 }
 
 impl Ghost {
     /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
-        self.sets.capacity() * size_of::<Set>()
+        self.sets.capacity() * size_of::<Set>() + self.alive.capacity() * size_of::<u32>()
     }
 
     /// How many entries it holds when full.
@@ -60,49 +77,76 @@ impl Ghost {
         self.capacity
     }
 
-    /// Makes room for `capacity` entries. Reuses the table unless it is too small or more than a quarter too large;
+    /// Makes room for `capacity` entries. Keeps the table unless it is too small or more than a quarter too large;
     /// otherwise costs a copy of it.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
-        let wanted = capacity.div_ceil(PER_SET);
-        if wanted <= self.sets.len() && wanted * 5 / 4 + 1 >= self.sets.len() {
-            return;
+        let wanted = (capacity * 3 / 2).div_ceil(SLOTS).max(1);
+        if wanted > self.sets.len() || wanted * 5 / 4 + 1 < self.sets.len() {
+            // A sixteenth more than wanted, so that a growing class does not copy at every slab.
+            self.rebuild(wanted + wanted / 16);
         }
-        // A sixteenth more than wanted, so that a growing class does not copy at every slab.
-        let count = wanted + wanted / 16;
+        self.bury();
+    }
+
+    fn rebuild(&mut self, count: usize) {
         let old = std::mem::take(&mut self.sets);
         self.sets = (0..count)
             .map(|i| if old.is_empty() { Set::EMPTY } else { old[i * old.len() / count] })
             .collect();
-        let per_set = self.per_set();
-        for set in &mut self.sets {
-            if usize::from(set.cursor) >= per_set {
-                set.cursor = 0;
+        self.alive.resize(256, 0);
+        self.alive.fill(0);
+        self.total = 0;
+        self.clean_at = 0;
+        for i in 0..count {
+            self.clean(i);
+            let Set { tags, epochs } = self.sets[i];
+            for (_, epoch) in tags.iter().zip(epochs).filter(|(tag, _)| **tag != 0) {
+                self.alive[usize::from(epoch)] += 1;
+                self.total += 1;
             }
-            (per_set..PER_SET).for_each(|i| set.put(i, 0));
         }
-    }
-
-    /// How many slots of each set are in use, so that all sets together hold `capacity`.
-    fn per_set(&self) -> usize {
-        self.capacity.div_ceil(self.sets.len().max(1)).min(PER_SET)
     }
 
     fn place(&self, hash: u32) -> (usize, u16) {
         let set = ((u64::from(hash) * self.sets.len() as u64) >> 32) as usize;
-        (set, ((hash & 0xfff) as u16).max(1))
+        (set, (hash as u16).max(1))
     }
 
-    /// Remembers a key; in a full set, the oldest is forgotten.
+    fn is_alive(&self, epoch: u8) -> bool {
+        epoch.wrapping_sub(self.oldest) <= self.present.wrapping_sub(self.oldest)
+    }
+
+    /// Remembers a key; beyond the capacity, the oldest are forgotten.
     pub fn insert(&mut self, hash: u32) {
-        if self.sets.is_empty() || self.capacity == 0 {
+        if self.capacity == 0 || self.sets.is_empty() {
             return;
         }
-        let per_set = self.per_set();
-        let (set, fingerprint) = self.place(hash);
-        let set = &mut self.sets[set];
-        set.put(usize::from(set.cursor), fingerprint);
-        set.cursor = ((usize::from(set.cursor) + 1) % per_set) as u8;
+        let (set, tag) = self.place(hash);
+        let Set { tags, epochs } = self.sets[set];
+        // The first slot that is vacant or dead, or else the oldest.
+        let age = |slot: &usize| {
+            let dead = tags[*slot] == 0 || !self.is_alive(epochs[*slot]);
+            if dead { u16::MAX } else { u16::from(self.present.wrapping_sub(epochs[*slot])) }
+        };
+        let slot = (0..SLOTS).rev().max_by_key(age).unwrap_or(0);
+        if age(&slot) != u16::MAX {
+            self.forget(epochs[slot]);
+        }
+        self.sets[set].tags[slot] = tag;
+        self.sets[set].epochs[slot] = self.present;
+        self.alive[usize::from(self.present)] += 1;
+        self.total += 1;
+        self.inserted_in_epoch += 1;
+        if self.inserted_in_epoch >= (self.capacity / EPOCHS_PER_CAPACITY).max(1) {
+            self.begin_epoch();
+        }
+        self.bury();
+        self.insertions += 1;
+        if self.insertions.is_multiple_of(INSERTIONS_PER_CLEANING) {
+            self.clean(self.clean_at);
+            self.clean_at = (self.clean_at + 1) % self.sets.len();
+        }
     }
 
     /// Whether a key is remembered; it no longer is afterwards.
@@ -110,15 +154,67 @@ impl Ghost {
         if self.sets.is_empty() {
             return false;
         }
-        let (set, fingerprint) = self.place(hash);
-        let set = &mut self.sets[set];
-        match set.find(fingerprint) {
-            Some(i) => {
-                set.put(i, 0);
-                true
-            }
-            None => false,
+        let (set, tag) = self.place(hash);
+        let Set { tags, epochs } = self.sets[set];
+        let Some(slot) = (0..SLOTS).find(|slot| tags[*slot] == tag && self.is_alive(epochs[*slot])) else {
+            return false;
+        };
+        self.sets[set].tags[slot] = 0;
+        self.forget(epochs[slot]);
+        true
+    }
+
+    fn forget(&mut self, epoch: u8) {
+        self.alive[usize::from(epoch)] -= 1;
+        self.total -= 1;
+    }
+
+    fn begin_epoch(&mut self) {
+        self.inserted_in_epoch = 0;
+        if self.present.wrapping_sub(self.oldest) >= WINDOW - 1 {
+            self.let_oldest_die();
         }
+        self.present = self.present.wrapping_add(1);
+    }
+
+    /// Lets the oldest epochs die until no more than the capacity is alive.
+    fn bury(&mut self) {
+        while self.total > self.capacity && self.oldest != self.present {
+            self.let_oldest_die();
+        }
+    }
+
+    fn let_oldest_die(&mut self) {
+        let oldest = usize::from(self.oldest);
+        self.total -= self.alive[oldest] as usize;
+        self.alive[oldest] = 0;
+        self.oldest = self.oldest.wrapping_add(1);
+    }
+
+    /// Empties the dead slots of a set.
+    fn clean(&mut self, set: usize) {
+        let Set { mut tags, epochs } = self.sets[set];
+        for (tag, epoch) in tags.iter_mut().zip(epochs) {
+            if !self.is_alive(epoch) {
+                *tag = 0;
+            }
+        }
+        self.sets[set].tags = tags;
+    }
+
+    #[cfg(test)]
+    fn validate(&self) {
+        assert!(self.present.wrapping_sub(self.oldest) < WINDOW, "invariant 1");
+        let mut alive = vec![0; 256];
+        for set in &self.sets {
+            for (_, epoch) in
+                set.tags.iter().zip(set.epochs).filter(|(tag, epoch)| **tag != 0 && self.is_alive(*epoch))
+            {
+                alive[usize::from(epoch)] += 1;
+            }
+        }
+        assert_eq!(alive.iter().sum::<u32>() as usize, self.total, "invariant 2");
+        assert!(self.alive.is_empty() || alive == self.alive, "invariant 2");
     }
 }
 
@@ -126,19 +222,31 @@ impl Ghost {
 mod tests {
     use super::*;
     use base::hash::mix64;
+    use std::collections::VecDeque;
 
     fn hash(i: u64) -> u32 {
         mix64(i) as u32
     }
 
     #[test]
-    fn a_small_ghost_is_an_exact_fifo() {
-        let mut ghost = Ghost::default();
-        ghost.set_capacity(9);
-        (0..20).for_each(|i| ghost.insert(hash(i)));
-        for i in 0..20 {
-            assert_eq!(ghost.remove(hash(i)), i >= 11, "{i}");
-            assert!(!ghost.remove(hash(i)), "a found key is forgotten");
+    fn a_small_ghost_is_an_exact_fifo_in_which_a_found_key_makes_room() {
+        for capacity in [1, 9, 14] {
+            let mut ghost = Ghost::default();
+            ghost.set_capacity(capacity);
+            let mut model = VecDeque::new();
+            for step in 0..20_000_u64 {
+                let key = mix64(step) % (3 * capacity as u64);
+                let expected = model.iter().position(|k| *k == key).map(|i| model.remove(i)).is_some();
+                assert_eq!(ghost.remove(hash(key)), expected, "capacity {capacity}, step {step}");
+                if mix64(step + 1) % 3 > 0 {
+                    ghost.insert(hash(key));
+                    model.push_back(key);
+                    if model.len() > capacity {
+                        model.pop_front();
+                    }
+                }
+            }
+            ghost.validate();
         }
     }
 
@@ -147,17 +255,19 @@ mod tests {
         const CAPACITY: u64 = 100_000;
         let mut ghost = Ghost::default();
         ghost.set_capacity(CAPACITY as usize);
-        (0..3 * CAPACITY).for_each(|i| ghost.insert(hash(i)));
+        (0..10 * CAPACITY).for_each(|i| ghost.insert(hash(i)));
+        ghost.validate();
         let remembered = |ghost: &mut Ghost, from: u64, to: u64| {
             (from..to).filter(|&i| ghost.remove(hash(i))).count() as f64 / (to - from) as f64
         };
-        let strange = remembered(&mut ghost, 10 * CAPACITY, 11 * CAPACITY);
-        assert!(strange < 0.012, "{strange}");
-        let recent = remembered(&mut ghost, CAPACITY * 5 / 2, 3 * CAPACITY);
-        assert!(recent > 0.97, "{recent}");
-        let old = remembered(&mut ghost, 0, CAPACITY);
-        assert!(old < 0.03, "{old}");
-        assert!(ghost.bytes() as u64 <= CAPACITY * 17 / 10, "{}", ghost.bytes());
+        let strange = remembered(&mut ghost, 20 * CAPACITY, 21 * CAPACITY);
+        assert!(strange < 0.001, "{strange}");
+        let recent = remembered(&mut ghost, 9 * CAPACITY + CAPACITY / 20, 10 * CAPACITY);
+        assert!(recent > 0.98, "{recent}");
+        let old = remembered(&mut ghost, 0, 9 * CAPACITY - CAPACITY / 20);
+        assert!(old < 0.002, "{old}");
+        assert!(ghost.bytes() as u64 <= CAPACITY * 5, "{}", ghost.bytes());
+        ghost.validate();
     }
 
     #[test]
@@ -166,7 +276,10 @@ mod tests {
         ghost.set_capacity(1_000);
         (0..800).for_each(|i| ghost.insert(hash(i)));
         ghost.set_capacity(1_700);
+        ghost.validate();
         let kept = (0..800).filter(|&i| ghost.remove(hash(i))).count();
         assert!(kept > 400, "{kept}");
+        ghost.set_capacity(10);
+        ghost.validate();
     }
 }

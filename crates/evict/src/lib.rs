@@ -84,7 +84,7 @@ impl PolicyKind {
     pub const fn bytes_per_item_x100(self) -> u64 {
         match self {
             Self::Lru { .. } => 427 * 4 / 3,
-            Self::S3Fifo { .. } => 406 * 4 / 3 + 153,
+            Self::S3Fifo { .. } => 406 * 4 / 3 + 440,
         }
     }
 }

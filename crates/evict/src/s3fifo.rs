@@ -10,7 +10,7 @@
 //! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is evicted.
 //!
 //! Departures: the cache size, from which the shares follow, is the number of items queued now, as a size class has no
-//! fixed number; the ghost queue holds 12-bit fingerprints ([`crate::ghost`]).
+//! fixed number; the ghost queue holds parts of hashes, and forgets a 64th of itself at a time ([`crate::ghost`]).
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
@@ -142,7 +142,7 @@ impl S3Fifo {
             match items.claim(entry) {
                 Claim::Taken => {
                     let main_target = self.len().saturating_sub(self.small_target()).max(1);
-                    if main_target > self.ghost.capacity() || main_target * 5 / 4 < self.ghost.capacity() {
+                    if main_target != self.ghost.capacity() {
                         self.ghost.set_capacity(main_target);
                     }
                     self.ghost.insert(items.fingerprint(entry));
