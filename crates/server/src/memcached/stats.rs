@@ -62,7 +62,8 @@ impl<'c> Commands<'_, 'c> {
                 (Some(b"detail"), Some(b"on" | b"off")) => {
                     return out.extend_from_slice(Reply::Ok.as_bytes());
                 }
-                (Some(b"detail"), Some(b"dump")) => {}
+                // Neither are keys listed, which memcached does for a part of a class; clients take an empty list well.
+                (Some(b"detail"), Some(b"dump")) | (Some(b"cachedump"), _) => {}
                 (Some(b"detail"), _) => return out.extend_from_slice(WireError::StatsDetailUsage.as_bytes()),
                 _ => return out.extend_from_slice(WireError::UnknownCommand.as_bytes()),
             }
