@@ -47,9 +47,9 @@ pub struct RunArgs {
     /// How requests of an open loop follow each other
     #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
     pub arrivals: Arrivals,
-    /// Measure for this long: 10s, 500ms, 2m [default: 10s]
-    #[arg(long, value_name = "TIME", conflicts_with = "ops")]
-    pub duration: Option<Length>,
+    /// Measure for this long: 10s, 500ms, 2m; a bare number is seconds [default: 10s]
+    #[arg(long, value_name = "TIME", conflicts_with = "ops", value_parser = duration)]
+    pub duration: Option<Duration>,
     /// Measure this many operations instead
     #[arg(long, value_name = "N")]
     pub ops: Option<u64>,
@@ -161,7 +161,7 @@ impl RunArgs {
             warm_up: self.warm_up,
             length: match self.ops {
                 Some(ops) => Length::Operations(ops),
-                None => self.duration.unwrap_or(Length::Time(Duration::from_secs(10))),
+                None => Length::Time(self.duration.unwrap_or(Duration::from_secs(10))),
             },
             seed: self.seed,
             pin: (!self.pin.is_empty()).then(|| self.pin.clone()),
@@ -203,5 +203,13 @@ fn run(args: &RunArgs) -> Result<RunReport> {
         TargetUrl::Memcached(address) => {
             run_wire(Memcached, address, &args.target.to_string(), &workload, &options)
         }
+    }
+}
+
+/// A time; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse()? {
+        Length::Time(time) => Ok(time),
+        Length::Operations(secs) => Ok(Duration::from_secs(secs)),
     }
 }
