@@ -53,3 +53,8 @@ pub use stats::{CacheStats, ClassStats, PoolStats};
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;
+
+/// The example of the README, so that it compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct ReadmeExample;
