@@ -55,6 +55,7 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
 pub fn with_online(old: &Config, new: &Config) -> Config {
     let mut merged = old.clone();
     merged.memory = new.memory;
+    merged.busy_poll_micros = new.busy_poll_micros;
     merged.limits = new.limits.clone();
     merged.log = new.log.clone();
     for pool in &mut merged.pools {

@@ -37,6 +37,12 @@ fn check_memory(config: &Config, problems: &mut Vec<String>) {
             config.memory()
         ));
     }
+    if config.busy_poll_micros > 10_000 {
+        problems.push(format!(
+            "busy_poll_micros: {} is above 10000, after which a sleep does not matter any more",
+            config.busy_poll_micros
+        ));
+    }
     if let Auto::Set(threads) = config.threads
         && !(1..=1024).contains(&threads)
     {

@@ -36,6 +36,12 @@ pub const KEYS: &[Key] = &[
         "Worker threads. \"auto\": one for each processor the process may use. Default \"auto\".",
     ),
     restart("pin_threads", "Whether each worker stays on one processor. Default false."),
+    online(
+        "busy_poll_micros",
+        "For so many microseconds after there was work a worker looks for more before it sleeps. Saves the time of\n\
+         waking up, which on virtual machines can exceed that of answering, and costs processor time. Use it only where\n\
+         workers have processors for themselves; 50 is much. Default 0 (sleeps at once).",
+    ),
     restart(
         "huge_pages",
         "Whether item memory asks the kernel for huge pages, which make lookups in large caches faster. Default true.",

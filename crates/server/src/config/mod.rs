@@ -35,6 +35,8 @@ pub struct Config {
     pub threads: Auto<usize>,
     /// Whether each worker stays on one processor.
     pub pin_threads: bool,
+    /// For so many microseconds after there was work a worker looks for more before it sleeps.
+    pub busy_poll_micros: u32,
     /// Whether item memory asks for huge pages.
     pub huge_pages: bool,
     /// Whether a listener or the admin server may be reached from another machine.
@@ -60,6 +62,7 @@ impl Default for Config {
             max_memory: Auto::Auto,
             threads: Auto::Auto,
             pin_threads: false,
+            busy_poll_micros: 0,
             huge_pages: true,
             allow_remote: false,
             listeners: vec![ListenerConfig::default()],

@@ -112,11 +112,11 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, settings, now_secs, found, key_buffer, .. } = context;
-        let listener = Arc::clone(&self.listener);
-        if self.parser.skipping() == 0
-            && let Some(limits) = self.new_limits.take()
+        let Self { parser, listener, answered_keys, incoming, new_limits } = self;
+        if parser.skipping() == 0
+            && let Some(limits) = new_limits.take()
         {
-            self.parser = Parser::new(limits);
+            *parser = Parser::new(limits);
         }
         let commands = Commands {
             shared,
@@ -128,7 +128,9 @@ impl<'c> Session<'c> {
             key_buffer,
         };
         let mut round = Round {
-            session: self,
+            parser,
+            answered_keys,
+            incoming,
             commands,
             settings,
             input,
@@ -145,7 +147,9 @@ impl<'c> Session<'c> {
 
 /// A turn in progress.
 struct Round<'a, 'c, 'i> {
-    session: &'a mut Session<'c>,
+    parser: &'a mut Parser,
+    answered_keys: &'a mut usize,
+    incoming: &'a mut Option<Incoming<'c>>,
     commands: Commands<'a, 'c>,
     settings: &'a Settings,
     input: &'i [u8],
@@ -160,7 +164,7 @@ struct Round<'a, 'c, 'i> {
 impl<'i> Round<'_, '_, 'i> {
     fn run(&mut self) -> Next {
         loop {
-            if self.session.incoming.is_some()
+            if self.incoming.is_some()
                 && let Some(next) = self.receive_value()
             {
                 return next;
@@ -172,7 +176,7 @@ impl<'i> Round<'_, '_, 'i> {
                 return self.answer_batch().unwrap_or(Next::Drain);
             }
             let input = self.input.get(self.position..).unwrap_or_default();
-            let next = match self.session.parser.parse(input) {
+            let next = match self.parser.parse(input) {
                 Parse::Request { request, consumed } => self.request(request, consumed),
                 parse => self.other(parse),
             };
@@ -218,7 +222,7 @@ impl<'i> Round<'_, '_, 'i> {
         }
         while let Some(key) = keys.next() {
             index += 1;
-            if index <= self.session.answered_keys {
+            if index <= *self.answered_keys {
                 continue;
             }
             if let Some(next) = self.make_room() {
@@ -231,7 +235,7 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(next);
             }
         }
-        self.session.answered_keys = 0;
+        *self.answered_keys = 0;
         self.position += consumed;
         None
     }
@@ -251,9 +255,9 @@ impl<'i> Round<'_, '_, 'i> {
         self.answered += done;
         if let Some((position, key_index)) = self.batch.place_of(done) {
             self.position = position;
-            self.session.answered_keys = key_index;
+            *self.answered_keys = key_index;
             // What was parsed beyond that place is parsed again, so the parser starts afresh.
-            self.session.parser = Parser::new(self.session.parser.limits().clone());
+            *self.parser = Parser::new(self.parser.limits().clone());
             return Some(Next::Drain);
         }
         self.batch.clear();
@@ -302,18 +306,18 @@ impl<'i> Round<'_, '_, 'i> {
     fn begin_value(&mut self, header: &StoreHeader<'_>, header_len: usize) {
         let line =
             self.input.get(self.position..).and_then(|rest| rest.get(..header_len)).unwrap_or_default();
-        self.session.incoming = Some(self.commands.begin_incoming(line, header));
+        *self.incoming = Some(self.commands.begin_incoming(line, header));
         self.position += header_len;
     }
 
     /// Goes on with a large value. `Some` where it is not complete.
     fn receive_value(&mut self) -> Option<Next> {
-        let incoming = self.session.incoming.as_mut()?;
+        let incoming = self.incoming.as_mut()?;
         self.position += incoming.take(self.input.get(self.position..).unwrap_or_default());
         if !incoming.is_complete() {
             return Some(Next::Input);
         }
-        if let Some(incoming) = self.session.incoming.take() {
+        if let Some(incoming) = self.incoming.take() {
             self.answered += 1;
             self.commands.finish_incoming(incoming, self.output);
         }

@@ -18,7 +18,7 @@ pub(crate) const MIN_IN_PLACE_BYTES: usize = 4096;
 /// Pieces that one system call is given at most.
 const MAX_PIECES: usize = 64;
 /// A buffer that grew beyond this is not kept once it has been sent.
-const KEEP_BYTES: usize = 64 << 10;
+pub(crate) const KEEP_BYTES: usize = 64 << 10;
 
 /// How sending went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

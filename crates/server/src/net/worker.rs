@@ -21,6 +21,7 @@ use super::connection::{Connection, Step};
 use super::context::{Context, RECEIVE_BYTES};
 use super::listener::{Listener, Peer};
 use super::mailbox::Message;
+use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use super::table::{Table, Token};
 use crate::metrics::Counter;
 use crate::shared::{ConnectionInfo, Held, Shared};
@@ -54,6 +55,9 @@ pub(crate) struct Worker<'c> {
 }
 
 impl<'c> Worker<'c> {
+    /// What a worker needs for itself: the buffers that it lends to its connections.
+    const OWN_BYTES: u64 = (RECEIVE_BYTES + SPARE_OUTPUT_BYTES + size_of::<Self>()) as u64;
+
     /// Worker number `index`, watching its mailbox and `listeners`, which are numbered as in `shared`.
     ///
     /// # Errors
@@ -70,7 +74,7 @@ impl<'c> Worker<'c> {
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER + number as u64), flags)?;
         }
-        shared.cache.ledger().charge(Part::Connections, (RECEIVE_BYTES + size_of::<Self>()) as u64);
+        shared.cache.ledger().charge(Part::Connections, Self::OWN_BYTES);
         Ok(Self {
             index,
             epoll,
@@ -88,14 +92,9 @@ impl<'c> Worker<'c> {
     pub(crate) fn run(mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(MAX_EVENTS);
         while !self.is_finished() {
-            events.clear();
-            let timeout = self.timeout();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => {
-                    tracing::error!(worker = self.index, %error, "A worker cannot wait for events and stops.");
-                    break;
-                }
+            if let Err(error) = self.wait(&mut events) {
+                tracing::error!(worker = self.index, %error, "A worker cannot wait for events and stops.");
+                break;
             }
             self.context.now_secs = self.context.shared.clock.unix_secs();
             for event in &events {
@@ -119,6 +118,29 @@ impl<'c> Worker<'c> {
     fn is_finished(&self) -> bool {
         let Some(until) = self.drain_until_secs else { return false };
         self.connections.len() == 0 || self.context.now_secs >= until
+    }
+
+    /// Fetches the next events. For a while after there was work it asks again and again instead of sleeping, if the
+    /// settings say so: waking up can take longer than answering.
+    fn wait(&self, events: &mut Vec<Event>) -> Result<(), Errno> {
+        let was_busy = !events.is_empty();
+        events.clear();
+        let busy_poll_nanos = u64::from(self.context.settings.busy_poll_micros) * 1000;
+        if was_busy && busy_poll_nanos > 0 && self.queue.is_empty() {
+            let clock = &self.context.shared.clock;
+            let until = clock.monotonic_nanos().saturating_add(busy_poll_nanos);
+            while events.is_empty() && clock.monotonic_nanos() < until {
+                self.fetch(events, Some(Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+            }
+        }
+        if events.is_empty() { self.fetch(events, self.timeout()) } else { Ok(()) }
+    }
+
+    fn fetch(&self, events: &mut Vec<Event>, timeout: Option<Timespec>) -> Result<(), Errno> {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn timeout(&self) -> Option<Timespec> {
@@ -328,11 +350,7 @@ impl<'c> Worker<'c> {
         for token in tokens {
             self.close(token, Counter::ClosedDrained);
         }
-        self.context
-            .shared
-            .cache
-            .ledger()
-            .release(Part::Connections, (RECEIVE_BYTES + size_of::<Self>()) as u64);
+        self.context.shared.cache.ledger().release(Part::Connections, Self::OWN_BYTES);
     }
 }
 
