@@ -81,32 +81,30 @@ fn layout_for(options: &ItemOptions) -> Layout {
     }
 }
 
-/// How often an allocation tries again after it took a slab from another class.
-const MAX_SLAB_MOVES: u32 = 2;
-
 impl Core {
-    /// A chunk of the class, owned by the caller.
+    /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
+    /// of a larger class.
     fn take_chunk(&self, pool: &Pool, number: u8) -> Result<ItemPtr, Error> {
-        let class = pool.class(number, || self.now());
-        for _ in 0..=MAX_SLAB_MOVES {
-            let mut inner = class.inner.lock();
-            if let Some(ptr) = inner.chunks.pop(&self.arena) {
-                return Ok(ptr);
-            }
-            if self.add_slab(pool, &mut inner)
-                && let Some(ptr) = inner.chunks.pop(&self.arena)
+        if let Some(ptr) = self.take_from_class(pool, number) {
+            return Ok(ptr);
+        }
+        // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
+        // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
+        if let Some(ptr) = self.take_after_move(pool, number, 2) {
+            return Ok(ptr);
+        }
+        for larger in number + 1..pool.sizes.sizes().len() as u8 {
+            let has_slabs = |class: &Class| class.inner.lock().chunks.slab_count() > 0;
+            if pool.used_class(larger).is_some_and(has_slabs)
+                && let Some(ptr) = self.take_from_class(pool, larger)
             {
                 return Ok(ptr);
             }
-            if let Some(ptr) = self.evict(class, inner) {
-                return Ok(ptr);
-            }
-            // The class has nothing to evict: typically it has no slab at all while other classes have them all.
-            if !self.may_move_slab(pool) || !self.take_slab_from_largest_class(pool, Some(number)) {
-                break;
-            }
         }
-        class.counters.add(ALLOCATION_FAILURES, 1);
+        if let Some(ptr) = self.take_after_move(pool, number, 1) {
+            return Ok(ptr);
+        }
+        pool.class(number, || self.now()).counters.add(ALLOCATION_FAILURES, 1);
         Err(Error::new(
             ErrorKind::OutOfMemory,
             format!(
@@ -115,6 +113,28 @@ impl Core {
                 pool.sizes.size(number)
             ),
         ))
+    }
+
+    /// A free chunk of the class, one of a new slab, or that of an evicted item.
+    fn take_from_class(&self, pool: &Pool, number: u8) -> Option<ItemPtr> {
+        let class = pool.class(number, || self.now());
+        let mut inner = class.inner.lock();
+        if let Some(ptr) = inner.chunks.pop(&self.arena) {
+            return Some(ptr);
+        }
+        if self.add_slab(pool, &mut inner)
+            && let Some(ptr) = inner.chunks.pop(&self.arena)
+        {
+            return Some(ptr);
+        }
+        self.evict(class, inner)
+    }
+
+    /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
+    fn take_after_move(&self, pool: &Pool, number: u8, least_slabs: usize) -> Option<ItemPtr> {
+        self.move_slab_to_pool(pool, number, least_slabs)
+            .then(|| self.take_from_class(pool, number))
+            .flatten()
     }
 
     /// Gives the class one more slab, if the pool's limit and the cache's memory allow.

@@ -68,6 +68,11 @@ impl Pool {
         })
     }
 
+    /// The class with this number, if it was ever used.
+    pub(crate) fn used_class(&self, class: u8) -> Option<&Class> {
+        self.classes.get(usize::from(class)).and_then(OnceLock::get)
+    }
+
     /// The classes that were ever used, with their numbers.
     pub(crate) fn used_classes(&self) -> impl Iterator<Item = (u8, &Class)> {
         (0_u8..).zip(&self.classes).filter_map(|(i, class)| class.get().map(|class| (i, class)))

@@ -72,7 +72,7 @@ impl Core {
     /// Takes slabs from the pool until it keeps its limit.
     fn shrink_pool(&self, pool: &Pool) -> Result<(), Error> {
         while pool.slab_bytes() > pool.limit_bytes() {
-            if !self.take_slab_from_largest_class(pool, None) {
+            if !self.take_slab_from_largest_class(pool, None, 1) {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     format!("pool `{}` cannot shrink to its limit: its items are held", pool.name),
@@ -87,7 +87,7 @@ impl Core {
         while self.ledger.total() > self.ledger.limit() {
             let largest =
                 self.pools().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
-            let taken = largest.is_some_and(|pool| self.take_slab_from_largest_class(pool, None));
+            let taken = largest.is_some_and(|pool| self.take_slab_from_largest_class(pool, None, 1));
             if !taken {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
@@ -98,27 +98,36 @@ impl Core {
         Ok(())
     }
 
-    /// Whether an allocation may take a slab from another class now: a move empties a whole slab, so that after the
-    /// first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
-    pub(crate) fn may_move_slab(&self, pool: &Pool) -> bool {
+    /// Takes a slab from another class than `number`, one of at least `least_slabs`, for an allocation. A move empties a
+    /// whole slab, so that after the first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
+    pub(crate) fn move_slab_to_pool(&self, pool: &Pool, number: u8, least_slabs: usize) -> bool {
         let inserted = pool.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
-        let mut moves = pool.moves.lock();
-        let (count, inserted_before) = *moves;
-        let allowed = count < FREE_MOVES || inserted >= inserted_before + SLAB_BYTES as u64;
-        if allowed {
-            *moves = (count + 1, inserted);
+        let (count, inserted_before) = *pool.moves.lock();
+        if count >= FREE_MOVES && inserted < inserted_before + SLAB_BYTES as u64 {
+            return false;
         }
-        allowed
+        let moved = self.take_slab_from_largest_class(pool, Some(number), least_slabs);
+        if moved {
+            let mut moves = pool.moves.lock();
+            *moves = (moves.0 + 1, inserted);
+        }
+        moved
     }
 
-    /// Takes a slab from the class of the pool that has most, other than `except`. `false`: none could be emptied.
-    pub(crate) fn take_slab_from_largest_class(&self, pool: &Pool, except: Option<u8>) -> bool {
+    /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`. `false`:
+    /// there is none, or none could be emptied.
+    pub(crate) fn take_slab_from_largest_class(
+        &self,
+        pool: &Pool,
+        except: Option<u8>,
+        least_slabs: usize,
+    ) -> bool {
         let _resizing = pool.resizing.lock();
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)
             .map(|(_, class)| (class.inner.lock().chunks.slab_count(), class))
-            .filter(|(slabs, _)| *slabs > 0)
+            .filter(|(slabs, _)| *slabs >= least_slabs)
             .collect();
         candidates.sort_by_key(|(slabs, _)| std::cmp::Reverse(*slabs));
         candidates.iter().any(|(_, class)| self.release_slab(pool, class))

@@ -310,3 +310,21 @@ fn find_many_is_find_of_each() {
         assert_eq!(found.as_deref(), (i % 3 == 0).then_some(*key));
     }
 }
+
+#[test]
+fn more_sizes_than_slabs_are_served_from_larger_chunks() {
+    let clock = Clock::manual(1);
+    let cache = cache(20, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let mut refused = 0;
+    for i in 0..20_000_u32 {
+        let len = 100 + (i as usize * 7_919) % 60_000;
+        let key = format!("key-{i}");
+        match cache.allocate(pool, key.as_bytes(), len, &PLAIN) {
+            Ok(item) => cache.put(item),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused < 20, "{refused} of 20,000 found no room");
+    cache.validate();
+}
