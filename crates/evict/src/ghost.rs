@@ -37,6 +37,7 @@ impl Set {
 }
 
 /// Keys that were evicted lately.
+#[derive(Default)]
 pub struct Ghost {
     sets: Vec<Set>,
     capacity: usize,
@@ -48,22 +49,6 @@ pub struct Ghost {
     inserted_in_epoch: usize,
     insertions: usize,
     clean_at: usize,
-}
-
-impl Default for Ghost {
-    fn default() -> Self {
-        Self {
-            sets: Vec::new(),
-            capacity: 0,
-            alive: Vec::new(),
-            total: 0,
-            oldest: 0,
-            present: 0,
-            inserted_in_epoch: 0,
-            insertions: 0,
-            clean_at: 0,
-        }
-    }
 }
 
 impl Ghost {

@@ -132,7 +132,7 @@ impl Core {
 
     /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
     fn take_after_move(&self, pool: &Pool, number: u8, least_slabs: usize) -> Option<ItemPtr> {
-        self.move_slab_to_pool(pool, number, least_slabs)
+        self.move_slab_within_pool(pool, number, least_slabs)
             .then(|| self.take_from_class(pool, number))
             .flatten()
     }

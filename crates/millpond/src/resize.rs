@@ -19,7 +19,7 @@ use crate::pool::Pool;
 /// Chunks that are looked at under one hold of a class's lock.
 const STEP: u16 = 64;
 /// How often, and how long each time, held items of a slab are waited for before another slab is tried.
-const WAITS: u32 = 50;
+const WAITS: u32 = 10;
 const WAIT: Duration = Duration::from_millis(1);
 /// Slabs of a pool that allocations may move between classes as fast as they like.
 const FREE_MOVES: u64 = 64;
@@ -72,7 +72,7 @@ impl Core {
     /// Takes slabs from the pool until it keeps its limit.
     fn shrink_pool(&self, pool: &Pool) -> Result<(), Error> {
         while pool.slab_bytes() > pool.limit_bytes() {
-            if !self.take_slab_from_largest_class(pool, None, 1) {
+            if !self.shrink_by_a_slab(pool) {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     format!("pool `{}` cannot shrink to its limit: its items are held", pool.name),
@@ -87,7 +87,7 @@ impl Core {
         while self.ledger.total() > self.ledger.limit() {
             let largest =
                 self.pools().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
-            let taken = largest.is_some_and(|pool| self.take_slab_from_largest_class(pool, None, 1));
+            let taken = largest.is_some_and(|pool| self.shrink_by_a_slab(pool));
             if !taken {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
@@ -100,13 +100,16 @@ impl Core {
 
     /// Takes a slab from another class than `number`, one of at least `least_slabs`, for an allocation. A move empties a
     /// whole slab, so that after the first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
-    pub(crate) fn move_slab_to_pool(&self, pool: &Pool, number: u8, least_slabs: usize) -> bool {
+    ///
+    /// Does not wait, neither for another thread that takes slabs nor for held items: the caller may hold some itself.
+    pub(crate) fn move_slab_within_pool(&self, pool: &Pool, number: u8, least_slabs: usize) -> bool {
         let inserted = pool.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
         let (count, inserted_before) = *pool.moves.lock();
         if count >= FREE_MOVES && inserted < inserted_before + SLAB_BYTES as u64 {
             return false;
         }
-        let moved = self.take_slab_from_largest_class(pool, Some(number), least_slabs);
+        let Some(_resizing) = pool.resizing.try_lock() else { return false };
+        let moved = self.take_slab(pool, Some(number), least_slabs, 0);
         if moved {
             let mut moves = pool.moves.lock();
             *moves = (moves.0 + 1, inserted);
@@ -114,15 +117,16 @@ impl Core {
         moved
     }
 
-    /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`. `false`:
-    /// there is none, or none could be emptied.
-    pub(crate) fn take_slab_from_largest_class(
-        &self,
-        pool: &Pool,
-        except: Option<u8>,
-        least_slabs: usize,
-    ) -> bool {
+    /// Takes a slab from the class of the pool that has most, for whoever lowers a limit.
+    fn shrink_by_a_slab(&self, pool: &Pool) -> bool {
         let _resizing = pool.resizing.lock();
+        self.take_slab(pool, None, 1, WAITS)
+    }
+
+    /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`; held items
+    /// are waited for `waits` times in each. `false`: there is none, or none could be emptied. The caller holds the
+    /// pool's `resizing`.
+    fn take_slab(&self, pool: &Pool, except: Option<u8>, least_slabs: usize, waits: u32) -> bool {
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)
@@ -130,14 +134,14 @@ impl Core {
             .filter(|(slabs, _)| *slabs >= least_slabs)
             .collect();
         candidates.sort_by_key(|(slabs, _)| std::cmp::Reverse(*slabs));
-        candidates.iter().any(|(_, class)| self.release_slab(pool, class))
+        candidates.iter().any(|(_, class)| self.release_slab(pool, class, waits))
     }
 
     /// Empties a slab of the class and gives it back. `false`: items of it are held for too long.
-    fn release_slab(&self, pool: &Pool, class: &Class) -> bool {
+    fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
         let Some(slab) = self.begin_leave(class) else { return false };
         let per_slab = class.inner.lock().chunks.info().chunks_per_slab();
-        for wait in 0..=WAITS {
+        for wait in 0..=waits {
             if wait > 0 {
                 base::thread::sleep(WAIT);
             }
