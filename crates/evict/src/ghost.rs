@@ -223,7 +223,7 @@ mod tests {
                 let key = mix64(step) % (3 * capacity as u64);
                 let expected = model.iter().position(|k| *k == key).map(|i| model.remove(i)).is_some();
                 assert_eq!(ghost.remove(hash(key)), expected, "capacity {capacity}, step {step}");
-                if mix64(step + 1) % 3 > 0 {
+                if !mix64(step + 1).is_multiple_of(3) {
                     ghost.insert(hash(key));
                     model.push_back(key);
                     if model.len() > capacity {
