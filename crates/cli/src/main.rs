@@ -54,7 +54,7 @@ fn main() -> ExitCode {
             arguments.print(defaults).map_err(|e| e.to_string())
         }
         Command::Version => {
-            println!("millpond {}", env!("CARGO_PKG_VERSION"));
+            serve::say(concat!("millpond ", env!("CARGO_PKG_VERSION"), "\n"));
             Ok(())
         }
     };

@@ -1,5 +1,6 @@
 //! The flags of `serve` and `config`, and how they become a configuration.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -56,14 +57,19 @@ impl ServeArguments {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let loaded = self.load()?;
         loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {warning}"));
-        println!("The configuration is good.");
+        say("The configuration is good.\n");
         Ok(())
     }
 
     /// `millpond config print`.
     pub(crate) fn print(&self, defaults: bool) -> Result<(), Error> {
         let config = if defaults { Config::default() } else { self.load()?.config };
-        print!("{}", config::render(&config)?);
+        say(&config::render(&config)?);
         Ok(())
     }
+}
+
+/// Prints `text`; that the reader has gone, as `head` does, is no failure.
+pub(crate) fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,10 +1,12 @@
 //! `millpond serve`: a server that lives until it is told to stop by a signal.
 
+use std::io::Write as _;
+
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::config::Address;
 use crate::config::load::Loaded;
-use crate::config::{Address, Config};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::server::Server;
@@ -43,12 +45,12 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
 
 /// Says where it listens, and one line to try.
 fn announce(server: &Server) {
-    let config: std::sync::Arc<Config> = server.config();
+    let config = server.config();
     let addresses = server.addresses();
     let listening: Vec<String> =
         addresses.iter().map(|(name, address)| format!("{address} ({name})")).collect();
-    println!(
-        "millpond {} serves memcached clients on {}\n  {} of memory, {} worker threads, pools: {}",
+    let mut text = format!(
+        "millpond {} serves memcached clients on {}\n  {} of memory, {} worker threads, pools: {}\n",
         env!("CARGO_PKG_VERSION"),
         listening.join(", "),
         config.memory(),
@@ -56,11 +58,13 @@ fn announce(server: &Server) {
         config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(", "),
     );
     if let Some(address) = server.admin_address() {
-        println!("  metrics: http://{address}/metrics");
+        text.push_str(&format!("  metrics: http://{address}/metrics\n"));
     }
     if let Some((_, address)) = addresses.first() {
-        println!("  try: {}", try_line(address));
+        text.push_str(&format!("  try: {}\n", try_line(address)));
     }
+    // Whoever started the server may have closed its standard output; it serves all the same.
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn try_line(address: &Address) -> String {

@@ -261,7 +261,8 @@ fn stopping_answers_what_has_arrived() {
 #[test]
 fn connections_are_on_the_bill() {
     let server = Server::start(config()).expect("a server");
-    let ledger = server.cache().ledger();
+    let cache = server.cache().clone();
+    let ledger = cache.ledger();
     let idle = ledger.part(base::Part::Connections);
     assert!(idle > 0, "the workers' own buffers count");
     let mut clients: Vec<Client> = (0..20).map(|_| Client::connect(address(&server))).collect();
@@ -271,6 +272,8 @@ fn connections_are_on_the_bill() {
     wait_until("buffers are charged", || ledger.part(base::Part::Connections) > idle + 20 * 100);
     drop(clients);
     wait_until("and released", || ledger.part(base::Part::Connections) == idle);
+    server.stop();
+    assert_eq!(ledger.part(base::Part::Connections), 0, "the workers' own as well");
 }
 
 #[test]

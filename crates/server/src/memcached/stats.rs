@@ -45,7 +45,7 @@ const COUNTERS: &[(&str, &[Counter])] = &[
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn stats(&mut self, mut arguments: Tokens<'_>, output: &mut Output<ReadHandle<'c>>) {
-        let (first, second) = (arguments.next(), arguments.next());
+        let (first, second, third) = (arguments.next(), arguments.next(), arguments.next());
         output.compose(|out| {
             match (first, second) {
                 (None, _) => self.general(out),
@@ -63,7 +63,11 @@ impl<'c> Commands<'_, 'c> {
                     return out.extend_from_slice(Reply::Ok.as_bytes());
                 }
                 // Neither are keys listed, which memcached does for a part of a class; clients take an empty list well.
-                (Some(b"detail"), Some(b"dump")) | (Some(b"cachedump"), _) => {}
+                (Some(b"detail"), Some(b"dump")) => {}
+                (Some(b"cachedump"), Some(_)) if third.is_some() => {}
+                (Some(b"cachedump"), _) => {
+                    return out.extend_from_slice(b"CLIENT_ERROR bad command line\r\n");
+                }
                 (Some(b"detail"), _) => return out.extend_from_slice(WireError::StatsDetailUsage.as_bytes()),
                 _ => return out.extend_from_slice(WireError::UnknownCommand.as_bytes()),
             }
