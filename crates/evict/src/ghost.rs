@@ -13,7 +13,7 @@
 //! begin in: more than half of what was remembered survives a change of size.
 //!
 //! Invariants:
-//! 1. Alive epochs are `oldest ..= present`, at most [`WINDOW`] of 256.
+//! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
 //! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again: every 8th insertion cleans a set.
 

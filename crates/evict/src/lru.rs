@@ -15,7 +15,7 @@
 //! Policy bits: the generation.
 //!
 //! Invariants:
-//! 1. Alive generations are `oldest ..= present`, at most [`WINDOW`] of 256, so that a stamp names one without doubt.
+//! 1. Alive generations are `oldest ..= present`, at most `WINDOW` of 256, so that a stamp names one without doubt.
 //! 2. An item's stamp is never older than the queue that its entry is in.
 //! 3. `items` is the number of queued items; entries beyond that are stale.
 
