@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# memjs, by `clients/memjs.js`. The tests in its package talk to objects in their own process and to no server.
+version="memjs 1.3.2"
+tests=11
+
+prepare() {
+  need node nodejs
+  need npm npm
+  npm install --no-save --no-package-lock --prefix "$home" memjs@1.3.2
+  cp "$clients/memjs.js" exercise.js
+}
+
+run() {
+  server -p 11211
+  node exercise.js | tee -a /dev/stderr | outcomes lines
+}
+
+source "$(dirname "$0")/../lib/suite.sh" "$@"
