@@ -40,7 +40,7 @@ class Suite:
 
 
 @dataclasses.dataclass
-class Exception_:
+class Allowance:
     """A test that Millpond may fail, and why."""
 
     suite: str
@@ -60,7 +60,7 @@ def load_suites():
 
 def load_exceptions():
     with open(HERE / "exceptions.toml", "rb") as file:
-        return [Exception_(**entry) for entry in tomllib.load(file).get("exception", [])]
+        return [Allowance(**entry) for entry in tomllib.load(file).get("exception", [])]
 
 
 def log_tail(path, lines=15):
@@ -140,6 +140,9 @@ def judge(suite, outcomes, exceptions, complaints):
             exception.used += 1
         if not allowed:
             complaints.append(f"{suite.name}: {test}: {outcome} on millpond")
+    for exception in exceptions:
+        if exception.suite == suite.name and exception.used == 0 and reference is not None:
+            complaints.append(f"{suite.name}: the exception {exception.tests} is not needed; remove it")
     return needed
 
 
