@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::report::Table;
 use crate::servers::client::fill;
 use crate::servers::program;
-use crate::servers::server::{Kind, Server};
+use crate::servers::server::{Aim, Kind, Server};
 
 /// Length of the values, in bytes. Keys have 16.
 const VALUE_LEN: usize = 100;
@@ -62,9 +62,9 @@ pub(crate) fn memory(options: &Options) -> Result<Memory> {
     let millpond = program(options)?;
     for kind in [
         Kind::Millpond { threads: 1, busy_poll_micros: 0 },
-        Kind::Memcached { threads: 1, compact: false },
-        Kind::Memcached { threads: 1, compact: true },
-        Kind::Redis { io_threads: 1 },
+        Kind::Memcached { threads: 1, set_for: Aim::Defaults },
+        Kind::Memcached { threads: 1, set_for: Aim::Density },
+        Kind::Redis { io_threads: 1, set_for: Aim::Defaults },
     ] {
         let server = Server::start(kind, &millpond, options.held_memory.as_u64() >> 20, "0,1")?;
         held.push(held_by(&server, options.held_memory.as_u64())?);

@@ -38,7 +38,7 @@ struct Arguments {
         default_value = "limits,embedded,hits,memory,servers"
     )]
     only: Vec<Section>,
-    /// How often each is measured in turn. Default 7, or 3 with --quick.
+    /// How often each is measured in turn. Default 5, or 3 with --quick.
     #[arg(long, value_name = "NUMBER")]
     rounds: Option<usize>,
     /// Memory of each cache in process. Default 1GiB, or 128MiB with --quick.
@@ -117,7 +117,7 @@ impl Options {
         Self {
             quick,
             only: arguments.only,
-            rounds: arguments.rounds.unwrap_or(pick(7, 3) as usize).max(1),
+            rounds: arguments.rounds.unwrap_or(pick(5, 3) as usize).max(1),
             memory,
             hit_memory: ByteSize::mib(pick(256, 32)),
             held_memory: ByteSize::mib(pick(1024, 128)),
@@ -127,7 +127,7 @@ impl Options {
             contestants: arguments.contestants,
             servers: arguments.servers,
             turn_ms: pick(500, 100),
-            server_turn_ms: pick(1_000, 250),
+            server_turn_ms: pick(700, 250),
             patience_ms: arguments.patience_ms.unwrap_or(pick(2_000, 0)),
             millpond: arguments.millpond,
             json: arguments.json,

@@ -20,7 +20,7 @@ use crate::machine::{Patience, Watch, load_average};
 use crate::options::Options;
 use crate::report::{Middle, ratio};
 use client::{Load, fill};
-use server::{Kind, Server};
+use server::{Aim, Kind, Server};
 
 /// Keys that servers are filled with, for values of 100 B; fewer for larger ones.
 const KEYS: u32 = 1_000_000;
@@ -47,11 +47,15 @@ impl Placement {
 
     fn kinds(self) -> Vec<Kind> {
         let threads = if self == Self::Apart { 1 } else { 2 };
-        vec![
-            Kind::Millpond { threads, busy_poll_micros: 0 },
-            Kind::Memcached { threads, compact: false },
-            Kind::Redis { io_threads: threads },
-        ]
+        let mut kinds = vec![Kind::Millpond { threads, busy_poll_micros: 0 }];
+        for set_for in [Aim::Defaults, Aim::Speed] {
+            kinds.push(Kind::Memcached { threads, set_for });
+            kinds.push(Kind::Redis { io_threads: 1, set_for });
+        }
+        if threads > 1 {
+            kinds.push(Kind::Redis { io_threads: threads, set_for: Aim::Speed });
+        }
+        kinds
     }
 }
 
@@ -163,7 +167,7 @@ fn group(
     for kind in placement.kinds().into_iter().filter(wanted) {
         let server = Server::start(kind, millpond, MEMORY_MIB, placement.server_cpus())?;
         fill(kind.wire(), server.address(), 0, keys.into(), &value)?;
-        println!("- {}: `taskset -c {} {}`", kind.name(), placement.server_cpus(), server.command());
+        println!("- {}: `{}`", kind.name(), server.command());
         server.pause()?;
         servers.push(server);
     }

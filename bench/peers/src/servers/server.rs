@@ -25,14 +25,27 @@ pub(crate) enum Kind {
     Memcached {
         /// Workers.
         threads: usize,
-        /// Set for small items: no CAS tokens, and finer size classes.
-        compact: bool,
+        /// What it is set for.
+        set_for: Aim,
     },
     /// Redis with this many threads for sockets.
     Redis {
         /// Threads; 1 is the main thread alone.
         io_threads: usize,
+        /// What it is set for.
+        set_for: Aim,
     },
+}
+
+/// What a peer is set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) enum Aim {
+    /// Nothing in particular: its defaults.
+    Defaults,
+    /// Speed: 2 MiB pages, which Millpond asks for by default.
+    Speed,
+    /// Many small items: for memcached no CAS tokens and finer size classes.
+    Density,
 }
 
 impl Kind {
@@ -43,10 +56,19 @@ impl Kind {
             Self::Millpond { threads, busy_poll_micros } => {
                 format!("millpond -t {threads} poll {busy_poll_micros}")
             }
-            Self::Memcached { threads, compact: false } => format!("memcached -t {threads}"),
-            Self::Memcached { threads, compact: true } => format!("memcached -t {threads} -C -f 1.05"),
-            Self::Redis { io_threads: 1 } => "redis".to_owned(),
-            Self::Redis { io_threads } => format!("redis io-threads {io_threads}"),
+            Self::Memcached { threads, set_for } => {
+                let aim = match set_for {
+                    Aim::Defaults => "",
+                    Aim::Speed => " -L",
+                    Aim::Density => " -C -f 1.05",
+                };
+                format!("memcached -t {threads}{aim}")
+            }
+            Self::Redis { io_threads, set_for } => {
+                let threads =
+                    if io_threads > 1 { format!(" io-threads {io_threads}") } else { String::new() };
+                format!("redis{threads}{}", if set_for == Aim::Speed { " 2M pages" } else { "" })
+            }
         }
     }
 
@@ -55,6 +77,17 @@ impl Kind {
         match self {
             Self::Millpond { .. } | Self::Memcached { .. } => Wire::Memcached,
             Self::Redis { .. } => Wire::Redis,
+        }
+    }
+
+    /// What its allocator is told: memcached's tables come from glibc's, Redis is built with jemalloc.
+    fn environment(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Memcached { set_for: Aim::Speed, .. } => Some(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")),
+            Self::Redis { set_for: Aim::Speed, .. } => {
+                Some(("MALLOC_CONF", "thp:always,metadata_thp:always"))
+            }
+            _ => None,
         }
     }
 
@@ -71,15 +104,20 @@ impl Kind {
                 command
             }
             // More requests of a connection in a row than the default of 20, and a table that need not grow.
-            Self::Memcached { threads, compact } => words(format!(
+            Self::Memcached { threads, set_for } => words(format!(
                 "memcached -u root -l 127.0.0.1 -U 0 -p {port} -m {memory_mib} -t {threads} -R 512 -o hashpower=21{}",
-                if compact { " -C -f 1.05" } else { "" }
+                match set_for {
+                    Aim::Defaults => "",
+                    Aim::Speed => " -L",
+                    Aim::Density => " -C -f 1.05",
+                }
             )),
-            Self::Redis { io_threads } => {
+            Self::Redis { io_threads, set_for } => {
                 let mut command = words(format!(
                     "redis-server --bind 127.0.0.1 --port {port} --maxmemory {memory_mib}mb \
                      --maxmemory-policy allkeys-lru --appendonly no --io-threads {io_threads} \
-                     --io-threads-do-reads yes --save"
+                     --io-threads-do-reads yes --disable-thp {} --save",
+                    if set_for == Aim::Speed { "no" } else { "yes" }
                 ));
                 command.push(String::new());
                 command
@@ -101,16 +139,19 @@ impl Server {
     pub(crate) fn start(kind: Kind, millpond: &Path, memory_mib: u64, cpus: &str) -> Result<Self> {
         let port = free_port()?;
         let words = kind.command(millpond, memory_mib, port);
-        let command = words.join(" ");
+        let environment = kind.environment();
+        let set = environment.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
+        let command = format!("{set}taskset -c {cpus} {}", words.join(" "));
         let process = Command::new("taskset")
             .args(["-c", cpus])
             .args(&words)
+            .envs(environment)
             .current_dir(std::env::temp_dir())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .with_context(|| format!("starting `taskset -c {cpus} {command}`"))?;
+            .with_context(|| format!("starting `{command}`"))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server = Self { kind, process, address, command };
         for _ in 0..200 {
