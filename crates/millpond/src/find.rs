@@ -174,7 +174,8 @@ impl<'c> Keys<'c> {
                 return None;
             }
             let handle = ReadHandle::adopt(core, ptr);
-            if handle.key() != key {
+            // SAFETY: the handle holds a reference.
+            if unsafe { !item.has_key(key) } {
                 return None;
             }
             // SAFETY: the handle holds a reference.
@@ -228,6 +229,6 @@ impl Core {
     pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: the bucket that points to the item is locked, so its chunk is not reused (invariant 2 of `Index`).
-        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.key() } == key
+        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.has_key(key) }
     }
 }

@@ -105,3 +105,17 @@ fn bit_fields_do_not_touch_each_other() {
     }
     assert_eq!((word.incarnation(), word.user_bits(), word.policy()), (1, 0, 0));
 }
+
+#[test]
+fn keys_are_the_same_only_if_every_byte_is() {
+    for len in 0..=80_usize {
+        let key: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        assert!(same_bytes(&key, &key.clone()));
+        assert!(!same_bytes(&key, &[&key[..], b"x"].concat()));
+        for i in 0..len {
+            let mut other = key.clone();
+            other[i] ^= 0x80;
+            assert!(!same_bytes(&key, &other), "byte {i} of {len}");
+        }
+    }
+}
