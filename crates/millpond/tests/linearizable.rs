@@ -5,8 +5,8 @@
 //! cache may make at any time; where a test runs with so little memory that it evicts, the model may do so too.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::rng::{RngExt, seeded};
 use millpond::{
@@ -158,7 +158,11 @@ impl Run {
         let value = self.next_value.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let options = ItemOptions::default();
-            let mut item = self.cache.allocate(self.pool, key, self.value_len, &options).expect("room");
+            let allocate = || self.cache.allocate(self.pool, key, self.value_len, &options);
+            // Other callers may hold all chunks for a moment.
+            let mut item = (0..100_000)
+                .find_map(|_| allocate().map_err(|_| std::thread::yield_now()).ok())
+                .expect("room, sooner or later");
             fill(item.value_mut(), value);
             item
         };
@@ -205,6 +209,35 @@ impl Run {
     }
 }
 
+/// Lets all threads begin a round together, and fail together: a barrier of the standard library would wait for ever
+/// for one that panicked.
+struct Meeting {
+    threads: usize,
+    arrived: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl Meeting {
+    fn wait(&self, round: u64) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
+        while self.arrived.load(Ordering::SeqCst) < (round + 1) * self.threads as u64 {
+            assert!(!self.failed.load(Ordering::SeqCst), "another caller failed");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Says so when its thread panics.
+struct Attendance(Arc<Meeting>);
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
 /// Rounds of `calls` calls by each of `threads` threads on two keys; every round's history is searched.
 fn rounds(policy: PolicyKind, threads: usize, calls: usize, rounds: u64, may_evict: bool) {
     let config = CacheConfig {
@@ -221,15 +254,16 @@ fn rounds(policy: PolicyKind, threads: usize, calls: usize, rounds: u64, may_evi
     let value_len = if may_evict { 4_096 * 8 } else { 64 };
     let run =
         Arc::new(Run { cache, pool, value_len, time: AtomicU64::new(0), next_value: AtomicU64::new(1) });
-    let barrier = Arc::new(Barrier::new(threads));
+    let meeting = Arc::new(Meeting { threads, arrived: AtomicU64::new(0), failed: AtomicBool::new(false) });
     let workers: Vec<_> = (0..threads)
         .map(|thread| {
-            let (run, barrier) = (Arc::clone(&run), Arc::clone(&barrier));
+            let (run, meeting) = (Arc::clone(&run), Arc::clone(&meeting));
             base::thread::spawn(format!("caller-{thread}"), move || {
+                let attendance = Attendance(meeting);
                 let mut rng = seeded(thread as u64);
                 let mut histories = Vec::new();
                 for round in 0..rounds {
-                    barrier.wait();
+                    attendance.0.wait(round);
                     let mut events = Vec::new();
                     for _ in 0..calls {
                         let key = rng.random_range(0..2_u8);
