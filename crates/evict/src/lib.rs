@@ -36,7 +36,8 @@ pub enum Claim {
     Taken,
     /// Somebody holds it.
     Held,
-    /// It was removed meanwhile.
+    /// It left the cache a moment ago and its [`Policy::removed`] was not called yet, nor will it be: the policy forgets
+    /// it now.
     Gone,
 }
 

@@ -230,7 +230,7 @@ impl Lru {
                     self.enqueue(entry, present);
                     tries += 1;
                 }
-                Claim::Gone => {}
+                Claim::Gone => self.items -= 1,
             }
         }
         None

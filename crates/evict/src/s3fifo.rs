@@ -156,7 +156,7 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => {}
+                Claim::Gone => self.small_items -= 1,
             }
         }
         None
@@ -186,7 +186,7 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => {}
+                Claim::Gone => self.main_items -= 1,
             }
         }
         None

@@ -121,7 +121,11 @@ impl Items for View<'_> {
         match item.state().claim() {
             slab::item::Claim::Taken => Claim::Taken,
             slab::item::Claim::Held => Claim::Held,
-            slab::item::Claim::Gone => Claim::Gone,
+            slab::item::Claim::Gone => {
+                // Whoever removed it finds that it is not queued any more.
+                item.state().dequeue();
+                Claim::Gone
+            }
         }
     }
 
