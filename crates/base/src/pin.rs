@@ -1,31 +1,47 @@
-//! Waiting until no reader is in the middle of something: a grace period that costs readers two plain stores.
+//! Reading what may be taken away: grace periods and protected words, at the cost of a few plain stores.
 //!
-//! A reader *pins* while it follows pointers that it did not take a reference to. Whoever is about to reuse the memory
-//! behind such pointers first makes them unreachable and then calls [`Pins::synchronize`], which returns when every
-//! reader that was pinned at that moment has unpinned.
+//! - A reader *pins* while it follows pointers that it did not take a reference to. Whoever takes away what such pointers
+//!   lead to first makes it unreachable and then calls [`Pins::synchronize`], which returns when every reader that was
+//!   pinned at that moment has unpinned. For what is rare, because it waits.
+//! - A reader *protects* one word – the name of the thing it reads – and then makes sure that the thing is still there.
+//!   Whoever takes such things away makes a batch of them unreachable and calls [`Pins::protected`] once: what is not
+//!   in the answer is read by nobody. Nobody waits, and a reader that sleeps keeps one thing from being reused.
+//!   (Michael: "Hazard pointers", IEEE TPDS 2004.)
 //!
-//! The readers' store must be visible before their loads. Instead of a fence in each reader, `synchronize` makes all
-//! threads of the process pass one (`membarrier`, Linux 4.14); where the kernel has none, readers fence themselves.
+//! In both, the reader's store must be visible before its loads. Instead of a fence in each reader, the other side makes
+//! all threads of the process pass one (`membarrier`, Linux 4.14); where the kernel has none, readers fence themselves.
 //!
 //! Invariants:
-//! 1. A slot below the last belongs to one thread at a time (it is the thread's counter stripe) and is odd while that
-//!    thread is pinned. The last slot counts the pinned among all other threads.
-//! 2. After the barrier in `synchronize`, a slot that reads as unpinned belongs to a thread that sees everything the
-//!    caller did before, whenever it pins again.
+//! 1. A slot below the last belongs to one thread at a time (it is the thread's counter stripe) and its count is odd while
+//!    that thread is pinned. The last slot counts the pinned among all other threads; those protect nothing.
+//! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
+//!    everything the caller did before, whenever it pins or protects again.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+#[cfg(not(loom))]
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use crate::counter::{STRIPES, stripe};
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 const SHARED: usize = STRIPES - 1;
+/// Set in a slot's `word` while the lower half is protected.
+const TAKEN: u64 = 1 << 32;
+
+/// What one thread tells the others.
+#[derive(Default)]
+struct Slot {
+    /// Odd while the thread is pinned.
+    count: AtomicU64,
+    /// What it protects.
+    word: AtomicU64,
+}
 
 /// The slots of one group of readers.
 pub struct Pins {
-    slots: Box<[CachePadded<AtomicU64>]>,
+    slots: Box<[CachePadded<Slot>]>,
     /// The kernel has no `membarrier`.
     readers_fence: bool,
 }
@@ -40,8 +56,8 @@ impl Pins {
     /// A group without readers. Registers the process with the kernel, which costs a moment the first time.
     pub fn new() -> Self {
         Self {
-            slots: (0..STRIPES).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            readers_fence: membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_err(),
+            slots: (0..STRIPES).map(|_| CachePadded::default()).collect(),
+            readers_fence: !membarrier::register(),
         }
     }
 
@@ -49,51 +65,109 @@ impl Pins {
     #[inline]
     pub fn pin(&self) -> Pinned<'_> {
         let stripe = stripe();
-        let slot = &self.slots[stripe];
+        let count = &self.slots[stripe].count;
         if stripe == SHARED {
-            slot.fetch_add(1, Ordering::SeqCst);
+            count.fetch_add(1, Ordering::SeqCst);
         } else {
-            let count = slot.load(Ordering::Relaxed);
-            debug_assert!(count.is_multiple_of(2), "a thread pinned twice");
-            slot.store(count + 1, Ordering::Relaxed);
+            let before = count.load(Ordering::Relaxed);
+            debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
+            count.store(before + 1, Ordering::Relaxed);
         }
+        self.reader_fence();
+        Pinned { count, shared: stripe == SHARED, thread_bound: PhantomData }
+    }
+
+    /// The calling thread's place for a protected word, or `None` where it protects one already or has no slot of its
+    /// own, being one of more than 63 threads.
+    #[inline]
+    pub fn guard(&self) -> Option<Guard<'_>> {
+        let stripe = stripe();
+        (stripe != SHARED).then(|| self.guard_at(stripe)).flatten()
+    }
+
+    #[inline]
+    fn guard_at(&self, stripe: usize) -> Option<Guard<'_>> {
+        let word = &self.slots[stripe].word;
+        (word.load(Ordering::Relaxed) == 0).then(|| Guard { pins: self, word, thread_bound: PhantomData })
+    }
+
+    #[inline]
+    fn reader_fence(&self) {
         if self.readers_fence {
             fence(Ordering::SeqCst);
         } else {
-            compiler_fence(Ordering::SeqCst);
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
         }
-        Pinned { slot, shared: stripe == SHARED, thread_bound: PhantomData }
+    }
+
+    fn others_fence(&self) {
+        if self.readers_fence {
+            fence(Ordering::SeqCst);
+        } else {
+            membarrier::pass();
+        }
+    }
+
+    /// The words that are protected by threads that may have seen what they name before the caller made it unreachable.
+    /// Costs a system call that interrupts the other processors, and a look at each slot.
+    pub fn protected(&self) -> Protected {
+        self.others_fence();
+        let mut protected = Protected { words: [0; STRIPES], len: 0 };
+        for slot in self.slots.iter().take(SHARED) {
+            let word = slot.word.load(Ordering::Acquire);
+            if word != 0 {
+                protected.words[protected.len] = word as u32;
+                protected.len += 1;
+            }
+        }
+        protected
     }
 
     /// Returns when every thread that is pinned now has unpinned. Costs a system call that interrupts the other
     /// processors, and the wait.
+    #[cfg(not(loom))]
     pub fn synchronize(&self) {
-        if self.readers_fence {
-            fence(Ordering::SeqCst);
-        } else if let Err(error) = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
-            unreachable!("membarrier is registered and yet fails: {error}");
-        }
+        self.others_fence();
         for (i, slot) in self.slots.iter().enumerate() {
-            let before = slot.load(Ordering::Acquire);
+            let before = slot.count.load(Ordering::Acquire);
             let is_pinned = |now: u64| {
                 if i == SHARED { now != 0 } else { before % 2 == 1 && now == before }
             };
-            let mut waits = 0_u32;
-            while is_pinned(slot.load(Ordering::Acquire)) {
-                waits += 1;
-                if waits < 100 {
-                    std::hint::spin_loop();
-                } else {
-                    crate::thread::sleep(Duration::from_micros(50));
-                }
-            }
+            wait_while(|| is_pinned(slot.count.load(Ordering::Acquire)));
+        }
+    }
+
+    /// Returns when none of the words that `matches` says is protected by a thread that may have seen what they name
+    /// before the caller made it unreachable.
+    #[cfg(not(loom))]
+    pub fn wait_unprotected(&self, matches: impl Fn(u32) -> bool) {
+        self.others_fence();
+        for slot in &self.slots[..SHARED] {
+            wait_while(|| {
+                let word = slot.word.load(Ordering::Acquire);
+                word != 0 && matches(word as u32)
+            });
+        }
+    }
+}
+
+/// Spins a little, then sleeps, while `busy` says so.
+#[cfg(not(loom))]
+fn wait_while(busy: impl Fn() -> bool) {
+    let mut waits = 0_u32;
+    while busy() {
+        waits += 1;
+        if waits < 100 {
+            std::hint::spin_loop();
+        } else {
+            crate::thread::sleep(Duration::from_micros(50));
         }
     }
 }
 
 /// A pinned thread; unpins when dropped.
 pub struct Pinned<'a> {
-    slot: &'a AtomicU64,
+    count: &'a AtomicU64,
     shared: bool,
     /// The slot is the thread's own, so the value must be dropped where it was made.
     thread_bound: PhantomData<*const ()>,
@@ -103,24 +177,204 @@ impl Drop for Pinned<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.shared {
-            self.slot.fetch_sub(1, Ordering::Release);
+            self.count.fetch_sub(1, Ordering::Release);
         } else {
-            self.slot.store(self.slot.load(Ordering::Relaxed) + 1, Ordering::Release);
+            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 }
 
-fn membarrier(command: libc::c_int) -> std::io::Result<()> {
-    // SAFETY: membarrier takes a command, flags and a processor number, and touches no memory of ours.
-    let rc = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
-    if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+/// A thread's place for a protected word; protects nothing any more when dropped.
+pub struct Guard<'a> {
+    pins: &'a Pins,
+    word: &'a AtomicU64,
+    /// The slot is the thread's own.
+    thread_bound: PhantomData<*const ()>,
 }
 
-#[cfg(test)]
+impl Guard<'_> {
+    /// Protects `word` from now on, and nothing else. What it names may be gone already: the caller looks after this
+    /// call, by a load that acquires, and reads on only if it is there.
+    #[inline]
+    pub fn protect(&self, word: u32) {
+        // Releases what was read under the word before.
+        self.word.store(TAKEN | u64::from(word), Ordering::Release);
+        self.pins.reader_fence();
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.word.store(0, Ordering::Release);
+    }
+}
+
+/// What was protected at some moment: see [`Pins::protected`].
+pub struct Protected {
+    words: [u32; STRIPES],
+    len: usize,
+}
+
+impl Protected {
+    /// Whether `word` was protected.
+    #[inline]
+    pub fn contains(&self, word: u32) -> bool {
+        self.words[..self.len].contains(&word)
+    }
+}
+
+/// The system call that makes every running thread of this process pass a fence.
+#[cfg(not(loom))]
+mod membarrier {
+    /// Whether the kernel has it.
+    pub(super) fn register() -> bool {
+        call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_ok()
+    }
+
+    pub(super) fn pass() {
+        if let Err(error) = call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+            unreachable!("membarrier is registered and yet fails: {error}");
+        }
+    }
+
+    fn call(command: libc::c_int) -> std::io::Result<()> {
+        // SAFETY: membarrier takes a command, flags and a processor number, and touches no memory of ours.
+        let rc = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+        if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    }
+}
+
+/// The model checker knows fences only.
+#[cfg(loom)]
+mod membarrier {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn pass() {
+        unreachable!("readers fence themselves")
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    /// A thing that is there until it is taken away and overwritten.
+    struct Thing {
+        pins: Pins,
+        there: AtomicBool,
+        content: UnsafeCell<u32>,
+    }
+
+    impl Thing {
+        fn read(&self, stripe: usize) {
+            let guard = self.pins.guard_at(stripe).expect("nothing is protected");
+            guard.protect(7);
+            if self.there.load(Ordering::Acquire) {
+                // SAFETY: what this model checks: nobody writes while the word is protected and the thing is there.
+                self.content
+                    .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
+            }
+        }
+
+        fn take_away(&self) {
+            self.there.store(false, Ordering::Release);
+            if !self.pins.protected().contains(7) {
+                // SAFETY: as above.
+                self.content.with_mut(|content| unsafe { *content = 2 });
+            }
+        }
+    }
+
+    #[test]
+    fn loom_what_is_protected_and_there_is_not_overwritten() {
+        loom::model(|| {
+            let pins = Pins { slots: (0..2).map(|_| CachePadded::default()).collect(), readers_fence: true };
+            let thing = Arc::new(Thing { pins, there: AtomicBool::new(true), content: UnsafeCell::new(1) });
+            let reader = {
+                let thing = Arc::clone(&thing);
+                thread::spawn(move || {
+                    thing.read(0);
+                    thing.read(0);
+                })
+            };
+            thing.take_away();
+            reader.join().expect("no panic");
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_thread_protects_one_word_at_a_time() {
+        let pins = Pins::new();
+        let guard = pins.guard_at(3).expect("nothing is protected");
+        guard.protect(0);
+        assert!(pins.guard_at(3).is_none(), "not to be nested");
+        assert!(pins.protected().contains(0) && !pins.protected().contains(9));
+        guard.protect(9);
+        assert!(!pins.protected().contains(0) && pins.protected().contains(9));
+        drop(guard);
+        assert!(!pins.protected().contains(9));
+        pins.wait_unprotected(|_| true);
+        assert!(pins.guard_at(3).is_some());
+    }
+
+    #[test]
+    fn nobody_reads_what_was_taken_away_unprotected() {
+        let pins = Arc::new(Pins::new());
+        // Two cells take turns: which one is there, and what each holds; a cell that is overwritten holds 0 for a while.
+        let there = Arc::new(AtomicU64::new(0));
+        let cells = Arc::new([const { AtomicU64::new(1) }; 2]);
+        let stop = Arc::new(AtomicBool::new(false));
+        let readers: Vec<_> = (0..3)
+            .map(|stripe| {
+                let (pins, there, cells, stop) =
+                    (Arc::clone(&pins), Arc::clone(&there), Arc::clone(&cells), Arc::clone(&stop));
+                crate::thread::spawn("reader", move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let cell = there.load(Ordering::Relaxed);
+                        let guard = pins.guard_at(stripe).expect("nothing is protected");
+                        guard.protect(cell as u32);
+                        if there.load(Ordering::Acquire) == cell {
+                            for _ in 0..20 {
+                                assert_eq!(cells[cell as usize].load(Ordering::Relaxed), 1, "overwritten");
+                            }
+                        }
+                    }
+                })
+                .expect("a thread")
+            })
+            .collect();
+        let mut overwritten = 0;
+        for round in 0..20_000_u64 {
+            let old = round % 2;
+            there.store(1 - old, Ordering::Release);
+            if pins.protected().contains(old as u32) {
+                pins.wait_unprotected(|word| u64::from(word) == old);
+            } else {
+                overwritten += 1;
+            }
+            cells[old as usize].store(0, Ordering::Relaxed);
+            cells[old as usize].store(1, Ordering::Release);
+        }
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("no panic");
+        }
+        assert!(overwritten > 0);
+    }
 
     #[test]
     fn nobody_reads_what_was_retired() {
