@@ -1,15 +1,13 @@
 //! Making items: from a free chunk, a new slab, or an evicted item's place.
 
-use std::cell::Cell;
-
 use base::Part;
 use evict::PolicyKind;
 use index::Index;
 use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use slab::{ChunkNumber, ItemPtr, Layout, SLAB_BYTES, SlabInfo};
+use slab::{ItemPtr, Layout, SLAB_BYTES, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{ALLOCATION_FAILURES, BYTES_OUT, Class, EVICTIONS, Inner, View};
+use crate::class::{ALLOCATION_FAILURES, Class, Inner};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
@@ -50,8 +48,11 @@ impl Cache {
                     ),
                 )
             })?;
-        let ptr = core.take_chunk(pool, class)?;
         let keyspace = core.keyspace(pool.keyspace);
+        let hash = core.hash(keyspace, key);
+        // Its bucket is needed when the item is inserted, after the value was written.
+        core.index.prefetch(hash);
+        let ptr = core.take_chunk(pool, class)?;
         let now = core.now();
         let fields = Fields {
             layout,
@@ -68,7 +69,7 @@ impl Cache {
         if options.user_bits != 0 {
             item.state().set_user_bits(options.user_bits);
         }
-        Ok(WriteHandle::new(core, ptr, core.hash(keyspace, key)))
+        Ok(WriteHandle::new(core, ptr, hash))
     }
 }
 
@@ -87,6 +88,13 @@ impl Core {
     fn take_chunk(&self, pool: &Pool, number: u8) -> Result<ItemPtr, Error> {
         if let Some(ptr) = self.take_from_class(pool, number) {
             return Ok(ptr);
+        }
+        // What other threads have in store may be all there is.
+        if let Some(class) = pool.used_class(number) {
+            self.empty_magazines(class);
+            if let Some(ptr) = self.take_from_class(pool, number) {
+                return Ok(ptr);
+            }
         }
         // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
         // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
@@ -115,21 +123,6 @@ impl Core {
         ))
     }
 
-    /// A free chunk of the class, one of a new slab, or that of an evicted item.
-    fn take_from_class(&self, pool: &Pool, number: u8) -> Option<ItemPtr> {
-        let class = pool.class(number, || self.now());
-        let mut inner = class.inner.lock();
-        if let Some(ptr) = inner.chunks.pop(&self.arena) {
-            return Some(ptr);
-        }
-        if self.add_slab(pool, &mut inner)
-            && let Some(ptr) = inner.chunks.pop(&self.arena)
-        {
-            return Some(ptr);
-        }
-        self.evict(class, inner)
-    }
-
     /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
     fn take_after_move(&self, pool: &Pool, number: u8, least_slabs: usize) -> Option<ItemPtr> {
         self.move_slab_within_pool(pool, number, least_slabs)
@@ -138,7 +131,7 @@ impl Core {
     }
 
     /// Gives the class one more slab, if the pool's limit and the cache's memory allow.
-    fn add_slab(&self, pool: &Pool, inner: &mut Inner) -> bool {
+    pub(crate) fn add_slab(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
         if inner.leaving.is_some() || !inner.chunks.has_room_for_slab() || !pool.try_add_slab() {
             return false;
         }
@@ -155,6 +148,7 @@ impl Core {
         };
         self.add_chunks(chunks, metadata);
         inner.chunks.add_slab(&self.arena, slab);
+        class.note_slabs(inner);
         true
     }
 
@@ -164,41 +158,6 @@ impl Core {
         let spent =
             [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();
         expected.saturating_sub(spent)
-    }
-
-    /// Evicts an item of the class and returns its chunk, owned by the caller. Gives the lock of the class back.
-    fn evict(&self, class: &Class, mut inner: parking_lot::MutexGuard<'_, Inner>) -> Option<ItemPtr> {
-        let keyspace = self.keyspace(inner.chunks.info().keyspace);
-        loop {
-            let Inner { chunks, policy, .. } = &mut *inner;
-            let view =
-                View { arena: &self.arena, chunks, seed: self.hash_seed(keyspace), hash: Cell::new(None) };
-            let entry = policy.evict(&view);
-            let hash = view.hash.get();
-            let ptr = entry.and_then(|entry| chunks.locate(ChunkNumber(entry.0)));
-            inner.settle(&self.ledger);
-            let ptr = ptr?;
-            // A chunk of a slab that is about to leave is not to be used again.
-            let leaving = inner.leaving.as_ref().is_some_and(|leaving| leaving.slab() == ptr.slab());
-            if leaving {
-                self.unlink_evicted(class, ptr, hash);
-                inner.free(&self.arena, ptr);
-                continue;
-            }
-            drop(inner);
-            self.unlink_evicted(class, ptr, hash);
-            return Some(ptr);
-        }
-    }
-
-    /// Takes an evicted item, whose chunk the caller owns, out of the index.
-    fn unlink_evicted(&self, class: &Class, ptr: ItemPtr, hash: Option<u64>) {
-        // SAFETY: the item was claimed, so this thread owns its chunk.
-        let (hash, bytes) =
-            unsafe { (hash.unwrap_or_else(|| self.hash_of_item(ptr)), self.arena.item(ptr).0.used_bytes()) };
-        self.index.remove(hash, ptr);
-        class.counters.add(EVICTIONS, 1);
-        class.counters.add(BYTES_OUT, bytes as u64);
     }
 
     /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.

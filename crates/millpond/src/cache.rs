@@ -230,12 +230,6 @@ impl Core {
         self.hash(self.keyspace(info.keyspace), unsafe { item.key() })
     }
 
-    /// Frees the chunk of an item that nobody can reach any more.
-    pub(crate) fn free(&self, ptr: ItemPtr) {
-        let (_, info) = self.arena.item(ptr);
-        self.class_of(info).inner.lock().free(&self.arena, ptr);
-    }
-
     /// Gives one reference back, and the chunk with the last.
     #[inline]
     pub(crate) fn release(&self, ptr: ItemPtr) {
@@ -266,6 +260,7 @@ impl Cache {
         for pool in core.pools() {
             let mut slabs = 0;
             for (number, class) in pool.used_classes() {
+                core.fold_magazines(class);
                 let inner = class.inner.lock();
                 let info = inner.chunks.info();
                 assert_eq!((info.pool, info.class), (pool.id, number), "a class's slabs name the class");
@@ -277,12 +272,13 @@ impl Cache {
                 };
                 inner.policy.validate(&view);
                 slabs += inner.chunks.slab_count() as u64;
-                let mut items = 0;
+                let (mut items, mut queued) = (0, 0);
                 for slab in inner.chunks.slabs().collect::<Vec<_>>() {
                     assert_eq!(core.arena.info(slab), info, "the slab table says whose a slab is");
                     for number in 0..info.chunks_per_slab() {
                         let ptr = ItemPtr::new(slab, number as u16);
                         let state = core.arena.item(ptr).0.state();
+                        queued += usize::from(state.is_queued());
                         if state.is_indexed() {
                             items += 1;
                             assert!(state.is_queued(), "an item in the index is in its queue");
@@ -292,8 +288,9 @@ impl Cache {
                         }
                     }
                 }
-                assert_eq!(items, inner.policy.len(), "as many items are queued as are in the index");
-                indexed += items as u64;
+                assert_eq!(queued, inner.policy.len(), "the policy counts what is queued");
+                assert_eq!(items, class.items(), "the counters count the items");
+                indexed += items;
             }
             assert_eq!(slabs * SLAB_BYTES as u64, pool.slab_bytes(), "a pool counts its slabs");
         }

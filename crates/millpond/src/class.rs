@@ -1,13 +1,16 @@
 //! A size class of a pool: its chunks and its policy behind one lock.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
 use base::hash::key_hash;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
 use parking_lot::Mutex;
-use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabInfo, Withheld};
+use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabId, SlabInfo, Withheld};
+
+use crate::magazine::{Magazines, batch_for};
 
 /// Counters of a class.
 pub(crate) const HITS: usize = 0;
@@ -26,7 +29,16 @@ pub(crate) struct Class {
     pub(crate) inner: Mutex<Inner>,
     pub(crate) rule: HitRule,
     pub(crate) counters: Counters<9>,
+    pub(crate) magazines: Magazines,
+    /// How many chunks a thread takes at once, from the chunks of the class and the threads that have a magazine.
+    batch: AtomicU32,
+    chunks: AtomicU64,
+    threads: AtomicU32,
+    /// The slab that is being emptied; [`NO_SLAB`] = none.
+    leaving: AtomicU32,
 }
+
+const NO_SLAB: u32 = u32::MAX;
 
 /// What the lock of a class protects.
 pub(crate) struct Inner {
@@ -51,6 +63,63 @@ impl Class {
                 ghost_bytes: 0,
             }),
             counters: Counters::default(),
+            magazines: Magazines::default(),
+            batch: AtomicU32::new(1),
+            chunks: AtomicU64::new(0),
+            threads: AtomicU32::new(0),
+            leaving: AtomicU32::new(NO_SLAB),
+        }
+    }
+
+    /// How many chunks a thread takes at once.
+    #[inline]
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch.load(Ordering::Relaxed)
+    }
+
+    fn set_batch(&self) {
+        let (chunks, threads) = (self.chunks.load(Ordering::Relaxed), self.threads.load(Ordering::Relaxed));
+        self.batch.store(batch_for(chunks, threads), Ordering::Relaxed);
+    }
+
+    /// Notes how many slabs the class has now.
+    pub(crate) fn note_slabs(&self, inner: &Inner) {
+        let per_slab = u64::from(inner.chunks.info().chunks_per_slab());
+        self.chunks.store(inner.chunks.slab_count() as u64 * per_slab, Ordering::Relaxed);
+        self.set_batch();
+    }
+
+    /// Notes that one more thread has a magazine.
+    pub(crate) fn note_magazine(&self) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        self.set_batch();
+    }
+
+    /// The slab that is being emptied.
+    #[inline]
+    pub(crate) fn leaving_slab(&self) -> Option<SlabId> {
+        let slab = self.leaving.load(Ordering::Relaxed);
+        (slab != NO_SLAB).then_some(SlabId(slab as u16))
+    }
+
+    /// Says which slab is being emptied. Magazines that are locked from now on know of it.
+    pub(crate) fn set_leaving(&self, inner: &mut Inner, withheld: Option<Withheld>) -> Option<Withheld> {
+        let slab = withheld.as_ref().map_or(NO_SLAB, |withheld| withheld.slab().0.into());
+        self.leaving.store(slab, Ordering::Relaxed);
+        std::mem::replace(&mut inner.leaving, withheld)
+    }
+
+    /// How many items are in the index; exact when nobody changes that.
+    pub(crate) fn items(&self) -> u64 {
+        let gone = [EVICTIONS, EXPIRED, REMOVED, REPLACED].iter().map(|counter| self.counters.sum(*counter));
+        self.counters.sum(INSERTS).saturating_sub(gone.sum())
+    }
+
+    /// Counts items that were evicted, and their bytes.
+    pub(crate) fn count_evicted(&self, items: u64, bytes: u64) {
+        if items > 0 {
+            self.counters.add(EVICTIONS, items);
+            self.counters.add(BYTES_OUT, bytes);
         }
     }
 }

@@ -8,14 +8,174 @@ use slab::{Item, ItemPtr};
 use crate::cache::{Core, PoolId};
 use crate::config::{Expiry, ItemTag};
 
+/// An item that is there to be read: what [`ReadHandle`] has, and what [`crate::Keys::find_with`] shows.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'c> {
+    core: &'c Core,
+    item: Item<'c>,
+    ptr: ItemPtr,
+}
+
+impl<'c> View<'c> {
+    /// # Safety
+    /// For as long as the view and what comes from it are used, somebody holds a reference to the item or protects it
+    /// (invariant 5 of `slab::item`), and it is initialised.
+    #[inline]
+    pub(crate) unsafe fn new(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
+        Self { core, item, ptr }
+    }
+}
+
+/// The questions that can be asked of an item, for [`ReadHandle`] and [`Found`] alike. `$view` is the [`View`].
+macro_rules! item_questions {
+    ($view:tt) => {
+        /// The key.
+        #[inline]
+        pub fn key(&self) -> &[u8] {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.key() }
+        }
+
+        /// The value.
+        #[inline]
+        pub fn value(&self) -> &[u8] {
+            // SAFETY: the duty of whoever made the view; the value is not written after publication.
+            unsafe { self.$view.item.value() }
+        }
+
+        /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a flush.
+        pub fn created_at(&self) -> u32 {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.created() }
+        }
+
+        /// When it expires, Unix seconds; `None` = never.
+        pub fn expires_at(&self) -> Option<u32> {
+            // SAFETY: the duty of whoever made the view.
+            let time = unsafe { self.$view.item.expiry() }?.load(Ordering::Relaxed);
+            (time != 0).then_some(time)
+        }
+
+        /// Seconds until it expires, at least 0; `None` = never.
+        pub fn ttl_secs_left(&self) -> Option<u32> {
+            Some(self.expires_at()?.saturating_sub(self.$view.core.now()))
+        }
+
+        /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
+        /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
+        pub fn set_expiry(&self, expiry: Expiry) -> bool {
+            // SAFETY: the duty of whoever made the view.
+            match unsafe { self.$view.item.expiry() } {
+                Some(field) => {
+                    field.store(expiry.to_unix_secs(|| self.$view.core.now()), Ordering::Relaxed);
+                    true
+                }
+                None => expiry == Expiry::Never,
+            }
+        }
+
+        /// The tag, if it was made with one.
+        #[inline]
+        pub fn tag(&self) -> Option<ItemTag> {
+            // SAFETY: the duty of whoever made the view.
+            unsafe {
+                Some(ItemTag { cas: self.$view.item.cas()?, client_flags: self.$view.item.client_flags() })
+            }
+        }
+
+        /// When it was last found, Unix seconds, for items with a tag: the time of its making if it never was.
+        pub fn last_access(&self) -> Option<u32> {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.last_access() }.map(|time| time.load(Ordering::Relaxed))
+        }
+
+        /// Sets the time of the last access to now, for items with a tag, and returns what it was.
+        pub fn note_access(&self) -> Option<u32> {
+            // SAFETY: the duty of whoever made the view.
+            let field = unsafe { self.$view.item.last_access() }?;
+            let (before, now) = (field.load(Ordering::Relaxed), self.$view.core.now());
+            if before != now {
+                field.store(now, Ordering::Relaxed);
+            }
+            Some(before)
+        }
+
+        /// Whether it was found before (by [`crate::Keys::find`]; a find sees its own access).
+        pub fn was_fetched(&self) -> bool {
+            self.$view.item.state().is_fetched()
+        }
+
+        /// Whether it still is the item of its key.
+        pub fn is_current(&self) -> bool {
+            self.$view.item.state().is_indexed()
+        }
+
+        /// The item's two user bits, which all who read it share.
+        pub fn user_bits(&self) -> u8 {
+            self.$view.item.state().user_bits()
+        }
+
+        /// Sets user bits atomically and returns what they were.
+        pub fn set_user_bits(&self, bits: u8) -> u8 {
+            self.$view.item.state().set_user_bits(bits)
+        }
+
+        /// Clears user bits atomically and returns what they were.
+        pub fn clear_user_bits(&self, bits: u8) -> u8 {
+            self.$view.item.state().clear_user_bits(bits)
+        }
+
+        /// The pool that it is in.
+        pub fn pool(&self) -> PoolId {
+            PoolId(self.$view.core.arena.info(self.$view.ptr.slab()).pool)
+        }
+
+        /// The number of its size class, as in [`crate::ClassStats::number`].
+        pub fn class_number(&self) -> u8 {
+            self.$view.core.arena.info(self.$view.ptr.slab()).class
+        }
+
+        /// Bytes that header, key and value take.
+        pub fn size_bytes(&self) -> usize {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.used_bytes() }
+        }
+    };
+}
+
+/// An item that was found, for as long as [`crate::Keys::find_with`] shows it.
+#[derive(Clone, Copy)]
+pub struct Found<'a>(pub(crate) View<'a>);
+
+impl Found<'_> {
+    item_questions!(0);
+}
+
+impl Deref for Found<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl std::fmt::Debug for Found<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        show(f, "Found", self.key(), self.value().len())
+    }
+}
+
+fn show(f: &mut std::fmt::Formatter<'_>, what: &str, key: &[u8], value_len: usize) -> std::fmt::Result {
+    f.debug_struct(what).field("key", &key.escape_ascii().to_string()).field("value_len", &value_len).finish()
+}
+
 /// A reference to an item: its value, without a copy.
 ///
 /// The item is not evicted, moved or reused while the handle lives; it may be replaced or removed meanwhile, and the
 /// handle then still shows the old value. At most 32,766 handles of one item may live at once.
 pub struct ReadHandle<'c> {
-    core: &'c Core,
-    item: Item<'c>,
-    ptr: ItemPtr,
+    view: View<'c>,
 }
 
 // SAFETY: a handle only reads what is not written while it lives, or uses atomics (invariant 3 of `slab::item`).
@@ -27,121 +187,22 @@ impl<'c> ReadHandle<'c> {
     /// A handle that takes over one reference, which the caller has.
     #[inline]
     pub(crate) fn adopt(core: &'c Core, ptr: ItemPtr) -> Self {
-        Self { core, item: core.arena.item(ptr).0, ptr }
+        Self { view: View { core, item: core.arena.item(ptr).0, ptr } }
     }
 
     pub(crate) fn ptr(&self) -> ItemPtr {
-        self.ptr
+        self.view.ptr
     }
 
     pub(crate) fn item(&self) -> Item<'c> {
-        self.item
+        self.view.item
     }
 
-    /// The key.
-    #[inline]
-    pub fn key(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference.
-        unsafe { self.item.key() }
+    pub(crate) fn found(&self) -> Found<'_> {
+        Found(self.view)
     }
 
-    /// The value.
-    #[inline]
-    pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference, and the value is not written after publication.
-        unsafe { self.item.value() }
-    }
-
-    /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a flush.
-    pub fn created_at(&self) -> u32 {
-        // SAFETY: the handle holds a reference.
-        unsafe { self.item.created() }
-    }
-
-    /// When it expires, Unix seconds; `None` = never.
-    pub fn expires_at(&self) -> Option<u32> {
-        // SAFETY: the handle holds a reference.
-        let time = unsafe { self.item.expiry() }?.load(Ordering::Relaxed);
-        (time != 0).then_some(time)
-    }
-
-    /// Seconds until it expires, at least 0; `None` = never.
-    pub fn ttl_secs_left(&self) -> Option<u32> {
-        Some(self.expires_at()?.saturating_sub(self.core.now()))
-    }
-
-    /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
-    /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
-    pub fn set_expiry(&self, expiry: Expiry) -> bool {
-        // SAFETY: the handle holds a reference.
-        match unsafe { self.item.expiry() } {
-            Some(field) => {
-                field.store(expiry.to_unix_secs(|| self.core.now()), Ordering::Relaxed);
-                true
-            }
-            None => expiry == Expiry::Never,
-        }
-    }
-
-    /// The tag, if it was made with one.
-    #[inline]
-    pub fn tag(&self) -> Option<ItemTag> {
-        // SAFETY: the handle holds a reference.
-        unsafe { Some(ItemTag { cas: self.item.cas()?, client_flags: self.item.client_flags() }) }
-    }
-
-    /// When it was last found, Unix seconds, for items with a tag: the time of its making if it never was.
-    pub fn last_access(&self) -> Option<u32> {
-        // SAFETY: the handle holds a reference.
-        unsafe { self.item.last_access() }.map(|time| time.load(Ordering::Relaxed))
-    }
-
-    /// Sets the time of the last access to now, for items with a tag, and returns what it was.
-    pub fn note_access(&self) -> Option<u32> {
-        // SAFETY: the handle holds a reference.
-        let field = unsafe { self.item.last_access() }?;
-        let (before, now) = (field.load(Ordering::Relaxed), self.core.now());
-        if before != now {
-            field.store(now, Ordering::Relaxed);
-        }
-        Some(before)
-    }
-
-    /// Whether it was found before (by [`crate::Keys::find`]; a find sees its own access).
-    pub fn was_fetched(&self) -> bool {
-        self.item.state().is_fetched()
-    }
-
-    /// Whether it still is the item of its key.
-    pub fn is_current(&self) -> bool {
-        self.item.state().is_indexed()
-    }
-
-    /// The item's two user bits, which all its holders share.
-    pub fn user_bits(&self) -> u8 {
-        self.item.state().user_bits()
-    }
-
-    /// Sets user bits atomically and returns what they were.
-    pub fn set_user_bits(&self, bits: u8) -> u8 {
-        self.item.state().set_user_bits(bits)
-    }
-
-    /// Clears user bits atomically and returns what they were.
-    pub fn clear_user_bits(&self, bits: u8) -> u8 {
-        self.item.state().clear_user_bits(bits)
-    }
-
-    /// The pool that it is in.
-    pub fn pool(&self) -> PoolId {
-        PoolId(self.core.arena.info(self.ptr.slab()).pool)
-    }
-
-    /// Bytes that header, key and value take.
-    pub fn size_bytes(&self) -> usize {
-        // SAFETY: the handle holds a reference.
-        unsafe { self.item.used_bytes() }
-    }
+    item_questions!(view);
 }
 
 impl Deref for ReadHandle<'_> {
@@ -155,26 +216,23 @@ impl Deref for ReadHandle<'_> {
 
 impl Clone for ReadHandle<'_> {
     fn clone(&self) -> Self {
-        self.item.state().duplicate();
-        Self { core: self.core, item: self.item, ptr: self.ptr }
+        self.view.item.state().duplicate();
+        Self { view: self.view }
     }
 }
 
 impl Drop for ReadHandle<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.item.state().release() {
-            self.core.free(self.ptr);
+        if self.view.item.state().release() {
+            self.view.core.free(self.view.ptr);
         }
     }
 }
 
 impl std::fmt::Debug for ReadHandle<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReadHandle")
-            .field("key", &self.key().escape_ascii().to_string())
-            .field("value_len", &self.value().len())
-            .finish()
+        show(f, "ReadHandle", self.key(), self.value().len())
     }
 }
 
@@ -212,7 +270,7 @@ impl<'c> WriteHandle<'c> {
     /// Turns into a handle for reading; the item is in the index now.
     pub(crate) fn into_read(self) -> ReadHandle<'c> {
         let this = std::mem::ManuallyDrop::new(self);
-        ReadHandle { core: this.core, item: this.item, ptr: this.ptr }
+        ReadHandle { view: View { core: this.core, item: this.item, ptr: this.ptr } }
     }
 
     /// The key.
@@ -247,6 +305,18 @@ impl<'c> WriteHandle<'c> {
         }
     }
 
+    /// Changes when it will expire. `false`: it has no room for an expiry time.
+    pub fn set_expiry(&mut self, expiry: Expiry) -> bool {
+        // SAFETY: the handle holds the only reference.
+        match unsafe { self.item.expiry() } {
+            Some(field) => {
+                field.store(expiry.to_unix_secs(|| self.core.now()), Ordering::Relaxed);
+                true
+            }
+            None => expiry == Expiry::Never,
+        }
+    }
+
     /// Sets user bits.
     pub fn set_user_bits(&mut self, bits: u8) {
         self.item.state().set_user_bits(bits);
@@ -266,9 +336,6 @@ impl Drop for WriteHandle<'_> {
 
 impl std::fmt::Debug for WriteHandle<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WriteHandle")
-            .field("key", &self.key().escape_ascii().to_string())
-            .field("value_len", &self.value().len())
-            .finish()
+        show(f, "WriteHandle", self.key(), self.value().len())
     }
 }

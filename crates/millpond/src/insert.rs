@@ -4,7 +4,7 @@ use index::Guard;
 use slab::ItemPtr;
 
 use crate::cache::{Cache, Core};
-use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED, fingerprint};
+use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED};
 use crate::handle::{ReadHandle, WriteHandle};
 
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
@@ -134,7 +134,7 @@ impl Core {
         }
     }
 
-    /// Queues an item that has just become visible.
+    /// Counts and queues an item that has just become visible.
     fn enqueue(&self, new: &WriteHandle<'_>) {
         let (item, info) = self.arena.item(new.ptr());
         let class = self.class_of(info);
@@ -142,31 +142,21 @@ impl Core {
         let bytes = unsafe { item.used_bytes() };
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
-        let mut inner = class.inner.lock();
-        let bits = inner.policy.admit(fingerprint(new.hash()));
-        if item.state().enqueue(bits) {
-            let entry = evict::Entry(inner.chunks.number(&self.arena, new.ptr()).0);
-            inner.policy.push(entry, bits, self.now());
-            inner.settle(&self.ledger);
-        }
+        self.queue(class, new.ptr(), new.hash());
     }
 
-    /// Takes an item that this thread has unindexed out of its queue. Gives the reference that came with that back,
-    /// unless it is to be kept.
+    /// Counts an item that this thread has unindexed, and gives the reference that came with that back unless it is to be
+    /// kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, reason: usize, keep: bool) {
         let (item, info) = self.arena.item(ptr);
         let class = self.class_of(info);
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let bytes = unsafe { item.used_bytes() };
-        let mut inner = class.inner.lock();
-        inner.dequeue(&self.arena, ptr);
-        inner.settle(&self.ledger);
-        if !keep && item.state().release() {
-            inner.free(&self.arena, ptr);
-        }
-        drop(inner);
         class.counters.add(reason, 1);
         class.counters.add(BYTES_OUT, bytes as u64);
+        if !keep && item.state().release() {
+            self.free(ptr);
+        }
     }
 
     /// Removes a held item if it still is the item of its key.

@@ -26,8 +26,8 @@
 //!    [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: a pool's `resizing`, a class's `inner`, an index bucket. None is held
-//! while user code runs, and handles may be dropped anywhere.
+//! Locks, in the order in which they may be taken: a pool's `resizing`, a magazine, a class's `inner`; and a magazine, an
+//! index bucket. None is held while user code runs, and handles may be dropped anywhere.
 
 mod allocate;
 mod cache;
@@ -38,6 +38,7 @@ mod find;
 mod handle;
 mod insert;
 mod keyspace;
+mod magazine;
 mod pool;
 mod resize;
 mod stats;
@@ -48,7 +49,7 @@ pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClas
 pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
-pub use handle::{ReadHandle, WriteHandle};
+pub use handle::{Found, ReadHandle, WriteHandle};
 pub use stats::{CacheStats, ClassStats, PoolStats};
 
 /// Longest key, in bytes.

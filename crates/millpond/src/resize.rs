@@ -148,18 +148,20 @@ impl Core {
             for first in (0..per_slab).step_by(usize::from(STEP)) {
                 self.evict_range(class, slab, first as u16, (per_slab - first).min(u32::from(STEP)) as u16);
             }
+            self.empty_magazines(class);
             let mut inner = class.inner.lock();
             let free = inner.leaving.as_ref().map_or(0, Withheld::len);
             if free == per_slab as usize {
                 inner.chunks.remove_slab(&self.arena, slab);
-                inner.leaving = None;
+                let _ = class.set_leaving(&mut inner, None);
+                class.note_slabs(&inner);
                 drop(inner);
-                self.finish_leave(pool, slab);
+                self.finish_leave(pool, class, slab);
                 return true;
             }
         }
         let mut inner = class.inner.lock();
-        if let Some(withheld) = inner.leaving.take() {
+        if let Some(withheld) = class.set_leaving(&mut inner, None) {
             inner.chunks.restore(&self.arena, withheld);
         }
         false
@@ -170,7 +172,7 @@ impl Core {
         let mut inner = class.inner.lock();
         let slab = inner.chunks.slabs().next()?;
         let withheld = inner.chunks.withhold(&self.arena, slab);
-        inner.leaving = Some(withheld);
+        let _ = class.set_leaving(&mut inner, Some(withheld));
         Some(slab)
     }
 
@@ -202,19 +204,18 @@ impl Core {
             class.counters.add(EVICTIONS, 1);
             class.counters.add(BYTES_OUT, bytes as u64);
         }
-        let mut inner = class.inner.lock();
-        for ptr in evicted {
-            inner.free(&self.arena, ptr);
-        }
+        self.free_evicted(class, evicted);
     }
 
     /// Gives an emptied slab, which its class has forgotten, back to the system.
-    fn finish_leave(&self, pool: &Pool, slab: SlabId) {
+    fn finish_leave(&self, pool: &Pool, class: &Class, slab: SlabId) {
+        self.fold_magazines(class);
         let (chunks, metadata) = metadata_of_slab(self.arena.info(slab), pool.policy);
-        // Readers that found a pointer into the slab before it was emptied may still be looking at it.
+        // Readers that found a pointer into the slab before it was emptied may still be looking at a state word.
         self.pins.synchronize();
-        // SAFETY: the class has forgotten the slab, all its chunks were free, no slot of the index points to them, and
-        // all readers that might have read such a slot before are done.
+        // SAFETY: the class has forgotten the slab, all its chunks were free and unprotected, no slot of the index points
+        // to them, all readers that might have read such a slot before are done, and no magazine names its chunks
+        // (invariant 3 of `magazine`).
         unsafe { self.arena.give_back(slab) };
         self.remove_chunks(chunks, metadata);
         self.ledger.release(Part::Slabs, SLAB_BYTES as u64);

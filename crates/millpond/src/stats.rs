@@ -58,7 +58,7 @@ pub struct ClassStats {
     pub chunks: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
-    /// Items in its queue.
+    /// Items in it.
     pub items: u64,
     /// Bytes that these items take, headers included.
     pub item_bytes: u64,
@@ -117,6 +117,7 @@ impl Cache {
 
     fn class_stats(&self, number: u8, class: &crate::class::Class) -> ClassStats {
         let now = self.core().now();
+        let in_magazines = self.core().fold_magazines(class) as u64;
         let inner = class.inner.lock();
         let info = inner.chunks.info();
         let slabs = inner.chunks.slab_count() as u64;
@@ -125,14 +126,14 @@ impl Cache {
             chunk_bytes: info.chunk_bytes,
             slabs,
             chunks: slabs * u64::from(info.chunks_per_slab()),
-            free_chunks: u64::from(inner.chunks.free_chunks()),
-            items: inner.policy.len() as u64,
+            free_chunks: u64::from(inner.chunks.free_chunks()) + in_magazines,
             tail_age_secs: inner.policy.tail_age_secs(now),
             ..ClassStats::default()
         };
         drop(inner);
         let count = |counter| class.counters.sum(counter);
         ClassStats {
+            items: class.items(),
             item_bytes: count(BYTES_IN).saturating_sub(count(BYTES_OUT)),
             hits: count(HITS),
             inserts: count(INSERTS),

@@ -328,3 +328,57 @@ fn more_sizes_than_slabs_are_served_from_larger_chunks() {
     assert!(refused < 20, "{refused} of 20,000 found no room");
     cache.validate();
 }
+
+#[test]
+fn what_find_with_shows_stays_as_it_was_while_it_is_looked_at() {
+    let cache =
+        Cache::new(CacheConfig { memory: ByteSize::mib(8), ..CacheConfig::default() }).expect("valid");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |key: &[u8], value: &[u8]| {
+        let mut item = cache.allocate(pool, key, value.len(), &ItemOptions::default()).expect("room");
+        item.value_mut().copy_from_slice(value);
+        cache.put(item);
+    };
+    put(b"key", b"first");
+    let seen = cache.find_with(b"key", |found| {
+        // It is replaced, its successor is removed, and all chunks there are get used again and again.
+        put(b"key", b"second");
+        assert_eq!(&*cache.find(b"key").expect("there"), b"second");
+        assert!(cache.remove(b"key"));
+        for i in 0..200_000_u32 {
+            put(&i.to_le_bytes(), b"other");
+        }
+        assert_eq!((found.key(), &*found, found.is_current()), (&b"key"[..], &b"first"[..], false));
+        // A look inside a look takes a reference.
+        cache.find_with(&199_999_u32.to_le_bytes(), |other| other.to_vec())
+    });
+    assert_eq!(seen, Some(Some(b"other".to_vec())));
+    assert_eq!(cache.find_with(b"key", |_| ()), None);
+    cache.validate();
+}
+
+#[test]
+fn find_many_with_shows_hits_and_misses_in_order() {
+    let clock = Clock::manual(1_000);
+    let config = CacheConfig { memory: ByteSize::mib(8), clock: clock.clone(), ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("valid");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    for i in 0..40_u8 {
+        let expiry = if i % 3 == 0 { Expiry::After(10) } else { Expiry::Never };
+        let options = ItemOptions { expiry, ..ItemOptions::default() };
+        let mut item = cache.allocate(pool, &[i], 1, &options).expect("room");
+        item.value_mut()[0] = i;
+        cache.put(item);
+    }
+    clock.advance(std::time::Duration::from_secs(10));
+    let keys: Vec<[u8; 1]> = (0..60).map(|i| [i]).collect();
+    let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let mut seen = Vec::new();
+    cache.keys(pool).find_many_with(&slices, |i, found| seen.push((i, found.map(|found| found[0]))));
+    let expected: Vec<_> =
+        (0..60_u8).map(|i| (usize::from(i), (i < 40 && i % 3 != 0).then_some(i))).collect();
+    assert_eq!(seen, expected);
+    let stats = cache.stats();
+    assert_eq!((stats.pools[0].sum(|class| class.hits), stats.shared_misses), (26, 34));
+    assert_eq!(stats.pools[0].sum(|class| class.expired), 14);
+}

@@ -200,6 +200,10 @@ impl Run {
                     (start, Call::Get(self.cache.find(key).map(|found| number(&found))))
                 }
             },
+            6 | 7 => {
+                let start = start(self);
+                (start, Call::Get(self.cache.find_with(key, |found| number(&found))))
+            }
             _ => {
                 let start = start(self);
                 (start, Call::Get(self.cache.find(key).map(|found| number(&found))))

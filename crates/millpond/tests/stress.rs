@@ -28,7 +28,18 @@ fn worker(cache: &Cache, pools: &[PoolId], seed: u64, operations: u32) {
         let i = rng.random_range(0..KEYS).min(rng.random_range(0..KEYS));
         let key = key(i);
         match rng.random_range(0..100) {
-            0..50 => {
+            0..20 => {
+                cache.find_with(&key, |found| {
+                    check(i, &found);
+                    assert_eq!(found.key(), key);
+                    // A thread that is put to sleep while it reads.
+                    if i % 64 == 0 {
+                        std::thread::yield_now();
+                        check(i, &found);
+                    }
+                });
+            }
+            20..50 => {
                 if let Some(found) = cache.find(&key) {
                     check(i, &found);
                     assert_eq!(found.key(), key);

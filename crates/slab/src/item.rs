@@ -22,6 +22,9 @@
 //! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never after.
 //!    So is the value. A holder of a reference may therefore read them without synchronisation.
 //! 4. QUEUED changes only under the lock of the item's class.
+//! 5. A freed chunk is written to only after every thread that protected its pointer (`base::pin`) before it was freed
+//!    protects it no more. A thread that protects the pointer and then finds INDEXED set may therefore read what
+//!    invariant 3 names, as a holder of a reference may.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -238,18 +241,20 @@ impl StateWord {
         }
     }
 
-    /// Marks the item as having an entry in its class's queue, with the policy's bits. `false`: it has left the index
-    /// meanwhile, and must not be queued. Called under the lock of the class.
+    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or `hit(bits)` where the
+    /// item was fetched already. Returns what they are. `None`: it has left the index, or has an entry already, and must
+    /// not be queued. Called under the lock of the class.
     #[inline]
-    pub fn enqueue(&self, policy: u8) -> bool {
+    pub fn enqueue(&self, bits: u8, hit: impl Fn(u8) -> u8) -> Option<u8> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if word & INDEXED == 0 {
-                return false;
+            if word & INDEXED == 0 || word & QUEUED != 0 {
+                return None;
             }
-            let next = word & !POLICY | u32::from(policy) << POLICY_SHIFT | QUEUED;
+            let bits = if word & FETCHED == 0 { bits } else { hit(bits) };
+            let next = word & !POLICY | u32::from(bits) << POLICY_SHIFT | QUEUED;
             match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return Some(bits),
                 Err(now) => word = now,
             }
         }
@@ -448,8 +453,7 @@ impl<'a> Item<'a> {
     /// Key length, value length and layout.
     ///
     /// # Safety
-    /// The caller holds a reference or owns the chunk, or the item is in the index and the caller holds the lock of
-    /// the bucket that points to it; and the item was initialised.
+    /// As for [`Self::key`].
     #[inline]
     unsafe fn lengths(self) -> (usize, usize, Layout) {
         // SAFETY: inside the chunk and aligned; not written while the caller's condition holds (invariant 3).
@@ -470,8 +474,9 @@ impl<'a> Item<'a> {
     /// The key.
     ///
     /// # Safety
-    /// For as long as the result is used: the caller holds a reference or owns the chunk, or the item is in the index
-    /// and the caller holds the lock of the bucket that points to it; and the item was initialised.
+    /// For as long as the result is used: the caller holds a reference, owns the chunk, or protects it (invariant 5); or
+    /// the item is in the index and the caller holds the lock of the bucket that points to it. And the item was
+    /// initialised.
     #[inline]
     pub unsafe fn key(self) -> &'a [u8] {
         // SAFETY: passed on; the lengths were checked against the chunk when they were written.

@@ -1,0 +1,309 @@
+//! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
+//!
+//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or those of a batch of items
+//! evicted together. What it inserts joins the eviction queue a batch at a time, and so does what is freed: the chunk
+//! leaves the queue, and is used again, with a batch of others. The lock of the class, the grace period that the reuse
+//! of a chunk takes, and the cold memory that eviction reads are so paid for once for many items.
+//!
+//! A class of few chunks has batches of one, and one magazine for all threads.
+//!
+//! Invariants:
+//! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no more (invariant 5 of
+//!    `slab::item`). *Freed* ones wait for that.
+//! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another. Its incarnation and the
+//!    state word tell; what is queued already is not queued twice.
+//! 3. No magazine names a chunk of a slab that has left the class. All are emptied ([`Core::empty_magazines`]) after the
+//!    class was told which slab leaves, so that none of its chunks gets ready again; and once all its chunks are in, so
+//!    that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
+//! 4. Where both are held, a magazine is locked before the class.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use base::counter::{STRIPES, stripe};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use slab::{ChunkNumber, ItemPtr};
+
+use crate::cache::Core;
+use crate::class::{Class, Inner, View, fingerprint};
+use crate::pool::Pool;
+
+/// Most chunks that a thread takes at once.
+pub(crate) const MAX_BATCH: u32 = 64;
+/// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it: what
+/// all magazines keep from use is a small part of the class.
+const PART_OF_CLASS: u32 = 128;
+/// How often eviction is tried where what was evicted turns out to be read.
+const ATTEMPTS: u32 = 4;
+/// What a magazine takes, in bytes, about.
+const MAGAZINE_BYTES: u64 = 4 * MAX_BATCH as u64 * (4 + 4 + 12 + 16) / 2;
+
+/// Chunks and entries that one thread has for itself.
+#[derive(Default)]
+pub(crate) struct Magazine {
+    /// To be given out.
+    ready: Vec<ItemPtr>,
+    /// Items to be queued.
+    pending: Vec<Pending>,
+    /// Freed, perhaps still queued, perhaps still read.
+    freed: Vec<ItemPtr>,
+    /// Evicted, and still in the index: empty but while a batch is evicted.
+    evicted: Vec<(ItemPtr, u64)>,
+}
+
+/// An item to be queued.
+struct Pending {
+    ptr: ItemPtr,
+    incarnation: u8,
+    fingerprint: u32,
+}
+
+/// The magazines of a class.
+#[derive(Default)]
+pub(crate) struct Magazines {
+    /// That of all threads while batches are of one.
+    common: Mutex<Magazine>,
+    own: OnceLock<Box<[Own; STRIPES]>>,
+}
+
+/// The magazine of one thread, made when it first needs it.
+type Own = OnceLock<Box<CachePadded<Mutex<Magazine>>>>;
+
+impl Magazines {
+    /// The magazine of the calling thread.
+    fn mine(&self, core: &Core, class: &Class) -> &Mutex<Magazine> {
+        if class.batch() == 1 {
+            return &self.common;
+        }
+        let own = self.own.get_or_init(|| Box::new([const { OnceLock::new() }; STRIPES]));
+        own[stripe()].get_or_init(|| {
+            core.ledger.charge(base::Part::Fixed, MAGAZINE_BYTES);
+            class.note_magazine();
+            Box::default()
+        })
+    }
+
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = &Mutex<Magazine>> {
+        let own = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get);
+        std::iter::once(&self.common).chain(own.map(|magazine| &***magazine))
+    }
+}
+
+/// How many chunks a thread takes at once, of a class of `chunks` that `threads` use.
+pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
+    let part = u64::from(PART_OF_CLASS) * u64::from(threads.max(1));
+    (chunks / part).clamp(1, u64::from(MAX_BATCH)) as u32
+}
+
+impl Core {
+    /// A free chunk of the class, one of a new slab, or that of an evicted item.
+    pub(crate) fn take_from_class(&self, pool: &Pool, number: u8) -> Option<ItemPtr> {
+        let class = pool.class(number, || self.now());
+        let mut magazine = class.magazines.mine(self, class).lock();
+        if let Some(ptr) = magazine.ready.pop() {
+            return Some(ptr);
+        }
+        self.fill(pool, class, &mut magazine);
+        magazine.ready.pop()
+    }
+
+    /// Gets a batch of chunks ready, if there are any to be had.
+    fn fill(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
+        let batch = class.batch() as usize;
+        for attempt in 0..ATTEMPTS {
+            let mut inner = class.inner.lock();
+            self.fold(class, &mut inner, magazine);
+            self.pop_free(&mut inner, magazine, batch);
+            // What was freed may do; but not where all of it is still read.
+            if magazine.ready.is_empty() && (magazine.freed.len() * 2 < batch || attempt > 0) {
+                if self.add_slab(pool, class, &mut inner) {
+                    self.pop_free(&mut inner, magazine, batch);
+                } else {
+                    let wanted = batch.saturating_sub(magazine.freed.len()).max(1);
+                    self.evict(&mut inner, magazine, wanted);
+                }
+            }
+            inner.settle(&self.ledger);
+            drop(inner);
+            self.unlink_evicted(class, magazine);
+            if magazine.ready.is_empty() {
+                self.reclaim(class, magazine);
+            }
+            if !magazine.ready.is_empty() || magazine.freed.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn pop_free(&self, inner: &mut Inner, magazine: &mut Magazine, batch: usize) {
+        while magazine.ready.len() < batch
+            && let Some(ptr) = inner.chunks.pop(&self.arena)
+        {
+            magazine.ready.push(ptr);
+        }
+    }
+
+    /// Evicts up to `wanted` items. They are still in the index.
+    fn evict(&self, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) {
+        let keyspace = self.keyspace(inner.chunks.info().keyspace);
+        let Inner { chunks, policy, .. } = inner;
+        let view = View { arena: &self.arena, chunks, seed: self.hash_seed(keyspace), hash: Cell::new(None) };
+        while magazine.evicted.len() < wanted
+            && let Some(entry) = policy.evict(&view)
+            && let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0))
+        {
+            // SAFETY: the item was claimed, so this thread owns its chunk.
+            let hash = view.hash.take().unwrap_or_else(|| unsafe { self.hash_of_item(ptr) });
+            self.index.prefetch(hash);
+            magazine.evicted.push((ptr, hash));
+        }
+    }
+
+    /// Takes what was evicted out of the index.
+    fn unlink_evicted(&self, class: &Class, magazine: &mut Magazine) {
+        let mut bytes = 0;
+        for &(ptr, hash) in &magazine.evicted {
+            self.index.remove(hash, ptr);
+            // SAFETY: the item was claimed, so this thread owns its chunk.
+            bytes += unsafe { self.arena.item(ptr).0.used_bytes() } as u64;
+        }
+        class.count_evicted(magazine.evicted.len() as u64, bytes);
+        magazine.freed.extend(magazine.evicted.drain(..).map(|(ptr, _)| ptr));
+    }
+
+    /// Queues what is pending, and takes what was freed out of the queue.
+    fn fold(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
+        for Pending { ptr, incarnation, fingerprint } in magazine.pending.drain(..) {
+            let state = self.arena.item(ptr).0.state();
+            if state.incarnation() != incarnation || !state.is_indexed() || state.is_queued() {
+                continue;
+            }
+            let bits = inner.policy.admit(fingerprint);
+            if let Some(bits) = state.enqueue(bits, |bits| class.rule.apply(bits, true, || self.now())) {
+                let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
+                inner.policy.push(entry, bits, self.now());
+            }
+        }
+        for ptr in &magazine.freed {
+            inner.dequeue(&self.arena, *ptr);
+        }
+    }
+
+    /// Makes those of the freed chunks ready that nobody reads any more. They have left the queue.
+    fn reclaim(&self, class: &Class, magazine: &mut Magazine) {
+        if magazine.freed.is_empty() {
+            return;
+        }
+        let protected = self.pins.protected();
+        let leaving = class.leaving_slab();
+        let Magazine { ready, freed, .. } = magazine;
+        freed.retain(|ptr| {
+            if protected.contains(ptr.to_bits()) {
+                return true;
+            }
+            if leaving == Some(ptr.slab()) {
+                class.inner.lock().free(&self.arena, *ptr);
+            } else {
+                ready.push(*ptr);
+            }
+            false
+        });
+    }
+
+    /// Frees the chunk of an item that is neither in the index nor held.
+    pub(crate) fn free(&self, ptr: ItemPtr) {
+        let class = self.class_of(self.arena.item(ptr).1);
+        let mut magazine = class.magazines.mine(self, class).lock();
+        magazine.freed.push(ptr);
+        let batch = class.batch() as usize;
+        if magazine.freed.len() < batch {
+            return;
+        }
+        let mut inner = class.inner.lock();
+        self.fold(class, &mut inner, &mut magazine);
+        inner.settle(&self.ledger);
+        drop(inner);
+        self.reclaim(class, &mut magazine);
+        if magazine.ready.len() > 2 * batch {
+            let mut inner = class.inner.lock();
+            for ptr in magazine.ready.drain(batch..) {
+                inner.free(&self.arena, ptr);
+            }
+        }
+    }
+
+    /// Frees chunks that are neither in the index nor in the queue; those that are still read, later.
+    pub(crate) fn free_evicted(&self, class: &Class, evicted: Vec<ItemPtr>) {
+        if evicted.is_empty() {
+            return;
+        }
+        let protected = self.pins.protected();
+        let (later, now): (Vec<_>, Vec<_>) =
+            evicted.into_iter().partition(|ptr| protected.contains(ptr.to_bits()));
+        class.magazines.common.lock().freed.extend(later);
+        let mut inner = class.inner.lock();
+        for ptr in now {
+            inner.free(&self.arena, ptr);
+        }
+    }
+
+    /// Queues an item that has just become visible, sooner or later. The caller holds a reference.
+    pub(crate) fn queue(&self, class: &Class, ptr: ItemPtr, hash: u64) {
+        let incarnation = self.arena.item(ptr).0.state().incarnation();
+        let mut magazine = class.magazines.mine(self, class).lock();
+        magazine.pending.push(Pending { ptr, incarnation, fingerprint: fingerprint(hash) });
+        if magazine.pending.len() >= class.batch() as usize {
+            let mut inner = class.inner.lock();
+            self.fold(class, &mut inner, &mut magazine);
+            inner.settle(&self.ledger);
+        }
+    }
+
+    /// Brings the queue of the class up to date with all magazines, and says how many chunks they have.
+    pub(crate) fn fold_magazines(&self, class: &Class) -> usize {
+        class
+            .magazines
+            .all()
+            .map(|magazine| {
+                let mut magazine = magazine.lock();
+                self.fold(class, &mut class.inner.lock(), &mut magazine);
+                magazine.ready.len() + magazine.freed.len()
+            })
+            .sum()
+    }
+
+    /// Gives the chunks of all magazines back to the class; those that are still read stay. The caller holds no magazine.
+    pub(crate) fn empty_magazines(&self, class: &Class) {
+        for magazine in class.magazines.all() {
+            let mut magazine: MutexGuard<'_, Magazine> = magazine.lock();
+            self.fold(class, &mut class.inner.lock(), &mut magazine);
+            self.reclaim(class, &mut magazine);
+            let mut inner = class.inner.lock();
+            for ptr in magazine.ready.drain(..) {
+                inner.free(&self.arena, ptr);
+            }
+            inner.settle(&self.ledger);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_a_small_part_of_a_class() {
+        assert_eq!(batch_for(0, 0), 1);
+        assert_eq!(batch_for(64, 1), 1);
+        assert_eq!(batch_for(4_096, 1), 32);
+        assert_eq!(batch_for(1 << 20, 1), MAX_BATCH);
+        for threads in 1..=64 {
+            for chunks in [1, 100, 10_000, 1_000_000] {
+                let batch = u64::from(batch_for(chunks, threads));
+                assert!(batch == 1 || batch * u64::from(threads) * 128 <= chunks);
+            }
+        }
+    }
+}
