@@ -189,6 +189,15 @@ impl Policy {
         }
     }
 
+    /// Fetches what [`Self::admit`] will look at.
+    #[inline]
+    pub fn prefetch(&self, fingerprint: u32) {
+        match self {
+            Self::Lru(_) => {}
+            Self::S3Fifo(s3fifo) => s3fifo.prefetch(fingerprint),
+        }
+    }
+
     /// Decides where a new item goes, from the fingerprint of its key: its first policy bits.
     pub fn admit(&mut self, fingerprint: u32) -> u8 {
         match self {

@@ -38,7 +38,7 @@ pub struct S3Fifo {
     blocks: Blocks<63>,
     small: Fifo,
     main: Fifo,
-    ghost: Ghost,
+    ghost: Ghost<1>,
     small_items: usize,
     main_items: usize,
     small_percent: u8,
@@ -62,8 +62,12 @@ impl S3Fifo {
         }
     }
 
+    pub(crate) fn prefetch(&self, fingerprint: u32) {
+        self.ghost.prefetch(fingerprint);
+    }
+
     pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
-        if self.ghost.remove(fingerprint) { MAIN } else { 0 }
+        if self.ghost.remove(fingerprint).is_some() { MAIN } else { 0 }
     }
 
     pub(crate) fn push(&mut self, entry: Entry, bits: u8) {
@@ -145,7 +149,7 @@ impl S3Fifo {
                     if main_target != self.ghost.capacity() {
                         self.ghost.set_capacity(main_target);
                     }
-                    self.ghost.insert(items.fingerprint(entry));
+                    self.ghost.insert(0, items.fingerprint(entry));
                     self.small_items -= 1;
                     return Some(entry);
                 }

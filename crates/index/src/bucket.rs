@@ -205,17 +205,6 @@ impl Bucket {
         }
         self.words[1].store(next, Ordering::Release);
     }
-
-    /// Asks the processor to fetch the bucket.
-    #[inline]
-    pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect on memory and never faults.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch(std::ptr::from_ref(self).cast(), _MM_HINT_T0);
-        }
-    }
 }
 
 impl Default for Bucket {

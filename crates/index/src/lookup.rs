@@ -46,7 +46,7 @@ impl Index {
     /// Asks the processor to fetch the home of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.table.get(self.shape.load().home(hash)).prefetch();
+        base::sync::prefetch(self.table.get(self.shape.load().home(hash)));
     }
 
     /// The first entry in the home of `hash` that may belong to it: a hint for prefetching, nothing more.

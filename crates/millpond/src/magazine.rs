@@ -175,6 +175,9 @@ impl Core {
 
     /// Queues what is pending, and takes what was freed out of the queue.
     fn fold(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
+        for pending in &magazine.pending {
+            inner.policy.prefetch(pending.fingerprint);
+        }
         for Pending { ptr, incarnation, fingerprint } in magazine.pending.drain(..) {
             let state = self.arena.item(ptr).0.state();
             if state.incarnation() != incarnation || !state.is_indexed() || state.is_queued() {
