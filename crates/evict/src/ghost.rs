@@ -13,6 +13,9 @@
 //! A key's set is `hash * sets >> 32`, so a table of other size takes over the contents of the sets that its own sets
 //! begin in: more than half of what was remembered survives a change of size.
 //!
+//! What is inserted into a large ghost waits in a short ring until its set, which is asked for at once, has come from
+//! memory; it counts as remembered meanwhile.
+//!
 //! Invariants, for each queue:
 //! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
@@ -22,6 +25,10 @@ const SLOTS: usize = 21;
 const EPOCHS_PER_CAPACITY: usize = 64;
 const WINDOW: u8 = 200;
 const INSERTIONS_PER_CLEANING: usize = 8;
+/// Insertions that wait for their set at once.
+const WAITING: usize = 16;
+/// Ghosts of fewer entries insert at once: they are in the processor's caches.
+const LARGE: usize = 4_096;
 
 /// A cache line of slots. Tag 0 = vacant.
 #[derive(Clone, Copy)]
@@ -88,6 +95,9 @@ pub struct Ghost<const QUEUES: usize = 1> {
     queues: [Epochs; QUEUES],
     insertions: usize,
     clean_at: usize,
+    /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose oldest is at `next_waiting`.
+    waiting: Vec<(usize, u32)>,
+    next_waiting: usize,
 }
 
 impl<const QUEUES: usize> Default for Ghost<QUEUES> {
@@ -99,6 +109,8 @@ impl<const QUEUES: usize> Default for Ghost<QUEUES> {
             queues: std::array::from_fn(|_| Epochs::default()),
             insertions: 0,
             clean_at: 0,
+            waiting: Vec::new(),
+            next_waiting: 0,
         }
     }
 }
@@ -107,7 +119,8 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
     /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
         let epochs: usize = self.queues.iter().map(|queue| queue.alive.capacity() * size_of::<u32>()).sum();
-        self.sets.capacity() * size_of::<Set>() + epochs
+        let waiting = self.waiting.capacity() * size_of::<(usize, u32)>();
+        self.sets.capacity() * size_of::<Set>() + epochs + waiting
     }
 
     /// How many entries it holds when full, in all queues.
@@ -117,17 +130,20 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
 
     /// How many entries a queue has.
     pub fn len(&self, queue: usize) -> usize {
-        self.queues[queue].total
+        self.queues[queue].total + self.waiting.iter().filter(|(of, _)| *of == queue).count()
     }
 
     /// Whether no queue has an entry.
     pub fn is_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.total == 0)
+        self.waiting.is_empty() && self.queues.iter().all(|queue| queue.total == 0)
     }
 
     /// Makes room for `capacity` entries. Keeps the table unless it is too small or more than a quarter too large;
     /// otherwise costs a copy of it.
     pub fn set_capacity(&mut self, capacity: usize) {
+        if capacity < LARGE {
+            self.settle();
+        }
         self.capacity = capacity;
         let wanted = (capacity * 3 / 2).div_ceil(SLOTS).max(1);
         if wanted > self.sets.len() || wanted * 5 / 4 + 1 < self.sets.len() {
@@ -179,19 +195,57 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         if self.capacity == 0 || self.sets.is_empty() {
             return;
         }
+        if self.capacity < LARGE {
+            return self.insert_now(queue, hash);
+        }
+        self.prefetch(hash);
+        if self.waiting.len() < WAITING {
+            self.waiting.push((queue, hash));
+        } else {
+            let (queue, hash) = std::mem::replace(&mut self.waiting[self.next_waiting], (queue, hash));
+            self.next_waiting = (self.next_waiting + 1) % WAITING;
+            self.insert_now(queue, hash);
+        }
+    }
+
+    /// Asks the processor to fetch what [`Self::remove`] of this key will look at.
+    #[inline]
+    pub fn prefetch(&self, hash: u32) {
+        if let Some(set) = self.sets.get(self.place(hash).0) {
+            base::sync::prefetch(set);
+        }
+    }
+
+    /// Inserts what waits.
+    fn settle(&mut self) {
+        let oldest = std::mem::take(&mut self.next_waiting);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.rotate_left(oldest);
+        for (queue, hash) in waiting {
+            self.insert_now(queue, hash);
+        }
+    }
+
+    /// For each slot of a set, how old it is: 255 where it is vacant or dead.
+    #[inline]
+    fn ages(&self, set: &Set) -> [u8; SLOTS] {
+        let mut ages = [u8::MAX; SLOTS];
+        for ((age, tag), epoch) in ages.iter_mut().zip(set.tags).zip(set.epochs) {
+            let queue = &self.queues[Self::queue_of(tag)];
+            let dead = tag == 0 || !queue.is_alive(epoch);
+            *age = if dead { u8::MAX } else { queue.present.wrapping_sub(epoch) };
+        }
+        ages
+    }
+
+    fn insert_now(&mut self, queue: usize, hash: u32) {
         let (set, tag) = self.place(hash);
-        let Set { tags, epochs } = self.sets[set];
         // The first slot that is vacant or dead, or else the oldest.
-        let age = |slot: &usize| {
-            let (tag, epoch) = (tags[*slot], epochs[*slot]);
-            if self.is_alive(tag, epoch) {
-                u16::from(self.queues[Self::queue_of(tag)].present.wrapping_sub(epoch))
-            } else {
-                u16::MAX
-            }
-        };
-        let slot = (0..SLOTS).rev().max_by_key(age).unwrap_or(0);
-        if age(&slot) != u16::MAX {
+        let ages = self.ages(&self.sets[set]);
+        let most = ages.iter().copied().max().unwrap_or(u8::MAX);
+        let slot = ages.iter().position(|age| *age == most).unwrap_or(0);
+        if most != u8::MAX {
+            let Set { tags, epochs } = &self.sets[set];
             self.queues[Self::queue_of(tags[slot])].forget(epochs[slot]);
         }
         let into = &mut self.queues[queue];
@@ -215,6 +269,9 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
     pub fn remove(&mut self, hash: u32) -> Option<usize> {
         if self.sets.is_empty() {
             return None;
+        }
+        if self.waiting.iter().any(|(_, waiting)| *waiting == hash) {
+            self.settle();
         }
         let (set, tag) = self.place(hash);
         let Set { tags, epochs } = self.sets[set];
@@ -254,7 +311,8 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
     }
 
     #[cfg(test)]
-    fn validate(&self) {
+    fn validate(&mut self) {
+        self.settle();
         for (number, queue) in self.queues.iter().enumerate() {
             assert!(queue.present.wrapping_sub(queue.oldest) < WINDOW, "invariant 1");
             let mut alive = vec![0; 256];
