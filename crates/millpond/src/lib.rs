@@ -38,6 +38,7 @@ mod find;
 mod handle;
 mod insert;
 mod keyspace;
+mod load;
 mod magazine;
 mod pool;
 mod resize;
@@ -50,6 +51,9 @@ pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
+pub use load::{
+    Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
+};
 pub use stats::{CacheStats, ClassStats, PoolStats};
 
 /// Longest key, in bytes.

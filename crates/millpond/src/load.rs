@@ -1,0 +1,244 @@
+//! Values of a different owner: a cache in front of a database, a service, a computation.
+//!
+//! A [`Loader`] answers from the cache, and where the cache has nothing fresh it runs the caller's loader – once per key,
+//! however many ask at the same time (*single flight*). What it does beside that: stale values are returned at once while
+//! one caller loads them anew; a wait for another caller's loader has an end; a loader's error, panic or cancelled future
+//! wakes all who wait; that there is no value can be remembered too.
+//!
+//! ```
+//! use millpond::{Cache, CacheConfig, LoadOptions, Loaded, Loader, PoolConfig};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cache = Cache::new(CacheConfig::default())?;
+//! let users = Loader::new(&cache, cache.add_pool(PoolConfig::named("users"))?);
+//! let options = LoadOptions { fresh_secs: Some(60), stale_secs: 30, negative_secs: 5, ..LoadOptions::default() };
+//!
+//! let read_from_database = |_key: &[u8]| Ok::<_, std::io::Error>(Loaded::value("Alice"));
+//! let user = users.get_or_load(b"user:1", &options, read_from_database)?;
+//! assert_eq!(user.value.as_deref(), Some(&b"Alice"[..]));
+//!
+//! // Whoever changes the database removes the key through the loader: a load that began before stores nothing.
+//! users.remove(b"user:1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What must hold:
+//! 1. A fresh hit takes no lock: it is one [`crate::Keys::find`].
+//! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back after a removal. This is the
+//!    lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. Where the paper's server
+//!    hands a token out and checks it when the value comes, the cache here compares identities: a value that was loaded
+//!    for want of an item goes in by [`crate::Cache::insert`], which refuses where there is one; one that was loaded for
+//!    a stale item by [`crate::Cache::replace_matching`], which refuses where that item is no longer the key's. A removal of
+//!    a key *without* item leaves no trace in the cache, nor does a flush; [`Loader::remove`], [`Loader::flush`] and
+//!    [`Loader::put`] therefore also make the key's flight void. Whoever writes past them in the middle of a load is noticed
+//!    only by what is in the cache when the load ends.
+//! 3. No lock is held while a loader runs.
+
+#![forbid(unsafe_code)]
+
+mod asynchronous;
+mod flight;
+mod store;
+mod turn;
+mod value;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use base::counter::Counters;
+
+use crate::cache::{Cache, PoolId};
+pub use asynchronous::Task;
+use flight::Flights;
+use store::Found;
+use turn::{Held, Turn};
+pub use value::{Fetched, LoadError, LoadOptions, LoadStats, Loaded, OnTimeout, Origin, Value};
+
+/// Counters of a loader.
+const LOADS: usize = 0;
+const FAILURES: usize = 1;
+const JOINED: usize = 2;
+const STALE: usize = 3;
+const FALLBACKS: usize = 4;
+const TIMEOUTS: usize = 5;
+const OVERTAKEN: usize = 6;
+const REFUSED: usize = 7;
+
+/// The user bit that marks an item which says that there is no value.
+const ABSENT_MARK: u8 = 0b10;
+
+/// A cache in front of something slower. Cloning is cheap and shares the flights.
+///
+/// All loaders of the same keys should be clones of one: two know nothing of each other's flights.
+#[derive(Clone)]
+pub struct Loader {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    cache: Cache,
+    pool: PoolId,
+    absent_mark: u8,
+    flights: Arc<Flights>,
+    counters: Counters<8>,
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader").field("pool", &self.inner.pool).field("stats", &self.stats()).finish()
+    }
+}
+
+/// A job to be run elsewhere: a load anew of a stale value.
+pub type Job = Box<dyn FnOnce() + Send + 'static>;
+
+impl Loader {
+    /// A loader of keys that are in this pool, or go there.
+    ///
+    /// The second user bit of an item (`0b10`) marks one that says that there is no value; its own value is empty.
+    pub fn new(cache: &Cache, pool: PoolId) -> Self {
+        Self::with_absent_mark(cache, pool, ABSENT_MARK)
+    }
+
+    /// The same with other user bits for the mark, where the application uses the second one itself.
+    pub fn with_absent_mark(cache: &Cache, pool: PoolId, bits: u8) -> Self {
+        let inner = Inner {
+            cache: cache.clone(),
+            pool,
+            absent_mark: bits,
+            flights: Arc::new(Flights::new(base::rng::entropy_seed())),
+            counters: Counters::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The value of `key`: from the cache, from another caller's loader, or from `load`, which is run at most once, on the
+    /// calling thread.
+    ///
+    /// Where the cache has a stale value, one caller loads it anew, and waits for that; all others get the stale value
+    /// at once. [`Self::get_or_spawn`] lets nobody wait.
+    ///
+    /// # Errors
+    /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and [`LoadError::TimedOut`] where another
+    /// caller's did; none of them where there is a stale value or a fallback.
+    ///
+    /// # Panics
+    /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on working.
+    pub fn get_or_load<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        key: &[u8],
+        options: &LoadOptions,
+        load: impl FnOnce(&[u8]) -> Result<Loaded, E>,
+    ) -> Result<Fetched<'_>, LoadError> {
+        match self.turn(key, options)? {
+            Turn::Answer(fetched) => Ok(fetched),
+            Turn::Lead(claim, fallback) => self.lead(claim, options, fallback, load),
+        }
+    }
+
+    /// As [`Self::get_or_load`], but a stale value is returned at once to everybody: loading it anew is a job that is
+    /// handed to `spawn`, to be run on a thread of the caller's. A job that is dropped instead leaves the work to the next
+    /// caller. Where there is no value at all, `load` runs on the calling thread.
+    ///
+    /// # Errors
+    /// As for [`Self::get_or_load`].
+    ///
+    /// # Panics
+    /// As for [`Self::get_or_load`].
+    pub fn get_or_spawn<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        key: &[u8],
+        options: &LoadOptions,
+        spawn: impl FnOnce(Job),
+        load: impl FnOnce(&[u8]) -> Result<Loaded, E> + Send + 'static,
+    ) -> Result<Fetched<'_>, LoadError> {
+        match self.turn(key, options)? {
+            Turn::Answer(fetched) => Ok(fetched),
+            Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
+                let (loader, options) = (self.clone(), *options);
+                spawn(Box::new(move || {
+                    // Nobody is there to hear of an error; it is counted, and those who joined are told.
+                    let _ = loader.lead(claim, &options, None, load);
+                }));
+                self.count(STALE);
+                Ok(Fetched { value: Some(Value::Item(handle)), origin: Origin::Stale })
+            }
+            Turn::Lead(claim, fallback) => self.lead(claim, options, fallback, load),
+        }
+    }
+
+    /// The value of `key` if the cache has one that is fresh or stale; loads nothing. [`Fetched::value`] is `None` where
+    /// it is known that there is none.
+    pub fn find(&self, key: &[u8], options: &LoadOptions) -> Option<Fetched<'_>> {
+        match self.look_up(key, options) {
+            Found::Fresh(fetched) => Some(fetched),
+            Found::Stale(handle) => Some(Fetched { value: Some(Value::Item(handle)), origin: Origin::Stale }),
+            Found::Fallback(_) | Found::Nothing => None,
+        }
+    }
+
+    /// Removes `key`, after its owner has changed it. What was being loaded meanwhile is given to those who wait for it
+    /// and is not stored; who asks from now on gets what is loaded from now on. `false`: the cache had nothing.
+    ///
+    /// Where it meets a load that is just being stored, it waits until that is done.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.inner.flights.void(key);
+        self.inner.cache.keys(self.inner.pool).remove(key)
+    }
+
+    /// Removes all keys of the pool's key space, as [`crate::Keys::flush`] does, and sees to it that nothing is stored
+    /// whose load has begun before.
+    pub fn flush(&self) {
+        self.inner.flights.void_all();
+        self.inner.cache.keys(self.inner.pool).flush();
+    }
+
+    /// Stores a value that the caller has at hand, as if it had been loaded now; what was being loaded meanwhile is not
+    /// stored over it.
+    ///
+    /// # Errors
+    /// As for [`Cache::allocate`]; then the key is removed, so that no older value stays.
+    pub fn put(&self, key: &[u8], options: &LoadOptions, loaded: &Loaded) -> Result<(), crate::Error> {
+        let item = match self.make_item(key, options, loaded) {
+            Ok(Some(item)) => item,
+            Ok(None) => {
+                self.remove(key);
+                return Ok(());
+            }
+            Err(error) => {
+                self.remove(key);
+                return Err(error);
+            }
+        };
+        self.inner.flights.void(key);
+        self.inner.cache.put(item);
+        Ok(())
+    }
+
+    /// The cache that values are kept in.
+    pub fn cache(&self) -> &Cache {
+        &self.inner.cache
+    }
+
+    /// What was done so far, and what is under way.
+    pub fn stats(&self) -> LoadStats {
+        let count = |counter| self.inner.counters.sum(counter);
+        LoadStats {
+            loads: count(LOADS),
+            failures: count(FAILURES),
+            joined: count(JOINED),
+            stale: count(STALE),
+            fallbacks: count(FALLBACKS),
+            timeouts: count(TIMEOUTS),
+            overtaken: count(OVERTAKEN),
+            refused: count(REFUSED),
+            flights: self.inner.flights.len() as u64,
+            waiting: self.inner.flights.waiting(),
+        }
+    }
+
+    fn count(&self, counter: usize) {
+        self.inner.counters.add(counter, 1);
+    }
+}

@@ -1,0 +1,181 @@
+//! What a loader does with the cache: looks a key up and tells its age, takes a lease, stores what was loaded.
+
+use crate::config::{Expiry, ItemOptions};
+use crate::error::Error;
+use crate::handle::{ReadHandle, WriteHandle};
+
+use super::flight::Claim;
+use super::value::{Fetched, LoadOptions, Loaded, Origin, Value};
+use super::{Loader, OVERTAKEN, REFUSED};
+
+/// How old a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    Fresh,
+    Stale,
+    Fallback,
+}
+
+impl Age {
+    /// The age of a value that expires in `left_secs`; `None` = never.
+    fn of(left_secs: Option<u32>, options: &LoadOptions) -> Self {
+        match left_secs {
+            Some(left) if left <= options.fallback_secs => Self::Fallback,
+            Some(left) if left - options.fallback_secs <= options.stale_secs => Self::Stale,
+            _ => Self::Fresh,
+        }
+    }
+}
+
+/// What the cache has for a key.
+pub(super) enum Found<'c> {
+    Fresh(Fetched<'c>),
+    Stale(ReadHandle<'c>),
+    Fallback(ReadHandle<'c>),
+    Nothing,
+}
+
+/// What must still be so when a loaded value is stored: that the key has no item, or that it has this one.
+pub(super) struct Lease<'c>(Option<ReadHandle<'c>>);
+
+impl Loader {
+    /// Looks a key up as an access to it.
+    pub(super) fn look_up(&self, key: &[u8], options: &LoadOptions) -> Found<'_> {
+        self.judge(self.inner.cache.keys(self.inner.pool).find(key), options)
+    }
+
+    fn judge<'c>(&self, found: Option<ReadHandle<'c>>, options: &LoadOptions) -> Found<'c> {
+        let Some(handle) = found else { return Found::Nothing };
+        if handle.user_bits() & self.inner.absent_mark != 0 {
+            return Found::Fresh(Fetched { value: None, origin: Origin::Fresh });
+        }
+        match Age::of(handle.ttl_secs_left(), options) {
+            Age::Fresh => Found::Fresh(Fetched { value: Some(Value::Item(handle)), origin: Origin::Fresh }),
+            Age::Stale => Found::Stale(handle),
+            Age::Fallback => Found::Fallback(handle),
+        }
+    }
+
+    /// A lease for the leader of a flight, who calls this before the loader runs.
+    ///
+    /// # Errors
+    /// The value, where it is fresh by now: another flight ended between the look-up and the start of this one.
+    pub(super) fn lease(&self, key: &[u8], options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
+        match self.judge(self.inner.cache.keys(self.inner.pool).peek(key), options) {
+            Found::Fresh(fetched) => Err(fetched),
+            Found::Stale(handle) | Found::Fallback(handle) => Ok(Lease(Some(handle))),
+            Found::Nothing => Ok(Lease(None)),
+        }
+    }
+
+    /// An item of a loaded value; `None` where it is not to be kept.
+    pub(super) fn make_item(
+        &self,
+        key: &[u8],
+        options: &LoadOptions,
+        loaded: &Loaded,
+    ) -> Result<Option<WriteHandle<'_>>, Error> {
+        let Some(expiry) = expiry_of(options, loaded) else { return Ok(None) };
+        let value = loaded.value.as_deref().unwrap_or_default();
+        let user_bits = if loaded.value.is_none() { self.inner.absent_mark } else { 0 };
+        let item_options = ItemOptions { expiry, user_bits, ..ItemOptions::default() };
+        let mut item = self.inner.cache.allocate(self.inner.pool, key, value.len(), &item_options)?;
+        item.value_mut().copy_from_slice(value);
+        Ok(Some(item))
+    }
+
+    /// Stores what was loaded under a lease, if that still holds and the flight is not void. Whatever becomes of it, the
+    /// callers get the value.
+    pub(super) fn store<'c>(
+        &'c self,
+        claim: &Claim,
+        lease: &Lease<'c>,
+        options: &LoadOptions,
+        loaded: &Loaded,
+    ) -> Option<ReadHandle<'c>> {
+        let item = match self.make_item(&claim.key(), options, loaded) {
+            Ok(item) => item?,
+            Err(_) => {
+                self.count(REFUSED);
+                return None;
+            }
+        };
+        let stored = if !claim.begin_storing() {
+            None
+        } else if let Some(old) = &lease.0 {
+            self.inner.cache.replace_matching(old, item).ok()
+        } else {
+            self.inner.cache.insert(item).ok()
+        };
+        if stored.is_none() {
+            self.count(OVERTAKEN);
+        }
+        stored
+    }
+}
+
+/// When an item of a loaded value expires; `None` = it is not to be kept.
+fn expiry_of(options: &LoadOptions, loaded: &Loaded) -> Option<Expiry> {
+    let secs = if loaded.value.is_some() {
+        let Some(fresh_secs) = loaded.fresh_secs.or(options.fresh_secs) else {
+            return loaded.keep.then_some(Expiry::Never);
+        };
+        fresh_secs.saturating_add(options.stale_secs).saturating_add(options.fallback_secs)
+    } else {
+        loaded.fresh_secs.unwrap_or(options.negative_secs)
+    };
+    (loaded.keep && secs > 0).then_some(Expiry::After(secs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_counted_back_from_the_expiry() {
+        let options = LoadOptions { stale_secs: 30, fallback_secs: 100, ..LoadOptions::default() };
+        let cases = [
+            (None, Age::Fresh),
+            (Some(u32::MAX), Age::Fresh),
+            (Some(131), Age::Fresh),
+            (Some(130), Age::Stale),
+            (Some(101), Age::Stale),
+            (Some(100), Age::Fallback),
+            (Some(1), Age::Fallback),
+        ];
+        for (left, age) in cases {
+            assert_eq!(Age::of(left, &options), age, "{left:?}");
+        }
+        assert_eq!(Age::of(Some(1), &LoadOptions::default()), Age::Fresh);
+        let huge = LoadOptions { stale_secs: u32::MAX, fallback_secs: u32::MAX, ..options };
+        assert_eq!(Age::of(Some(u32::MAX), &huge), Age::Fallback, "no sum overflows");
+    }
+
+    #[test]
+    fn an_item_expires_when_its_last_use_is_over() {
+        let options = LoadOptions {
+            fresh_secs: Some(60),
+            stale_secs: 30,
+            fallback_secs: 10,
+            negative_secs: 5,
+            ..LoadOptions::default()
+        };
+        let forever = LoadOptions { fresh_secs: None, negative_secs: 0, ..options };
+        let value = || Loaded::value("v");
+        let cases = [
+            (options, value(), Some(Expiry::After(100))),
+            (options, value().fresh_for(1), Some(Expiry::After(41))),
+            (options, value().not_kept(), None),
+            (options, value().fresh_for(u32::MAX), Some(Expiry::After(u32::MAX))),
+            (options, Loaded::absent(), Some(Expiry::After(5))),
+            (options, Loaded::absent().fresh_for(7), Some(Expiry::After(7))),
+            (forever, value(), Some(Expiry::Never)),
+            (forever, value().not_kept(), None),
+            (forever, Loaded::absent(), None),
+            (LoadOptions { fresh_secs: Some(0), ..LoadOptions::default() }, value(), None),
+        ];
+        for (options, loaded, expiry) in cases {
+            assert_eq!(expiry_of(&options, &loaded), expiry, "{options:?} {loaded:?}");
+        }
+    }
+}
