@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabId, SlabInfo, Withheld};
 
 use crate::magazine::{Magazines, batch_for};
+use crate::wheel::Wheel;
 
 /// Counters of a class.
 pub(crate) const HITS: usize = 0;
@@ -44,6 +45,8 @@ const NO_SLAB: u32 = u32::MAX;
 pub(crate) struct Inner {
     pub(crate) chunks: Chunks,
     pub(crate) policy: Policy,
+    /// When items expire.
+    pub(crate) wheel: Wheel,
     /// The free chunks of a slab that is being emptied.
     pub(crate) leaving: Option<Withheld>,
     queue_bytes: usize,
@@ -58,6 +61,7 @@ impl Class {
             inner: Mutex::new(Inner {
                 chunks: Chunks::new(info),
                 policy,
+                wheel: Wheel::new(now),
                 leaving: None,
                 queue_bytes: 0,
                 ghost_bytes: 0,
@@ -144,7 +148,8 @@ impl Inner {
 
     /// Brings the bill for queues and ghosts up to date.
     pub(crate) fn settle(&mut self, ledger: &Ledger) {
-        let (queues, ghosts) = (self.policy.queue_bytes(), self.policy.ghost_bytes());
+        let queues = self.policy.queue_bytes() + self.wheel.bytes();
+        let ghosts = self.policy.ghost_bytes();
         for (part, before, after) in
             [(Part::Queues, &mut self.queue_bytes, queues), (Part::Ghosts, &mut self.ghost_bytes, ghosts)]
         {

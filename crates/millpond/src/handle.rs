@@ -67,7 +67,7 @@ macro_rules! item_questions {
             // SAFETY: the duty of whoever made the view.
             match unsafe { self.$view.item.expiry() } {
                 Some(field) => {
-                    field.store(expiry.to_unix_secs(|| self.$view.core.now()), Ordering::Relaxed);
+                    self.$view.core.change_expiry(self.$view.ptr, field, expiry);
                     true
                 }
                 None => expiry == Expiry::Never,

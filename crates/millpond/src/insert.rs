@@ -1,10 +1,13 @@
 //! Putting items into the index and taking them out.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use index::Guard;
 use slab::ItemPtr;
 
 use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED};
+use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
 
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
@@ -143,6 +146,19 @@ impl Core {
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
         self.queue(class, new.ptr(), new.hash());
+    }
+
+    /// Changes when an item expires, whose `field` this is. The caller holds a reference or protects it.
+    pub(crate) fn change_expiry(&self, ptr: ItemPtr, field: &AtomicU32, expiry: Expiry) {
+        let after = expiry.to_unix_secs(|| self.now());
+        let before = field.swap(after, Ordering::Relaxed);
+        // An entry in the wheel that comes too early moves when it is due; one that comes too late does not do.
+        if after != 0 && (before == 0 || after < before) {
+            let class = self.class_of(self.arena.item(ptr).1);
+            // SAFETY: the caller's duty.
+            let hash = unsafe { self.hash_of_item(ptr) };
+            self.queue(class, ptr, hash);
+        }
     }
 
     /// Counts an item that this thread has unindexed, and gives the reference that came with that back unless it is to be

@@ -41,8 +41,10 @@ mod keyspace;
 mod load;
 mod magazine;
 mod pool;
+mod reap;
 mod resize;
 mod stats;
+mod wheel;
 
 pub use base::{ByteSize, Clock, Ledger, Part};
 pub use cache::{Cache, PoolId};

@@ -19,6 +19,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 use base::counter::{STRIPES, stripe};
 use crossbeam_utils::CachePadded;
@@ -179,14 +180,23 @@ impl Core {
             inner.policy.prefetch(pending.fingerprint);
         }
         for Pending { ptr, incarnation, fingerprint } in magazine.pending.drain(..) {
-            let state = self.arena.item(ptr).0.state();
-            if state.incarnation() != incarnation || !state.is_indexed() || state.is_queued() {
+            let (item, state) = (self.arena.item(ptr).0, self.arena.item(ptr).0.state());
+            if state.incarnation() != incarnation || !state.is_indexed() {
                 continue;
             }
-            let bits = inner.policy.admit(fingerprint);
-            if let Some(bits) = state.enqueue(bits, |bits| class.rule.apply(bits, true, || self.now())) {
-                let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
+            let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
+            if !state.is_queued() {
+                let bits = inner.policy.admit(fingerprint);
+                let Some(bits) = state.enqueue(bits, |bits| class.rule.apply(bits, true, || self.now()))
+                else {
+                    continue;
+                };
                 inner.policy.push(entry, bits, self.now());
+            }
+            // SAFETY: the item was in the index while this thread held the lock of the class, without which no chunk that
+            // was freed since then is used again.
+            if let Some(expiry) = unsafe { item.expiry() } {
+                self.put_in_wheel(inner, entry, expiry.load(Ordering::Relaxed));
             }
         }
         for ptr in &magazine.freed {
@@ -245,14 +255,17 @@ impl Core {
         let protected = self.pins.protected();
         let (later, now): (Vec<_>, Vec<_>) =
             evicted.into_iter().partition(|ptr| protected.contains(ptr.to_bits()));
-        class.magazines.common.lock().freed.extend(later);
+        if !later.is_empty() {
+            class.magazines.common.lock().freed.extend(later);
+        }
         let mut inner = class.inner.lock();
         for ptr in now {
             inner.free(&self.arena, ptr);
         }
     }
 
-    /// Queues an item that has just become visible, sooner or later. The caller holds a reference.
+    /// Queues an item that has just become visible, or was given an expiry, sooner or later. The caller holds a reference
+    /// or protects the item.
     pub(crate) fn queue(&self, class: &Class, ptr: ItemPtr, hash: u64) {
         let incarnation = self.arena.item(ptr).0.state().incarnation();
         let mut magazine = class.magazines.mine(self, class).lock();

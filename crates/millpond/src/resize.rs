@@ -55,12 +55,14 @@ impl Cache {
         self.core().shrink_to_limit()
     }
 
-    /// What should be done about once a second: gives slabs back where more than the limit is spent, as when an
-    /// embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do.
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), and gives slabs back where more
+    /// than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
+    /// nothing to do.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
     pub fn maintain(&self) -> Result<(), Error> {
+        self.reap();
         for pool in self.core().pools() {
             self.core().shrink_pool(pool)?;
         }

@@ -382,3 +382,57 @@ fn find_many_with_shows_hits_and_misses_in_order() {
     assert_eq!((stats.pools[0].sum(|class| class.hits), stats.shared_misses), (26, 34));
     assert_eq!(stats.pools[0].sum(|class| class.expired), 14);
 }
+
+#[test]
+fn expired_items_leave_though_nobody_asks_for_them() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(32, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |i: u32, expiry| {
+        let options = ItemOptions { expiry, ..ItemOptions::default() };
+        let item = cache.allocate(pool, &i.to_le_bytes(), 8, &options).expect("room");
+        cache.insert_or_replace(item).0
+    };
+    for i in 0..30_000_u32 {
+        put(i, if i % 3 == 0 { Expiry::Never } else { Expiry::After(i % 3 * 10) });
+    }
+    // One is held, one is put off, one is brought forward, one is replaced by one that stays, one is removed.
+    let held = put(1, Expiry::After(10));
+    assert!(cache.touch(&4_u32.to_le_bytes(), Expiry::After(15)));
+    assert!(cache.touch(&2_u32.to_le_bytes(), Expiry::After(10)));
+    put(7, Expiry::Never);
+    assert!(cache.remove(&10_u32.to_le_bytes()));
+    let items = || cache.stats().pools[0].sum(|class| class.items);
+    clock.advance(Duration::from_secs(9));
+    assert_eq!((cache.reap(), items()), (0, 29_999));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!((cache.reap(), items()), (9_997, 20_002));
+    drop(held);
+    clock.advance(Duration::from_secs(5));
+    assert_eq!((cache.reap(), items()), (2, 20_000));
+    clock.advance(Duration::from_secs(5));
+    assert_eq!((cache.reap(), items()), (9_999, 10_001));
+    let stats = cache.stats();
+    assert_eq!(stats.pools[0].sum(|class| class.expired), 19_998);
+    assert_eq!(stats.index_entries, 10_001);
+    cache.validate();
+}
+
+#[test]
+fn what_is_reaped_makes_room() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(16, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let options = ItemOptions { expiry: Expiry::After(5), ..ItemOptions::default() };
+    for round in 0..10_u32 {
+        for i in 0..50_000_u32 {
+            let key = (round * 50_000 + i).to_le_bytes();
+            cache.put(cache.allocate(pool, &key, 32, &options).expect("room"));
+        }
+        clock.advance(Duration::from_secs(6));
+        cache.maintain().expect("nothing is held");
+        let stats = cache.stats();
+        assert_eq!((stats.index_entries, stats.pools[0].sum(|class| class.evictions)), (0, 0));
+    }
+    cache.validate();
+}

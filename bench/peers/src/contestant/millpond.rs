@@ -1,4 +1,4 @@
-//! Millpond itself: one pool that may use all memory.
+//! Millpond itself: one pool that may use all memory; read in place, as its documentation advises.
 
 use anyhow::Result;
 use base::ByteSize;
@@ -26,22 +26,22 @@ impl Contestant for Millpond {
 
     #[inline]
     fn find<T>(&self, key: &Key, seen: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        self.cache.find(key).map(|item| seen(&item))
+        self.cache.find_with(key, |item| seen(&item))
     }
 
     #[inline]
     fn find_many(&self, keys: &[Key], sum: &mut u64) -> u64 {
-        let mut found = Vec::with_capacity(keys.len());
         let mut slices = [&[][..]; BATCH];
         for (slice, key) in slices.iter_mut().zip(keys) {
             *slice = key;
         }
-        self.cache.keys(self.pool).find_many(&slices[..keys.len().min(BATCH)], &mut found);
         let mut hits = 0;
-        for item in found.iter().flatten() {
-            *sum += u64::from(item[0]);
-            hits += 1;
-        }
+        self.cache.keys(self.pool).find_many_with(&slices[..keys.len().min(BATCH)], |_, item| {
+            if let Some(item) = item {
+                *sum += u64::from(item[0]);
+                hits += 1;
+            }
+        });
         hits
     }
 

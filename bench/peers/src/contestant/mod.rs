@@ -1,8 +1,8 @@
 //! The caches that are compared in process, each in its best form.
 //!
 //! A contestant is a file that says how its cache is built for a number of bytes and how it finds and inserts. Peers
-//! have 16-byte array keys, which need no allocation, `Arc<[u8]>` values, of which a reader takes a reference as it
-//! does of Millpond's handles, and a fast hash. Calls are generic, so that nothing stands between the timed loop and
+//! have 16-byte array keys, which need no allocation, `Arc<[u8]>` values, of which a reader takes a reference (none of
+//! them shows a value in place), and a fast hash. Calls are generic, so that nothing stands between the timed loop and
 //! the cache.
 
 mod foyer;
