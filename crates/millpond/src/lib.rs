@@ -37,6 +37,7 @@ mod error;
 mod find;
 mod handle;
 mod insert;
+mod iterate;
 mod keyspace;
 mod load;
 mod magazine;
@@ -53,6 +54,7 @@ pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
+pub use iterate::Items;
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
 };

@@ -436,3 +436,40 @@ fn what_is_reaped_makes_room() {
     }
     cache.validate();
 }
+
+#[test]
+fn a_walk_sees_each_lasting_item_once_while_others_come_and_go() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(64, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |key: &[u8], len: usize, expiry| {
+        let options = ItemOptions { expiry, ..ItemOptions::default() };
+        cache.put(cache.allocate(pool, key, len, &options).expect("room"));
+    };
+    for i in 0..20_000_u32 {
+        put(&i.to_le_bytes(), (i % 700) as usize, Expiry::Never);
+    }
+    for i in 20_000..21_000_u32 {
+        put(&i.to_le_bytes(), 10, Expiry::After(1));
+    }
+    clock.advance(Duration::from_secs(2));
+    let mut seen = std::collections::HashSet::new();
+    for (n, item) in cache.items(pool).expect("there is such a pool").enumerate() {
+        if n % 3 == 0 {
+            // Strangers come, go, and take the chunks of others.
+            let stranger = [b"stranger".as_slice(), &n.to_le_bytes()].concat();
+            put(&stranger, n % 700, Expiry::Never);
+            if n % 2 == 0 {
+                cache.remove(&stranger);
+            }
+        }
+        if item.key().len() == 4 {
+            assert!(seen.insert(item.key().to_vec()), "seen twice");
+        }
+    }
+    assert_eq!(seen.len(), 20_000);
+    assert!((0..20_000_u32).all(|i| seen.contains(&i.to_le_bytes()[..])));
+    let elsewhere = cache.add_pool(PoolConfig::named("empty")).expect("new");
+    assert_eq!(cache.items(elsewhere).expect("there is such a pool").count(), 0);
+    cache.validate();
+}

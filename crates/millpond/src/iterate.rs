@@ -1,0 +1,119 @@
+//! Walking over the items of a live cache.
+//!
+//! The walk goes through the slabs of the classes as they are when it comes to each class, chunk by chunk, and takes
+//! references as [`crate::Keys::find`] does. It holds no lock while the caller works, and stops nobody.
+
+use std::collections::VecDeque;
+
+use slab::item::Acquired;
+use slab::{ItemPtr, SlabId};
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::error::Error;
+use crate::handle::ReadHandle;
+use crate::pool::Pool;
+
+/// Chunks that are looked at under one pin.
+const STEP: u32 = 64;
+
+impl Cache {
+    /// The items of a pool, in no particular order, while others change them.
+    ///
+    /// An item that is there from the beginning to the end is seen once. One that is inserted or goes meanwhile may be
+    /// seen or not; of a key whose item is replaced, the old one, the new one or both. Expired and flushed items are left
+    /// out. Each item is held until its handle is dropped; at most 64 are held ahead.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::NoSuchPool`].
+    pub fn items(&self, pool: PoolId) -> Result<Items<'_>, Error> {
+        let core = self.core();
+        Ok(Items {
+            core,
+            pool: core.pool(pool)?,
+            next_class: 0,
+            slabs: Vec::new(),
+            next_chunk: 0,
+            held: VecDeque::new(),
+        })
+    }
+}
+
+/// The items of a pool: see [`Cache::items`].
+pub struct Items<'c> {
+    core: &'c Core,
+    pool: &'c Pool,
+    /// The class to go on with after `slabs`.
+    next_class: u8,
+    /// The slabs of the present class that are yet to be walked, from the last to the first.
+    slabs: Vec<SlabId>,
+    /// Where to go on in the last of them.
+    next_chunk: u32,
+    held: VecDeque<ReadHandle<'c>>,
+}
+
+impl<'c> Items<'c> {
+    /// Takes the next slab up, of this class or a further one. `None`: the walk is over.
+    fn slab(&mut self) -> Option<SlabId> {
+        while self.slabs.is_empty() {
+            if usize::from(self.next_class) >= self.pool.sizes.sizes().len() {
+                return None;
+            }
+            if let Some(class) = self.pool.used_class(self.next_class) {
+                self.slabs = class.inner.lock().chunks.slabs().collect();
+            }
+            self.next_class += 1;
+        }
+        self.slabs.last().copied()
+    }
+
+    /// Looks at the next chunks of `slab`.
+    fn look(&mut self, slab: SlabId) {
+        let _pinned = self.core.pins.pin();
+        let info = self.core.arena.info(slab);
+        // A slab that has left the class since then may belong to another: its items were evicted or will be seen there.
+        let per_slab =
+            if info.pool == self.pool.id && info.class + 1 == self.next_class && info.chunk_bytes > 0 {
+                info.chunks_per_slab()
+            } else {
+                0
+            };
+        let end = per_slab.min(self.next_chunk + STEP);
+        for number in self.next_chunk..end {
+            let ptr = ItemPtr::new(slab, number as u16);
+            let (item, _) = self.core.arena.item(ptr);
+            if item.state().acquire() != Acquired::Yes {
+                continue;
+            }
+            let handle = ReadHandle::adopt(self.core, ptr);
+            // SAFETY: the handle holds a reference.
+            if unsafe { !self.core.is_dead(item, self.core.keyspace(self.pool.keyspace)) } {
+                self.held.push_back(handle);
+            }
+        }
+        self.next_chunk = end;
+        if end == per_slab {
+            self.slabs.pop();
+            self.next_chunk = 0;
+        }
+    }
+}
+
+impl<'c> Iterator for Items<'c> {
+    type Item = ReadHandle<'c>;
+
+    fn next(&mut self) -> Option<ReadHandle<'c>> {
+        loop {
+            if let Some(handle) = self.held.pop_front() {
+                return Some(handle);
+            }
+            let slab = self.slab()?;
+            self.look(slab);
+        }
+    }
+}
+
+impl std::fmt::Debug for Items<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Items").field("pool", &self.pool.name).finish_non_exhaustive()
+    }
+}
