@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod command;
 pub mod generate;
 pub mod histogram;

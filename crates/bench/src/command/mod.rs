@@ -3,6 +3,7 @@
 //! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to standard output, as text
 //! or as one JSON object; progress goes to standard error and only where that is a terminal.
 
+mod check;
 mod generate;
 mod replay;
 mod run;
@@ -10,6 +11,7 @@ mod run;
 mod tests;
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::ByteSize;
@@ -17,17 +19,22 @@ use clap::{Args, Subcommand};
 use millpond::{PolicyKind, SizeClassConfig};
 use serde::Serialize;
 
+pub use check::CheckArgs;
 pub use generate::GenerateArgs;
 pub use replay::ReplayArgs;
 pub use run::RunArgs;
 
-/// Measures caches: load, trace replay, sample traces.
+use crate::run::Length;
+
+/// Measures and checks caches: load, trace replay, consistency, sample traces.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Drive a declared workload against a cache, and measure throughput, hit ratio and latency
     Run(Box<RunArgs>),
     /// Replay traces through the engine, and show hit ratios
     Replay(Box<ReplayArgs>),
+    /// Check that a cache is consistent while its limits move, values expire and all keys are flushed
+    Check(Box<CheckArgs>),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),
 }
@@ -41,6 +48,7 @@ pub fn execute(command: BenchCommand) -> Result<()> {
     match command {
         BenchCommand::Run(args) => run::execute(&args, &mut out),
         BenchCommand::Replay(args) => replay::execute(&args, &mut out),
+        BenchCommand::Check(args) => check::execute(&args, &mut out),
         BenchCommand::Generate(args) => generate::execute(&args, &mut out),
     }
 }
@@ -87,6 +95,14 @@ impl EngineArgs {
             }
             (default, _) => default,
         })
+    }
+}
+
+/// A time; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    match text.parse()? {
+        Length::Time(time) => Ok(time),
+        Length::Operations(secs) => Ok(Duration::from_secs(secs)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{EngineArgs, print_json};
+use super::{EngineArgs, duration, print_json};
 use crate::run::{Arrivals, Length, RunOptions, RunReport, run_direct, run_wire};
 use crate::target::TargetUrl;
 use crate::target::embedded::{Embedded, EmbeddedOptions};
@@ -195,6 +195,7 @@ fn run(args: &RunArgs) -> Result<RunReport> {
                 memory: args.engine.memory,
                 policy: args.engine.policy()?,
                 classes: args.engine.classes()?,
+                ..EmbeddedOptions::default()
             };
             let pools: Vec<&str> = workload.pools().iter().map(Pool::name).collect();
             let embedded = Embedded::new(&engine, &pools).context("making the cache")?;
@@ -203,13 +204,5 @@ fn run(args: &RunArgs) -> Result<RunReport> {
         TargetUrl::Memcached(address) => {
             run_wire(Memcached, address, &args.target.to_string(), &workload, &options)
         }
-    }
-}
-
-/// A time; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse()? {
-        Length::Time(time) => Ok(time),
-        Length::Operations(secs) => Ok(Duration::from_secs(secs)),
     }
 }

@@ -23,13 +23,15 @@ const FIRST_INPUT_BYTES: usize = 64 << 10;
 /// More than any value that a cache takes, with room for its header.
 const MAX_INPUT_BYTES: usize = 256 << 20;
 
-enum Stream {
+/// A connection's socket.
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Stream {
-    fn open(address: &Address) -> io::Result<Self> {
+    /// Connects; reads wait for [`REPLY_TIMEOUT`] at most.
+    pub(crate) fn open(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
@@ -52,14 +54,14 @@ impl Stream {
         }
     }
 
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
         }
     }
 
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),

@@ -29,6 +29,9 @@ use base::Clock;
 pub use pace::{Arrivals, Length};
 pub use report::{KindReport, RunReport};
 
+pub(crate) use connection::Stream;
+pub(crate) use progress::Bar;
+
 use crate::machine::{Machine, WakeFast};
 use crate::target::null::Null;
 use crate::target::{Address, Direct, Wire};

@@ -87,6 +87,16 @@ pub enum Length {
     Time(Duration),
 }
 
+impl Length {
+    /// The share that is done after `done` operations in `secs` seconds; above 1 where it is over.
+    pub(crate) fn share_done(self, done: f64, secs: f64) -> f64 {
+        match self {
+            Self::Operations(all) => done / all.max(1) as f64,
+            Self::Time(time) => secs / time.as_secs_f64().max(1e-9),
+        }
+    }
+}
+
 impl FromStr for Length {
     type Err = String;
 

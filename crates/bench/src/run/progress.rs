@@ -6,11 +6,46 @@ use std::sync::atomic::Ordering;
 use base::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Length, Shared, Stage};
+use super::{Shared, Stage};
 
-/// The bar of a run; nothing where standard error is no terminal.
+/// A bar; nothing where standard error is no terminal.
+pub(crate) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    /// A bar with a word in front of it, if one is wanted.
+    pub(crate) fn new(wanted: bool, word: &'static str) -> Self {
+        Self((wanted && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{prefix:>8} {bar:40} {percent:>3} %  {msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(1_000).with_style(style).with_prefix(word)
+        }))
+    }
+
+    /// Draws the bar anew: the share that is done, 0 to 1, and operations per second.
+    pub(crate) fn show(&mut self, share: f64, rate: f64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position((share * 1_000.0).min(1_000.0) as u64);
+            bar.set_message(format!("{rate:.0} operations/s"));
+        }
+    }
+
+    fn set_word(&mut self, word: &'static str) {
+        if let Some(bar) = &self.0 {
+            bar.set_prefix(word);
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(self) {
+        if let Some(bar) = self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The bar of a run.
 pub(super) struct Progress {
-    bar: Option<ProgressBar>,
+    bar: Bar,
     stage: Option<u64>,
     /// When the stage began, and how many operations were done by then.
     began: (u64, u64),
@@ -18,16 +53,11 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(wanted: bool) -> Self {
-        let bar = (wanted && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{prefix:>8} {bar:40} {percent:>3} %  {msg}");
-            ProgressBar::new(1_000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self { bar, stage: None, began: (0, 0) }
+        Self { bar: Bar::new(wanted, ""), stage: None, began: (0, 0) }
     }
 
     /// Draws the bar anew.
     pub(super) fn show(&mut self, shared: &Shared) {
-        let Some(bar) = &self.bar else { return };
         let number = shared.stage.load(Ordering::Relaxed);
         let Some(stage) = shared.stages.get(number as usize) else { return };
         let operations = shared.progress.iter().map(|one| one.0.load(Ordering::Relaxed)).sum::<u64>();
@@ -40,25 +70,15 @@ impl Progress {
         let done = (operations - self.began.1) as f64;
         let (name, share) = match stage {
             Stage::Load => ("load", done / shared.workload.distinct_keys().max(1) as f64),
-            Stage::WarmUp(length) => ("warm-up", share(length, done, secs)),
-            Stage::Measure(length) => ("measure", share(length, done, secs)),
+            Stage::WarmUp(length) => ("warm-up", length.share_done(done, secs)),
+            Stage::Measure(length) => ("measure", length.share_done(done, secs)),
         };
-        bar.set_prefix(name);
-        bar.set_position((share * 1_000.0).min(1_000.0) as u64);
-        bar.set_message(format!("{:.0} operations/s", done / secs.max(1e-3)));
+        self.bar.set_word(name);
+        self.bar.show(share, done / secs.max(1e-3));
     }
 
     /// Takes the bar away.
     pub(super) fn finish(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn share(length: &Length, done: f64, secs: f64) -> f64 {
-    match length {
-        Length::Operations(all) => done / (*all).max(1) as f64,
-        Length::Time(time) => secs / time.as_secs_f64().max(1e-9),
+        self.bar.finish();
     }
 }

@@ -1,7 +1,7 @@
 //! Millpond's engine inside this process.
 
 use millpond::{
-    ByteSize, Cache, CacheConfig, Error, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId,
+    ByteSize, Cache, CacheConfig, Clock, Error, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId,
     ReadHandle, SizeClassConfig,
 };
 
@@ -16,12 +16,28 @@ pub struct EmbeddedOptions {
     pub policy: PolicyKind,
     /// The chunk sizes of its pools. Default by factor 1.25.
     pub classes: SizeClassConfig,
+    /// Where time comes from. Default the system.
+    pub clock: Clock,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { memory: ByteSize::mib(64), policy: PolicyKind::default(), classes: SizeClassConfig::default() }
+        Self {
+            memory: ByteSize::mib(64),
+            policy: PolicyKind::default(),
+            classes: SizeClassConfig::default(),
+            clock: Clock::System,
+        }
     }
+}
+
+/// A pool to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolShape {
+    /// The name.
+    pub name: String,
+    /// The most memory for its slabs; none: whatever is free.
+    pub limit: Option<ByteSize>,
 }
 
 /// A cache with a pool for each of the workload's.
@@ -38,17 +54,34 @@ impl Embedded {
     /// # Errors
     /// Where the engine refuses the options.
     pub fn new(options: &EmbeddedOptions, pools: &[&str]) -> Result<Self, Error> {
-        let cache = Cache::new(CacheConfig { memory: options.memory, ..CacheConfig::default() })?;
-        let pool = |name: &&str| {
+        let shapes: Vec<_> =
+            pools.iter().map(|name| PoolShape { name: (*name).to_owned(), limit: None }).collect();
+        Self::shaped(options, &shapes)
+    }
+
+    /// Makes a cache with these pools, at least one.
+    ///
+    /// # Errors
+    /// Where the engine refuses the options.
+    pub fn shaped(options: &EmbeddedOptions, pools: &[PoolShape]) -> Result<Self, Error> {
+        let clock = options.clock.clone();
+        let cache = Cache::new(CacheConfig { memory: options.memory, clock, ..CacheConfig::default() })?;
+        let pool = |shape: &PoolShape| {
             cache.add_pool(PoolConfig {
                 policy: options.policy,
                 classes: options.classes.clone(),
-                ..PoolConfig::named(*name)
+                limit: shape.limit,
+                ..PoolConfig::named(shape.name.clone())
             })
         };
         let pools = pools.iter().map(pool).collect::<Result<_, _>>()?;
         let description = format!("embedded, {}, {}", options.memory, options.policy);
         Ok(Self { cache, pools, description })
+    }
+
+    /// Its pools, in the order in which they were asked for.
+    pub fn pools(&self) -> &[PoolId] {
+        &self.pools
     }
 
     /// The cache itself.

@@ -103,16 +103,11 @@ impl Reader<'_> {
             _ => own.to_vec(),
         };
         let online = config.get("generator").and_then(Value::as_str) == Some("online");
-        let total: f64 = shares.iter().sum();
         let mut pools = Vec::new();
-        let (mut share_seen, mut first_key) = (0.0, 0);
-        for (i, (share, op_weight)) in shares.iter().zip(op_weights).enumerate() {
-            share_seen += share;
-            let end = (keys as f64 * share_seen / total) as u64;
+        for (i, (range, op_weight)) in super::split(keys, &shares).into_iter().zip(op_weights).enumerate() {
             let inner = if inner.len() > 1 { inner.get(i) } else { inner.first() };
             let inner = inner.ok_or_else(|| self.wrong("poolDistributions has too few entries"))?;
-            pools.push(self.pool(inner, i, first_key..end, op_weight, online)?);
-            first_key = end;
+            pools.push(self.pool(inner, i, range, op_weight, online)?);
         }
         let look_aside = config.get("enableLookaside").and_then(Value::as_bool).unwrap_or(false);
         Ok(CacheBench { pools, look_aside, notes: notes(config) })

@@ -165,6 +165,12 @@ impl Pool {
         &self.values
     }
 
+    /// A size of the pool's distribution, by any number.
+    #[inline]
+    pub fn value_size_at(&self, number: u64) -> u32 {
+        self.value_sizes[number as usize & (self.value_sizes.len() - 1)]
+    }
+
     #[inline]
     fn operation(&self, kind: OpKind, pool: u16, key: u64) -> Operation {
         let of = |table: &[u32]| table[key as usize & (table.len() - 1)];
@@ -199,26 +205,39 @@ impl Workload {
     /// # Errors
     /// Where there are no keys, or more than 2^60.
     pub fn new(spec: &WorkloadSpec, seed: u64) -> Result<Self, WorkloadError> {
+        Self::in_pools(spec, &[1.0], seed)
+    }
+
+    /// Builds the tables of a declared workload whose keys and operations are shared out among pools.
+    ///
+    /// # Errors
+    /// As [`Workload::new`], and where a pool gets no key.
+    pub fn in_pools(spec: &WorkloadSpec, shares: &[f64], seed: u64) -> Result<Self, WorkloadError> {
         if spec.keys == 0 || spec.keys > MAX_KEYS {
             return Err(WorkloadError::Meaningless(format!("{} keys: give 1 to 2^60 of them", spec.keys)));
         }
-        let plan = PoolPlan {
-            name: "default".into(),
-            first_key: 0,
-            keys: spec.keys,
-            popular: Popular::new(spec.popularity, spec.keys),
+        let ranges = split(spec.keys, shares);
+        if ranges.iter().any(std::ops::Range::is_empty) {
+            return Err(WorkloadError::Meaningless("a pool without keys".into()));
+        }
+        let plan = |(i, (keys, share)): (usize, (std::ops::Range<u64>, &f64))| PoolPlan {
+            name: if shares.len() == 1 { "default".into() } else { format!("pool{i}") },
+            popular: Popular::new(spec.popularity, keys.end - keys.start),
+            first_key: keys.start,
+            keys: keys.end - keys.start,
             key_sizes: spec.key_size.clone(),
             least_key_size: 1,
             value_sizes: spec.value_size.clone(),
             ttl_secs: Sizes::fixed(spec.ttl_secs),
             mix: spec.mix,
-            op_weight: 1.0,
+            op_weight: *share,
         };
+        let plans = ranges.into_iter().zip(shares).enumerate().map(plan).collect();
         let description = format!(
             "{} keys of {} B, {}, values of {} B, {}",
             spec.keys, spec.key_size, spec.popularity, spec.value_size, spec.mix
         );
-        Self::build(vec![plan], spec.look_aside, description, Vec::new(), seed)
+        Self::build(plans, spec.look_aside, description, Vec::new(), seed)
     }
 
     /// Reads a CacheBench configuration: a folder with a `config.json`, or such a file. `keys` overrides its number of
@@ -261,6 +280,16 @@ impl Workload {
             });
         }
         Ok(Self { description, notes, look_aside, pools, pick, keys })
+    }
+
+    /// The text of a key by its number.
+    pub fn key_text(&self, key: u64) -> String {
+        let pool = self.pools.iter().rev().find(|pool| pool.first_key <= key);
+        let mut text = Vec::new();
+        if let Some(pool) = pool {
+            pool.operation(OpKind::Get, 0, key).write_key(&mut text);
+        }
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The workload in words.
@@ -310,6 +339,22 @@ impl Workload {
         }
         None
     }
+}
+
+/// The numbers below `keys`, cut in proportion to `shares`.
+fn split(keys: u64, shares: &[f64]) -> Vec<std::ops::Range<u64>> {
+    let total: f64 = shares.iter().sum();
+    let (mut seen, mut from) = (0.0, 0);
+    shares
+        .iter()
+        .map(|share| {
+            seen += share;
+            let until = ((keys as f64 * (seen / total)) as u64).min(keys);
+            let range = from..until;
+            from = until;
+            range
+        })
+        .collect()
 }
 
 /// A stream of operations for one thread.

@@ -1,0 +1,187 @@
+//! Whether a cache is right while everything happens to it at once: `millpond bench check`.
+//!
+//! Threads get, set, delete and touch the same keys as fast as they can, while pool and memory limits move, values
+//! expire and all keys are flushed. Every call is told to the histories of its key, and every answer must be
+//! one that some legal order of the calls explains: the checker of CacheLib's consistency stress (cachebench's
+//! `checkConsistency`), made exact, and extended by expiry, flushes and limits. `docs/consistency.md` is its page.
+//!
+//! - `value`: what is written, so that torn and foreign bytes show.
+//! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
+//! - `subject`: what is checked, `embedded` and `memcached`: those there are. `plant`: faults planted on purpose.
+//! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
+
+mod drive;
+mod embedded;
+mod history;
+mod lives;
+mod memcached;
+mod plant;
+mod preset;
+mod record;
+mod report;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use anyhow::{Result, bail};
+use base::ByteSize;
+use millpond::{PolicyKind, SizeClassConfig};
+
+pub use plant::PlantKind;
+pub use preset::{PRESETS, Preset};
+pub use report::{CheckReport, Disturbances, Violation};
+
+use crate::run::Length;
+use crate::target::TargetUrl;
+use crate::target::embedded::EmbeddedOptions;
+use crate::workload::{Mix, Popularity, Sizes};
+use embedded::EmbeddedSubject;
+use memcached::ServerSubject;
+use subject::Subject;
+
+/// What is asked of the cache, and how the cache is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckSpec {
+    /// The name in reports.
+    pub name: String,
+    /// All memory of an embedded cache. Default 64 MiB.
+    pub memory: ByteSize,
+    /// Each pool's share of memory, of keys and of calls. Default one pool.
+    pub pools: Vec<f64>,
+    /// The eviction policy of an embedded cache. Default S3-FIFO.
+    pub policy: PolicyKind,
+    /// The chunk sizes of an embedded cache. Default by factor 1.25.
+    pub classes: SizeClassConfig,
+    /// How many keys there are, all pools together. Default 20,000.
+    pub keys: u64,
+    /// Sizes of keys. Default 8–64 bytes.
+    pub key_size: Sizes,
+    /// Sizes of values; each write draws one. Default 32 B–16 KiB. At least 32.
+    pub value_size: Sizes,
+    /// How calls spread over keys. Default zipf:0.9.
+    pub popularity: Popularity,
+    /// Which calls. Default get=60,set=25,delete=10,touch=5.
+    pub mix: Mix,
+    /// Lifetimes in seconds, of those writes and touches that set one. Default 1–20.
+    pub ttl_secs: Sizes,
+    /// The share of writes and touches that set a lifetime, 0 to 1. Default 0.2.
+    pub ttl_share: f64,
+    /// Calling threads. Default 4.
+    pub threads: usize,
+    /// What of an original has no equivalent here.
+    pub not_expressed: Vec<String>,
+}
+
+impl Default for CheckSpec {
+    fn default() -> Self {
+        let sizes = |low, high| Sizes::weighted(vec![(low, high, 1.0)]).unwrap_or_else(|| Sizes::fixed(low));
+        Self {
+            name: "default".into(),
+            memory: ByteSize::mib(64),
+            pools: vec![1.0],
+            policy: PolicyKind::default(),
+            classes: SizeClassConfig::default(),
+            keys: 20_000,
+            key_size: sizes(8, 64),
+            value_size: sizes(32, 16 << 10),
+            popularity: Popularity::Zipf { alpha: 0.9 },
+            mix: Mix { get: 60.0, set: 25.0, delete: 10.0, touch: 5.0, ..Mix::default() },
+            ttl_secs: sizes(1, 20),
+            ttl_share: 0.2,
+            threads: 4,
+            not_expressed: Vec::new(),
+        }
+    }
+}
+
+impl CheckSpec {
+    /// Scales memory and keys down until the memory is at most `most`.
+    pub fn fit_into(&mut self, most: ByteSize) {
+        let share = most.as_u64() as f64 / self.memory.as_u64() as f64;
+        if share < 1.0 {
+            self.memory = most;
+            self.keys = ((self.keys as f64 * share).ceil() as u64).max(self.pools.len() as u64);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.threads == 0 || self.threads > 1_024 {
+            bail!("1 to 1024 threads can call");
+        }
+        if self.keys < self.pools.len() as u64 || self.keys > 1 << 28 {
+            bail!("{} keys: give at least one to each pool, and at most 2^28", self.keys);
+        }
+        if self.pools.is_empty() || self.pools.iter().any(|share| !share.is_finite() || *share <= 0.0) {
+            bail!("pools are shares above 0, at least one");
+        }
+        if !(0.0..=1.0).contains(&self.ttl_share) {
+            bail!("the share of calls that set a lifetime is from 0 to 1");
+        }
+        if self.mix.lone_get > 0.0 || self.mix.lone_set > 0.0 {
+            bail!("lone-get and lone-set have no history to check: leave them out of the mix");
+        }
+        Ok(())
+    }
+}
+
+/// How a check is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckOptions {
+    /// What is checked. Default embedded.
+    pub target: TargetUrl,
+    /// For how long: a time, or calls of all threads together. Default 1,000,000 calls.
+    pub length: Length,
+    /// Names the run's random numbers; which thread comes first it does not name. Default 1.
+    pub seed: u64,
+    /// Whether limits of pools and memory move. Default true.
+    pub moves_limits: bool,
+    /// Whether all keys are flushed now and then. Default true.
+    pub flushes: bool,
+    /// How long to wait between two disturbances, in milliseconds. Default 20.
+    pub disturb_every_ms: u64,
+    /// A fault to plant, and in how many of the calls at which it can strike it does so once. Default none.
+    pub plant: Option<(PlantKind, u64)>,
+    /// How many violations end the run. Default 1.
+    pub max_violations: usize,
+    /// Whether progress is shown on a terminal. Default false.
+    pub progress: bool,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self {
+            target: TargetUrl::Embedded,
+            length: Length::Operations(1_000_000),
+            seed: 1,
+            moves_limits: true,
+            flushes: true,
+            disturb_every_ms: 20,
+            plant: None,
+            max_violations: 1,
+            progress: false,
+        }
+    }
+}
+
+/// Checks a cache. What was found is in the report.
+///
+/// # Errors
+/// Where the declaration makes no sense, the cache cannot be made or reached, or a thread panics.
+pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
+    spec.check()?;
+    let subject: Box<dyn Subject> = match &options.target {
+        TargetUrl::Embedded => {
+            let engine = EmbeddedOptions {
+                memory: spec.memory,
+                policy: spec.policy,
+                classes: spec.classes.clone(),
+                ..EmbeddedOptions::default()
+            };
+            Box::new(EmbeddedSubject::new(&engine, &spec.pools, options.moves_limits)?)
+        }
+        TargetUrl::Memcached(address) => Box::new(ServerSubject::open(address, options.target.to_string())?),
+        TargetUrl::Null => bail!("nothing can be wrong about `null`: check `embedded` or a server"),
+    };
+    drive::run(subject, spec, options)
+}
