@@ -61,19 +61,6 @@ macro_rules! item_questions {
             Some(self.expires_at()?.saturating_sub(self.$view.core.now()))
         }
 
-        /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
-        /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
-        pub fn set_expiry(&self, expiry: Expiry) -> bool {
-            // SAFETY: the duty of whoever made the view.
-            match unsafe { self.$view.item.expiry() } {
-                Some(field) => {
-                    self.$view.core.change_expiry(self.$view.ptr, field, expiry);
-                    true
-                }
-                None => expiry == Expiry::Never,
-            }
-        }
-
         /// The tag, if it was made with one.
         #[inline]
         pub fn tag(&self) -> Option<ItemTag> {
@@ -113,16 +100,6 @@ macro_rules! item_questions {
         /// The item's two user bits, which all who read it share.
         pub fn user_bits(&self) -> u8 {
             self.$view.item.state().user_bits()
-        }
-
-        /// Sets user bits atomically and returns what they were.
-        pub fn set_user_bits(&self, bits: u8) -> u8 {
-            self.$view.item.state().set_user_bits(bits)
-        }
-
-        /// Clears user bits atomically and returns what they were.
-        pub fn clear_user_bits(&self, bits: u8) -> u8 {
-            self.$view.item.state().clear_user_bits(bits)
         }
 
         /// The pool that it is in.
@@ -203,6 +180,29 @@ impl<'c> ReadHandle<'c> {
     }
 
     item_questions!(view);
+
+    /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
+    /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
+    pub fn set_expiry(&self, expiry: Expiry) -> bool {
+        // SAFETY: the handle holds a reference.
+        match unsafe { self.view.item.expiry() } {
+            Some(field) => {
+                self.view.core.change_expiry(self.view.ptr, field, expiry);
+                true
+            }
+            None => expiry == Expiry::Never,
+        }
+    }
+
+    /// Sets user bits atomically and returns what they were.
+    pub fn set_user_bits(&self, bits: u8) -> u8 {
+        self.view.item.state().set_user_bits(bits)
+    }
+
+    /// Clears user bits atomically and returns what they were.
+    pub fn clear_user_bits(&self, bits: u8) -> u8 {
+        self.view.item.state().clear_user_bits(bits)
+    }
 }
 
 impl Deref for ReadHandle<'_> {

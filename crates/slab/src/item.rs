@@ -141,6 +141,15 @@ impl StateWord {
         self.0.store(incarnation << INCARNATION_SHIFT | 1, Ordering::Relaxed);
     }
 
+    /// Begins the life of a freshly allocated chunk as a copy of the item with the state `of`: one reference, the next
+    /// incarnation, and what was known of the item's accesses and of its user.
+    #[inline]
+    pub fn begin_copy(&self, of: &Self) {
+        let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
+        let kept = of.0.load(Ordering::Relaxed) & (FETCHED | USER | POLICY);
+        self.0.store(incarnation << INCARNATION_SHIFT | kept | 1, Ordering::Relaxed);
+    }
+
     /// Makes the item findable, with the policy's first bits. The caller holds the first reference.
     #[inline]
     pub fn publish(&self) {
@@ -447,6 +456,33 @@ impl<'a> Item<'a> {
             }
             let to = self.chunk.add(fields.layout.header_bytes());
             to.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
+        }
+    }
+
+    /// Makes the chunk `to` a copy of this item, with one reference.
+    ///
+    /// # Safety
+    /// The caller owns both chunks, and `to` is as long as this one. Others may still read this item.
+    pub unsafe fn copy_to(self, to: Item<'_>) {
+        debug_assert_eq!(self.chunk_bytes, to.chunk_bytes);
+        to.state().begin_copy(self.state());
+        // SAFETY: the fields and bytes lie inside both chunks, which are of one length; nobody reads `to`, and of this
+        // item others only read, but for the two times, which are copied as the atomics that they are.
+        unsafe {
+            let (key_len, value_len, layout) = self.lengths();
+            let header = layout.header_bytes();
+            to.chunk.add(4).cast::<u64>().write_unaligned(self.chunk.add(4).cast::<u64>().read_unaligned());
+            if let Some(expiry) = self.expiry() {
+                to.chunk.add(12).cast::<u32>().write(expiry.load(Ordering::Relaxed));
+            }
+            if let (Some(cas), Some(last_access)) = (self.cas(), self.last_access()) {
+                to.chunk.add(16).cast::<u64>().write(cas);
+                to.chunk.add(24).cast::<u32>().write(last_access.load(Ordering::Relaxed));
+            }
+            if layout == Layout::TaggedWithFlags {
+                to.chunk.add(28).cast::<u32>().write(self.client_flags());
+            }
+            to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len);
         }
     }
 

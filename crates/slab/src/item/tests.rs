@@ -1,6 +1,7 @@
 //! Items in a chunk of their own, and the state word's rules.
 
 use super::*;
+use crate::{Arena, ItemPtr, SlabInfo};
 
 #[repr(align(8))]
 struct Chunk([u8; 128]);
@@ -118,5 +119,37 @@ fn keys_are_the_same_only_if_every_byte_is() {
             other[i] ^= 0x80;
             assert!(!same_bytes(&key, &other), "byte {i} of {len}");
         }
+    }
+}
+
+#[test]
+fn a_copy_has_all_that_the_item_has() {
+    let arena = Arena::reserve(1, false).expect("address space");
+    let info = SlabInfo { chunk_bytes: 256, pool: 0, class: 0, keyspace: 0 };
+    let slab = arena.assign(info).expect("a slab");
+    for (n, layout) in
+        [Layout::Plain, Layout::Expiring, Layout::Tagged, Layout::TaggedWithFlags].into_iter().enumerate()
+    {
+        let (from, _) = arena.item(ItemPtr::new(slab, 2 * n as u16));
+        let (to, _) = arena.item(ItemPtr::new(slab, 2 * n as u16 + 1));
+        let fields = Fields { layout, created: 11, expiry: 22, cas: u64::MAX - 3, client_flags: 44 };
+        from.state().begin();
+        // SAFETY: nobody else uses the chunks.
+        unsafe {
+            from.init(&fields, b"a key", 200);
+            from.value_mut().fill(7);
+            from.state().publish();
+            from.state().record_access(|_, _| 0xa5);
+            from.state().set_user_bits(0b10);
+            from.copy_to(to);
+            assert_eq!((to.key(), to.value(), to.layout()), (from.key(), from.value(), layout));
+            assert_eq!((to.created(), to.cas(), to.client_flags()), (11, from.cas(), from.client_flags()));
+            let time = |field: Option<&AtomicU32>| field.map(|field| field.load(Ordering::Relaxed));
+            assert_eq!(time(to.expiry()), time(from.expiry()));
+            assert_eq!(time(to.last_access()), time(from.last_access()));
+        }
+        let state = to.state();
+        assert_eq!((state.references(), state.is_indexed(), state.is_queued()), (1, false, false));
+        assert_eq!((state.policy(), state.user_bits(), state.is_fetched()), (0xa5, 0b10, true));
     }
 }
