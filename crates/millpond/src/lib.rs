@@ -45,6 +45,7 @@ mod pool;
 mod reap;
 mod resize;
 mod stats;
+pub mod strategy;
 mod wheel;
 
 pub use base::{ByteSize, Clock, Ledger, Part};

@@ -1,0 +1,231 @@
+//! Who gives a slab, and who gets it: rebalancing within a pool, resizing, and limits between pools, as plain values.
+//!
+//! Slabs go to the classes that ask first, and when sizes or popularity change they are in the wrong ones (*slab
+//! calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A strategy is handed what a pool looks like, about once
+//! a second, and says which class shall give a slab and which shall get it, with the reason in words. It moves nothing
+//! itself; whoever owns the pool does, one slab per pool and round.
+//!
+//! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI 2020, section 4.2, and its
+//! sources as of 2026); `docs/rebalancing.md` writes them out. Where we depart: marginal hits has a threshold and a
+//! hold-off (CacheLib's moves a slab each round for ever, and [`MarginalHits::as_in_cachelib`] does too), ties have one rank,
+//! a class is never its own victim, and where every class evicts there is simply no victim by free memory.
+//!
+//! What must hold:
+//! 1. No lock, clock, thread or I/O. Random choices come from a seed.
+//! 2. A victim has slabs and is not the receiver; the last slab of a class is taken only for resizing.
+//! 3. The first round of a pool decides nothing: there is nothing to compare with.
+//!
+//! ```
+//! use millpond::strategy::{ClassView, Counts, PoolView, Rebalancer, Strategy, TailAge};
+//!
+//! let class = |number, slabs, tail_age_secs, evictions| ClassView {
+//!     number,
+//!     chunk_bytes: 1024 << number,
+//!     slabs,
+//!     tail_age_secs: Some(tail_age_secs),
+//!     counts: Counts { evictions, ..Counts::default() },
+//!     ..ClassView::default()
+//! };
+//! let pool = |evictions| PoolView {
+//!     classes: vec![class(0, 9, 3_600, evictions), class(1, 2, 60, evictions)],
+//!     is_full: true,
+//!     ..PoolView::default()
+//! };
+//! let mut rebalancer = Rebalancer::new(Strategy::TailAge(TailAge::default()));
+//! assert!(rebalancer.decide(&pool(0)).is_none());
+//! let decided = rebalancer.decide(&pool(50)).expect("class 1 evicts what is 59 minutes younger");
+//! assert_eq!((decided.victim, decided.receiver), (0, Some(1)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod failures;
+mod free_memory;
+mod hits_per_slab;
+mod manual;
+mod marginal_hits;
+mod optimizer;
+mod random;
+mod ranks;
+mod resizer;
+mod tail_age;
+mod view;
+
+use base::rng::{SeededRng, seeded};
+
+pub use failures::VictimRule;
+pub use free_memory::FreeMemory;
+pub use hits_per_slab::HitsPerSlab;
+pub use manual::Manual;
+pub use marginal_hits::MarginalHits;
+pub use optimizer::{LimitMove, Optimizer, OptimizerConfig};
+pub use random::Random;
+use ranks::Ranks;
+pub use resizer::{PoolSize, Shrink, resize};
+pub use tail_age::TailAge;
+pub use view::{ClassView, Counts, PoolView};
+use view::{History, Round};
+
+/// A slab that should change hands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The class that gives it.
+    pub victim: u8,
+    /// The class that gets it. `None`: it goes back to the pool.
+    pub receiver: Option<u8>,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// How a pool's slabs are rebalanced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Strategy {
+    /// Only for classes whose allocations fail.
+    #[default]
+    Base,
+    /// Evens out the age of what is evicted.
+    TailAge(TailAge),
+    /// Toward the classes with most hits per slab.
+    HitsPerSlab(HitsPerSlab),
+    /// Toward the classes with most hits in their last slab.
+    MarginalHits(MarginalHits),
+    /// Takes slabs from classes with much free memory.
+    FreeMemory(FreeMemory),
+    /// From any class to any other.
+    Random(Random),
+    /// Toward given numbers of slabs.
+    Manual(Manual),
+}
+
+impl Strategy {
+    /// Its name, as in a configuration.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::TailAge(_) => "tail-age",
+            Self::HitsPerSlab(_) => "hits-per-slab",
+            Self::MarginalHits(_) => "marginal-hits",
+            Self::FreeMemory(_) => "free-memory",
+            Self::Random(_) => "random",
+            Self::Manual(_) => "manual",
+        }
+    }
+
+    /// Rounds for which a class that has received a slab is no victim.
+    fn hold_off_rounds(&self) -> u32 {
+        match self {
+            Self::TailAge(_) | Self::HitsPerSlab(_) => view::HOLD_OFF_ROUNDS,
+            Self::MarginalHits(config) => config.hold_off_rounds,
+            _ => 0,
+        }
+    }
+}
+
+/// A strategy at work on one pool: what it saw last, and whom it gave to.
+#[derive(Clone, Debug)]
+pub struct Rebalancer {
+    strategy: Strategy,
+    victim_rule: VictimRule,
+    history: History,
+    ranks: Ranks,
+    rng: SeededRng,
+}
+
+impl Rebalancer {
+    /// A rebalancer that takes slabs for failing allocations from the class that has most, where the strategy itself has
+    /// no victim.
+    pub fn new(strategy: Strategy) -> Self {
+        Self::with(strategy, VictimRule::default(), 0)
+    }
+
+    /// The same with another rule for victims, and another seed of random choices.
+    pub fn with(strategy: Strategy, victim_rule: VictimRule, seed: u64) -> Self {
+        Self {
+            strategy,
+            victim_rule,
+            history: History::default(),
+            ranks: Ranks::default(),
+            rng: seeded(seed),
+        }
+    }
+
+    /// The strategy.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// Changes the strategy. What was seen so far is kept.
+    pub fn set_strategy(&mut self, strategy: Strategy) {
+        self.strategy = strategy;
+    }
+
+    /// One round: the slab that should move now, if any. `pool` carries counts since the pool was made; the first call
+    /// only remembers them. Classes whose allocations fail come first, under every strategy.
+    pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
+        let round = self.begin(pool)?;
+        let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
+        let resets_hits = matches!(&self.strategy, Strategy::HitsPerSlab(config) if config.reset_hits_always);
+        self.history.end(pool, decided.is_some() || resets_hits);
+        if let Some(receiver) = decided.as_ref().and_then(|decided| decided.receiver) {
+            self.history.hold_off(receiver, self.strategy.hold_off_rounds());
+        }
+        decided
+    }
+
+    /// The class of a pool over its limit that should give a slab. Even a class's only slab may go.
+    pub fn victim_for_resizing(&mut self, pool: &PoolView) -> Option<Move> {
+        let by_strategy = match self.history.peek(pool) {
+            Some(round) => self.victim(&round, None),
+            None => None,
+        };
+        let (victim, why) = by_strategy.or_else(|| failures::most_slabs(&pool.classes, None, 1))?;
+        Some(Move { victim, receiver: None, reason: format!("the pool is over its limit, and {why}") })
+    }
+
+    fn begin(&mut self, pool: &PoolView) -> Option<Round> {
+        let round = self.history.begin(pool)?;
+        if let Strategy::MarginalHits(config) = &self.strategy {
+            let scores = round.classes.iter().map(|class| (u16::from(class.number), class.counts.tail_hits));
+            self.ranks.update(scores.collect(), config.moving_average);
+        }
+        Some(round)
+    }
+
+    /// A slab for the class whose allocations fail most.
+    fn for_failures(&mut self, round: &Round) -> Option<Move> {
+        let receiver = failures::receiver(&round.classes)?;
+        let Self { victim_rule, rng, .. } = self;
+        let rule = victim_rule.clone();
+        let fallback = rule.pick(&round.classes, receiver.number, rng);
+        let (victim, why) = self.victim(round, Some(receiver.number)).or(fallback)?;
+        let failed = receiver.counts.allocation_failures;
+        let reason = format!("{failed} allocations of {receiver} failed, and {why}");
+        Some(Move { victim, receiver: Some(receiver.number), reason })
+    }
+
+    /// The strategy's own victim, and why.
+    fn victim(&mut self, round: &Round, except: Option<u8>) -> Option<(u8, String)> {
+        match &self.strategy {
+            Strategy::Base => None,
+            Strategy::TailAge(config) => config.victim(round, except),
+            Strategy::HitsPerSlab(config) => config.victim(round, except),
+            Strategy::MarginalHits(config) => config.victim(round, &self.ranks, except),
+            Strategy::FreeMemory(config) => config.victim(round, except),
+            Strategy::Random(config) => config.victim(round, except, &mut self.rng),
+            Strategy::Manual(config) => config.victim(round, except),
+        }
+        .map(|(class, why)| (class.number, why))
+    }
+
+    fn by_strategy(&mut self, round: &Round) -> Option<Move> {
+        match &self.strategy {
+            Strategy::Base => None,
+            Strategy::TailAge(config) => config.pick(round),
+            Strategy::HitsPerSlab(config) => config.pick(round),
+            Strategy::MarginalHits(config) => config.pick(round, &self.ranks),
+            Strategy::FreeMemory(config) => config.pick(round),
+            Strategy::Random(config) => config.pick(round, &mut self.rng),
+            Strategy::Manual(config) => config.pick(round),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What strategies see of a pool, and what they remember of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use base::ByteSize;
+use slab::SLAB_BYTES;
+
+use crate::stats::{ClassStats, PoolStats};
+
+/// Rounds without evictions for which a class that has received a slab is no victim.
+pub(super) const HOLD_OFF_ROUNDS: u32 = 10;
+
+/// What happened in a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Finds that found something.
+    pub hits: u64,
+    /// Those among them in the last slab's worth of items before eviction. 0 where the policy does not track it.
+    pub tail_hits: u64,
+    /// Items evicted.
+    pub evictions: u64,
+    /// Allocations that failed.
+    pub allocation_failures: u64,
+}
+
+impl Counts {
+    /// What happened since `before`. A count that went back has begun anew.
+    pub(super) fn since(self, before: Self) -> Self {
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        Self {
+            hits: since(self.hits, before.hits),
+            tail_hits: since(self.tail_hits, before.tail_hits),
+            evictions: since(self.evictions, before.evictions),
+            allocation_failures: since(self.allocation_failures, before.allocation_failures),
+        }
+    }
+}
+
+/// A size class of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassView {
+    /// Its number in the pool.
+    pub number: u8,
+    /// Size of its chunks, in bytes.
+    pub chunk_bytes: u32,
+    /// Its slabs.
+    pub slabs: u64,
+    /// Chunks without an item.
+    pub free_chunks: u64,
+    /// Its items.
+    pub items: u64,
+    /// For how long the item that leaves next has not been used, in seconds. `None` = not known.
+    pub tail_age_secs: Option<u32>,
+    /// The same of the item that would leave next if the class had [`TailAge::projected_slabs`](super::TailAge) slabs less,
+    /// in seconds. `None` = not known; then the tail's own age stands for it.
+    pub projected_age_secs: Option<u32>,
+    /// What happened in it since the pool was made.
+    pub counts: Counts,
+}
+
+impl ClassView {
+    /// Memory of its free chunks, in bytes.
+    pub fn free_bytes(&self) -> u64 {
+        self.free_chunks * u64::from(self.chunk_bytes)
+    }
+
+    /// The age that its tail would have with a slab less, in seconds.
+    pub(super) fn projected_age(&self) -> Option<u32> {
+        self.projected_age_secs.or(self.tail_age_secs)
+    }
+}
+
+impl fmt::Display for ClassView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "class {} ({})", self.number, ByteSize::new(self.chunk_bytes.into()))
+    }
+}
+
+impl From<&ClassStats> for ClassView {
+    /// Without what statistics do not tell: tail hits and projected ages.
+    fn from(class: &ClassStats) -> Self {
+        Self {
+            number: class.number,
+            chunk_bytes: class.chunk_bytes,
+            slabs: class.slabs,
+            free_chunks: class.free_chunks,
+            items: class.items,
+            tail_age_secs: class.tail_age_secs,
+            projected_age_secs: None,
+            counts: Counts {
+                hits: class.hits,
+                tail_hits: 0,
+                evictions: class.evictions,
+                allocation_failures: class.allocation_failures,
+            },
+        }
+    }
+}
+
+/// A pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolView {
+    /// Its number.
+    pub number: u16,
+    /// Slabs that it may have and has given to no class.
+    pub free_slabs: u64,
+    /// Whether it can get no more slabs: its limit is reached, or there are none left.
+    pub is_full: bool,
+    /// Its classes, in any order, each once.
+    pub classes: Vec<ClassView>,
+}
+
+impl PoolView {
+    /// A pool from its statistics. `is_full` is known to the cache alone.
+    pub fn of(stats: &PoolStats, is_full: bool) -> Self {
+        let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
+        Self {
+            number: stats.id.number(),
+            free_slabs: if is_full { 0 } else { spare / SLAB_BYTES as u64 },
+            is_full,
+            classes: stats.classes.iter().map(ClassView::from).collect(),
+        }
+    }
+
+    /// Its slabs.
+    pub fn slabs(&self) -> u64 {
+        self.classes.iter().map(|class| class.slabs).sum()
+    }
+}
+
+/// A round as a strategy sees it: counts are those since the last round.
+pub(super) struct Round {
+    pub(super) classes: Vec<ClassView>,
+    pub(super) is_full: bool,
+    pub(super) free_slabs: u64,
+    /// By class: hits since the last move.
+    hits: BTreeMap<u8, u64>,
+    /// Classes that have received a slab not long ago.
+    held_off: Vec<u8>,
+}
+
+impl Round {
+    /// Hits of the class since the last move, which may be several rounds ago.
+    pub(super) fn hits(&self, class: &ClassView) -> u64 {
+        self.hits.get(&class.number).copied().unwrap_or(0)
+    }
+
+    /// Classes with more than `min_slabs` slabs that may be victims now.
+    pub(super) fn victims(&self, min_slabs: u64, except: Option<u8>) -> Vec<&ClassView> {
+        let may = |class: &&ClassView| {
+            class.slabs > min_slabs.max(1)
+                && Some(class.number) != except
+                && !self.held_off.contains(&class.number)
+        };
+        self.classes.iter().filter(may).collect()
+    }
+}
+
+/// What a strategy remembers of a pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// Counts at the last round.
+    last: Option<BTreeMap<u8, Counts>>,
+    /// Hits at the last move.
+    hits: BTreeMap<u8, u64>,
+    /// For how many rounds yet a class is no victim.
+    hold_off: BTreeMap<u8, u32>,
+}
+
+impl History {
+    /// Begins a round. `None` in the first one.
+    pub(super) fn begin(&mut self, pool: &PoolView) -> Option<Round> {
+        let round = self.peek(pool);
+        match &round {
+            None => self.end(pool, true),
+            Some(round) => {
+                for class in &round.classes {
+                    if let Some(rounds) = self.hold_off.get_mut(&class.number) {
+                        *rounds -= 1;
+                        if *rounds == 0 {
+                            self.hold_off.remove(&class.number);
+                        }
+                    }
+                }
+            }
+        }
+        round
+    }
+
+    /// What a round would see now. A class that evicts is not held off any more.
+    pub(super) fn peek(&mut self, pool: &PoolView) -> Option<Round> {
+        let last = self.last.as_ref()?;
+        let mut classes = pool.classes.clone();
+        let mut hits = BTreeMap::new();
+        for class in &mut classes {
+            let before = self.hits.get(&class.number).copied().unwrap_or(0);
+            hits.insert(class.number, class.counts.hits.checked_sub(before).unwrap_or(class.counts.hits));
+            class.counts = class.counts.since(last.get(&class.number).copied().unwrap_or_default());
+            if class.counts.evictions > 0 {
+                self.hold_off.remove(&class.number);
+            }
+        }
+        classes.sort_by_key(|class| class.number);
+        let held_off = self.hold_off.keys().copied().collect();
+        Some(Round { classes, is_full: pool.is_full, free_slabs: pool.free_slabs, hits, held_off })
+    }
+
+    /// Ends a round: what is counted now is what the next one compares with.
+    pub(super) fn end(&mut self, pool: &PoolView, resets_hits: bool) {
+        self.last = Some(pool.classes.iter().map(|class| (class.number, class.counts)).collect());
+        if resets_hits {
+            self.hits = pool.classes.iter().map(|class| (class.number, class.counts.hits)).collect();
+        }
+    }
+
+    /// Keeps a class from being a victim for so many rounds.
+    pub(super) fn hold_off(&mut self, class: u8, rounds: u32) {
+        if rounds > 0 {
+            self.hold_off.insert(class, rounds);
+        }
+    }
+}
