@@ -153,7 +153,7 @@ impl Core {
     }
 
     /// Memory that queues, ghosts and index will yet take when all chunks are in use.
-    fn metadata_to_come(&self) -> u64 {
+    pub(crate) fn metadata_to_come(&self) -> u64 {
         let expected = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
         let spent =
             [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();

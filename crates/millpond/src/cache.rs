@@ -145,7 +145,7 @@ impl Cache {
         let keyspace = if config.own_keys { id + 1 } else { 0 };
         let _ = self.core.keyspaces[usize::from(keyspace)].set(Box::new(Keyspace::new(keyspace)));
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
-        let pool = Pool::new(id, keyspace, config.name.clone(), config.policy, sizes, limit);
+        let pool = Pool::new(id, keyspace, config.name.clone(), config.policy, sizes, limit, config.strategy);
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
         let _ = self.core.pools[usize::from(id)].set(Box::new(pool));
         names.insert(config.name, PoolId(id));

@@ -4,6 +4,8 @@ use base::{ByteSize, Clock};
 use evict::PolicyKind;
 use slab::{ClassError, SLAB_BYTES, SizeClasses};
 
+use crate::strategy::Strategy;
+
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
@@ -64,7 +66,7 @@ impl SizeClassConfig {
 }
 
 /// A pool: a part of the cache with its own limit, policy and size classes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PoolConfig {
     /// Its name, unique in the cache.
     pub name: String,
@@ -74,9 +76,25 @@ pub struct PoolConfig {
     pub policy: PolicyKind,
     /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
     pub classes: SizeClassConfig,
+    /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]). Default: only
+    /// for classes whose allocations fail.
+    pub strategy: Strategy,
     /// Whether its keys are apart from those of other pools. By default all pools share one key space, as in CacheLib:
     /// inserting a key in one pool replaces it in another.
     pub own_keys: bool,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            limit: None,
+            policy: PolicyKind::default(),
+            classes: SizeClassConfig::default(),
+            strategy: Strategy::Base,
+            own_keys: false,
+        }
+    }
 }
 
 impl PoolConfig {

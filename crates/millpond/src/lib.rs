@@ -43,6 +43,7 @@ mod load;
 mod magazine;
 mod pool;
 mod reap;
+mod rebalance;
 mod resize;
 mod stats;
 pub mod strategy;

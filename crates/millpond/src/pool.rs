@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
 
 use crate::class::Class;
+use crate::strategy::{Rebalancer, Strategy, VictimRule};
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
@@ -23,8 +24,12 @@ pub(crate) struct Pool {
     classes: Box<[OnceLock<Class>]>,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
-    /// How many slabs were moved between classes, and how many bytes had been inserted when the last one was.
+    /// How many slabs allocations have moved between classes, and how many bytes had been inserted when the last one was.
     pub(crate) moves: Mutex<(u64, u64)>,
+    /// What decides which slabs should move.
+    pub(crate) rebalancer: Mutex<Rebalancer>,
+    /// How many slabs were moved between classes, whatever for.
+    pub(crate) slabs_moved: AtomicU64,
 }
 
 impl Pool {
@@ -35,6 +40,7 @@ impl Pool {
         policy: PolicyKind,
         sizes: SizeClasses,
         limit_bytes: u64,
+        strategy: Strategy,
     ) -> Self {
         let classes = sizes.sizes().iter().map(|_| OnceLock::new()).collect();
         Self {
@@ -48,6 +54,8 @@ impl Pool {
             classes,
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
+            rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.into())),
+            slabs_moved: AtomicU64::new(0),
         }
     }
 

@@ -5,6 +5,7 @@
 //! reader can still look into it (a grace period), its memory goes back to the system.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
@@ -20,6 +21,8 @@ use crate::pool::Pool;
 const STEP: u16 = 64;
 /// How often, and how long each time, held items of a slab are waited for before another slab is tried.
 const WAITS: u32 = 10;
+/// The same when slabs are rebalanced, which another round may do as well.
+pub(crate) const MOVE_WAITS: u32 = 2;
 const WAIT: Duration = Duration::from_millis(1);
 /// Slabs of a pool that allocations may move between classes as fast as they like.
 const FREE_MOVES: u64 = 64;
@@ -55,14 +58,15 @@ impl Cache {
         self.core().shrink_to_limit()
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), and gives slabs back where more
-    /// than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), lets classes trade slabs
+    /// ([`Self::rebalance`]), and gives slabs back where more than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
     /// nothing to do.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
     pub fn maintain(&self) -> Result<(), Error> {
         self.reap();
+        self.rebalance();
         for pool in self.core().pools() {
             self.core().shrink_pool(pool)?;
         }
@@ -113,6 +117,7 @@ impl Core {
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let moved = self.take_slab(pool, Some(number), least_slabs, 0);
         if moved {
+            pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
             let mut moves = pool.moves.lock();
             *moves = (moves.0 + 1, inserted);
         }
@@ -140,7 +145,7 @@ impl Core {
     }
 
     /// Empties a slab of the class and gives it back. `false`: items of it are held for too long.
-    fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
+    pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
         let Some(slab) = self.begin_leave(class) else { return false };
         let per_slab = class.inner.lock().chunks.info().chunks_per_slab();
         for wait in 0..=waits {

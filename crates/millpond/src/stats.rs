@@ -39,6 +39,10 @@ pub struct PoolStats {
     pub limit_bytes: Option<u64>,
     /// Bytes of its slabs.
     pub slab_bytes: u64,
+    /// How its classes trade slabs.
+    pub strategy: &'static str,
+    /// Slabs that were taken from one of its classes for another.
+    pub slabs_moved: u64,
     /// Misses in its own key space; 0 for pools that share one.
     pub misses: u64,
     /// Its classes that were ever used.
@@ -102,7 +106,7 @@ impl Cache {
         }
     }
 
-    fn pool_stats(&self, pool: &crate::pool::Pool) -> PoolStats {
+    pub(crate) fn pool_stats(&self, pool: &crate::pool::Pool) -> PoolStats {
         let limit = pool.limit_bytes();
         PoolStats {
             id: PoolId(pool.id),
@@ -110,6 +114,8 @@ impl Cache {
             policy: pool.policy.to_string(),
             limit_bytes: (limit != u64::MAX).then_some(limit),
             slab_bytes: pool.slab_bytes(),
+            strategy: pool.rebalancer.lock().strategy().name(),
+            slabs_moved: pool.slabs_moved.load(std::sync::atomic::Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },
             classes: pool.used_classes().map(|(number, class)| self.class_stats(number, class)).collect(),
         }

@@ -111,6 +111,31 @@ impl Strategy {
         }
     }
 
+    /// All names but that of the manual strategy, which needs numbers.
+    pub const NAMES: [&'static str; 6] =
+        ["base", "tail-age", "hits-per-slab", "marginal-hits", "free-memory", "random"];
+
+    /// The strategy of this name with its defaults.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn by_name(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "base" => Self::Base,
+            "tail-age" => Self::TailAge(TailAge::default()),
+            "hits-per-slab" => Self::HitsPerSlab(HitsPerSlab::default()),
+            "marginal-hits" => Self::MarginalHits(MarginalHits::default()),
+            "free-memory" => Self::FreeMemory(FreeMemory::default()),
+            "random" => Self::Random(Random::default()),
+            _ => {
+                return Err(format!(
+                    "`{name}` is no rebalancing strategy: use one of {}",
+                    Self::NAMES.join(", ")
+                ));
+            }
+        })
+    }
+
     /// Rounds for which a class that has received a slab is no victim.
     fn hold_off_rounds(&self) -> u32 {
         match self {

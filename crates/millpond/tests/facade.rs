@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millpond::strategy::{HitsPerSlab, Strategy};
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, PolicyKind,
     PoolConfig, PoolId, SizeClassConfig,
@@ -471,5 +472,47 @@ fn a_walk_sees_each_lasting_item_once_while_others_come_and_go() {
     assert!((0..20_000_u32).all(|i| seen.contains(&i.to_le_bytes()[..])));
     let elsewhere = cache.add_pool(PoolConfig::named("empty")).expect("new");
     assert_eq!(cache.items(elsewhere).expect("there is such a pool").count(), 0);
+    cache.validate();
+}
+
+#[test]
+fn slabs_move_between_classes_by_hand_and_by_strategy() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(40, &clock);
+    let classes = SizeClassConfig::List(vec![1_024, 8_192]);
+    let strategy = Strategy::HitsPerSlab(HitsPerSlab::default());
+    let pool =
+        cache.add_pool(PoolConfig { classes, strategy, ..PoolConfig::named("p") }).expect("a new pool");
+    let put = |key: u32, len: usize| {
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
+    };
+    let slabs = || {
+        let slabs: Vec<u64> = cache.stats().pools[0].classes.iter().map(|class| class.slabs).collect();
+        (slabs[0], slabs[1])
+    };
+    // Large items come first and take all slabs but one.
+    put(0, 500);
+    (1..20_000).for_each(|key| put(key, 8_000));
+    let (small, large) = slabs();
+    assert!(small == 1 && large >= 7, "{small} {large}");
+    cache.move_slab(pool, 1, Some(0)).expect("nothing is held");
+    assert_eq!(slabs(), (2, large - 1));
+    assert!(cache.find(&0_u32.to_le_bytes()).is_some(), "the receiver's items stay");
+    // From now on small items are asked for, and large ones are not.
+    cache.rebalance();
+    for round in 0..40 {
+        for i in 0..25_000_u32 {
+            let key = 100_000 + i.min(i.wrapping_mul(0x9e37_79b1) % 25_000);
+            if cache.find(&u32::to_le_bytes(key)).is_none() {
+                put(key, 500);
+            }
+        }
+        put(round, 8_000);
+        cache.rebalance();
+    }
+    let (small, large) = slabs();
+    assert!(small > 4 && large >= 1, "{small} {large}");
+    assert!(cache.stats().pools[0].slabs_moved > 3);
+    assert_eq!(cache.move_slab(pool, 2, None).expect_err("no such class").kind(), ErrorKind::Config);
     cache.validate();
 }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use base::ByteSize;
 use clap::Args;
+use millpond::PoolConfig;
+use millpond::strategy::Strategy;
 use serde::Serialize;
 
 use super::{EngineArgs, print_json};
@@ -28,6 +30,13 @@ pub struct ReplayArgs {
     /// Most memory for the slabs of a trace's pool, in whole slabs of 4 MiB [default: whatever is free]
     #[arg(long, value_name = "SIZE")]
     pub pool_limit: Option<ByteSize>,
+    /// How size classes trade slabs: base, tail-age, hits-per-slab, marginal-hits, free-memory or random [default: the
+    /// engine's, base]
+    #[arg(long, value_name = "NAME", value_parser = Strategy::by_name)]
+    pub strategy: Option<Strategy>,
+    /// Do the engine's maintenance, such as trading slabs, after each N requests of a trace; 0 = never
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub maintain_every: u64,
     /// Size of values where the trace does not tell, in bytes or with a unit
     #[arg(long, value_name = "SIZE", default_value = "100")]
     pub value_size: ByteSize,
@@ -68,6 +77,8 @@ impl ReplayArgs {
             memory: self.engine.memory,
             policy: self.engine.policy()?,
             classes: self.engine.classes()?,
+            strategy: self.strategy.clone().unwrap_or_else(|| PoolConfig::default().strategy),
+            maintain_every: self.maintain_every,
             pool_limit: self.pool_limit,
             value_size,
             look_aside: !self.no_look_aside,

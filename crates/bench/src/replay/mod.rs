@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::{ByteSize, Clock};
 use indicatif::{ProgressBar, ProgressStyle};
+use millpond::strategy::Strategy;
 use millpond::{
     Cache, CacheConfig, ErrorKind, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId, SizeClassConfig,
 };
@@ -60,6 +61,10 @@ pub struct ReplayOptions {
     pub policy: PolicyKind,
     /// Chunk sizes. Default by factor 1.25.
     pub classes: SizeClassConfig,
+    /// How classes trade slabs. Default the engine's.
+    pub strategy: Strategy,
+    /// The engine's maintenance is done after each so many requests of a trace; 0 = never. Default 10,000.
+    pub maintain_every: u64,
     /// Most bytes of slabs for a trace's pool, in whole slabs. Default none.
     pub pool_limit: Option<ByteSize>,
     /// The size of values where the trace does not tell, in bytes. Default 100.
@@ -89,6 +94,8 @@ impl Default for ReplayOptions {
             memory: ByteSize::mib(64),
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
+            strategy: PoolConfig::default().strategy,
+            maintain_every: 10_000,
             pool_limit: None,
             value_size: 100,
             look_aside: true,
@@ -222,6 +229,7 @@ impl Lane {
             limit: options.pool_limit,
             policy: options.policy,
             classes: options.classes.clone(),
+            strategy: options.strategy.clone(),
             own_keys: true,
             ..PoolConfig::named(name.clone())
         };
@@ -253,6 +261,11 @@ impl Lane {
             follow(clock, ts.saturating_sub(*self.player.first_ts.get_or_insert(ts)), unit);
         }
         self.player.play(cache, &request, options);
+        let every = options.maintain_every;
+        if every > 0 && self.player.counts.requests.is_multiple_of(every) {
+            // Items that are held keep slabs, and the next time will do.
+            let _ = cache.maintain();
+        }
         Ok(true)
     }
 }

@@ -1,0 +1,94 @@
+//! Carrying out what the strategies decide: slabs between the classes of a pool.
+
+use std::sync::atomic::Ordering;
+
+use slab::SLAB_BYTES;
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::Class;
+use crate::error::{Error, ErrorKind};
+use crate::pool::Pool;
+use crate::resize::MOVE_WAITS;
+use crate::strategy::{Move, PoolView, Strategy};
+
+impl Cache {
+    /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]): at most one slab moves
+    /// in each. Returns what was moved, and why. [`Self::maintain`] does so as well.
+    pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
+        let mut moved = Vec::new();
+        for pool in self.core().pools() {
+            let view = PoolView::of(&self.pool_stats(pool), self.core().is_full(pool));
+            let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
+            if self.core().move_slab(pool, decided.victim, decided.receiver) {
+                moved.push((PoolId(pool.id), decided));
+            }
+        }
+        moved
+    }
+
+    /// Changes a pool's strategy, while serving.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn set_pool_strategy(&self, pool: PoolId, strategy: Strategy) -> Result<(), Error> {
+        self.core().pool(pool)?.rebalancer.lock().set_strategy(strategy);
+        Ok(())
+    }
+
+    /// Takes a slab from the class `victim` of a pool and gives it to the class `receiver`, or back to the pool. Items that
+    /// nobody holds move to other chunks of their class in the place of what would be evicted next there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] where there is no such class, or the victim has no slab;
+    /// [`ErrorKind::OutOfMemory`] where items of the slab are held.
+    pub fn move_slab(&self, pool: PoolId, victim: u8, receiver: Option<u8>) -> Result<(), Error> {
+        let pool = self.core().pool(pool)?;
+        let classes = pool.sizes.sizes().len();
+        if let Some(class) =
+            [Some(victim), receiver].into_iter().flatten().find(|c| usize::from(*c) >= classes)
+        {
+            let context = format!("pool `{}` has no size class {class}: it has {classes}", pool.name);
+            return Err(Error::new(ErrorKind::Config, context));
+        }
+        let has_slabs = |class: &Class| class.inner.lock().chunks.slab_count() > 0;
+        if !pool.used_class(victim).is_some_and(has_slabs) {
+            let context = format!("size class {victim} of pool `{}` has no slab", pool.name);
+            return Err(Error::new(ErrorKind::Config, context));
+        }
+        if self.core().move_slab(pool, victim, receiver) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::OutOfMemory,
+            format!(
+                "no slab of size class {victim} of pool `{}` could be emptied: items are held",
+                pool.name
+            ),
+        ))
+    }
+}
+
+impl Core {
+    /// Whether a pool can get no more slabs.
+    fn is_full(&self, pool: &Pool) -> bool {
+        let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
+        pool.slab_bytes() + SLAB_BYTES as u64 > pool.limit_bytes() || free < SLAB_BYTES as u64
+    }
+
+    fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>) -> bool {
+        let Some(from) = pool.used_class(victim) else { return false };
+        // Another thread that takes slabs is doing what this one is about to do.
+        let Some(_resizing) = pool.resizing.try_lock() else { return false };
+        if !self.release_slab(pool, from, MOVE_WAITS) {
+            return false;
+        }
+        pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
+        if let Some(receiver) = receiver {
+            let to = pool.class(receiver, || self.now());
+            let mut inner = to.inner.lock();
+            // Where another class was quicker, the slab is at least in use.
+            self.add_slab(pool, to, &mut inner);
+        }
+        true
+    }
+}
