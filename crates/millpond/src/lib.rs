@@ -41,6 +41,7 @@ mod iterate;
 mod keyspace;
 mod load;
 mod magazine;
+pub mod monitor;
 mod pool;
 mod reap;
 mod rebalance;

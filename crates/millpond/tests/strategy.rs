@@ -44,7 +44,8 @@ fn failing(number: u8, allocation_failures: u64, slabs: u64) -> ClassView {
 
 #[test]
 fn base_helps_the_class_whose_allocations_fail_most() {
-    let cases: [(&str, &[(u64, u64)], Option<(u8, Option<u8>)>); 7] = [
+    type Case<'a> = (&'a str, &'a [(u64, u64)], Option<(u8, Option<u8>)>);
+    let cases: [Case<'_>; 7] = [
         ("nobody fails", &[(0, 10), (0, 3)], None),
         ("the richest gives", &[(0, 10), (7, 3), (0, 11)], Some((2, Some(1)))),
         ("most failures win", &[(8, 1), (9, 1), (0, 2)], Some((2, Some(1)))),
@@ -119,7 +120,8 @@ fn the_other_rule_for_victims_draws_among_large_chunks() {
 fn free_memory_takes_from_who_evicts_nothing_and_has_most_free() {
     let chunks = |slabs: u64| slabs * SLAB_BYTES / 1_024;
     // Slabs, free chunks, whether it evicts.
-    let cases: [(&str, &[(u64, u64, bool)], Option<u8>); 6] = [
+    type Classes<'a> = &'a [(u64, u64, bool)];
+    let cases: [(&str, Classes<'_>, Option<u8>); 6] = [
         ("just three slabs", &[(10, chunks(3), false)], None),
         ("more than three", &[(10, chunks(3) + 1, false)], Some(0)),
         ("it evicts", &[(10, chunks(9), true)], None),

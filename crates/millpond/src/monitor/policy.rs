@@ -79,7 +79,9 @@ impl MonitorConfig {
         let span = self.upper.as_u64().saturating_sub(self.lower.as_u64());
         if span < SLAB_BYTES as u64 {
             let (lower, upper) = (self.lower, self.upper);
-            return refuse(format!("upper is {upper} and lower {lower}: there must be a slab, 4MiB, between them"));
+            return refuse(format!(
+                "upper is {upper} and lower {lower}: there must be a slab, 4MiB, between them"
+            ));
         }
         let percents = [
             ("give_percent", self.give_percent),
@@ -202,7 +204,9 @@ impl Policy {
         let limit = self.config.max_pressure_percent.filter(|_| self.config.mode == Mode::Cgroup);
         let pressure = limit.zip(readings.pressure_percent);
         if let Some((limit, pressure)) = pressure.filter(|(limit, pressure)| pressure > limit) {
-            return Supply::Short(format!("tasks wait for memory {pressure:.1}% of the time, more than {limit}%"));
+            return Supply::Short(format!(
+                "tasks wait for memory {pressure:.1}% of the time, more than {limit}%"
+            ));
         }
         let (watched, lower, upper) =
             (readings.watched_bytes, self.config.lower.as_u64(), self.config.upper.as_u64());
