@@ -10,8 +10,9 @@
 //!    at least 64 while assigned, so `number * chunk_bytes` of an `ItemPtr` made for that slab stays inside it.
 //! 3. An assigned slab is handed back only after no reader can still hold an `ItemPtr` into it.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 use crate::item::Item;
 use crate::ptr::{ItemPtr, SlabId};
+use crate::shared::Shared;
+use crate::words::Words;
 use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
 
 /// What a slab holds.
@@ -65,7 +68,11 @@ pub struct Arena {
     base: NonNull<u8>,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
-    table: Box<[AtomicU64]>,
+    /// A word for each slab, from `first_word` on.
+    words: Arc<Words>,
+    first_word: usize,
+    /// Whether the slabs lie in a file, which the lock on it protects from other processes.
+    shared: Option<Shared>,
     /// The ordinal of each slab within its class.
     ordinals: Box<[AtomicU32]>,
     free: Mutex<FreeSlabs>,
@@ -93,9 +100,58 @@ impl Arena {
     /// # Panics
     /// Where `max_slabs` is 0 or above 65,536.
     pub fn reserve(max_slabs: u32, huge_pages: bool) -> io::Result<Self> {
+        Self::with_words(max_slabs, huge_pages, Arc::new(Words::on_heap(max_slabs as usize)), 0, None)
+    }
+
+    /// The slabs in a file. Those that were assigned when the last process ended still are ([`Self::found`]), but for
+    /// those beyond `max_slabs`, which are free; all others read as zeros.
+    ///
+    /// # Errors
+    /// Where the system refuses that much address space, or the file cannot be made longer or mapped.
+    ///
+    /// # Panics
+    /// As [`Self::reserve`].
+    pub fn open(shared: Shared, max_slabs: u32, huge_pages: bool) -> io::Result<Self> {
+        let (words, first_word) = shared.table();
+        let bytes = u64::from(max_slabs) * SLAB_BYTES as u64;
+        let was_bytes = shared.slabs().metadata()?.len();
+        for word in words.iter().skip(first_word + max_slabs as usize) {
+            word.store(0, Ordering::Release);
+        }
+        if was_bytes != bytes {
+            shared.slabs().set_len(bytes)?;
+        }
+        let arena = Self::with_words(max_slabs, huge_pages, words, first_word, Some(shared))?;
+        let assigned: Vec<u32> = arena.found().iter().map(|(slab, _)| slab.0.into()).collect();
+        let mut free = arena.free.lock();
+        free.fresh = assigned.last().map_or(0, |last| last + 1);
+        let vacant = (0..free.fresh).filter(|slab| assigned.binary_search(slab).is_err());
+        free.returned = vacant.map(|slab| SlabId(slab as u16)).collect();
+        // A process may have died between taking a slab out of the table and giving its memory back.
+        for slab in &free.returned {
+            arena.release_memory(*slab);
+        }
+        let (after, end) = (u64::from(free.fresh) * SLAB_BYTES as u64, was_bytes.min(bytes));
+        if after < end {
+            let shared = arena.shared.as_ref().map(Shared::slabs).ok_or(ErrorKind::NotFound)?;
+            shared.set_len(after)?;
+            shared.set_len(bytes)?;
+        }
+        drop(free);
+        Ok(arena)
+    }
+
+    fn with_words(
+        max_slabs: u32,
+        huge_pages: bool,
+        words: Arc<Words>,
+        first_word: usize,
+        shared: Option<Shared>,
+    ) -> io::Result<Self> {
         assert!((1..=1 << 16).contains(&max_slabs), "{max_slabs} slabs cannot be named by 16 bits");
+        let bytes = max_slabs as usize * SLAB_BYTES;
         // One slab more, so that the range can start at a multiple of the slab size.
-        let mapping_bytes = (max_slabs as usize + 1) * SLAB_BYTES;
+        let mapping_bytes = bytes + SLAB_BYTES;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let mapping = unsafe {
             mm::mmap_anonymous(
@@ -110,25 +166,59 @@ impl Arena {
         let shift = mapping.as_ptr().align_offset(SLAB_BYTES);
         // SAFETY: `shift` is below one slab, and the mapping is one slab longer than the range.
         let base = unsafe { mapping.add(shift) };
-        if huge_pages {
-            // SAFETY: the range lies within the mapping. A refusal only means small pages.
-            let _ = unsafe {
-                mm::madvise(base.as_ptr().cast(), max_slabs as usize * SLAB_BYTES, Advice::LinuxHugepage)
-            };
-        }
-        Ok(Self {
+        let arena = Self {
             base,
             mapping,
             mapping_bytes,
-            table: (0..max_slabs).map(|_| AtomicU64::new(0)).collect(),
+            words,
+            first_word,
+            shared,
             ordinals: (0..max_slabs).map(|_| AtomicU32::new(0)).collect(),
             free: Mutex::new(FreeSlabs { fresh: 0, returned: Vec::new() }),
-        })
+        };
+        if let Some(shared) = &arena.shared {
+            // SAFETY: the range lies within our own mapping, and nobody uses it yet.
+            unsafe {
+                mm::mmap(
+                    base.as_ptr().cast(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE,
+                    shared.slabs(),
+                    0,
+                )
+            }?;
+        }
+        if huge_pages {
+            // SAFETY: the range lies within the mapping. A refusal only means small pages.
+            let _ = unsafe { mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Ok(arena)
+    }
+
+    /// The slabs that are assigned, in order. Right after [`Self::open`]: those that the last process left.
+    pub fn found(&self) -> Vec<(SlabId, SlabInfo)> {
+        let infos = (0..self.max_slabs()).map(|slab| (SlabId(slab as u16), self.info(SlabId(slab as u16))));
+        infos.filter(|(_, info)| info.chunk_bytes != 0).collect()
+    }
+
+    /// Says anew to whom an assigned slab belongs. Its chunks keep their size.
+    ///
+    /// # Panics
+    /// Where the slab has chunks of another size.
+    pub fn reassign(&self, slab: SlabId, info: SlabInfo) {
+        assert_eq!(self.info(slab).chunk_bytes, info.chunk_bytes, "a slab's chunks keep their size");
+        self.word(slab).store(info.pack(), Ordering::Release);
+    }
+
+    #[inline]
+    fn word(&self, slab: SlabId) -> &AtomicU64 {
+        &self.words[self.first_word + usize::from(slab.0)]
     }
 
     /// The number of slabs that the range has room for.
     pub fn max_slabs(&self) -> u32 {
-        self.table.len() as u32
+        self.ordinals.len() as u32
     }
 
     /// The number of slabs that are assigned now.
@@ -152,7 +242,7 @@ impl Arena {
             }
             None => return None,
         };
-        self.table[usize::from(slab.0)].store(info.pack(), Ordering::Release);
+        self.word(slab).store(info.pack(), Ordering::Release);
         Some(slab)
     }
 
@@ -161,12 +251,21 @@ impl Arena {
     /// # Safety
     /// The caller holds the slab, no chunk of it is in use, and no reader can still reach one (invariant 3).
     pub unsafe fn give_back(&self, slab: SlabId) {
-        self.table[usize::from(slab.0)].store(0, Ordering::Release);
-        // SAFETY: the slab lies within the mapping (its id came from `assign`), and by the caller's duty nobody uses
-        // it. Afterwards it reads as zeros, which is the state word of a chunk that was never used.
-        let _ =
-            unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, Advice::LinuxDontNeed) };
+        self.word(slab).store(0, Ordering::Release);
+        self.release_memory(slab);
         self.free.lock().returned.push(slab);
+    }
+
+    /// Lets a slab that is in no table read as zeros, which are the state words of chunks that were never used.
+    fn release_memory(&self, slab: SlabId) {
+        let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        // SAFETY: the slab lies within the mapping, and belongs to nobody: it is not in the table.
+        let released = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
+        if released.is_err() && self.shared.is_some() {
+            // A file system that cannot punch holes.
+            // SAFETY: as above.
+            unsafe { self.slab_start(slab).write_bytes(0, SLAB_BYTES) };
+        }
     }
 
     /// What `slab` holds.
@@ -175,7 +274,7 @@ impl Arena {
     /// Where there is no such slab.
     #[inline]
     pub fn info(&self, slab: SlabId) -> SlabInfo {
-        SlabInfo::unpack(self.table[usize::from(slab.0)].load(Ordering::Relaxed))
+        SlabInfo::unpack(self.word(slab).load(Ordering::Relaxed))
     }
 
     /// The ordinal of `slab` within its class.
@@ -190,7 +289,7 @@ impl Arena {
 
     #[inline]
     fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
-        debug_assert!(usize::from(slab.0) < self.table.len());
+        debug_assert!(usize::from(slab.0) < self.ordinals.len());
         // SAFETY: a `SlabId` comes from `assign`, so it is below `max_slabs` and the offset within the range.
         unsafe { self.base.add(usize::from(slab.0) * SLAB_BYTES) }
     }
@@ -253,5 +352,43 @@ mod tests {
         unsafe { arena.give_back(slab) };
         assert_eq!(arena.assign(info(64)), Some(slab));
         assert_eq!(arena.item(ptr).0.state().bits_for_test(), 0);
+    }
+
+    #[test]
+    fn a_shared_arena_is_found_as_it_was_left() {
+        let folder = std::env::temp_dir().join(format!("millpond-arena-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let open = |slabs| Arena::open(Shared::open(&folder).expect("opens"), slabs, false).expect("maps");
+        let bits =
+            |arena: &Arena, slab, number| arena.item(ItemPtr::new(slab, number)).0.state().bits_for_test();
+        let arena = open(4);
+        assert!(arena.found().is_empty());
+        let slabs: Vec<SlabId> = (0..4).map(|i| arena.assign(info(64 << i)).expect("free")).collect();
+        for (i, slab) in slabs.iter().enumerate() {
+            arena.item(ItemPtr::new(*slab, 7)).0.state().set_bits_for_test(i as u32 + 1);
+        }
+        // SAFETY: nobody reads it.
+        unsafe { arena.give_back(slabs[1]) };
+        let refused = Shared::open(&folder).expect_err("in use");
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        drop(arena);
+        // With fewer slabs, what does not fit is gone; what was free is zero; the rest is there.
+        let arena = open(3);
+        assert_eq!(arena.found(), [(slabs[0], info(64)), (slabs[2], info(256))]);
+        assert_eq!((bits(&arena, slabs[0], 7), bits(&arena, slabs[2], 7)), (1, 3));
+        arena.reassign(slabs[2], SlabInfo { pool: 1, ..info(256) });
+        let again = arena.assign(info(128)).expect("the one that was given back");
+        assert_eq!((again, bits(&arena, again, 7), arena.assign(info(64))), (slabs[1], 0, None));
+        drop(arena);
+        let arena = open(8);
+        assert_eq!(arena.info(slabs[2]).pool, 1);
+        let fourth = arena.assign(info(512)).expect("free");
+        assert_eq!((fourth, bits(&arena, fourth, 7)), (slabs[3], 0));
+        drop(arena);
+        std::fs::write(folder.join("words"), [7; 8192]).expect("writes");
+        let refused = Shared::open(&folder).expect_err("not ours");
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+        assert!(refused.to_string().contains("remove it"), "{refused}");
+        std::fs::remove_dir_all(&folder).expect("removes");
     }
 }

@@ -75,6 +75,17 @@ impl Chunks {
     /// Adds a slab that was assigned to this class. Its chunks are free.
     pub fn add_slab(&mut self, arena: &Arena, slab: SlabId) {
         self.drain_fresh(arena);
+        self.number_slab(arena, slab);
+        self.fresh = Some((slab, 0));
+    }
+
+    /// Adds a slab that was assigned to this class and has items in it. The caller [`Self::push`]es those of its chunks
+    /// that are free.
+    pub fn add_used_slab(&mut self, arena: &Arena, slab: SlabId) {
+        self.number_slab(arena, slab);
+    }
+
+    fn number_slab(&mut self, arena: &Arena, slab: SlabId) {
         let ordinal = match self.vacant_ordinals.pop() {
             Some(ordinal) => {
                 self.slabs[ordinal as usize] = Some(slab);
@@ -86,7 +97,6 @@ impl Chunks {
             }
         };
         arena.set_ordinal(slab, ordinal);
-        self.fresh = Some((slab, 0));
     }
 
     /// Puts the never-used chunks of the newest slab on the free list, where another slab is about to be the newest.

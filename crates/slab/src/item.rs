@@ -150,6 +150,19 @@ impl StateWord {
         self.0.store(incarnation << INCARNATION_SHIFT | kept | 1, Ordering::Relaxed);
     }
 
+    /// Takes over an item that another process left behind: its references died with that process, and no queue has it.
+    /// `false`: there is no item. What is known of its accesses and its user stays.
+    pub fn revive(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        self.0.store(word & !(REFS | QUEUED), Ordering::Relaxed);
+        word & INDEXED != 0
+    }
+
+    /// Ends the life of an item that was just revived and is in no index.
+    pub fn discard(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !INDEXED, Ordering::Relaxed);
+    }
+
     /// Makes the item findable, with the policy's first bits. The caller holds the first reference.
     #[inline]
     pub fn publish(&self) {
@@ -484,6 +497,16 @@ impl<'a> Item<'a> {
             }
             to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len);
         }
+    }
+
+    /// Whether the lengths that the header names fit into the chunk: a check of what another process left behind.
+    ///
+    /// # Safety
+    /// As for [`Self::key`], but that the item need not be initialised.
+    pub unsafe fn is_plausible(self) -> bool {
+        // SAFETY: passed on; the header of any chunk may be read.
+        let (key_len, value_len, layout) = unsafe { self.lengths() };
+        key_len > 0 && layout.item_bytes(key_len, value_len) <= self.chunk_bytes as usize
     }
 
     /// Key length, value length and layout.

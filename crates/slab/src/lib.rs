@@ -5,6 +5,7 @@
 //! - [`ptr`]: the 32-bit compressed item pointer;
 //! - [`classes`]: which chunk sizes exist;
 //! - [`item`]: header, key and value inside a chunk, and the state word that counts references;
+//! - [`shared`] and [`words`]: a cache that outlives its process, in files in memory;
 //! - [`chunks`]: free chunks of one pool and class.
 //!
 //! Nothing here locks or evicts: the engine puts a [`chunks::Chunks`] behind the lock of its class.
@@ -14,12 +15,16 @@ pub mod chunks;
 pub mod classes;
 pub mod item;
 pub mod ptr;
+pub mod shared;
+pub mod words;
 
 pub use arena::{Arena, SlabInfo};
 pub use chunks::{ChunkNumber, Chunks, Withheld};
 pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};
 pub use ptr::{ItemPtr, SlabId};
+pub use shared::Shared;
+pub use words::Words;
 
 /// Size of a slab, in bytes: CacheLib's (OSDI'20, section 4.2).
 pub const SLAB_BYTES: usize = 4 << 20;
