@@ -189,7 +189,7 @@ impl Fifo {
         &mut self,
         blocks: &mut Blocks<N>,
         prefetch: impl Fn(Entry),
-        keep: impl Fn(Entry) -> bool,
+        mut keep: impl FnMut(Entry) -> bool,
     ) -> (usize, usize) {
         let before = if self.sweep_after == NONE { self.head } else { self.sweep_after };
         if before == NONE || before == self.tail {

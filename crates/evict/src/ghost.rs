@@ -5,7 +5,7 @@
 //! The table has half as many slots again as the queue has entries, so that a set is rarely full: 4.6 bytes per entry.
 //! S3-FIFO has one such queue; ARC has two, which share a table, and one bit of the hash says in which a key is.
 //!
-//! An epoch is a 64th of the capacity (with two queues a 128th). The number of entries alive is kept per epoch, and the
+//! An epoch is a 64th of the capacity. The number of entries alive is kept per epoch, and the
 //! oldest epoch dies as a whole when there are more than the capacity: a FIFO queue, exact up to an epoch (and exact for
 //! up to 14 entries). A key that is found leaves, and its place counts as free. A strange key is mistaken for an entry
 //! once in some 4,700 times (with two queues 2,350): S3-FIFO then lets it enter the main queue, ARC T2.
@@ -254,7 +254,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         into.alive[usize::from(into.present)] += 1;
         into.total += 1;
         into.inserted_in_epoch += 1;
-        if into.inserted_in_epoch >= (self.capacity / (EPOCHS_PER_CAPACITY * QUEUES)).max(1) {
+        if into.inserted_in_epoch >= (self.capacity / EPOCHS_PER_CAPACITY).max(1) {
             into.begin_next();
         }
         self.bury();
@@ -317,9 +317,11 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
             assert!(queue.present.wrapping_sub(queue.oldest) < WINDOW, "invariant 1");
             let mut alive = vec![0; 256];
             for set in &self.sets {
-                for (_, epoch) in set.tags.iter().zip(set.epochs).filter(|(tag, epoch)| {
-                    Self::queue_of(**tag) == number && self.is_alive(**tag, *epoch)
-                }) {
+                for (_, epoch) in
+                    set.tags.iter().zip(set.epochs).filter(|(tag, epoch)| {
+                        Self::queue_of(**tag) == number && self.is_alive(**tag, *epoch)
+                    })
+                {
                     alive[usize::from(epoch)] += 1;
                 }
             }
@@ -411,7 +413,8 @@ mod tests {
         ghost.shrink(0, EACH as usize / 4);
         ghost.validate();
         assert!(held(&ghost).0 <= EACH / 4 && held(&ghost).0 > EACH / 5 && held(&ghost).1 == second);
-        let right = (0..3 * EACH).rev().take(4_000).filter(|&i| ghost.remove(hash(i)) == Some((i % 2) as usize));
+        let right =
+            (0..3 * EACH).rev().take(4_000).filter(|&i| ghost.remove(hash(i)) == Some((i % 2) as usize));
         assert!(right.count() > 3_950);
         ghost.validate();
         assert!(!ghost.is_empty());

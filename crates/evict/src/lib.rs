@@ -4,26 +4,55 @@
 //! asks it what to evict. A hit never takes that lock: it changes the item's own 8 *policy bits* by the policy's
 //! [`HitRule`], and the policy folds them in when it next looks at the item.
 //!
-//! - [`lru`]: LRU with lazy promotion;
-//! - [`s3fifo`]: the S3-FIFO policy;
-//! - [`fifo`]: the queues that both are made of; [`ghost`]: what S3-FIFO remembers of evicted keys.
+//! | policy | what it is |
+//! |---|---|
+//! | [`lru`] | LRU with lazy promotion |
+//! | [`insertion`] | LRU into which new items are put below the top |
+//! | [`two_q`] | 2Q with hot, warm and cold queues |
+//! | [`tiny_lfu`] | TinyLFU and W-TinyLFU |
+//! | [`s3fifo`] | S3-FIFO |
+//! | [`sieve`] | SIEVE |
+//! | [`arc`] | ARC |
+//!
+//! What they are made of: [`fifo`], queues of 4-byte entries; [`ghost`], what is remembered of evicted keys; `lists`, LRU
+//! lists whose order follows hits that take no lock, by the stamps of `generations`; `sketch`, how often keys were asked
+//! for. [`Policy::convert`] turns one policy into another while the cache serves.
 //!
 //! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and turns *stale*. A
 //! policy meets stale entries when it evicts, and sweeps them out before they exceed a third of its entries.
 
 #![forbid(unsafe_code)]
 
+pub mod arc;
+mod convert;
 pub mod fifo;
+mod generations;
 pub mod ghost;
+mod hits;
+pub mod insertion;
+mod kind;
+mod lists;
 pub mod lru;
 pub mod s3fifo;
+pub mod sieve;
+mod sketch;
+pub mod tiny_lfu;
+pub mod two_q;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
-pub use lru::{Lru, LruClock};
-pub use s3fifo::S3Fifo;
+use arc::Arc as AdaptiveCache;
+use generations::Part;
+pub use hits::HitRule;
+use hits::{Hits, Rule};
+use insertion::LruInsertion;
+pub use kind::{PolicyKind, UnknownPolicy};
+use lists::Lists;
+use lru::Lru;
+use s3fifo::S3Fifo;
+use sieve::Sieve;
+use tiny_lfu::TinyLfu;
+use two_q::TwoQ;
 
 /// Names an item in a queue: opaque to the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +78,10 @@ pub trait Items {
     fn set_bits(&self, entry: Entry, mask: u8, value: u8);
     /// Takes the item away, if nobody holds it.
     fn claim(&self, entry: Entry) -> Claim;
-    /// 32 bits of the hash of the item's key.
+    /// 32 bits of the hash of the item's key: those that [`Policy::admit`] and [`HitRule::count`] are given.
+    ///
+    /// Asked about items that are queued ([`Self::bits`] is not `None`) while the lock of the class is held, or that were
+    /// just claimed. Where an eviction asks at all, it asks about the item that it evicts last.
     fn fingerprint(&self, entry: Entry) -> u32;
     /// Fetches what the other questions will need.
     fn prefetch(&self, _entry: Entry) {}
@@ -58,183 +90,192 @@ pub trait Items {
 /// Held items that one eviction passes over before it gives up (CacheLib: 50).
 pub const MAX_HELD_TRIES: u32 = 50;
 
-/// Which policy, with its parameters. Written as `lru`, `lru:30` (refresh time in seconds) or `s3-fifo`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// LRU with lazy promotion.
-    Lru {
-        /// An item is not promoted again before this many seconds; 0 = promoted by every hit. Default 60, as in
-        /// CacheLib.
-        refresh_secs: u32,
-    },
-    /// S3-FIFO.
-    S3Fifo {
-        /// Share of the small queue, in percent (1–50). Default 10.
-        small_percent: u8,
-    },
-}
-
-impl PolicyKind {
-    /// LRU with CacheLib's refresh time of 60 s.
-    pub const LRU: Self = Self::Lru { refresh_secs: 60 };
-    /// S3-FIFO with its authors' small queue of 10 %.
-    pub const S3_FIFO: Self = Self::S3Fifo { small_percent: 10 };
-
-    /// Memory that queues and ghosts take per item, at most, in hundredths of a byte: entries with a third of stale
-    /// ones, and ghosts.
-    pub const fn bytes_per_item_x100(self) -> u64 {
-        match self {
-            Self::Lru { .. } => 427 * 4 / 3,
-            Self::S3Fifo { .. } => 406 * 4 / 3 + 440,
-        }
-    }
-}
-
-impl Default for PolicyKind {
-    fn default() -> Self {
-        Self::S3_FIFO
-    }
-}
-
-impl fmt::Display for PolicyKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lru { refresh_secs: 60 } => f.write_str("lru"),
-            Self::Lru { refresh_secs } => write!(f, "lru:{refresh_secs}"),
-            Self::S3Fifo { small_percent: 10 } => f.write_str("s3-fifo"),
-            Self::S3Fifo { small_percent } => write!(f, "s3-fifo:{small_percent}"),
-        }
-    }
-}
-
-/// A text that names no policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownPolicy(String);
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is no eviction policy: use s3-fifo, s3-fifo:PERCENT (1-50), lru or lru:REFRESH_SECONDS",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownPolicy {}
-
-impl FromStr for PolicyKind {
-    type Err = UnknownPolicy;
-
-    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        let unknown = || UnknownPolicy(text.to_owned());
-        let (name, parameter) = match text.split_once(':') {
-            Some((name, parameter)) => (name, Some(parameter.parse::<u32>().map_err(|_| unknown())?)),
-            None => (text, None),
-        };
-        match (name.to_ascii_lowercase().as_str(), parameter) {
-            ("lru", refresh) => Ok(Self::Lru { refresh_secs: refresh.unwrap_or(60) }),
-            ("s3-fifo" | "s3fifo", None) => Ok(Self::S3_FIFO),
-            ("s3-fifo" | "s3fifo", Some(percent @ 1..=50)) => {
-                Ok(Self::S3Fifo { small_percent: percent as u8 })
-            }
-            _ => Err(unknown()),
-        }
-    }
-}
-
-/// What a hit does to an item's policy bits. Cloned into the hit path, which holds no lock.
-#[derive(Clone)]
-pub enum HitRule {
-    /// Stamps the item with the present generation.
-    Lru(Arc<LruClock>),
-    /// Counts to three.
-    S3Fifo,
-}
-
-impl HitRule {
-    /// The item's bits after a hit. `first`: it was never hit since it was inserted. `now` is asked for the time in
-    /// seconds only where it matters.
-    #[inline]
-    pub fn apply(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> u8 {
-        match self {
-            Self::Lru(clock) => clock.hit(bits, first, now),
-            Self::S3Fifo => s3fifo::hit(bits),
-        }
-    }
+/// The order of the items, by one of the policies.
+enum Order {
+    Lru(Lru),
+    LruInsertion(LruInsertion),
+    TwoQ(TwoQ),
+    TinyLfu(TinyLfu),
+    S3Fifo(S3Fifo),
+    Sieve(Sieve),
+    Arc(AdaptiveCache),
 }
 
 /// The policy of one class.
-pub enum Policy {
-    /// LRU.
-    Lru(Lru),
-    /// S3-FIFO.
-    S3Fifo(S3Fifo),
+pub struct Policy {
+    kind: PolicyKind,
+    hits: Arc<Hits>,
+    order: Order,
+    tail_items: usize,
+    evictions_to_tail: u32,
 }
+
+/// What belongs to the tail is looked for again after so many evictions.
+const EVICTIONS_PER_TAIL: u32 = 64;
 
 impl Policy {
     /// An empty policy of `kind`; `now` in seconds.
     pub fn new(kind: PolicyKind, now: u32) -> Self {
-        match kind {
-            PolicyKind::Lru { refresh_secs } => Self::Lru(Lru::new(refresh_secs, now)),
-            PolicyKind::S3Fifo { small_percent } => Self::S3Fifo(S3Fifo::new(small_percent)),
+        let policy = Self::over(Arc::new(Hits::new()), kind, 0, now);
+        policy.hits.set(policy.rule());
+        policy
+    }
+
+    /// An empty policy of `kind` that `expected` items are about to enter; `hits` do not go by its rule yet.
+    fn over(hits: Arc<Hits>, kind: PolicyKind, expected: usize, now: u32) -> Self {
+        let order = match kind {
+            PolicyKind::Lru { refresh_secs } => Order::Lru(Lru::new(refresh_secs, &hits, expected, now)),
+            PolicyKind::LruInsertion { shift } => {
+                Order::LruInsertion(LruInsertion::new(shift, &hits, expected, now))
+            }
+            PolicyKind::TwoQ { hot_percent, cold_percent } => {
+                Order::TwoQ(TwoQ::new(hot_percent, cold_percent, &hits, expected, now))
+            }
+            PolicyKind::TinyLfu { window_percent } => {
+                Order::TinyLfu(TinyLfu::new(window_percent, false, &hits, expected, now))
+            }
+            PolicyKind::WTinyLfu { window_percent } => {
+                Order::TinyLfu(TinyLfu::new(window_percent, true, &hits, expected, now))
+            }
+            PolicyKind::S3Fifo { small_percent } => Order::S3Fifo(S3Fifo::new(small_percent)),
+            PolicyKind::Sieve => Order::Sieve(Sieve::default()),
+            PolicyKind::Arc => Order::Arc(AdaptiveCache::new(&hits, expected, now)),
+        };
+        Self { kind, hits, order, tail_items: 0, evictions_to_tail: 0 }
+    }
+
+    fn rule(&self) -> Rule {
+        match self.order {
+            Order::Lru(_) => Rule::Lru,
+            Order::S3Fifo(_) => Rule::S3Fifo,
+            Order::Sieve(_) => Rule::Sieve,
+            Order::TinyLfu(_) => Rule::Counted,
+            Order::LruInsertion(_) | Order::TwoQ(_) | Order::Arc(_) => Rule::Lists,
         }
     }
 
-    /// What hits do to items of this policy.
-    pub fn hit_rule(&self) -> HitRule {
-        match self {
-            Self::Lru(lru) => HitRule::Lru(Arc::clone(lru.clock())),
-            Self::S3Fifo(_) => HitRule::S3Fifo,
+    /// Queues the items of another policy, the first to go first.
+    fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
+        match &mut self.order {
+            Order::Lru(lru) => lru.adopt(entries, items, now),
+            Order::LruInsertion(lru) => lru.adopt(entries, items, now),
+            Order::TwoQ(two_q) => two_q.adopt(entries, items, now),
+            Order::TinyLfu(lfu) => lfu.adopt(entries, items, now),
+            Order::S3Fifo(s3fifo) => s3fifo.adopt(entries, items),
+            Order::Sieve(sieve) => sieve.adopt(entries, items),
+            Order::Arc(arc) => arc.adopt(entries, items, now),
         }
+    }
+
+    /// The lists of the policies that are made of them.
+    fn lists(&self) -> Option<&Lists> {
+        match &self.order {
+            Order::LruInsertion(lru) => Some(&lru.lists),
+            Order::TwoQ(two_q) => Some(&two_q.lists),
+            Order::TinyLfu(lfu) => Some(&lfu.lists),
+            Order::Arc(arc) => Some(&arc.lists),
+            Order::Lru(_) | Order::S3Fifo(_) | Order::Sieve(_) => None,
+        }
+    }
+
+    /// Which policy this is.
+    pub fn kind(&self) -> PolicyKind {
+        self.kind
+    }
+
+    /// What hits do to items of this policy, and go on doing when it is converted.
+    pub fn hit_rule(&self) -> HitRule {
+        HitRule(Arc::clone(&self.hits))
     }
 
     /// Fetches what [`Self::admit`] will look at.
     #[inline]
     pub fn prefetch(&self, fingerprint: u32) {
-        match self {
-            Self::Lru(_) => {}
-            Self::S3Fifo(s3fifo) => s3fifo.prefetch(fingerprint),
+        match &self.order {
+            Order::S3Fifo(s3fifo) => s3fifo.prefetch(fingerprint),
+            Order::Arc(arc) => arc.prefetch(fingerprint),
+            Order::TinyLfu(lfu) => lfu.prefetch(fingerprint),
+            _ => {}
         }
     }
 
     /// Decides where a new item goes, from the fingerprint of its key: its first policy bits.
     pub fn admit(&mut self, fingerprint: u32) -> u8 {
-        match self {
-            Self::Lru(lru) => lru.admit(),
-            Self::S3Fifo(s3fifo) => s3fifo.admit(fingerprint),
+        match &mut self.order {
+            Order::Lru(lru) => lru.admit(),
+            Order::LruInsertion(lru) => lru.admit(),
+            Order::TwoQ(two_q) => two_q.admit(),
+            Order::TinyLfu(lfu) => lfu.admit(fingerprint),
+            Order::S3Fifo(s3fifo) => s3fifo.admit(fingerprint),
+            Order::Sieve(_) => 0,
+            Order::Arc(arc) => arc.admit(fingerprint),
         }
     }
 
     /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in seconds.
     pub fn push(&mut self, entry: Entry, bits: u8, now: u32) {
-        match self {
-            Self::Lru(lru) => lru.push(entry, bits, now),
-            Self::S3Fifo(s3fifo) => s3fifo.push(entry, bits),
+        match &mut self.order {
+            Order::Lru(lru) => lru.push(entry, bits, now),
+            Order::LruInsertion(lru) => lru.lists.push(entry, bits, now),
+            Order::TwoQ(two_q) => two_q.lists.push(entry, bits, now),
+            Order::TinyLfu(lfu) => lfu.push(entry, bits, now),
+            Order::S3Fifo(s3fifo) => s3fifo.push(entry, bits),
+            Order::Sieve(sieve) => sieve.push(entry),
+            Order::Arc(arc) => arc.lists.push(entry, bits, now),
+        }
+    }
+
+    /// Brings queues to their shares after items came, without which the next eviction would have more to do. Costs little
+    /// where there is little to do; at most some 64 items are moved.
+    pub fn tend(&mut self, items: &impl Items) {
+        match &mut self.order {
+            Order::LruInsertion(lru) => lru.tend(items),
+            Order::TwoQ(two_q) => two_q.tend(items),
+            Order::TinyLfu(lfu) => lfu.tend(items),
+            Order::Lru(_) | Order::S3Fifo(_) | Order::Sieve(_) | Order::Arc(_) => {}
         }
     }
 
     /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now and then sweeps.
     pub fn removed(&mut self, bits: u8, items: &impl Items) {
-        match self {
-            Self::Lru(lru) => lru.removed(items),
-            Self::S3Fifo(s3fifo) => s3fifo.removed(bits, items),
+        match &mut self.order {
+            Order::Lru(lru) => lru.removed(items),
+            Order::LruInsertion(lru) => lru.lists.removed(bits, items),
+            Order::TwoQ(two_q) => two_q.lists.removed(bits, items),
+            Order::TinyLfu(lfu) => lfu.lists.removed(bits, items),
+            Order::S3Fifo(s3fifo) => s3fifo.removed(bits, items),
+            Order::Sieve(sieve) => sieve.removed(items),
+            Order::Arc(arc) => arc.lists.removed(bits, items),
         }
     }
 
     /// Chooses an item, claims it and lets go of it. `None`: there is none, or [`MAX_HELD_TRIES`] were held.
     pub fn evict(&mut self, items: &impl Items) -> Option<Entry> {
-        match self {
-            Self::Lru(lru) => lru.evict(items),
-            Self::S3Fifo(s3fifo) => s3fifo.evict(items),
+        if self.tail_items > 0 {
+            self.evictions_to_tail = self.evictions_to_tail.saturating_sub(1);
+            if self.evictions_to_tail == 0 {
+                self.evictions_to_tail = EVICTIONS_PER_TAIL;
+                self.look_for_tail();
+            }
+        }
+        match &mut self.order {
+            Order::Lru(lru) => lru.evict(items),
+            Order::LruInsertion(lru) => lru.evict(items),
+            Order::TwoQ(two_q) => two_q.evict(items),
+            Order::TinyLfu(lfu) => lfu.evict(items),
+            Order::S3Fifo(s3fifo) => s3fifo.evict(items),
+            Order::Sieve(sieve) => sieve.evict(items),
+            Order::Arc(arc) => arc.evict(items),
         }
     }
 
     /// How many items are queued.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Lru(lru) => lru.len(),
-            Self::S3Fifo(s3fifo) => s3fifo.len(),
+        match &self.order {
+            Order::Lru(lru) => lru.len(),
+            Order::S3Fifo(s3fifo) => s3fifo.len(),
+            Order::Sieve(sieve) => sieve.len(),
+            _ => self.lists().map_or(0, Lists::len),
         }
     }
 
@@ -243,27 +284,62 @@ impl Policy {
         self.len() == 0
     }
 
-    /// Memory of the queues, in bytes.
+    /// Memory of the queues, and of what hits share with them, in bytes.
     pub fn queue_bytes(&self) -> usize {
-        match self {
-            Self::Lru(lru) => lru.queue_bytes(),
-            Self::S3Fifo(s3fifo) => s3fifo.queue_bytes(),
-        }
+        let queues = match &self.order {
+            Order::Lru(lru) => lru.queue_bytes(),
+            Order::S3Fifo(s3fifo) => s3fifo.queue_bytes(),
+            Order::Sieve(sieve) => sieve.queue_bytes(),
+            _ => self.lists().map_or(0, Lists::queue_bytes),
+        };
+        queues + self.hits.bytes()
     }
 
     /// Memory of the ghosts, in bytes.
     pub fn ghost_bytes(&self) -> usize {
-        match self {
-            Self::Lru(_) => 0,
-            Self::S3Fifo(s3fifo) => s3fifo.ghost_bytes(),
+        match &self.order {
+            Order::S3Fifo(s3fifo) => s3fifo.ghost_bytes(),
+            Order::Arc(arc) => arc.ghost_bytes(),
+            _ => 0,
         }
     }
 
     /// For how many seconds the item that would be evicted next has not been used, where the policy knows.
     pub fn tail_age_secs(&self, now: u32) -> Option<u32> {
-        match self {
-            Self::Lru(lru) => lru.tail_age_secs(now),
-            Self::S3Fifo(_) => None,
+        if let Order::Lru(lru) = &self.order {
+            return lru.tail_age_secs(now);
+        }
+        let lists = self.lists()?;
+        let part =
+            [Part::Trial, Part::Proven, Part::Young].into_iter().find(|part| lists.part_len(*part) > 0)?;
+        Some(lists.generations().age_secs(part, now))
+    }
+
+    /// Counts hits among the `items` last of the queues that evictions come from, as many as a slab has: what a slab less
+    /// would cost. 0 = counts none, which is the default. Under LRU, S3-FIFO and SIEVE nothing is counted.
+    pub fn set_tail_items(&mut self, items: usize) {
+        self.tail_items = items;
+        self.evictions_to_tail = EVICTIONS_PER_TAIL;
+        self.look_for_tail();
+    }
+
+    fn look_for_tail(&self) {
+        if let Some(lists) = self.lists() {
+            for part in [Part::Trial, Part::Proven] {
+                lists.generations().set_tail(part, self.tail_items);
+            }
+        }
+    }
+
+    /// Hits among the last items since the class began, where the policy counts them ([`Self::set_tail_items`]). Under 2Q
+    /// those in the warm and the cold queue are weighted by the shares of these queues, as in CacheLib.
+    pub fn tail_hits(&self) -> Option<u64> {
+        match &self.order {
+            Order::TwoQ(two_q) => Some(two_q.tail_hits()),
+            _ => {
+                let generations = self.lists()?.generations();
+                Some(generations.tail_hits(Part::Trial) + generations.tail_hits(Part::Proven))
+            }
         }
     }
 
@@ -272,12 +348,20 @@ impl Policy {
     /// # Panics
     /// Where one does not hold.
     pub fn validate(&self, items: &impl Items) {
-        match self {
-            Self::Lru(lru) => lru.validate(items),
-            Self::S3Fifo(s3fifo) => s3fifo.validate(items),
+        match &self.order {
+            Order::Lru(lru) => lru.validate(items),
+            Order::S3Fifo(s3fifo) => s3fifo.validate(items),
+            Order::Sieve(sieve) => sieve.validate(items),
+            _ => {
+                if let Some(lists) = self.lists() {
+                    lists.validate(items);
+                }
+            }
         }
     }
 }
 
+#[cfg(test)]
+mod behaviour;
 #[cfg(test)]
 pub(crate) mod testing;

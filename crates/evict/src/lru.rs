@@ -24,6 +24,7 @@ use std::sync::Arc;
 use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::fifo::{Blocks, Fifo};
+use crate::hits::Hits;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 /// Most generations alive at once.
@@ -46,19 +47,31 @@ pub struct LruClock {
     quantum: AtomicU32,
     /// When each generation began, in seconds.
     began: [AtomicU32; 256],
-    refresh_secs: u32,
+    refresh_secs: AtomicU32,
 }
 
-impl LruClock {
-    fn new(refresh_secs: u32, now: u32) -> Self {
+impl Default for LruClock {
+    fn default() -> Self {
         Self {
             present: AtomicU8::new(0),
             oldest: AtomicU8::new(0),
             stamped: AtomicU32::new(0),
             quantum: AtomicU32::new(1),
-            began: std::array::from_fn(|_| AtomicU32::new(now)),
-            refresh_secs,
+            began: std::array::from_fn(|_| AtomicU32::new(0)),
+            refresh_secs: AtomicU32::new(0),
         }
+    }
+}
+
+impl LruClock {
+    /// Begins anew; `expected` items are about to come.
+    fn reset(&self, refresh_secs: u32, expected: usize, now: u32) {
+        self.present.store(0, Ordering::Relaxed);
+        self.oldest.store(0, Ordering::Relaxed);
+        self.stamped.store(0, Ordering::Relaxed);
+        self.quantum.store((expected / usize::from(MANY)).max(1) as u32, Ordering::Relaxed);
+        self.began.iter().for_each(|began| began.store(now, Ordering::Relaxed));
+        self.refresh_secs.store(refresh_secs, Ordering::Relaxed);
     }
 
     #[inline]
@@ -67,12 +80,13 @@ impl LruClock {
         if stamp == present {
             return stamp;
         }
-        if self.refresh_secs == 0 {
+        let refresh_secs = self.refresh_secs.load(Ordering::Relaxed);
+        if refresh_secs == 0 {
             return self.stamp(present, || 0);
         }
         let now_secs = now();
         let age = now_secs.saturating_sub(self.began[usize::from(stamp)].load(Ordering::Relaxed));
-        if !first && age < self.refresh_secs { stamp } else { self.stamp(present, || now_secs) }
+        if !first && age < refresh_secs { stamp } else { self.stamp(present, || now_secs) }
     }
 
     /// Counts a stamp of generation `present`, and begins the next one where the quantum is used up.
@@ -118,10 +132,12 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// An empty policy; `now` in seconds.
-    pub fn new(refresh_secs: u32, now: u32) -> Self {
+    /// An empty policy over the clock of `hits`, which begins anew; `expected` items are about to come. `now` in seconds.
+    pub(crate) fn new(refresh_secs: u32, hits: &Hits, expected: usize, now: u32) -> Self {
+        let clock = Arc::clone(hits.lru());
+        clock.reset(refresh_secs, expected, now);
         Self {
-            clock: Arc::new(LruClock::new(refresh_secs, now)),
+            clock,
             blocks: Blocks::default(),
             queues: Box::new([Fifo::default(); 256]),
             entries: 0,
@@ -131,8 +147,13 @@ impl Lru {
         }
     }
 
-    pub(crate) fn clock(&self) -> &Arc<LruClock> {
-        &self.clock
+    /// Queues the items of another policy, the first to go first.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
+        for entry in entries {
+            let stamp = self.admit();
+            items.set_bits(*entry, 0xff, stamp);
+            self.push(*entry, stamp, now);
+        }
     }
 
     pub(crate) fn admit(&self) -> u8 {

@@ -14,8 +14,10 @@
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
-//! Invariant 1: `small_items` and `main_items` are the numbers of queued items by their bit 2; entries beyond those are
-//! stale.
+//! Invariants:
+//! 1. Each item has an entry; `items` is their number, and entries beyond those are stale.
+//! 2. `small_items` is the number of items whose bit 2 is clear, but for bits that a hit under another policy left behind
+//!    (invariant 1 of `hits`). So it steers and is put right where a queue proves empty.
 
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
@@ -39,8 +41,8 @@ pub struct S3Fifo {
     small: Fifo,
     main: Fifo,
     ghost: Ghost<1>,
+    items: usize,
     small_items: usize,
-    main_items: usize,
     small_percent: u8,
     sweep_credit: usize,
     sweep_main: bool,
@@ -54,8 +56,8 @@ impl S3Fifo {
             small: Fifo::default(),
             main: Fifo::default(),
             ghost: Ghost::default(),
+            items: 0,
             small_items: 0,
-            main_items: 0,
             small_percent,
             sweep_credit: 0,
             sweep_main: false,
@@ -76,16 +78,31 @@ impl S3Fifo {
             self.small_items += 1;
         } else {
             self.main.push(&mut self.blocks, entry);
-            self.main_items += 1;
+        }
+        self.items += 1;
+    }
+
+    /// Queues the items of another policy, the first to go first: the share of the small queue there, and the rest in the
+    /// main queue.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items) {
+        let small = entries.len() * usize::from(self.small_percent) / 100;
+        for (i, entry) in entries.iter().enumerate() {
+            let bits = if i < small { 0 } else { MAIN };
+            items.set_bits(*entry, 0xff, bits);
+            self.push(*entry, bits);
+        }
+    }
+
+    /// Notes that an item with `bits` is no longer queued.
+    fn forget(&mut self, bits: u8) {
+        self.items -= 1;
+        if bits & MAIN == 0 {
+            self.small_items = self.small_items.saturating_sub(1);
         }
     }
 
     pub(crate) fn removed(&mut self, bits: u8, items: &impl Items) {
-        if bits & MAIN == 0 {
-            self.small_items -= 1;
-        } else {
-            self.main_items -= 1;
-        }
+        self.forget(bits);
         let stale = self.small.len() + self.main.len() - self.len();
         if stale * 4 > self.len() + 256 {
             self.sweep_credit += SWEPT_PER_REMOVAL;
@@ -99,12 +116,8 @@ impl S3Fifo {
     /// Sweeps a block, of the two queues in turn.
     fn sweep(&mut self, items: &impl Items) {
         self.sweep_main = !self.sweep_main || self.small.is_empty();
-        let (queue, member) = if self.sweep_main { (&mut self.main, MAIN) } else { (&mut self.small, 0) };
-        queue.sweep(
-            &mut self.blocks,
-            |entry| items.prefetch(entry),
-            |entry| items.bits(entry).is_some_and(|bits| bits & MAIN == member),
-        );
+        let queue = if self.sweep_main { &mut self.main } else { &mut self.small };
+        queue.sweep(&mut self.blocks, |entry| items.prefetch(entry), |entry| items.bits(entry).is_some());
     }
 
     /// How many items the small queue may hold before it is evicted from.
@@ -115,9 +128,15 @@ impl S3Fifo {
     pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
         let mut tries = 0;
         while self.len() > 0 && tries < MAX_HELD_TRIES {
-            let from_small =
-                self.small_items > 0 && (self.small_items >= self.small_target() || self.main_items == 0);
-            let evicted = if from_small {
+            self.small_items = match (self.small.is_empty(), self.main.is_empty()) {
+                (true, true) => return None,
+                (true, false) => 0,
+                (false, true) => self.items,
+                (false, false) => self.small_items.min(self.items),
+            };
+            let from_small = self.small_items > 0
+                && (self.small_items >= self.small_target() || self.small_items == self.items);
+            let evicted = if from_small || self.main.is_empty() {
                 self.evict_small(items, &mut tries)
             } else {
                 self.evict_main(items, &mut tries)
@@ -135,11 +154,14 @@ impl S3Fifo {
             if let Some(ahead) = self.small.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
-            let Some(bits) = items.bits(entry).filter(|bits| bits & MAIN == 0) else { continue };
+            let Some(bits) = items.bits(entry) else { continue };
+            if bits & MAIN != 0 {
+                self.main.push(&mut self.blocks, entry);
+                continue;
+            }
             if bits & COUNT > 1 {
                 items.set_bits(entry, COUNT | MAIN, MAIN);
-                self.small_items -= 1;
-                self.main_items += 1;
+                self.small_items = self.small_items.saturating_sub(1);
                 self.main.push(&mut self.blocks, entry);
                 continue;
             }
@@ -150,7 +172,7 @@ impl S3Fifo {
                         self.ghost.set_capacity(main_target);
                     }
                     self.ghost.insert(0, items.fingerprint(entry));
-                    self.small_items -= 1;
+                    self.forget(0);
                     return Some(entry);
                 }
                 Claim::Held => {
@@ -160,7 +182,7 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => self.small_items -= 1,
+                Claim::Gone => self.forget(0),
             }
         }
         None
@@ -172,7 +194,11 @@ impl S3Fifo {
             if let Some(ahead) = self.main.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
-            let Some(bits) = items.bits(entry).filter(|bits| bits & MAIN != 0) else { continue };
+            let Some(bits) = items.bits(entry) else { continue };
+            if bits & MAIN == 0 {
+                self.small.push(&mut self.blocks, entry);
+                continue;
+            }
             if bits & COUNT > 0 {
                 items.set_bits(entry, COUNT, (bits & COUNT) - 1);
                 self.main.push(&mut self.blocks, entry);
@@ -180,7 +206,7 @@ impl S3Fifo {
             }
             match items.claim(entry) {
                 Claim::Taken => {
-                    self.main_items -= 1;
+                    self.forget(MAIN);
                     return Some(entry);
                 }
                 Claim::Held => {
@@ -190,14 +216,14 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => self.main_items -= 1,
+                Claim::Gone => self.forget(MAIN),
             }
         }
         None
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.small_items + self.main_items
+        self.items
     }
 
     pub(crate) fn queue_bytes(&self) -> usize {
@@ -209,16 +235,11 @@ impl S3Fifo {
     }
 
     pub(crate) fn validate(&self, items: &impl Items) {
-        for (queue, member, expected) in
-            [(&self.small, 0, self.small_items), (&self.main, MAIN, self.main_items)]
-        {
-            let entries = queue.entries(&self.blocks);
-            let live = entries
-                .iter()
-                .filter(|entry| items.bits(**entry).is_some_and(|bits| bits & MAIN == member))
-                .count();
-            assert!(live >= expected, "invariant 1: {live} entries for {expected} items");
-        }
+        let mut entries = self.small.entries(&self.blocks);
+        entries.extend(self.main.entries(&self.blocks));
+        let live = entries.iter().filter(|entry| items.bits(**entry).is_some()).count();
+        assert!(live >= self.items, "invariant 1: {live} entries for {} items", self.items);
+        assert!(self.small_items <= self.items, "invariant 2");
     }
 }
 

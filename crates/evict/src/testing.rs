@@ -77,6 +77,7 @@ impl Sim {
     /// A hit, or a miss that inserts.
     pub(crate) fn access(&mut self, key: u64) -> bool {
         if let Some(entry) = self.entries.get(&key) {
+            self.rule.count(|| fingerprint(key));
             let mut items = self.table.0.borrow_mut();
             let item = items.get_mut(entry).expect("in both maps");
             item.bits = self.rule.apply(item.bits, !item.hit, || self.now);
@@ -93,6 +94,7 @@ impl Sim {
         self.table.0.borrow_mut().insert(self.serial, Item { key, bits, hit: false, held: false });
         self.entries.insert(key, self.serial);
         self.policy.push(Entry(self.serial), bits, self.now);
+        self.policy.tend(&self.table);
         false
     }
 
@@ -115,6 +117,29 @@ impl Sim {
         if let Some(entry) = self.entries.get(&key) {
             self.table.0.borrow_mut().get_mut(entry).expect("in both maps").held = held;
         }
+    }
+
+    pub(crate) fn convert(&mut self, kind: PolicyKind) {
+        self.policy.convert(kind, &self.table, self.now);
+    }
+
+    /// Bits that a hit under another policy may have left behind.
+    pub(crate) fn set_bits(&mut self, key: u64, bits: u8) {
+        if let Some(entry) = self.entries.get(&key) {
+            self.table.set_bits(Entry(*entry), 0xff, bits);
+        }
+    }
+
+    /// Evicts everything and returns the keys in that order.
+    pub(crate) fn drain(&mut self) -> Vec<u64> {
+        let mut keys = Vec::new();
+        while let Some(entry) = self.policy.evict(&self.table) {
+            let item = self.table.0.borrow_mut().remove(&entry.0).expect("claimed items exist");
+            self.entries.remove(&item.key);
+            keys.push(item.key);
+        }
+        assert_eq!((self.policy.len(), self.entries.len()), (0, 0), "all are evicted");
+        keys
     }
 
     pub(crate) fn validate(&self) {

@@ -3,15 +3,27 @@
 //! They hold keys only, know nothing of slabs, classes or threads, and favour the shortest code that follows the
 //! definition. Keys are 64-bit numbers; [`key_id`] turns any trace key into one.
 
+mod arc;
+mod insertion;
+mod list;
 mod lru;
 mod s3fifo;
+mod sieve;
 #[cfg(test)]
 mod tests;
+mod tiny_lfu;
+mod two_q;
 
 use std::hash::{BuildHasherDefault, Hasher};
 
+pub use arc::Arc;
+pub use insertion::LruInsertion;
 pub use lru::ExactLru;
+use millpond::PolicyKind;
 pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use tiny_lfu::TinyLfu;
+pub use two_q::TwoQ;
 
 use crate::trace::TraceKey;
 
@@ -36,6 +48,30 @@ pub trait Simulator {
 
     /// How many objects were pushed out so far to make room.
     fn evictions(&self) -> u64;
+}
+
+/// The simulator of a policy with room for `capacity` objects, and its name.
+pub fn simulator(kind: PolicyKind, capacity: u64) -> (&'static str, Box<dyn Simulator>) {
+    match kind {
+        PolicyKind::Lru { .. } => ("exact LRU", Box::new(ExactLru::by_items(capacity))),
+        PolicyKind::LruInsertion { shift } => {
+            ("exact LRU with an insertion point", Box::new(LruInsertion::new(capacity, shift)))
+        }
+        PolicyKind::TwoQ { hot_percent, cold_percent } => {
+            ("plain 2Q", Box::new(TwoQ::new(capacity, hot_percent, cold_percent)))
+        }
+        PolicyKind::TinyLfu { window_percent } => {
+            ("plain TinyLFU", Box::new(TinyLfu::new(capacity, window_percent)))
+        }
+        PolicyKind::WTinyLfu { window_percent } => {
+            ("plain W-TinyLFU", Box::new(TinyLfu::segmented(capacity, window_percent)))
+        }
+        PolicyKind::S3Fifo { small_percent } => {
+            ("plain S3-FIFO", Box::new(S3Fifo::with_small_percent(capacity, small_percent)))
+        }
+        PolicyKind::Sieve => ("plain SIEVE", Box::new(Sieve::new(capacity))),
+        PolicyKind::Arc => ("plain ARC", Box::new(Arc::new(capacity))),
+    }
 }
 
 /// The number by which the simulators know a key: a number is itself, a text its 64-bit hash (for a million texts,

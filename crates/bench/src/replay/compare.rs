@@ -13,7 +13,7 @@ use millpond::PolicyKind;
 use serde::Serialize;
 
 use super::{Counts, ReplayOptions, ReplayReport};
-use crate::reference::{ExactLru, S3Fifo, Simulator, key_id};
+use crate::reference::{ExactLru, Simulator, key_id, simulator};
 use crate::trace::Op;
 
 /// How plain simulators fared on the same requests.
@@ -42,15 +42,15 @@ pub struct Rival {
 
 /// A simulator and what it has counted.
 struct Runner {
-    name: &'static str,
+    name: String,
     capacity: u64,
     simulator: Box<dyn Simulator>,
     counts: Counts,
 }
 
 impl Runner {
-    fn new(name: &'static str, capacity: u64, simulator: impl Simulator + 'static) -> Self {
-        Self { name, capacity, simulator: Box::new(simulator), counts: Counts::default() }
+    fn new(name: &str, capacity: u64, simulator: impl Simulator + 'static) -> Self {
+        Self { name: name.into(), capacity, simulator: Box::new(simulator), counts: Counts::default() }
     }
 }
 
@@ -91,16 +91,9 @@ pub(super) fn compare(trace: &Path, options: &ReplayOptions, engine: &ReplayRepo
 
 fn rivals(options: &ReplayOptions, engine: &ReplayReport) -> Vec<Runner> {
     let items = engine.memory.items;
-    let mut runners = vec![match options.policy {
-        PolicyKind::Lru { .. } => {
-            Runner::new("exact LRU of as many objects", items, ExactLru::by_items(items))
-        }
-        PolicyKind::S3Fifo { small_percent } => Runner::new(
-            "plain S3-FIFO of as many objects",
-            items,
-            S3Fifo::with_small_percent(items, small_percent),
-        ),
-    }];
+    let (name, simulator) = simulator(options.policy, items);
+    let name = format!("{name} of as many objects");
+    let mut runners = vec![Runner { name, capacity: items, simulator, counts: Counts::default() }];
     if engine.has_sizes {
         let (held, all) = (engine.memory.payload_bytes, engine.memory_bytes);
         runners.push(Runner::new(
@@ -122,7 +115,7 @@ fn rival(runner: &Runner, engine: &ReplayReport) -> Rival {
     let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let hit_ratio = ratio(counts.hits, counts.requests);
     Rival {
-        name: runner.name.into(),
+        name: runner.name.clone(),
         capacity: runner.capacity,
         hit_ratio,
         byte_hit_ratio: ratio(counts.bytes_hit, counts.bytes_requested),

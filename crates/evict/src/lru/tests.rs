@@ -111,7 +111,7 @@ proptest! {
 
 #[test]
 fn generations_stay_within_the_window_without_evictions() {
-    let clock = LruClock::new(0, 0);
+    let clock = LruClock::default();
     let mut stamp = 0_u8;
     for _ in 0..100_000 {
         stamp = clock.hit(stamp.wrapping_sub(1), false, || 0);

@@ -1,0 +1,391 @@
+//! Three LRU orders in one byte per item, kept by hits without a lock.
+//!
+//! The policies that divide their items into parts ([`crate::lists`]) need two things of a hit: it moves the item to the
+//! top of a part, and it changes how many items the parts have. Here the byte is a *stamp*: a part and a *generation* of
+//! that part, which is to a part what the generations of [`crate::lru`] are to a plain LRU. A hit gives the item the
+//! present generation of the part that it belongs to now, and counts: one item less of the old stamp, one more of the
+//! new. So the sizes of the parts are known at once, while the item's entry is moved when eviction meets it.
+//!
+//! | part | stamps | a hit moves the item to | in 2Q | in ARC | in W-TinyLFU | in LRU with an insertion point |
+//! |---|---|---|---|---|---|---|
+//! | young | 1–95 | the top of young | hot | – | window | – |
+//! | trial | 96–127 | the top of proven | cold | T1 | probation | below the insertion point |
+//! | proven | 128–255 | the top of proven | warm | T2 | protected | above it |
+//!
+//! Between three quarters and seven eighths of the generations of a part are alive (proven: 96 to 112), so that many ages are told
+//! apart. With few items a generation is one access, and the order is exact. The trial part needs few: its items do not
+//! change places, and its order is exact in any case.
+//!
+//! Invariants:
+//! 1. Alive generations of a part are `oldest ..= present`, fewer than its stamps; a stamp of a dead one counts nowhere.
+//! 2. `live[stamp]` is the number of items with that stamp, and `len` of a part the sum over its alive generations — but
+//!    for what hits that race with each other or with a removal count twice or not at all. Such an error ends when its
+//!    generation dies. Sizes therefore steer, and nothing else rests on them.
+
+use std::ops::Index;
+
+use base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
+
+/// A generation has at most this part of the items of its part.
+const LONGEST_PART: usize = 16;
+
+/// What an item has for a stamp until it is queued: hits leave it as it is.
+const UNQUEUED: u8 = 0;
+
+/// A part of the items of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Young = 0,
+    Trial = 1,
+    Proven = 2,
+}
+
+pub(crate) const PARTS: [Part; 3] = [Part::Young, Part::Trial, Part::Proven];
+
+impl Part {
+    /// The part of a stamp.
+    #[inline]
+    pub(crate) const fn of(stamp: u8) -> Self {
+        match stamp {
+            0..96 => Self::Young,
+            96..128 => Self::Trial,
+            128.. => Self::Proven,
+        }
+    }
+
+    /// The first stamp. That of young is no generation.
+    const fn first(self) -> u8 {
+        match self {
+            Self::Young => 0,
+            Self::Trial => 96,
+            Self::Proven => 128,
+        }
+    }
+
+    /// The number of stamps.
+    const fn count(self) -> u8 {
+        match self {
+            Self::Young => 96,
+            Self::Trial => 32,
+            Self::Proven => 128,
+        }
+    }
+
+    /// Most generations alive at once.
+    const fn window(self) -> u8 {
+        self.count() - 4
+    }
+
+    /// The generations of a part are made longer above this many …
+    const fn many(self) -> u8 {
+        self.count() / 4 * 3
+    }
+
+    /// … and shorter below this many.
+    const fn few(self) -> u8 {
+        self.count() / 8 * 5
+    }
+
+    /// The place of a stamp among those of its part.
+    const fn offset(stamp: u8) -> u8 {
+        stamp - Self::of(stamp).first()
+    }
+
+    /// The generation after that of `offset`.
+    const fn following(self, offset: u8) -> u8 {
+        let next = if offset + 1 == self.count() { 0 } else { offset + 1 };
+        if self.first() + next == UNQUEUED { next + 1 } else { next }
+    }
+
+    /// The generation before that of `offset`.
+    const fn preceding(self, offset: u8) -> u8 {
+        let before = if offset == 0 { self.count() } else { offset } - 1;
+        if self.first() + before == UNQUEUED { self.count() - 1 } else { before }
+    }
+
+    /// Generations from `from` up to `to`.
+    const fn distance(self, from: u8, to: u8) -> u8 {
+        if to >= from { to - from } else { to + (self.count() - from) }
+    }
+}
+
+/// The generations of one part, by their offset from its first stamp.
+#[repr(align(64))]
+pub(crate) struct Clock {
+    present: AtomicU8,
+    /// Changed under the lock of the class.
+    oldest: AtomicU8,
+    /// How many of the oldest generations lie in the tail; 0 = the tail is not tracked.
+    tail_generations: AtomicU8,
+    /// Items that a generation may have before the next one begins.
+    quantum: AtomicU32,
+    len: AtomicU32,
+    /// What a hit in those generations counts, in 256ths.
+    tail_weight: AtomicU32,
+    tail_hits: AtomicU64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            present: AtomicU8::new(1),
+            oldest: AtomicU8::new(1),
+            tail_generations: AtomicU8::new(0),
+            quantum: AtomicU32::new(1),
+            len: AtomicU32::new(0),
+            tail_weight: AtomicU32::new(0),
+            tail_hits: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The generations of all parts: read and advanced by hits without a lock.
+pub(crate) struct Generations {
+    clocks: [Clock; 3],
+    live: [AtomicU32; 256],
+    /// When each generation began, in seconds.
+    began: [AtomicU32; 256],
+    /// The time when an item was last queued, in seconds.
+    now: AtomicU32,
+}
+
+impl Default for Generations {
+    fn default() -> Self {
+        Self {
+            clocks: std::array::from_fn(|_| Clock::default()),
+            live: std::array::from_fn(|_| AtomicU32::new(0)),
+            began: std::array::from_fn(|_| AtomicU32::new(0)),
+            now: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Index<Part> for Generations {
+    type Output = Clock;
+
+    fn index(&self, part: Part) -> &Clock {
+        &self.clocks[part as usize]
+    }
+}
+
+/// A count that races may have taken below nought.
+fn not_negative(count: u32) -> usize {
+    (count as i32).max(0) as usize
+}
+
+impl Generations {
+    /// Begins anew, with no items; `expected` are about to come.
+    pub(crate) fn reset(&self, expected: usize, now: u32) {
+        for part in PARTS {
+            let clock = &self[part];
+            clock.present.store(1, Relaxed);
+            clock.oldest.store(1, Relaxed);
+            clock.len.store(0, Relaxed);
+            clock.quantum.store((expected / usize::from(part.many())).max(1) as u32, Relaxed);
+        }
+        self.live.iter().for_each(|live| live.store(0, Relaxed));
+        self.began.iter().for_each(|began| began.store(now, Relaxed));
+        self.set_now(now);
+    }
+
+    /// Notes the time, in seconds.
+    pub(crate) fn set_now(&self, now: u32) {
+        self.now.store(now, Relaxed);
+    }
+
+    /// The time that was last noted.
+    pub(crate) fn now(&self) -> u32 {
+        self.now.load(Relaxed)
+    }
+
+    /// The stamp of a hit item; counted.
+    #[inline]
+    pub(crate) fn hit(&self, stamp: u8, now: impl Fn() -> u32) -> u8 {
+        let from = Part::of(stamp);
+        let present = self.after_hit(stamp);
+        if stamp == present {
+            return stamp;
+        }
+        if self[from].tail_generations.load(Relaxed) > 0 {
+            self.note_tail_hit(from, stamp);
+        }
+        self.uncount(stamp);
+        self.count(present, now);
+        present
+    }
+
+    /// The same, but counted nowhere: of an item that is not queued yet.
+    #[inline]
+    pub(crate) fn after_hit(&self, stamp: u8) -> u8 {
+        match Part::of(stamp) {
+            _ if stamp == UNQUEUED => UNQUEUED,
+            Part::Young => self.present(Part::Young),
+            Part::Trial | Part::Proven => self.present(Part::Proven),
+        }
+    }
+
+    /// The stamp of what comes to the top of `part`.
+    #[inline]
+    pub(crate) fn present(&self, part: Part) -> u8 {
+        part.first() + self[part].present.load(Ordering::Acquire)
+    }
+
+    /// The stamp of what would leave `part` first.
+    pub(crate) fn oldest(&self, part: Part) -> u8 {
+        part.first() + self[part].oldest.load(Ordering::Acquire)
+    }
+
+    /// The stamp of what comes to the bottom of `part`. Under the lock.
+    pub(crate) fn below_oldest(&self, part: Part) -> u8 {
+        let clock = &self[part];
+        let oldest = clock.oldest.load(Relaxed);
+        let alive = part.distance(oldest, clock.present.load(Ordering::Acquire));
+        let is_full =
+            self.live[usize::from(part.first() + oldest)].load(Relaxed) >= clock.quantum.load(Relaxed);
+        if is_full && alive < part.window() {
+            let older = part.preceding(oldest);
+            self.live[usize::from(part.first() + older)].store(0, Relaxed);
+            self.began[usize::from(part.first() + older)].store(self.now(), Relaxed);
+            clock.oldest.store(older, Ordering::Release);
+        }
+        self.oldest(part)
+    }
+
+    /// The stamp of the generation after that of `stamp`; the present one has none.
+    pub(crate) fn next(&self, stamp: u8) -> Option<u8> {
+        let part = Part::of(stamp);
+        (stamp != self.present(part)).then(|| part.first() + part.following(Part::offset(stamp)))
+    }
+
+    /// How many generations the stamp's is younger than the oldest of its part.
+    #[inline]
+    pub(crate) fn age(&self, stamp: u8) -> u8 {
+        let part = Part::of(stamp);
+        part.distance(self[part].oldest.load(Ordering::Acquire), Part::offset(stamp))
+    }
+
+    /// Whether the stamp's generation is alive.
+    #[inline]
+    pub(crate) fn is_alive(&self, stamp: u8) -> bool {
+        stamp != UNQUEUED && self.age(stamp) <= self.age(self.present(Part::of(stamp)))
+    }
+
+    /// Counts an item that got `stamp`, and begins the next generation where this one is full.
+    #[inline]
+    pub(crate) fn count(&self, stamp: u8, now: impl Fn() -> u32) {
+        let part = Part::of(stamp);
+        let clock = &self[part];
+        clock.len.fetch_add(1, Relaxed);
+        let live = self.live[usize::from(stamp)].fetch_add(1, Relaxed).wrapping_add(1) as i32;
+        if live >= clock.quantum.load(Relaxed) as i32 && stamp == self.present(part) {
+            self.advance(part, Part::offset(stamp), now());
+        }
+    }
+
+    /// Counts that no item has `stamp` that had it.
+    #[inline]
+    pub(crate) fn uncount(&self, stamp: u8) {
+        if self.is_alive(stamp) {
+            self.live[usize::from(stamp)].fetch_sub(1, Relaxed);
+            self[Part::of(stamp)].len.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Begins the generation after `present`, unless another thread did or the window is full.
+    fn advance(&self, part: Part, present: u8, now: u32) {
+        let clock = &self[part];
+        let alive = part.distance(clock.oldest.load(Ordering::Acquire), present);
+        if alive >= part.window() {
+            return;
+        }
+        let quantum = clock.quantum.load(Relaxed);
+        if alive > part.many() {
+            let most = (self.len(part) / LONGEST_PART).max(1) as u32;
+            clock.quantum.store((quantum + quantum / 8 + 1).min(most), Relaxed);
+        } else if alive < part.few() {
+            clock.quantum.store((quantum - quantum / 8).max(1), Relaxed);
+        }
+        let next = part.following(present);
+        self.began[usize::from(part.first() + next)].store(now, Relaxed);
+        // Only one of several threads that saw the same generation gets through; none goes back.
+        let _ = clock.present.compare_exchange(present, next, Ordering::AcqRel, Relaxed);
+    }
+
+    /// Lets the oldest generation of `part` die, which is not the present one: what is still counted there no longer is.
+    /// Under the lock.
+    pub(crate) fn let_oldest_die(&self, part: Part) {
+        let clock = &self[part];
+        let oldest = clock.oldest.load(Relaxed);
+        clock.oldest.store(part.following(oldest), Ordering::Release);
+        let left = self.live[usize::from(part.first() + oldest)].swap(0, Relaxed);
+        clock.len.fetch_sub(left, Relaxed);
+    }
+
+    /// How many items have a stamp.
+    pub(crate) fn live(&self, stamp: u8) -> usize {
+        not_negative(self.live[usize::from(stamp)].load(Relaxed))
+    }
+
+    /// How many items a part has.
+    pub(crate) fn len(&self, part: Part) -> usize {
+        not_negative(self[part].len.load(Relaxed))
+    }
+
+    /// For how many seconds the oldest generation of `part` has been alive.
+    pub(crate) fn age_secs(&self, part: Part, now: u32) -> u32 {
+        now.saturating_sub(self.began[usize::from(self.oldest(part))].load(Relaxed))
+    }
+
+    /// Lets hits of the `items` last of `part` count as tail hits; 0 = no longer. What lies there changes, so this is
+    /// called now and then. Under the lock.
+    pub(crate) fn set_tail(&self, part: Part, items: usize) {
+        let clock = &self[part];
+        let (mut stamp, mut generations, mut covered) = (self.oldest(part), 0, 0);
+        while covered < items {
+            covered += self.live(stamp);
+            generations += 1;
+            match self.next(stamp) {
+                Some(next) => stamp = next,
+                None => break,
+            }
+        }
+        // Where a generation is longer than what is asked for, a hit counts in proportion.
+        let weight = (items * 256).checked_div(covered).unwrap_or(256).min(256);
+        clock.tail_weight.store(weight as u32, Relaxed);
+        clock.tail_generations.store(generations, Relaxed);
+    }
+
+    #[cold]
+    fn note_tail_hit(&self, part: Part, stamp: u8) {
+        let clock = &self[part];
+        if self.age(stamp) < clock.tail_generations.load(Relaxed) {
+            clock.tail_hits.fetch_add(u64::from(clock.tail_weight.load(Relaxed)), Relaxed);
+        }
+    }
+
+    /// Hits in the tail of `part` since the beginning.
+    pub(crate) fn tail_hits(&self, part: Part) -> u64 {
+        self[part].tail_hits.load(Relaxed) / 256
+    }
+
+    /// Checks invariant 1, and 2 as far as it is exact without races: `stamps` are those of all items.
+    pub(crate) fn validate(&self, stamps: &[u8]) {
+        for part in PARTS {
+            let clock = &self[part];
+            let alive = part.distance(clock.oldest.load(Relaxed), clock.present.load(Relaxed));
+            assert!(alive <= part.window(), "invariant 1");
+            let sum: usize = (0..part.count())
+                .map(|offset| part.first() + offset)
+                .filter(|stamp| self.is_alive(*stamp))
+                .map(|stamp| self.live(stamp))
+                .sum();
+            assert_eq!(self.len(part), sum, "invariant 2: {part:?}");
+        }
+        let mut counted = [0; 256];
+        stamps.iter().for_each(|stamp| counted[usize::from(*stamp)] += 1);
+        for (stamp, counted) in (0..=255).zip(counted).filter(|(stamp, _)| self.is_alive(*stamp)) {
+            // An item of a dead generation whose stamp came to life again is not counted.
+            assert!(self.live(stamp) <= counted, "invariant 2: stamp {stamp}");
+        }
+    }
+}

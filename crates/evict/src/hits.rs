@@ -1,0 +1,125 @@
+//! What a hit does: the half of a policy that runs without a lock.
+//!
+//! A class shares one [`HitRule`] between its policy, which is behind the lock, and its hits, which are not. The rule
+//! can be exchanged while hits run ([`crate::Policy::convert`]): it is a number in an atomic, beside the state that the
+//! rules need. State that was once made stays until the class goes, so that a hit that is still under way under the old
+//! rule touches nothing that was freed.
+//!
+//! Invariant 1: a hit that was under way while the rule was exchanged may leave bits of the old policy on an item. So no
+//! policy relies on bits for more than order: whatever they are, the item stays queued and is evicted in time.
+
+use std::sync::{Arc, OnceLock};
+
+use base::sync::atomic::{AtomicU8, Ordering};
+
+use crate::generations::Generations;
+use crate::lru::LruClock;
+use crate::s3fifo;
+use crate::sieve;
+use crate::sketch::Sketch;
+
+/// Which rule is in force.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Rule {
+    /// Hits change nothing: a policy is being converted.
+    None = 0,
+    Lru = 1,
+    S3Fifo = 2,
+    Sieve = 3,
+    /// Stamps by generations of lists.
+    Lists = 4,
+    /// The same, and hits are counted in the sketch.
+    Counted = 5,
+}
+
+/// What the policy and the hits of a class share.
+pub(crate) struct Hits {
+    rule: AtomicU8,
+    lru: OnceLock<Arc<LruClock>>,
+    generations: OnceLock<Arc<Generations>>,
+    sketch: OnceLock<Arc<Sketch>>,
+}
+
+impl Hits {
+    pub(crate) fn new() -> Self {
+        Self {
+            rule: AtomicU8::new(Rule::None as u8),
+            lru: OnceLock::new(),
+            generations: OnceLock::new(),
+            sketch: OnceLock::new(),
+        }
+    }
+
+    /// Lets hits go by `rule` from now on. Its state was asked for before.
+    pub(crate) fn set(&self, rule: Rule) {
+        self.rule.store(rule as u8, Ordering::Release);
+    }
+
+    pub(crate) fn lru(&self) -> &Arc<LruClock> {
+        self.lru.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn generations(&self) -> &Arc<Generations> {
+        self.generations.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn sketch(&self) -> &Arc<Sketch> {
+        self.sketch.get_or_init(Arc::default)
+    }
+
+    /// Memory of the state, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let size = |is_there, bytes| if is_there { bytes } else { 0 };
+        size(self.lru.get().is_some(), size_of::<LruClock>())
+            + size(self.generations.get().is_some(), size_of::<Generations>())
+            + self.sketch.get().map_or(0, |sketch| sketch.bytes())
+    }
+}
+
+/// What a hit does to an item's policy bits. Cloned into the hit path, which holds no lock; all clones follow the policy
+/// when it is converted.
+#[derive(Clone)]
+pub struct HitRule(pub(crate) Arc<Hits>);
+
+impl HitRule {
+    /// The item's bits after a hit. `first`: it was never hit since it was inserted. `now` is asked for the time in
+    /// seconds only where it matters.
+    #[inline]
+    pub fn apply(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> u8 {
+        let hits = &*self.0;
+        match hits.rule.load(Ordering::Acquire) {
+            rule if rule == Rule::S3Fifo as u8 => s3fifo::hit(bits),
+            rule if rule == Rule::Sieve as u8 => sieve::hit(bits),
+            rule if rule == Rule::Lru as u8 => {
+                hits.lru.get().map_or(bits, |clock| clock.hit(bits, first, now))
+            }
+            rule if rule >= Rule::Lists as u8 => {
+                hits.generations.get().map_or(bits, |generations| generations.hit(bits, now))
+            }
+            _ => bits,
+        }
+    }
+
+    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave, and then a hit. Until it
+    /// is queued an item has bits 0.
+    #[inline]
+    pub fn apply_unqueued(&self, bits: u8, now: impl Fn() -> u32) -> u8 {
+        let hits = &*self.0;
+        if hits.rule.load(Ordering::Acquire) >= Rule::Lists as u8 {
+            return hits.generations.get().map_or(bits, |generations| generations.after_hit(bits));
+        }
+        self.apply(bits, true, now)
+    }
+
+    /// Counts a hit in the frequency sketch, under the policies that have one; called once per hit. `fingerprint` is
+    /// asked for 32 bits of the key's hash, those of [`crate::Items::fingerprint`], only there.
+    #[inline]
+    pub fn count(&self, fingerprint: impl FnOnce() -> u32) {
+        if self.0.rule.load(Ordering::Acquire) == Rule::Counted as u8
+            && let Some(sketch) = self.0.sketch.get()
+        {
+            sketch.add(fingerprint());
+        }
+    }
+}

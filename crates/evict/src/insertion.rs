@@ -1,0 +1,68 @@
+//! LRU with an insertion point below the top.
+//!
+//! A hit moves an item to the top, as in LRU; a new item enters where a share of the items lie below it. What is never
+//! hit passes through that share alone and does not push out what was hit. With the middle as insertion point, this is
+//! the scheme of Facebook's caches that Cliffhanger describes and compares with (A. Cidon, A. Eisenman, M. Alizadeh,
+//! S. Katti, "Cliffhanger", NSDI'16, section 5.5): in at the middle, to the top on a hit. With `items >> n` from the tail,
+//! it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B. Berg et al., OSDI'20, section 4.2, "LRU with multiple
+//! insertion points").
+//!
+//! The insertion point divides the order in two parts: the upper one is the proven part of [`crate::lists`], the lower one
+//! the trial part. The lower part has its share of the items: where it has less, the last item of the upper part sinks
+//! below the insertion point; where it would have more, a new item becomes the last of the upper part.
+//!
+//! Departure: that the lower part keeps its share is seen to when an item comes or is evicted, not at each hit.
+//!
+//! Policy bits: the stamp of [`crate::generations`].
+
+use crate::generations::Part;
+use crate::hits::Hits;
+use crate::lists::Lists;
+use crate::{Entry, Items};
+
+/// Items that sink below the insertion point for each one evicted, at most.
+const MOST_SUNK: usize = 32;
+
+/// The policy of one class.
+pub struct LruInsertion {
+    pub(crate) lists: Lists,
+    shift: u8,
+}
+
+impl LruInsertion {
+    pub(crate) fn new(shift: u8, hits: &Hits, expected: usize, now: u32) -> Self {
+        Self { lists: Lists::new(hits, false, expected, now), shift: shift.clamp(1, 8) }
+    }
+
+    /// How many of `items` lie below the insertion point.
+    fn below(&self, items: usize) -> usize {
+        items >> self.shift
+    }
+
+    pub(crate) fn admit(&mut self) -> u8 {
+        let lower = self.lists.part_len(Part::Trial);
+        if lower < self.below(self.lists.len() + 1) {
+            self.lists.generations().present(Part::Trial)
+        } else {
+            self.lists.generations().below_oldest(Part::Proven)
+        }
+    }
+
+    pub(crate) fn tend(&mut self, items: &impl Items) {
+        let upper = self.lists.len() - self.below(self.lists.len());
+        self.lists.shrink(Part::Proven, upper, Part::Trial, MOST_SUNK, items);
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        self.tend(items);
+        self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0)
+    }
+
+    /// Queues the items of another policy, the first to go first.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
+        let below = self.below(entries.len());
+        for (i, entry) in entries.iter().enumerate() {
+            self.lists.adopt(*entry, if i < below { Part::Trial } else { Part::Proven }, items, now);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Items in up to three LRU lists, whose order and sizes follow hits that take no lock.
+//!
+//! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`] and [`crate::arc`]: they say which list gives
+//! up its last item and where that goes, and nothing else. [`Generations`] has the stamps that say where an item belongs;
+//! here are the entries, queued by the stamp that an item had when its entry was last touched. The *tail* of a part is
+//! its least recently used item: the first entry of its oldest generation whose item still has that stamp. Entries met on
+//! the way there are moved to where their items belong by now.
+//!
+//! An item of the trial part that was hit belongs to the proven part, but its entry lies among those of the trial part.
+//! Where the proven part is about to let a generation die in which items are counted that it does not find, it *folds*:
+//! it looks at a limited number of entries of the trial part for them.
+//!
+//! Invariants:
+//! 1. Each item has an entry. Entries beyond those are stale, and a third of the items plus 256 at most after a removal
+//!    for long.
+//! 2. Only alive generations have entries.
+//! 3. An entry lies in the generation of its item's stamp, or in an older one of that part, or in another part.
+
+use std::sync::Arc;
+
+use crate::fifo::{Blocks, Fifo};
+use crate::generations::{Generations, PARTS, Part};
+use crate::hits::Hits;
+use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
+
+/// Entries that are looked at for each removed item, when sweeping is due.
+const SWEPT_PER_REMOVAL: usize = 4;
+/// Queues of up to this many entries are gone around as a whole rather than swept by blocks.
+const SHORT: usize = 64;
+/// Entries that are looked at before a generation dies in which items are counted that it does not have.
+const MOST_FOLDED: usize = 512;
+
+/// The lists.
+pub(crate) struct Lists {
+    generations: Arc<Generations>,
+    /// Whether the policy has a young part. Where not, items whose bits say so were hit under another policy.
+    has_young: bool,
+    blocks: Blocks<15>,
+    queues: Box<[Fifo; 256]>,
+    /// The tail of each part, once it was looked for.
+    tails: [Option<Entry>; 3],
+    /// Entries in all queues and tails.
+    entries: usize,
+    items: usize,
+    sweep_credit: usize,
+    sweep_at: u8,
+    fold_at: u8,
+    /// Entries that a sweep took out because their items belong elsewhere; empty between calls.
+    moved: Vec<(Entry, u8)>,
+}
+
+impl Lists {
+    /// Empty lists over the generations of `hits`, which begin anew; `expected` items are about to come.
+    pub(crate) fn new(hits: &Hits, has_young: bool, expected: usize, now: u32) -> Self {
+        let generations = Arc::clone(hits.generations());
+        generations.reset(expected, now);
+        Self {
+            generations,
+            has_young,
+            blocks: Blocks::default(),
+            queues: Box::new([Fifo::default(); 256]),
+            tails: [None; 3],
+            entries: 0,
+            items: 0,
+            sweep_credit: 0,
+            sweep_at: 0,
+            fold_at: 0,
+            moved: Vec::new(),
+        }
+    }
+
+    pub(crate) fn generations(&self) -> &Generations {
+        &self.generations
+    }
+
+    /// How many items there are.
+    pub(crate) fn len(&self) -> usize {
+        self.items
+    }
+
+    /// How many of them are in `part`, as far as hits that race let it be known.
+    pub(crate) fn part_len(&self, part: Part) -> usize {
+        self.generations.len(part).min(self.items)
+    }
+
+    /// Queues a new item, whose stamp was taken from the generations a moment ago.
+    pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.items += 1;
+        self.generations.set_now(now);
+        self.generations.count(stamp, || now);
+        self.enqueue(entry, stamp);
+    }
+
+    /// Queues an item of another policy at the top of `part`.
+    pub(crate) fn adopt(&mut self, entry: Entry, part: Part, items: &impl Items, now: u32) {
+        let stamp = self.generations.present(part);
+        items.set_bits(entry, 0xff, stamp);
+        self.push(entry, stamp, now);
+    }
+
+    fn enqueue(&mut self, entry: Entry, stamp: u8) {
+        self.queues[usize::from(stamp)].push(&mut self.blocks, entry);
+        self.entries += 1;
+    }
+
+    /// Queues an entry where its item belongs by now. A stamp whose generation has died is exchanged for the oldest.
+    fn move_to(&mut self, entry: Entry, mut stamp: u8, items: &impl Items) {
+        let is_strange = Part::of(stamp) == Part::Young && !self.has_young;
+        if is_strange || !self.generations.is_alive(stamp) {
+            stamp = match Part::of(stamp) {
+                _ if is_strange => self.generations.present(Part::Trial),
+                part => self.generations.oldest(part),
+            };
+            items.set_bits(entry, 0xff, stamp);
+            self.generations.count(stamp, || self.generations.now());
+        }
+        self.enqueue(entry, stamp);
+    }
+
+    /// The tail of `part` and its stamp. It stays there.
+    pub(crate) fn tail(&mut self, part: Part, items: &impl Items) -> Option<(Entry, u8)> {
+        loop {
+            let entry = match self.tails[part as usize].take() {
+                Some(entry) => entry,
+                None => self.pop(part, items)?,
+            };
+            self.entries -= 1;
+            let Some(stamp) = items.bits(entry) else { continue };
+            let is_here = Part::of(stamp) == part
+                && (stamp == self.generations.oldest(part) || !self.generations.is_alive(stamp));
+            if is_here {
+                self.tails[part as usize] = Some(entry);
+                self.entries += 1;
+                return Some((entry, stamp));
+            }
+            self.move_to(entry, stamp, items);
+        }
+    }
+
+    /// Takes the first entry of the oldest generation of `part` out of its queue; it still counts as an entry.
+    fn pop(&mut self, part: Part, items: &impl Items) -> Option<Entry> {
+        let mut is_folded = false;
+        loop {
+            let oldest = self.generations.oldest(part);
+            let queue = &mut self.queues[usize::from(oldest)];
+            if let Some(entry) = queue.pop(&mut self.blocks) {
+                if let Some(ahead) = queue.peek(&self.blocks, 4) {
+                    items.prefetch(ahead);
+                }
+                return Some(entry);
+            }
+            self.generations.next(oldest)?;
+            if part == Part::Proven && !is_folded && self.generations.live(oldest) > 0 {
+                is_folded = true;
+                self.fold(oldest, items);
+                continue;
+            }
+            self.generations.let_oldest_die(part);
+        }
+    }
+
+    /// Looks at entries of the trial part for items that belong to the proven one, until one turns up whose stamp is
+    /// `wanted`, all were seen, or [`MOST_FOLDED`].
+    fn fold(&mut self, wanted: u8, items: &impl Items) {
+        if Part::of(self.fold_at) != Part::Trial || !self.generations.is_alive(self.fold_at) {
+            self.fold_at = self.generations.oldest(Part::Trial);
+        }
+        let first = self.fold_at;
+        let mut budget = MOST_FOLDED;
+        loop {
+            let at = self.fold_at;
+            let looked_at = self.sweep_queue(at, items);
+            if looked_at < SHORT {
+                self.fold_at =
+                    self.generations.next(at).unwrap_or_else(|| self.generations.oldest(Part::Trial));
+            }
+            if !self.queues[usize::from(wanted)].is_empty() || looked_at >= budget {
+                return;
+            }
+            budget -= looked_at;
+            if looked_at < SHORT && self.fold_at == first {
+                return;
+            }
+        }
+    }
+
+    /// Drops the stale entries of a part of the queue of `stamp`, and moves those whose items belong to other parts.
+    /// Returns how many it looked at.
+    fn sweep_queue(&mut self, stamp: u8, items: &impl Items) -> usize {
+        let part = Part::of(stamp);
+        let queue = &mut self.queues[usize::from(stamp)];
+        let moved = &mut self.moved;
+        let mut stays = |entry| match items.bits(entry) {
+            Some(bits) if Part::of(bits) == part => true,
+            Some(bits) => {
+                moved.push((entry, bits));
+                false
+            }
+            None => false,
+        };
+        let looked_at;
+        if queue.len() <= SHORT {
+            looked_at = queue.len();
+            for _ in 0..looked_at {
+                match queue.pop(&mut self.blocks) {
+                    Some(entry) if stays(entry) => queue.push(&mut self.blocks, entry),
+                    _ => self.entries -= 1,
+                }
+            }
+        } else {
+            let mut swept = (0, 0);
+            for _ in 0..SHORT / 15 + 1 {
+                let step = queue.sweep(&mut self.blocks, |entry| items.prefetch(entry), &mut stays);
+                swept = (swept.0 + step.0, swept.1 + step.1);
+            }
+            looked_at = swept.0;
+            self.entries -= swept.1;
+        }
+        while let Some((entry, bits)) = self.moved.pop() {
+            self.move_to(entry, bits, items);
+        }
+        looked_at
+    }
+
+    /// Moves the tail of a part, just returned by [`Self::tail`], to the top of `to`.
+    pub(crate) fn move_tail(&mut self, (entry, stamp): (Entry, u8), to: Part, items: &impl Items) {
+        self.let_tail_go((entry, stamp));
+        let present = self.generations.present(to);
+        items.set_bits(entry, 0xff, present);
+        self.generations.count(present, || self.generations.now());
+        self.enqueue(entry, present);
+    }
+
+    fn let_tail_go(&mut self, (_, stamp): (Entry, u8)) {
+        self.tails[Part::of(stamp) as usize] = None;
+        self.entries -= 1;
+        self.generations.uncount(stamp);
+    }
+
+    /// Lets go of a tail whose item has left.
+    pub(crate) fn forget_tail(&mut self, tail: (Entry, u8)) {
+        self.let_tail_go(tail);
+        self.items -= 1;
+    }
+
+    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of them at most.
+    pub(crate) fn shrink(&mut self, part: Part, most: usize, to: Part, limit: usize, items: &impl Items) {
+        for _ in 0..limit {
+            if self.part_len(part) <= most {
+                return;
+            }
+            let Some(tail) = self.tail(part, items) else { return };
+            self.move_tail(tail, to, items);
+        }
+    }
+
+    /// Claims the tail of `part` and lets go of it; tails that are held go to the top of their part. `None`: the part has
+    /// no item or only such as are held, or `tries` has come to [`MAX_HELD_TRIES`].
+    pub(crate) fn evict_from(&mut self, part: Part, items: &impl Items, tries: &mut u32) -> Option<Entry> {
+        let last_try = tries.saturating_add(self.part_len(part) as u32);
+        while *tries < MAX_HELD_TRIES && *tries <= last_try {
+            let tail = self.tail(part, items)?;
+            match items.claim(tail.0) {
+                Claim::Taken => {
+                    self.forget_tail(tail);
+                    return Some(tail.0);
+                }
+                Claim::Held => {
+                    *tries += 1;
+                    self.move_tail(tail, part, items);
+                }
+                Claim::Gone => self.forget_tail(tail),
+            }
+        }
+        None
+    }
+
+    /// Evicts from the first of `parts` that has an item to give.
+    pub(crate) fn evict_in_order(
+        &mut self,
+        parts: &[Part],
+        items: &impl Items,
+        tries: &mut u32,
+    ) -> Option<Entry> {
+        parts.iter().find_map(|part| self.evict_from(*part, items, tries))
+    }
+
+    /// Notes that an item with `stamp` left by another way than eviction.
+    pub(crate) fn removed(&mut self, stamp: u8, items: &impl Items) {
+        self.items -= 1;
+        self.generations.uncount(stamp);
+        if (self.entries - self.items) * 4 > self.items + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            while self.sweep_credit >= SHORT {
+                self.sweep_credit -= SHORT;
+                self.sweep(items);
+            }
+        }
+    }
+
+    /// Sweeps some of one queue that has entries, and moves on to the next.
+    fn sweep(&mut self, items: &impl Items) {
+        let mut looked_at = 0;
+        for _ in 0..256 {
+            looked_at += self.sweep_queue(self.sweep_at, items);
+            if looked_at >= SHORT {
+                return;
+            }
+            self.sweep_at = self.sweep_at.wrapping_add(1);
+        }
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.blocks.bytes() + size_of::<[Fifo; 256]>() + self.moved.capacity() * size_of::<(Entry, u8)>()
+    }
+
+    pub(crate) fn validate(&self, items: &impl Items) {
+        let mut entries = self.tails.iter().flatten().copied().collect::<Vec<_>>();
+        for (stamp, queue) in (0..=255).zip(self.queues.iter()) {
+            assert!(queue.is_empty() || self.generations.is_alive(stamp), "invariant 2: stamp {stamp}");
+            for entry in queue.entries(&self.blocks) {
+                entries.push(entry);
+                if let Some(bits) = items.bits(entry)
+                    && Part::of(bits) == Part::of(stamp)
+                    && self.generations.is_alive(bits)
+                {
+                    assert!(self.generations.age(bits) >= self.generations.age(stamp), "invariant 3");
+                }
+            }
+        }
+        assert_eq!(entries.len(), self.entries);
+        let stamps: Vec<u8> = entries.iter().filter_map(|entry| items.bits(*entry)).collect();
+        assert!(stamps.len() >= self.items, "invariant 1: {} entries for {} items", stamps.len(), self.items);
+        self.generations.validate(&stamps);
+        assert_eq!(PARTS.len(), self.tails.len());
+    }
+}

@@ -1,0 +1,129 @@
+//! SIEVE (Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU: an efficient turn-key eviction
+//! algorithm for web caches", NSDI'24, section 3).
+//!
+//! One queue in order of insertion and a *hand* that moves from the oldest item to the newest and then begins again. An
+//! item that was hit since the hand last passed is spared, and stays where it is; the first that was not is evicted, and
+//! the hand stays there. A hit sets one bit.
+//!
+//! The hand splits the queue in two, and both parts are first-in-first-out: items that the hand has passed in this round,
+//! and items ahead of it, where new ones are added. So the algorithm is followed exactly, without links.
+//!
+//! Policy bits: 0 set = hit since the hand last passed.
+//!
+//! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are stale.
+
+use crate::fifo::{Blocks, Fifo};
+use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
+
+const VISITED: u8 = 1;
+
+/// Entries that are looked at for each removed item, when sweeping is due.
+const SWEPT_PER_REMOVAL: usize = 4;
+
+/// What a hit does to an item's bits.
+#[inline]
+pub(crate) fn hit(bits: u8) -> u8 {
+    bits | VISITED
+}
+
+/// The policy of one class.
+#[derive(Default)]
+pub struct Sieve {
+    blocks: Blocks<63>,
+    /// Spared in this round; older than what is ahead.
+    passed: Fifo,
+    ahead: Fifo,
+    items: usize,
+    sweep_credit: usize,
+    sweep_ahead: bool,
+}
+
+impl Sieve {
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.items += 1;
+        self.ahead.push(&mut self.blocks, entry);
+    }
+
+    /// Queues the items of another policy, the first to go first.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items) {
+        for entry in entries {
+            items.set_bits(*entry, 0xff, 0);
+            self.push(*entry);
+        }
+    }
+
+    pub(crate) fn removed(&mut self, items: &impl Items) {
+        self.items -= 1;
+        let stale = self.passed.len() + self.ahead.len() - self.items;
+        if stale * 4 > self.items + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            if self.sweep_credit >= 64 {
+                self.sweep_credit -= 64;
+                self.sweep_ahead = !self.sweep_ahead || self.passed.is_empty();
+                let queue = if self.sweep_ahead { &mut self.ahead } else { &mut self.passed };
+                queue.sweep(
+                    &mut self.blocks,
+                    |entry| items.prefetch(entry),
+                    |entry| items.bits(entry).is_some(),
+                );
+            }
+        }
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        let mut tries = 0;
+        while self.items > 0 && tries < MAX_HELD_TRIES {
+            // At the newest item the hand turns back to the oldest, before others come.
+            let Some(entry) = self.ahead.pop(&mut self.blocks) else {
+                if self.passed.is_empty() {
+                    return None;
+                }
+                self.turn_back();
+                continue;
+            };
+            if let Some(next) = self.ahead.peek(&self.blocks, 4) {
+                items.prefetch(next);
+            }
+            let Some(bits) = items.bits(entry) else { continue };
+            if bits & VISITED != 0 {
+                items.set_bits(entry, VISITED, 0);
+                self.passed.push(&mut self.blocks, entry);
+                continue;
+            }
+            match items.claim(entry) {
+                Claim::Taken => {
+                    self.items -= 1;
+                    if self.ahead.is_empty() {
+                        self.turn_back();
+                    }
+                    return Some(entry);
+                }
+                Claim::Held => {
+                    self.passed.push(&mut self.blocks, entry);
+                    tries += 1;
+                }
+                Claim::Gone => self.items -= 1,
+            }
+        }
+        None
+    }
+
+    fn turn_back(&mut self) {
+        std::mem::swap(&mut self.passed, &mut self.ahead);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.blocks.bytes()
+    }
+
+    pub(crate) fn validate(&self, items: &impl Items) {
+        let mut entries = self.passed.entries(&self.blocks);
+        entries.extend(self.ahead.entries(&self.blocks));
+        let live = entries.iter().filter(|entry| items.bits(**entry).is_some()).count();
+        assert!(live >= self.items, "invariant 1: {live} entries for {} items", self.items);
+    }
+}

@@ -1,0 +1,162 @@
+//! TinyLFU and W-TinyLFU (G. Einziger, R. Friedman, B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM
+//! Transactions on Storage 13(4), 2017), with the parameters of CacheLib's `MMTinyLFU` and `MMWTinyLFU`.
+//!
+//! New items enter a small LRU *window* (1 %). When something must leave, the last item of the window and the last one of
+//! the main part compete: the one that the [`Sketch`] has seen less often is evicted, at a tie the one of the main part
+//! (CacheLib's `newcomerWinsOnTie`), and the other one is, or stays, in the main part.
+//!
+//! - TinyLFU: the main part is one LRU.
+//! - W-TinyLFU: it is a segmented LRU: winners enter *probation*; a hit there moves the item to the *protected* segment,
+//!   which has up to 80 % of the main part; what that cannot hold goes back to the top of probation, whose last item is
+//!   the one that competes.
+//!
+//! Departures: CacheLib moves an item to the protected segment only once it was seen three times, and puts what that
+//! segment gives up at the tail of probation; here both are as in the paper. Hits are counted whenever they happen, not
+//! once a minute.
+//!
+//! Policy bits: the stamp of [`crate::generations`]: young = window; proven = main part or protected; trial = probation.
+
+use std::sync::Arc;
+
+use crate::generations::Part;
+use crate::hits::Hits;
+use crate::lists::Lists;
+use crate::sketch::Sketch;
+use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
+
+const WINDOW: Part = Part::Young;
+const PROBATION: Part = Part::Trial;
+const PROTECTED: Part = Part::Proven;
+
+/// Share of the protected segment in the main part, in percent.
+const PROTECTED_PERCENT: usize = 80;
+/// Items that change parts for each one evicted, at most, besides those that compete.
+const MOST_MOVED: usize = 32;
+
+/// Competitions whose losers are held, after which whatever is not held is evicted.
+const MOST_COMPETITIONS: u32 = 4;
+
+/// The policy of one class.
+pub struct TinyLfu {
+    pub(crate) lists: Lists,
+    sketch: Arc<Sketch>,
+    window_percent: u8,
+    is_segmented: bool,
+}
+
+impl TinyLfu {
+    pub(crate) fn new(
+        window_percent: u8,
+        is_segmented: bool,
+        hits: &Hits,
+        expected: usize,
+        now: u32,
+    ) -> Self {
+        let sketch = Arc::clone(hits.sketch());
+        sketch.set_items(expected);
+        Self {
+            lists: Lists::new(hits, true, expected, now),
+            sketch,
+            window_percent: window_percent.clamp(1, 50),
+            is_segmented,
+        }
+    }
+
+    pub(crate) fn prefetch(&self, fingerprint: u32) {
+        self.sketch.prefetch(fingerprint);
+    }
+
+    pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
+        self.sketch.add(fingerprint);
+        self.lists.generations().present(WINDOW)
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.lists.push(entry, stamp, now);
+        self.sketch.set_items(self.lists.len());
+    }
+
+    fn window_share(&self, items: usize) -> usize {
+        (items * usize::from(self.window_percent) / 100).max(1)
+    }
+
+    /// Where winners enter the main part.
+    fn entrance(&self) -> Part {
+        if self.is_segmented { PROBATION } else { PROTECTED }
+    }
+
+    /// Gives the window its share and one more, and the protected segment its share.
+    pub(crate) fn tend(&mut self, items: &impl Items) {
+        let window = self.window_share(self.lists.len());
+        if self.is_segmented {
+            let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
+            self.lists.shrink(PROTECTED, protected, PROBATION, MOST_MOVED, items);
+        }
+        // While the main part fills up, all but one of those that the window cannot hold enter without competing.
+        self.lists.shrink(WINDOW, window + 1, self.entrance(), MOST_MOVED, items);
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        self.sketch.age();
+        self.tend(items);
+        let window = self.window_share(self.lists.len());
+        let mut tries = 0;
+        while tries < MAX_HELD_TRIES {
+            let Some(newcomer) = self.lists.tail(WINDOW, items) else {
+                return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries);
+            };
+            let main = self.lists.tail(PROBATION, items).or_else(|| self.lists.tail(PROTECTED, items));
+            if self.lists.part_len(WINDOW) <= window && main.is_some() {
+                return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries);
+            }
+            let Some(incumbent) = main else {
+                return self.evict_plainly(&[WINDOW], items, &mut tries);
+            };
+            let seen = |entry| self.sketch.estimate(items.fingerprint(entry));
+            let newcomer_wins = seen(newcomer.0) >= seen(incumbent.0);
+            let loser = if newcomer_wins { incumbent } else { newcomer };
+            match items.claim(loser.0) {
+                Claim::Taken => {
+                    self.lists.forget_tail(loser);
+                    if newcomer_wins {
+                        self.lists.move_tail(newcomer, self.entrance(), items);
+                    }
+                    // The fingerprint asked for last is that of the evicted item.
+                    items.fingerprint(loser.0);
+                    return Some(loser.0);
+                }
+                Claim::Held => {
+                    tries += 1;
+                    self.lists.move_tail(loser, Part::of(loser.1), items);
+                    if tries >= MOST_COMPETITIONS {
+                        return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries);
+                    }
+                }
+                Claim::Gone => self.lists.forget_tail(loser),
+            }
+        }
+        None
+    }
+
+    /// Evicts without a competition.
+    fn evict_plainly(&mut self, parts: &[Part], items: &impl Items, tries: &mut u32) -> Option<Entry> {
+        let entry = self.lists.evict_in_order(parts, items, tries)?;
+        items.fingerprint(entry);
+        Some(entry)
+    }
+
+    /// Queues the items of another policy, the first to go first. Nothing is known of how often they were asked for.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
+        let window = self.window_share(entries.len());
+        let main = entries.len().saturating_sub(window);
+        let probation = if self.is_segmented { main - main * PROTECTED_PERCENT / 100 } else { 0 };
+        for (i, entry) in entries.iter().enumerate() {
+            let part = match i {
+                i if i < probation => PROBATION,
+                i if i < main => PROTECTED,
+                _ => WINDOW,
+            };
+            self.lists.adopt(*entry, part, items, now);
+        }
+    }
+}

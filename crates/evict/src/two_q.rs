@@ -1,0 +1,88 @@
+//! 2Q with hot, warm and cold queues, as CacheLib has it.
+//!
+//! The idea that what is asked for once must not push out what is asked for often is that of T. Johnson and D. Shasha,
+//! "2Q: a low overhead high performance buffer management replacement algorithm", VLDB'94. CacheLib's `MM2Q` (B. Berg et
+//! al., "The CacheLib caching engine", OSDI'20, section 4.2) makes of it three LRU queues:
+//!
+//! - new items enter the hot queue (30 % of all); a hit there moves to its top;
+//! - what the hot queue cannot hold goes to the top of the cold queue (30 %), and so does what the warm queue (the rest)
+//!   cannot hold;
+//! - a hit in the cold queue moves the item to the top of the warm queue; a hit in the warm queue, to its top;
+//! - eviction takes from the cold queue, and only where that is empty from the hot and then from the warm one.
+//!
+//! *Tail hits* tell what a slab less would cost: hits among the last items of the warm and cold queues, as many as a slab
+//! has ([`crate::Policy::set_tail_items`]).
+//!
+//! Departures: queues are brought to their shares when something is evicted, not at each access; there is no refresh time,
+//! since a hit takes no lock that would have to be spared. Tail hits are counted by generation, a fraction of a hit for
+//! each where a generation is longer than the tail.
+//!
+//! Policy bits: the stamp of [`crate::generations`]: young = hot, proven = warm, trial = cold.
+
+use crate::generations::Part;
+use crate::hits::Hits;
+use crate::lists::Lists;
+use crate::{Entry, Items};
+
+const HOT: Part = Part::Young;
+const WARM: Part = Part::Proven;
+const COLD: Part = Part::Trial;
+
+/// Items that each queue gives up to the cold one for each one evicted, at most.
+const MOST_COOLED: usize = 32;
+
+/// The policy of one class.
+pub struct TwoQ {
+    pub(crate) lists: Lists,
+    hot_percent: u8,
+    cold_percent: u8,
+}
+
+impl TwoQ {
+    pub(crate) fn new(hot_percent: u8, cold_percent: u8, hits: &Hits, expected: usize, now: u32) -> Self {
+        let hot_percent = hot_percent.clamp(1, 98);
+        let cold_percent = cold_percent.clamp(1, 99 - hot_percent);
+        Self { lists: Lists::new(hits, true, expected, now), hot_percent, cold_percent }
+    }
+
+    /// Most items of the hot and of the warm queue among `items`.
+    fn shares(&self, items: usize) -> (usize, usize) {
+        let warm_percent = 100 - self.hot_percent - self.cold_percent;
+        (items * usize::from(self.hot_percent) / 100, items * usize::from(warm_percent) / 100)
+    }
+
+    pub(crate) fn admit(&self) -> u8 {
+        self.lists.generations().present(HOT)
+    }
+
+    pub(crate) fn tend(&mut self, items: &impl Items) {
+        let (hot, warm) = self.shares(self.lists.len());
+        self.lists.shrink(WARM, warm, COLD, MOST_COOLED, items);
+        self.lists.shrink(HOT, hot, COLD, MOST_COOLED, items);
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        self.tend(items);
+        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0)
+    }
+
+    /// Queues the items of another policy, the first to go first.
+    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
+        let (hot, warm) = self.shares(entries.len());
+        for (i, entry) in entries.iter().enumerate() {
+            let part = match entries.len() - i {
+                from_top if from_top <= hot => HOT,
+                from_top if from_top <= hot + warm => WARM,
+                _ => COLD,
+            };
+            self.lists.adopt(*entry, part, items, now);
+        }
+    }
+
+    /// Hits in the tails of the warm and cold queues, weighted by their shares as in CacheLib.
+    pub(crate) fn tail_hits(&self) -> u64 {
+        let hits = |part| self.lists.generations().tail_hits(part);
+        let (cold, warm) = (self.cold_percent, 100 - self.hot_percent - self.cold_percent);
+        (hits(WARM) * u64::from(warm) + hits(COLD) * u64::from(cold)) / 100
+    }
+}
