@@ -1,0 +1,85 @@
+//! Words that outlive the process, or do not.
+//!
+//! A cache keeps a few tables of 64-bit words: what each slab holds, which pool has which number, what was flushed.
+//! They lie on the heap, or in a file in memory (`/dev/shm`) beside the slabs, where the next process finds them as they
+//! were at the last instruction of this one. Each word changes by one atomic store, so that there is no moment at which a
+//! death would leave half of one.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{self, MapFlags, ProtFlags};
+
+/// A fixed number of words.
+pub struct Words {
+    at: NonNull<AtomicU64>,
+    len: usize,
+    is_mapped: bool,
+}
+
+// SAFETY: the words are atomics, and the memory belongs to this value alone.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// `len` zeros on the heap.
+    pub fn on_heap(len: usize) -> Self {
+        let words: Box<[AtomicU64]> = (0..len).map(|_| AtomicU64::new(0)).collect();
+        Self { at: NonNull::from(Box::leak(words)).cast(), len, is_mapped: false }
+    }
+
+    /// The first `len` words of a file, which is made as long as that; what was not there is zero.
+    ///
+    /// # Errors
+    /// Where the file cannot be made longer or mapped.
+    pub fn in_file(file: &File, len: usize) -> io::Result<Self> {
+        let bytes = len * size_of::<AtomicU64>();
+        if file.metadata()?.len() < bytes as u64 {
+            file.set_len(bytes as u64)?;
+        }
+        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
+        let at = unsafe {
+            mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        }?;
+        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(Self { at, len, is_mapped: true })
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `len` initialised words lie at `at`, for as long as `self` lives.
+        unsafe { NonNull::slice_from_raw_parts(self.at, self.len).as_ref() }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        if self.is_mapped {
+            // SAFETY: the mapping is ours, and nobody borrows from it any more.
+            let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), self.len * size_of::<AtomicU64>()) };
+        } else {
+            // SAFETY: made from a box of this length in `on_heap`, and nobody borrows from it any more.
+            drop(unsafe { Box::from_raw(NonNull::slice_from_raw_parts(self.at, self.len).as_ptr()) });
+        }
+    }
+}
+
+impl std::fmt::Debug for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Words").field("len", &self.len).field("is_mapped", &self.is_mapped).finish()
+    }
+}
