@@ -444,6 +444,76 @@ fn nobody_sees_what_was_before_a_removal() {
     cache.validate();
 }
 
+/// Loaders that fail, panic, are dropped and are not waited for, on many threads; everybody gets an answer, and no key is
+/// loaded twice at a time.
+#[test]
+fn whatever_loaders_do_nobody_hangs_and_no_key_is_loaded_twice_at_once() {
+    const KEYS: usize = 8;
+    let (cache, loader, clock) = loader();
+    let under_way: [AtomicU32; KEYS] = Default::default();
+    let twice = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let (loader, clock, under_way, twice) = (&loader, &clock, &under_way, &twice);
+            scope.spawn(move || {
+                let mut rng = seeded(seed);
+                for _ in 0..1_500 {
+                    let key = rng.next_u64() as usize % KEYS;
+                    let (ends, lasts) = (rng.next_u64() % 8, rng.next_u64() % 4);
+                    let load = |key: &[u8]| {
+                        let under_way = &under_way[usize::from(key[0])];
+                        let others = under_way.fetch_add(1, Ordering::SeqCst);
+                        twice.fetch_add(others, Ordering::SeqCst);
+                        (0..lasts).for_each(|_| std::thread::yield_now());
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                        match ends {
+                            0 => broken(key),
+                            // A panic without its message.
+                            1 => std::panic::resume_unwind(Box::new("planned")),
+                            2 => Ok(Loaded::absent()),
+                            3 => Ok(Loaded::value("v").not_kept()),
+                            _ => Ok(Loaded::value("v").fresh_for(1)),
+                        }
+                    };
+                    let key = [key as u8];
+                    let hasty = LoadOptions { wait: Some(Duration::ZERO), ..options() };
+                    match rng.next_u64() % 8 {
+                        0 => clock.advance(Duration::from_millis(500)),
+                        1 => drop(loader.get_or_load(&key, &hasty, must_not_panic_or(load))),
+                        2 => {
+                            // A future that is polled once or twice and dropped.
+                            let gate = Arc::default();
+                            let fetch = loader.get_or_load_async(&key, &hasty, never, gated(&gate));
+                            let mut future = Polled::new(fetch);
+                            if future.poll().is_pending() {
+                                std::thread::yield_now();
+                                let _ = future.poll();
+                            }
+                        }
+                        _ => {
+                            let caught =
+                                catch_unwind(AssertUnwindSafe(|| loader.get_or_load(&key, &options(), load)));
+                            drop(caught);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(twice.load(Ordering::SeqCst), 0, "at most one loader of a key runs at a time");
+    assert_eq!((loader.stats().flights, loader.stats().waiting), (0, 0));
+    cache.validate();
+}
+
+/// The same loader, its panic an error.
+fn must_not_panic_or(
+    load: impl FnOnce(&[u8]) -> io::Result<Loaded>,
+) -> impl FnOnce(&[u8]) -> io::Result<Loaded> {
+    |key| {
+        catch_unwind(AssertUnwindSafe(|| load(key))).unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+    }
+}
+
 /// Counts how often it was woken.
 #[derive(Default)]
 struct Bell(AtomicU32);

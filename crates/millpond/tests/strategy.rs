@@ -1,5 +1,6 @@
 //! What strategies decide, formula by formula and threshold by threshold; then whole runs.
 
+use base::rng::{Rng, seeded};
 use millpond::strategy::{
     ClassView, Counts, FreeMemory, HitsPerSlab, LimitMove, Manual, MarginalHits, Move, Optimizer,
     OptimizerConfig, PoolSize, PoolView, Random, Rebalancer, Shrink, Strategy, TailAge, VictimRule, resize,
@@ -377,6 +378,80 @@ fn random_choices_come_from_the_seed() {
             assert_eq!(is_drawn, victim != receiver && victim != 4, "{victim} to {receiver}");
         }
     }
+}
+
+/// A number that is often small, sometimes large and now and then extreme.
+fn any_number(rng: &mut impl Rng) -> u64 {
+    match rng.next_u64() % 16 {
+        0 => u64::MAX,
+        1..4 => rng.next_u64() % 100_000,
+        _ => rng.next_u64() % 8,
+    }
+}
+
+fn any_pool(rng: &mut impl Rng) -> PoolView {
+    let classes = rng.next_u64() % 6;
+    let any_age = |rng: &mut _| (!any_number(rng).is_multiple_of(3)).then(|| any_number(rng) as u32);
+    let class = |number| ClassView {
+        number,
+        chunk_bytes: 64 << number,
+        slabs: any_number(rng) % 50,
+        free_chunks: any_number(rng),
+        items: any_number(rng),
+        tail_age_secs: any_age(rng),
+        projected_age_secs: any_age(rng),
+        counts: Counts {
+            hits: any_number(rng),
+            tail_hits: any_number(rng),
+            evictions: any_number(rng),
+            allocation_failures: any_number(rng) % 2 * (any_number(rng) % 2),
+        },
+    };
+    let classes = (0..classes as u8).map(class).collect();
+    PoolView { number: 3, free_slabs: any_number(rng), is_full: !rng.next_u64().is_multiple_of(4), classes }
+}
+
+#[test]
+fn whatever_a_pool_looks_like_a_move_can_be_carried_out() {
+    let mut decided_by = [0; 7];
+    for seed in 0..3_000 {
+        let mut rng = seeded(seed);
+        let strategies = [
+            Strategy::Base,
+            Strategy::TailAge(TailAge::default()),
+            Strategy::HitsPerSlab(HitsPerSlab::default()),
+            Strategy::MarginalHits(MarginalHits::as_in_cachelib()),
+            Strategy::FreeMemory(FreeMemory { max_unassigned_slabs: u64::MAX, ..FreeMemory::default() }),
+            Strategy::Random(Random::default()),
+            Strategy::Manual(Manual {
+                slabs: (0..4).map(|number| (number, any_number(&mut rng) % 9)).collect(),
+            }),
+        ];
+        for (strategy, decided_by) in strategies.into_iter().zip(&mut decided_by) {
+            let name = strategy.name();
+            let mut rebalancer = Rebalancer::with(strategy, VictimRule::default(), seed);
+            for round in 0..4 {
+                let pool = any_pool(&mut rng);
+                let slabs_of = |number| {
+                    pool.classes.iter().find(|class| class.number == number).map(|class| class.slabs)
+                };
+                if let Some(decided) = rebalancer.victim_for_resizing(&pool) {
+                    assert!(slabs_of(decided.victim) > Some(0), "{name}, seed {seed}: {decided:?}");
+                }
+                let Some(decided) = rebalancer.decide(&pool) else { continue };
+                assert!(round > 0, "{name}, seed {seed}: the first round only looks");
+                assert!(slabs_of(decided.victim) > Some(1), "{name}, seed {seed}: {decided:?}");
+                let is_other = decided.receiver != Some(decided.victim);
+                let is_there = decided.receiver.is_none_or(|receiver| slabs_of(receiver).is_some());
+                assert!(
+                    is_other && is_there && !decided.reason.is_empty(),
+                    "{name}, seed {seed}: {decided:?}"
+                );
+                *decided_by += 1;
+            }
+        }
+    }
+    assert!(decided_by.iter().all(|moves| *moves > 100), "each has something to do: {decided_by:?}");
 }
 
 /// Carries moves out on the numbers of slabs.

@@ -46,7 +46,7 @@ pub(super) fn by_free_memory<'r>(
 ) -> Option<(&'r ClassView, String)> {
     let idle = victims.iter().filter(|class| class.counts.evictions == 0);
     let class = idle.min_by_key(|class| (Reverse(class.free_bytes()), class.number))?;
-    (class.free_bytes() > free_slabs * SLAB_BYTES as u64).then(|| {
+    (class.free_bytes() > free_slabs.saturating_mul(SLAB_BYTES as u64)).then(|| {
         let free = ByteSize::new(class.free_bytes());
         (*class, format!("{class} evicts nothing and has {free} free"))
     })

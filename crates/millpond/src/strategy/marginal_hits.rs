@@ -79,7 +79,8 @@ impl MarginalHits {
         }
         let (victim, why) = self.victim(round, ranks, None)?;
         let has_little = |class: &&ClassView| {
-            class.free_bytes() < self.max_free_slabs * SLAB_BYTES as u64 && class.number != victim.number
+            class.free_bytes() < self.max_free_slabs.saturating_mul(SLAB_BYTES as u64)
+                && class.number != victim.number
         };
         let ranked = round.classes.iter().filter(has_little);
         let ranked = ranked.map(|class| (class, ranks.of(class.number.into())));

@@ -109,8 +109,10 @@ impl Optimizer {
         let victim = pools.iter().filter(may_give).reduce(|a, b| if b.rank < a.rank { b } else { a })?;
         let slab = SLAB_BYTES as u64;
         let may_take = |scored: &&Scored<'_>| {
-            let in_classes: u64 = scored.pool.classes.iter().map(|class| class.free_bytes()).sum();
-            in_classes + scored.pool.free_slabs * slab < self.config.max_free_slabs * slab
+            let free = scored.pool.classes.iter().map(|class| class.free_bytes());
+            let in_classes = free.fold(0_u64, u64::saturating_add);
+            in_classes.saturating_add(scored.pool.free_slabs.saturating_mul(slab))
+                < self.config.max_free_slabs.saturating_mul(slab)
                 && scored.pool.number != victim.pool.number
         };
         let receiver = pools.iter().filter(may_take).reduce(|a, b| if b.rank > a.rank { b } else { a })?;
@@ -141,7 +143,7 @@ fn score<'p>(pool: &'p PoolView, last: &BTreeMap<(u16, u8), Counts>) -> Scored<'
     let mut scored = Scored { pool, tail_hits: 0, evictions: 0, rank: 0.0 };
     for delta in deltas {
         scored.tail_hits = scored.tail_hits.max(delta.tail_hits);
-        scored.evictions += delta.evictions;
+        scored.evictions = scored.evictions.saturating_add(delta.evictions);
     }
     scored
 }

@@ -31,7 +31,7 @@ pub fn resize(pools: &[PoolSize], most_slabs: u64) -> Vec<Shrink> {
     let shrink = |pool: &PoolSize| {
         let limit = pool.limit_bytes? / SLAB_BYTES as u64;
         let over = pool.slabs.checked_sub(limit).filter(|over| *over > 0)?;
-        let bytes = ByteSize::new(over * SLAB_BYTES as u64);
+        let bytes = ByteSize::new(over.saturating_mul(SLAB_BYTES as u64));
         Some(Shrink {
             pool: pool.number,
             slabs: over.min(most_slabs),

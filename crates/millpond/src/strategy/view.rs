@@ -62,7 +62,7 @@ pub struct ClassView {
 impl ClassView {
     /// Memory of its free chunks, in bytes.
     pub fn free_bytes(&self) -> u64 {
-        self.free_chunks * u64::from(self.chunk_bytes)
+        self.free_chunks.saturating_mul(self.chunk_bytes.into())
     }
 
     /// The age that its tail would have with a slab less, in seconds.
