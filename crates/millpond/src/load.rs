@@ -125,13 +125,18 @@ impl Loader {
     ///
     /// # Panics
     /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on working.
+    #[inline]
     pub fn get_or_load<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         key: &[u8],
         options: &LoadOptions,
         load: impl FnOnce(&[u8]) -> Result<Loaded, E>,
     ) -> Result<Fetched<'_>, LoadError> {
-        match self.turn(key, options)? {
+        let found = match self.look_up(key, options) {
+            Found::Fresh(fetched) => return Ok(fetched),
+            found => found,
+        };
+        match self.turn(key, options, found)? {
             Turn::Answer(fetched) => Ok(fetched),
             Turn::Lead(claim, fallback) => self.lead(claim, options, fallback, load),
         }
@@ -153,7 +158,11 @@ impl Loader {
         spawn: impl FnOnce(Job),
         load: impl FnOnce(&[u8]) -> Result<Loaded, E> + Send + 'static,
     ) -> Result<Fetched<'_>, LoadError> {
-        match self.turn(key, options)? {
+        let found = match self.look_up(key, options) {
+            Found::Fresh(fetched) => return Ok(fetched),
+            found => found,
+        };
+        match self.turn(key, options, found)? {
             Turn::Answer(fetched) => Ok(fetched),
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);

@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::flight::{Claim, Ended, Outcome};
+use super::store::Found;
 use super::turn::{Held, Patience, Step, Turn};
 use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};
 use super::{Loader, STALE};
@@ -47,7 +48,11 @@ impl Loader {
         E: Into<Box<dyn Error + Send + Sync>>,
         T: Future,
     {
-        match self.turn_async(key, options, timer).await? {
+        let found = match self.look_up(key, options) {
+            Found::Fresh(fetched) => return Ok(fetched),
+            found => found,
+        };
+        match self.turn_async(key, options, found, timer).await? {
             Turn::Answer(fetched) => Ok(fetched),
             Turn::Lead(claim, held) => self.lead_async(claim, options, held, load).await,
         }
@@ -70,7 +75,11 @@ impl Loader {
         E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
         T: Future,
     {
-        match self.turn_async(key, options, timer).await? {
+        let found = match self.look_up(key, options) {
+            Found::Fresh(fetched) => return Ok(fetched),
+            found => found,
+        };
+        match self.turn_async(key, options, found, timer).await? {
             Turn::Answer(fetched) => Ok(fetched),
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);
@@ -110,11 +119,12 @@ impl Loader {
         &'c self,
         key: &[u8],
         options: &LoadOptions,
+        mut found: Found<'c>,
         timer: impl Fn(Duration) -> T,
     ) -> Result<Turn<'c>, LoadError> {
         let mut patience = Patience::new(self, options);
         loop {
-            let (flight, held) = match self.step(key, options) {
+            let (flight, held) = match self.step(key, found) {
                 Step::Take(turn) => return Ok(turn),
                 Step::Wait(flight, held) => (flight, held),
             };
@@ -126,6 +136,7 @@ impl Loader {
             if let Some(turn) = self.after_wait(&flight, held, outcome, options, &mut patience)? {
                 return Ok(turn);
             }
+            found = self.look_up(key, options);
         }
     }
 }

@@ -40,10 +40,12 @@ pub(super) struct Lease<'c>(Option<ReadHandle<'c>>);
 
 impl Loader {
     /// Looks a key up as an access to it.
+    #[inline]
     pub(super) fn look_up(&self, key: &[u8], options: &LoadOptions) -> Found<'_> {
         self.judge(self.inner.cache.keys(self.inner.pool).find(key), options)
     }
 
+    #[inline]
     fn judge<'c>(&self, found: Option<ReadHandle<'c>>, options: &LoadOptions) -> Found<'c> {
         let Some(handle) = found else { return Found::Nothing };
         if handle.user_bits() & self.inner.absent_mark != 0 {

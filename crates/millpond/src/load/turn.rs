@@ -65,10 +65,17 @@ impl<'c> Patience<'c> {
 
 impl Loader {
     /// Answers from the cache or from another caller's flight, waiting on this thread; or lets the caller lead one.
-    pub(super) fn turn<'c>(&'c self, key: &[u8], options: &LoadOptions) -> Result<Turn<'c>, LoadError> {
+    ///
+    /// `found` is what the cache had for the key.
+    pub(super) fn turn<'c>(
+        &'c self,
+        key: &[u8],
+        options: &LoadOptions,
+        mut found: Found<'c>,
+    ) -> Result<Turn<'c>, LoadError> {
         let mut patience = Patience::new(self, options);
         loop {
-            let (flight, held) = match self.step(key, options) {
+            let (flight, held) = match self.step(key, found) {
                 Step::Take(turn) => return Ok(turn),
                 Step::Wait(flight, held) => (flight, held),
             };
@@ -76,12 +83,13 @@ impl Loader {
             if let Some(turn) = self.after_wait(&flight, held, outcome, options, &mut patience)? {
                 return Ok(turn);
             }
+            found = self.look_up(key, options);
         }
     }
 
-    /// Looks into the cache and, where that is not enough, joins or starts a flight.
-    pub(super) fn step<'c>(&'c self, key: &[u8], options: &LoadOptions) -> Step<'c> {
-        let held = match self.look_up(key, options) {
+    /// Where what the cache had is not enough, joins or starts a flight.
+    pub(super) fn step<'c>(&'c self, key: &[u8], found: Found<'c>) -> Step<'c> {
+        let held = match found {
             Found::Fresh(fetched) => return Step::Take(Turn::Answer(fetched)),
             Found::Stale(handle) => Some(Held { handle, is_stale: true }),
             Found::Fallback(handle) => Some(Held { handle, is_stale: false }),
