@@ -101,15 +101,18 @@ impl HitRule {
         }
     }
 
-    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave, and then a hit. Until it
-    /// is queued an item has bits 0.
+    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave, and then those hits, which
+    /// have left it with the bits `earlier`. Until it is queued and hit an item has bits 0.
     #[inline]
-    pub fn apply_unqueued(&self, bits: u8, now: impl Fn() -> u32) -> u8 {
+    pub fn apply_unqueued(&self, bits: u8, earlier: u8, now: impl Fn() -> u32) -> u8 {
         let hits = &*self.0;
-        if hits.rule.load(Ordering::Acquire) >= Rule::Lists as u8 {
-            return hits.generations.get().map_or(bits, |generations| generations.after_hit(bits));
+        match hits.rule.load(Ordering::Acquire) {
+            rule if rule == Rule::S3Fifo as u8 => s3fifo::counted(bits, earlier),
+            rule if rule >= Rule::Lists as u8 => {
+                hits.generations.get().map_or(bits, |generations| generations.after_hit(bits))
+            }
+            _ => self.apply(bits, true, now),
         }
-        self.apply(bits, true, now)
     }
 
     /// Counts a hit in the frequency sketch, under the policies that have one; called once per hit. `fingerprint` is

@@ -212,6 +212,16 @@ impl Policy {
         }
     }
 
+    /// Decides where an item goes that was queued before, with these bits, in this policy or another: its bits now. Some
+    /// policies know it by them; for others it is new.
+    pub fn readmit(&mut self, bits: u8, fingerprint: u32) -> u8 {
+        match &self.order {
+            Order::S3Fifo(_) => s3fifo::known(bits),
+            Order::Sieve(_) => sieve::known(bits),
+            _ => self.admit(fingerprint),
+        }
+    }
+
     /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in seconds.
     pub fn push(&mut self, entry: Entry, bits: u8, now: u32) {
         match &mut self.order {

@@ -35,6 +35,17 @@ pub(crate) fn hit(bits: u8) -> u8 {
     if bits & COUNT == COUNT { bits } else { bits + 1 }
 }
 
+/// What the bits of an item say that was queued before.
+pub(crate) fn known(bits: u8) -> u8 {
+    bits & (COUNT | MAIN)
+}
+
+/// The bits of an item that was hit before it was queued: where it goes, and how often it was hit until then.
+#[inline]
+pub(crate) fn counted(admitted: u8, earlier: u8) -> u8 {
+    admitted & !COUNT | earlier & COUNT
+}
+
 /// The policy of one class.
 pub struct S3Fifo {
     blocks: Blocks<63>,

@@ -26,6 +26,11 @@ pub(crate) fn hit(bits: u8) -> u8 {
     bits | VISITED
 }
 
+/// What the bits of an item say that was queued before.
+pub(crate) fn known(bits: u8) -> u8 {
+    bits & VISITED
+}
+
 /// The policy of one class.
 #[derive(Default)]
 pub struct Sieve {

@@ -1,7 +1,7 @@
 //! The cache itself: what is shared, and how pools come to be.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::hash::key_hash;
@@ -9,16 +9,17 @@ use base::pin::Pins;
 use base::{ByteSize, Clock, Ledger, Part, rng};
 use index::Index;
 use parking_lot::Mutex;
-use slab::{Arena, ItemPtr, SLAB_BYTES};
+use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
 
 use crate::class::Class;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::keyspace::Keyspace;
 use crate::pool::Pool;
+use crate::recover::{Kept, Recovered, Unclaimed};
 
 /// Most pools of a cache.
-const MAX_POOLS: usize = 4096;
+pub(crate) const MAX_POOLS: usize = 4096;
 /// Least memory of a cache: a slab, and what is around it.
 const MIN_MEMORY: u64 = 8 << 20;
 
@@ -52,6 +53,12 @@ pub(crate) struct Core {
     /// Key space 0 is shared; pool `i` with keys of its own has key space `i + 1`.
     keyspaces: Box<[OnceLock<Box<Keyspace>>]>,
     names: Mutex<HashMap<String, PoolId>>,
+    /// All pools have numbers below this.
+    pool_bound: AtomicU32,
+    /// What outlives the process, where something does.
+    pub(crate) kept: Option<Kept>,
+    pub(crate) unclaimed: Mutex<Unclaimed>,
+    pub(crate) recovered: Mutex<Recovered>,
     /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
     /// use.
     pub(crate) chunks: AtomicU64,
@@ -88,12 +95,24 @@ impl Cache {
         let max_slabs = (max_memory / SLAB_BYTES as u64).min(1 << 16) as u32;
         let system = |error| Error::with_source(ErrorKind::System, "cannot reserve address space", error);
         let ledger = Arc::new(Ledger::new(memory));
-        let arena = Arena::reserve(max_slabs, config.huge_pages).map_err(system)?;
+        let (arena, kept) = match &config.shared {
+            None => (Arena::reserve(max_slabs, config.huge_pages).map_err(system)?, None),
+            Some(folder) => {
+                let shared =
+                    |error| Error::with_source(ErrorKind::System, "cannot open the shared cache", error);
+                let files = Shared::open(folder).map_err(shared)?;
+                let kept = Kept::new(files.engine_words());
+                (Arena::open(files, max_slabs, config.huge_pages).map_err(shared)?, Some(kept))
+            }
+        };
+        let unclaimed = kept.as_ref().map(|kept| Unclaimed::new(kept, arena.found())).unwrap_or_default();
+        ledger.charge(Part::Slabs, unclaimed.slab_count() as u64 * SLAB_BYTES as u64);
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
-        let index = Index::new(INITIAL_ENTRIES, max_entries, Arc::clone(&ledger)).map_err(system)?;
+        let entries = unclaimed.chunks().max(INITIAL_ENTRIES);
+        let index = Index::new(entries, max_entries, Arc::clone(&ledger)).map_err(system)?;
         let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
-        let _ = keyspaces[0].set(Box::new(Keyspace::new(0)));
+        let _ = keyspaces[0].set(Box::new(keyspace(kept.as_ref(), 0)));
         let pools: Box<[_]> = (0..MAX_POOLS).map(|_| OnceLock::new()).collect();
         let fixed = size_of_val::<[OnceLock<Box<Pool>>]>(&pools)
             + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
@@ -111,6 +130,10 @@ impl Cache {
                 pools,
                 keyspaces,
                 names: Mutex::new(HashMap::new()),
+                pool_bound: AtomicU32::new(0),
+                kept,
+                unclaimed: Mutex::new(unclaimed),
+                recovered: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
             }),
@@ -138,16 +161,24 @@ impl Cache {
                 format!("there is a pool `{}` already", config.name),
             ));
         }
-        if names.len() >= MAX_POOLS {
-            return Err(Error::new(ErrorKind::PoolExists, format!("a cache has at most {MAX_POOLS} pools")));
+        let id = self.core.vacant_id(&config.name)?;
+        let keyspace_id = if config.own_keys { id + 1 } else { 0 };
+        let kept = self.core.kept.as_ref();
+        let space = keyspace(kept, keyspace_id);
+        if keyspace_id != 0 && !self.core.unclaimed.lock().reserves(id) {
+            space.reset();
         }
-        let id = names.len() as u16;
-        let keyspace = if config.own_keys { id + 1 } else { 0 };
-        let _ = self.core.keyspaces[usize::from(keyspace)].set(Box::new(Keyspace::new(keyspace)));
+        let _ = self.core.keyspaces[usize::from(keyspace_id)].set(Box::new(space));
+        if let Some(kept) = kept {
+            kept.note_name(id, &config.name);
+        }
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
-        let pool = Pool::new(id, keyspace, config.name.clone(), config.policy, sizes, limit, config.strategy);
+        let name = config.name.clone();
+        let pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
         let _ = self.core.pools[usize::from(id)].set(Box::new(pool));
+        self.core.pool_bound.fetch_max(u32::from(id) + 1, Ordering::Release);
+        self.recover_pool(PoolId(id));
         names.insert(config.name, PoolId(id));
         Ok(PoolId(id))
     }
@@ -173,6 +204,11 @@ impl Cache {
     }
 }
 
+/// A key space: kept with what outlives the process, where something does.
+fn keyspace(kept: Option<&Kept>, id: u16) -> Keyspace {
+    kept.map_or_else(|| Keyspace::new(id), |kept| kept.keyspace(id))
+}
+
 /// Entries that the index has room for at the start: 64 KiB of buckets.
 const INITIAL_ENTRIES: u64 = 8_192;
 
@@ -186,7 +222,20 @@ impl Core {
 
     /// All pools.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter().map_while(OnceLock::get).map(Box::as_ref)
+        let bound = self.pool_bound.load(Ordering::Acquire) as usize;
+        self.pools.iter().take(bound).filter_map(OnceLock::get).map(Box::as_ref)
+    }
+
+    /// The number that a pool of this name shall have: that of the slabs that it left, or the first one that is free.
+    fn vacant_id(&self, name: &str) -> Result<u16, Error> {
+        let unclaimed = self.unclaimed.lock();
+        if let Some(id) = unclaimed.id_of(name).filter(|id| self.pools[usize::from(*id)].get().is_none()) {
+            return Ok(id);
+        }
+        let is_free = |id: &u16| self.pools[usize::from(*id)].get().is_none() && !unclaimed.reserves(*id);
+        (0..MAX_POOLS as u16).find(is_free).ok_or_else(|| {
+            Error::new(ErrorKind::PoolExists, format!("a cache has at most {MAX_POOLS} pools"))
+        })
     }
 
     /// A key space that is known to exist: that of a pool, or 0.

@@ -1,5 +1,7 @@
 //! What an embedder says about a cache, a pool and an item.
 
+use std::path::PathBuf;
+
 use base::{ByteSize, Clock};
 use evict::PolicyKind;
 use slab::{ClassError, SLAB_BYTES, SizeClasses};
@@ -20,6 +22,10 @@ pub struct CacheConfig {
     pub hash_seed: Option<u64>,
     /// Whether to ask for transparent 2 MiB pages, which make look-ups in large caches faster. Default: yes.
     pub huge_pages: bool,
+    /// A folder for the slabs, in a file system in memory such as `/dev/shm/my-cache`: the next cache that is made with it
+    /// takes over what this one held, however this process ended. Made where it is not there; for one process at
+    /// a time. Default: none, and the cache ends with the process.
+    pub shared: Option<PathBuf>,
 }
 
 impl Default for CacheConfig {
@@ -30,6 +36,7 @@ impl Default for CacheConfig {
             clock: Clock::System,
             hash_seed: None,
             huge_pages: true,
+            shared: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{EXPIRED, HITS, REMOVED};
+use crate::class::{EXPIRED, HITS, REMOVED, fingerprint};
 use crate::config::{Expiry, ItemOptions, ItemTag};
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
@@ -80,7 +80,7 @@ impl<'c> Keys<'c> {
         let pinned = self.cache.core().pins.pin();
         let found = self.look_up(hash, key);
         drop(pinned);
-        self.judge(found)
+        self.judge(hash, found)
     }
 
     /// Calls `seen` with the item of `key`, in place, and returns what it returns. Counts a hit or a miss and tells the
@@ -98,7 +98,7 @@ impl<'c> Keys<'c> {
         let pinned = core.pins.pin();
         let found = self.protect(hash, key, &guard);
         drop(pinned);
-        self.show(key, found, guard, seen)
+        self.show((key, hash), found, guard, seen)
     }
 
     /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a miss. Waits for memory
@@ -120,7 +120,7 @@ impl<'c> Keys<'c> {
                 let pinned = core.pins.pin();
                 let found = self.protect(hash, key, &guard);
                 drop(pinned);
-                if self.show(key, found, guard, |found| seen(number, Some(found))).is_none() {
+                if self.show((key, hash), found, guard, |found| seen(number, Some(found))).is_none() {
                     seen(number, None);
                 }
             }
@@ -140,7 +140,9 @@ impl<'c> Keys<'c> {
                 *found = self.look_up(*hash, key);
             }
             drop(pinned);
-            out.extend(found.into_iter().take(keys.len()).map(|found| self.judge(found)));
+            out.extend(
+                hashes.into_iter().zip(found).take(keys.len()).map(|(hash, found)| self.judge(hash, found)),
+            );
         }
     }
 
@@ -239,7 +241,7 @@ impl<'c> Keys<'c> {
     #[inline]
     fn show<R>(
         self,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         found: Option<(ItemPtr, Item<'c>, SlabInfo)>,
         guard: Guard<'_>,
         seen: impl FnOnce(Found<'_>) -> R,
@@ -255,7 +257,7 @@ impl<'c> Keys<'c> {
             // Clears it away, and finds what may have come in its place.
             return self.find(key).map(|found| seen(found.found()));
         }
-        self.count_hit(item, info);
+        self.count_hit(hash, item, info);
         // SAFETY: the item is protected until `guard` is dropped, and `seen` cannot keep what it is shown.
         let result = seen(Found(unsafe { View::new(core, item, ptr) }));
         drop(guard);
@@ -263,10 +265,11 @@ impl<'c> Keys<'c> {
     }
 
     #[inline]
-    fn count_hit(self, item: Item<'_>, info: SlabInfo) {
+    fn count_hit(self, hash: u64, item: Item<'_>, info: SlabInfo) {
         let core = self.cache.core();
         let class = core.class_of(info);
         item.state().record_access(|bits, first| class.rule.apply(bits, first, || core.now()));
+        class.rule.count(|| fingerprint(hash));
         class.counters.add(HITS, 1);
     }
 
@@ -292,11 +295,15 @@ impl<'c> Keys<'c> {
 
     /// Counts a hit or a miss, and clears a dead item away.
     #[inline]
-    fn judge(self, found: Option<(Candidate, ReadHandle<'c>, SlabInfo)>) -> Option<ReadHandle<'c>> {
+    fn judge(
+        self,
+        hash: u64,
+        found: Option<(Candidate, ReadHandle<'c>, SlabInfo)>,
+    ) -> Option<ReadHandle<'c>> {
         let core = self.cache.core();
         match found {
             Some((Candidate::Live, handle, info)) => {
-                self.count_hit(handle.item(), info);
+                self.count_hit(hash, handle.item(), info);
                 Some(handle)
             }
             Some((Candidate::Dead, handle, _)) => {

@@ -190,7 +190,7 @@ impl Core {
     }
 
     /// Evicts the item of some entry near a full home, so that another fits in.
-    fn make_room(&self, mut guard: Guard<'_>) {
+    pub(crate) fn make_room(&self, mut guard: Guard<'_>) {
         let Some(slot) = guard.any() else { return };
         let victim = guard.ptr(slot);
         let unindexed = self.arena.item(victim).0.state().unindex();
@@ -203,7 +203,7 @@ impl Core {
 
     /// Lets the index grow a little, if it is time.
     #[inline]
-    fn grow_index(&self, hash: u64) {
+    pub(crate) fn grow_index(&self, hash: u64) {
         // One insertion in 64 asks.
         if hash >> 8 & 63 == 0 && self.index.wants_growth() {
             self.index.begin_growth(self.expected_entries());

@@ -4,54 +4,77 @@
 //! Times are whole seconds, so a flush lends the key space a clock that is ahead by enough to tell before from after:
 //! items made later in the same second are stamped with the next one.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::counter::Counters;
+use slab::Words;
 
 /// One key space.
 pub(crate) struct Keyspace {
     /// Distinguishes the hashes of this key space from those of others.
     pub(crate) salt: u64,
-    /// Items made before this Unix second are gone.
-    flushed_before: AtomicU32,
-    /// When this Unix second comes, what was made before it goes; 0 = none.
-    flush_at: AtomicU32,
+    /// Two words, of which the first is at `first_word`: items made before that Unix second are gone; and when the second
+    /// one comes, what was made before it goes (0 = none). They outlive the process where the items do.
+    words: Arc<Words>,
+    first_word: usize,
     counters: Counters<1>,
 }
 
 impl Keyspace {
+    /// One that ends with the process.
     pub(crate) fn new(id: u16) -> Self {
-        Self {
-            salt: base::hash::mix64(u64::from(id)),
-            flushed_before: AtomicU32::new(0),
-            flush_at: AtomicU32::new(0),
-            counters: Counters::default(),
-        }
+        Self::kept(id, Arc::new(Words::on_heap(2)), 0)
+    }
+
+    /// One whose words are `words[first_word]` and the next.
+    pub(crate) fn kept(id: u16, words: Arc<Words>, first_word: usize) -> Self {
+        Self { salt: base::hash::mix64(u64::from(id)), words, first_word, counters: Counters::default() }
+    }
+
+    fn flushed_before(&self) -> &AtomicU64 {
+        &self.words[self.first_word]
+    }
+
+    fn flushing_at(&self) -> &AtomicU64 {
+        &self.words[self.first_word + 1]
+    }
+
+    /// Forgets all flushes.
+    pub(crate) fn reset(&self) {
+        self.flushing_at().store(0, Ordering::Release);
+        self.flushed_before().store(0, Ordering::Release);
+    }
+
+    /// Takes over the flushes of the key space that its items were in before.
+    pub(crate) fn inherit(&self, before: (u64, u64)) {
+        self.flushed_before().fetch_max(before.0, Ordering::AcqRel);
+        self.flushing_at().fetch_max(before.1, Ordering::AcqRel);
     }
 
     /// The creation time of an item made now.
     #[inline]
     pub(crate) fn stamp(&self, now: u32) -> u32 {
         self.fire(|| now);
-        now.max(self.flushed_before.load(Ordering::Acquire))
+        now.max(self.flushed_before().load(Ordering::Acquire) as u32)
     }
 
     /// Whether an item made at `created` was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
         self.fire(now);
-        created < self.flushed_before.load(Ordering::Acquire)
+        u64::from(created) < self.flushed_before().load(Ordering::Acquire)
     }
 
     /// Carries out a flush to come whose time has come. It is asked before anything is stamped or judged, so that
     /// nothing is made between its time and its being carried out.
     #[inline]
     fn fire(&self, now: impl Fn() -> u32) {
-        let flush_at = self.flush_at.load(Ordering::Acquire);
+        let flush_at = self.flushing_at().load(Ordering::Acquire);
         // One thread carries it out. What others do meanwhile overlaps with it, and counts as before it.
         if flush_at != 0
-            && now() >= flush_at
-            && self.flush_at.compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && u64::from(now()) >= flush_at
+            && self.flushing_at().compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             self.raise(now());
         }
@@ -59,19 +82,19 @@ impl Keyspace {
 
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
-        self.flush_at.store(0, Ordering::Release);
+        self.flushing_at().store(0, Ordering::Release);
         self.raise(now);
     }
 
     fn raise(&self, now: u32) {
         let _ = self
-            .flushed_before
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(before.max(now) + 1));
+            .flushed_before()
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |before| Some(before.max(now.into()) + 1));
     }
 
     /// Flushes at Unix second `at` all that was made before it.
     pub(crate) fn flush_at(&self, at: u32) {
-        self.flush_at.store(at, Ordering::Release);
+        self.flushing_at().store(at.into(), Ordering::Release);
     }
 
     #[inline]

@@ -45,6 +45,7 @@ pub mod monitor;
 mod pool;
 mod reap;
 mod rebalance;
+mod recover;
 mod resize;
 mod stats;
 pub mod strategy;
@@ -61,6 +62,7 @@ pub use iterate::Items;
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
 };
+pub use recover::Recovered;
 pub use stats::{CacheStats, ClassStats, PoolStats};
 
 /// Longest key, in bytes.

@@ -187,10 +187,8 @@ impl Core {
             let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
             if !state.is_queued() {
                 let bits = inner.policy.admit(fingerprint);
-                let Some(bits) = state.enqueue(bits, |bits| class.rule.apply(bits, true, || self.now()))
-                else {
-                    continue;
-                };
+                let hit = |bits, earlier| class.rule.apply_unqueued(bits, earlier, || self.now());
+                let Some(bits) = state.enqueue(bits, hit) else { continue };
                 inner.policy.push(entry, bits, self.now());
             }
             // SAFETY: the item was in the index while this thread held the lock of the class, without which no chunk that
@@ -199,6 +197,8 @@ impl Core {
                 self.put_in_wheel(inner, entry, expiry.load(Ordering::Relaxed));
             }
         }
+        let Inner { chunks, policy, .. } = inner;
+        policy.tend(&View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
         for ptr in &magazine.freed {
             inner.dequeue(&self.arena, *ptr);
         }

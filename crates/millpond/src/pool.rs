@@ -113,6 +113,11 @@ impl Pool {
             .is_ok()
     }
 
+    /// Counts a slab that is there already, whatever the limit.
+    pub(crate) fn add_slab(&self) {
+        self.slab_bytes.fetch_add(SLAB_BYTES as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn remove_slab(&self) {
         self.slab_bytes.fetch_sub(SLAB_BYTES as u64, Ordering::Relaxed);
     }

@@ -15,6 +15,7 @@ fn cache(memory: u64, clock: &Clock) -> Cache {
         clock: clock.clone(),
         hash_seed: Some(1),
         huge_pages: false,
+        ..CacheConfig::default()
     };
     Cache::new(config).expect("a valid configuration")
 }

@@ -82,6 +82,7 @@ fn values_stay_whole_while_everything_moves() {
         clock: clock.clone(),
         hash_seed: Some(3),
         huge_pages: false,
+        ..CacheConfig::default()
     };
     let cache = Cache::new(config).expect("valid");
     let pools: Vec<_> = [PolicyKind::S3_FIFO, PolicyKind::LRU]

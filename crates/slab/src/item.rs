@@ -263,17 +263,18 @@ impl StateWord {
         }
     }
 
-    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or `hit(bits)` where the
-    /// item was fetched already. Returns what they are. `None`: it has left the index, or has an entry already, and must
+    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or where the item was fetched
+    /// already, `hit(bits, earlier)`, where `earlier` is what hits have made of its bits until now. Returns what they are. `None`: it has left the index, or has an entry already, and must
     /// not be queued. Called under the lock of the class.
     #[inline]
-    pub fn enqueue(&self, bits: u8, hit: impl Fn(u8) -> u8) -> Option<u8> {
+    pub fn enqueue(&self, bits: u8, hit: impl Fn(u8, u8) -> u8) -> Option<u8> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & INDEXED == 0 || word & QUEUED != 0 {
                 return None;
             }
-            let bits = if word & FETCHED == 0 { bits } else { hit(bits) };
+            let earlier = (word >> POLICY_SHIFT) as u8;
+            let bits = if word & FETCHED == 0 { bits } else { hit(bits, earlier) };
             let next = word & !POLICY | u32::from(bits) << POLICY_SHIFT | QUEUED;
             match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(bits),

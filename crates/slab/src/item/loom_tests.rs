@@ -19,7 +19,7 @@ impl Chunk {
         let state = StateWord::new(0);
         state.begin();
         state.publish();
-        assert_eq!(state.enqueue(0, |bits| bits), Some(0));
+        assert_eq!(state.enqueue(0, |bits, _| bits), Some(0));
         assert!(!state.release());
         Arc::new(Self { state, freed: AtomicU32::new(0), holders: AtomicU32::new(0) })
     }
@@ -114,7 +114,7 @@ fn loom_a_writer_that_queues_late_does_not_queue_what_is_gone() {
             let chunk = Arc::clone(&chunk);
             thread::spawn(move || chunk.remove())
         };
-        let queued = chunk.state.enqueue(3, |bits| bits).is_some();
+        let queued = chunk.state.enqueue(3, |bits, _| bits).is_some();
         remover.join().expect("no panic");
         assert!(!queued || !chunk.state.is_indexed());
         if chunk.state.release() {

@@ -65,14 +65,14 @@ fn a_claim_takes_an_idle_item_once() {
     let word = StateWord::new(0);
     word.begin();
     word.publish();
-    assert_eq!(word.enqueue(0x5a, |_| 0), Some(0x5a));
-    assert_eq!(word.enqueue(0, |_| 0), None, "what is queued is not queued again");
+    assert_eq!(word.enqueue(0x5a, |_, _| 0), Some(0x5a));
+    assert_eq!(word.enqueue(0, |_, _| 0), None, "what is queued is not queued again");
     assert!(!word.release());
     assert_eq!(word.policy(), 0x5a);
     assert_eq!(word.claim(), Claim::Taken);
     assert_eq!(word.claim(), Claim::Gone);
     assert!(!word.is_queued());
-    assert_eq!(word.enqueue(0, |_| 0), None, "what left the index is not queued");
+    assert_eq!(word.enqueue(0, |_, _| 0), None, "what left the index is not queued");
     assert_eq!(word.acquire(), Acquired::Gone);
 }
 

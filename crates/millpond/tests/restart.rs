@@ -1,0 +1,318 @@
+//! A cache in shared memory, and the processes that come and go.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use base::hash::mix64;
+use base::rng::{RngExt, seeded};
+use millpond::{
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, PolicyKind, PoolConfig, PoolId,
+    Recovered, SizeClassConfig,
+};
+
+/// A folder of its own in memory, which ends with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let parent =
+            if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let folder = Self(parent.join(format!("millpond-test-{name}-{}", std::process::id())));
+        let _ = std::fs::remove_dir_all(&folder.0);
+        folder
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(folder: &Path, memory: u64, clock: &Clock) -> Cache {
+    let config = CacheConfig {
+        memory: ByteSize::mib(memory),
+        clock: clock.clone(),
+        shared: Some(folder.to_owned()),
+        ..CacheConfig::default()
+    };
+    Cache::new(config).expect("opens")
+}
+
+fn put(cache: &Cache, pool: PoolId, key: u32, len: usize, expiry: Expiry) {
+    let options = ItemOptions { expiry, ..ItemOptions::default() };
+    let mut item = cache.allocate(pool, &key.to_le_bytes(), len, &options).expect("room");
+    item.value_mut().fill(mix64(key.into()) as u8);
+    cache.put(item);
+}
+
+fn is_there(cache: &Cache, pool: PoolId, key: u32, len: usize) -> bool {
+    cache
+        .keys(pool)
+        .find_with(&key.to_le_bytes(), |found| {
+            assert_eq!((found.len(), found.iter().all(|byte| *byte == mix64(key.into()) as u8)), (len, true));
+        })
+        .is_some()
+}
+
+#[test]
+fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
+    let folder = Folder::new("clean");
+    let clock = Clock::manual(1_000);
+    let len = |key: u32| (key % 900) as usize;
+    {
+        let cache = open(&folder.0, 100, &clock);
+        let mine = cache.add_pool(PoolConfig::named("mine")).expect("new");
+        let apart = PoolConfig { own_keys: true, ..PoolConfig::named("apart") };
+        let apart = cache.add_pool(apart).expect("new");
+        let gone = cache.add_pool(PoolConfig::named("gone")).expect("new");
+        (0..20_000).for_each(|key| put(&cache, mine, key, len(key), Expiry::Never));
+        (20_000..21_000).for_each(|key| put(&cache, mine, key, len(key), Expiry::After(100)));
+        (21_000..22_000).for_each(|key| put(&cache, mine, key, len(key), Expiry::After(10)));
+        (0..500_u32).for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+        (500..600).for_each(|key| put(&cache, mine, key, len(key), Expiry::Never));
+        (0..1_000).for_each(|key| put(&cache, apart, key, 50, Expiry::Never));
+        cache.keys(apart).flush();
+        (0..300).for_each(|key| put(&cache, apart, key, 50, Expiry::Never));
+        (50_000..50_100).for_each(|key| put(&cache, gone, key, 50, Expiry::Never));
+        assert_eq!(cache.recovered(), Recovered::default());
+        let other = CacheConfig { shared: Some(folder.0.clone()), ..CacheConfig::default() };
+        let refused = Cache::new(other).expect_err("one process at a time");
+        assert_eq!(refused.kind(), ErrorKind::System);
+    }
+    clock.advance(Duration::from_secs(20));
+    // Less memory, another policy, a pool in another place, a limit, and one pool less.
+    let cache = open(&folder.0, 90, &clock);
+    let apart = PoolConfig { own_keys: true, policy: PolicyKind::LRU, ..PoolConfig::named("apart") };
+    let apart = cache.add_pool(apart).expect("new");
+    let mine = PoolConfig { limit: Some(ByteSize::mib(80)), ..PoolConfig::named("mine") };
+    let mine = cache.add_pool(mine).expect("new");
+    assert_eq!(cache.discard_unclaimed(), 1);
+    let recovered = cache.recovered();
+    assert_eq!((recovered.items, recovered.dropped), (19_500 + 1_000 + 300, 1_000 + 700));
+    assert!((0..500).all(|key| !is_there(&cache, mine, key, len(key))));
+    assert!((500..21_000).all(|key| is_there(&cache, mine, key, len(key))));
+    assert!((21_000..22_000).all(|key| !is_there(&cache, mine, key, len(key))));
+    assert!((0..1_000).all(|key| is_there(&cache, apart, key, 50) == (key < 300)));
+    assert!((50_000..50_100).all(|key| !is_there(&cache, mine, key, 50)));
+    cache.validate();
+    // It is a cache like any other: items expire, are evicted, and pools are new.
+    clock.advance(Duration::from_secs(86));
+    assert_eq!(cache.reap(), 1_000);
+    let new = cache.add_pool(PoolConfig::named("new")).expect("new");
+    (100_000..400_000).for_each(|key| put(&cache, new, key, 100, Expiry::Never));
+    assert!(cache.stats().pools.iter().any(|pool| pool.sum(|class| class.evictions) > 0));
+    cache.validate();
+}
+
+#[test]
+fn items_without_a_size_class_are_dropped_and_others_stay() {
+    let folder = Folder::new("classes");
+    let clock = Clock::manual(1_000);
+    let pool = |sizes: &[u32]| PoolConfig {
+        classes: SizeClassConfig::List(sizes.to_vec()),
+        ..PoolConfig::named("p")
+    };
+    {
+        let cache = open(&folder.0, 64, &clock);
+        let pool = cache.add_pool(pool(&[256, 1_024])).expect("new");
+        (0..1_000).for_each(|key| put(&cache, pool, key, 100, Expiry::Never));
+        (1_000..1_400).for_each(|key| put(&cache, pool, key, 900, Expiry::Never));
+    }
+    let cache = open(&folder.0, 64, &clock);
+    let pool = cache.add_pool(pool(&[512, 1_024, 2_048])).expect("new");
+    assert_eq!(cache.recovered(), Recovered { items: 400, dropped: 1_000 });
+    assert!((0..1_400).all(|key| is_there(&cache, pool, key, 900) == (key >= 1_000)));
+    (0..1_000).for_each(|key| put(&cache, pool, key, 100, Expiry::Never));
+    assert!((0..1_000).all(|key| is_there(&cache, pool, key, 100)));
+    cache.validate();
+}
+
+#[test]
+fn of_a_key_that_was_being_replaced_neither_item_survives() {
+    let folder = Folder::new("twins");
+    let clock = Clock::manual(1_000);
+    {
+        let cache = open(&folder.0, 16, &clock);
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+        (0..10).for_each(|key| put(&cache, pool, key, 40, Expiry::Never));
+    }
+    {
+        // What a process leaves that dies between the two stores of a replacement: two items of one key.
+        let shared = slab::Shared::open(&folder.0).expect("opens");
+        let arena = slab::Arena::open(shared, 4, false).expect("maps");
+        let (slab, info) = arena.found()[0];
+        let chunk = |number: u32| arena.item(slab::ItemPtr::new(slab, number as u16)).0;
+        let key = 3_u32.to_le_bytes();
+        let twin = (0..info.chunks_per_slab()).map(chunk).find(|item| {
+            // SAFETY: nobody else uses the arena.
+            item.state().is_indexed() && unsafe { item.key() } == key
+        });
+        let vacant = (0..info.chunks_per_slab()).rev().map(chunk).find(|item| !item.state().is_indexed());
+        // SAFETY: nobody else uses the arena, and the chunk holds no item.
+        unsafe { twin.expect("it was put").copy_to(vacant.expect("hardly any is used")) };
+        vacant.expect("as above").state().publish();
+    }
+    let cache = open(&folder.0, 16, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    assert_eq!(cache.recovered(), Recovered { items: 9, dropped: 2 });
+    assert!((0..10).all(|key| is_there(&cache, pool, key, 40) == (key != 3)));
+    put(&cache, pool, 3, 40, Expiry::Never);
+    assert!(is_there(&cache, pool, 3, 40));
+    cache.validate();
+}
+
+const KEYS: u32 = 4_000;
+const THREADS: u32 = 2;
+
+/// What a victim writes into the book before and after each call on a key: the version that the key may have from now on,
+/// and the one that it has at least. A removal counts as a version, an odd one.
+struct Book(File);
+
+impl Book {
+    fn open(folder: &Path) -> Self {
+        let path = folder.join("book");
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(path).expect("opens");
+        file.set_len(u64::from(KEYS) * 16).expect("grows");
+        Self(file)
+    }
+
+    fn note(&self, key: u32, column: u64, version: u64) {
+        self.0.write_all_at(&version.to_le_bytes(), u64::from(key) * 16 + column * 8).expect("writes");
+    }
+
+    fn versions(&self) -> Vec<(u64, u64)> {
+        let mut bytes = Vec::new();
+        (&self.0).read_to_end(&mut bytes).expect("reads");
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        bytes.chunks_exact(16).map(|pair| (word(&pair[..8]), word(&pair[8..]))).collect()
+    }
+}
+
+fn fill(value: &mut [u8], key: u32, version: u64) {
+    for (i, word) in value.chunks_mut(8).enumerate() {
+        let bytes = mix64(mix64(version) ^ u64::from(key) ^ (i as u64) << 32).to_le_bytes();
+        word.copy_from_slice(&bytes[..word.len()]);
+    }
+    value[..8].copy_from_slice(&version.to_le_bytes());
+}
+
+fn version_of(key: u32, value: &[u8]) -> u64 {
+    let version = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
+    let mut expected = vec![0; value.len()];
+    fill(&mut expected, key, version);
+    assert!(expected == value, "key {key}: a torn value, or one of another key");
+    version
+}
+
+fn add_pool(cache: &Cache) -> PoolId {
+    cache.add_pool(PoolConfig::named("p")).expect("new")
+}
+
+/// The process that is killed: two threads write, replace and remove keys of their own for ever, in less memory than they
+/// need, while a third takes slabs away.
+#[test]
+#[ignore = "the victim of another test"]
+fn victim() {
+    let Some(folder) = std::env::var_os("MILLPOND_VICTIM").map(PathBuf::from) else { return };
+    let seed: u64 = std::env::var("MILLPOND_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let cache = open(&folder, 12, &Clock::System);
+    let pool = add_pool(&cache);
+    let starts = Book::open(&folder).versions();
+    for thread in 0..THREADS {
+        let (cache, folder, starts) = (cache.clone(), folder.clone(), starts.clone());
+        let write = move || {
+            let (book, mut rng) = (Book::open(&folder), seeded(seed * 7 + u64::from(thread)));
+            let mut versions: Vec<u64> = starts.iter().map(|(begun, _)| *begun).collect();
+            loop {
+                let key = rng.random_range(0..KEYS / THREADS) * THREADS + thread;
+                let removes = rng.random_bool(0.2);
+                // The next even version is a value's, the next odd one a removal's.
+                let version = (versions[key as usize] + 1) | 1;
+                let version = if removes { version } else { version + 1 };
+                versions[key as usize] = version;
+                book.note(key, 0, version);
+                if removes {
+                    cache.remove(&key.to_le_bytes());
+                } else {
+                    let len = rng.random_range(8..2_000);
+                    let options = ItemOptions::default();
+                    let Ok(mut item) = cache.allocate(pool, &key.to_le_bytes(), len, &options) else {
+                        // As good as never begun: what is there stays.
+                        continue;
+                    };
+                    fill(item.value_mut(), key, version);
+                    cache.put(item);
+                }
+                book.note(key, 1, version);
+            }
+        };
+        base::thread::spawn("writer", write).expect("a thread");
+    }
+    println!("ready");
+    let mut rng = seeded(seed + 99);
+    loop {
+        let _ = cache.set_memory(ByteSize::mib(rng.random_range(8..13)));
+        let _ = cache.maintain();
+        base::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn spawn_victim(folder: &Path, seed: u64) -> Child {
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .env("MILLPOND_VICTIM", folder)
+        .env("MILLPOND_SEED", seed.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut output = child.stdout.take().expect("piped");
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(b"ready") {
+        assert_eq!(output.read(&mut byte).expect("reads"), 1, "it died: {}", String::from_utf8_lossy(&seen));
+        seen.push(byte[0]);
+    }
+    // The pipe stays open until the process ends, so that it does not die of writing.
+    std::mem::forget(output);
+    child
+}
+
+/// `MILLPOND_KILLS` says how often; 25 times by default.
+#[test]
+fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
+    let folder = Folder::new("killed");
+    std::fs::create_dir_all(&folder.0).expect("makes the folder");
+    let kills: u64 = std::env::var("MILLPOND_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(25);
+    let mut rng = seeded(1);
+    let (mut found, mut dropped) = (0, 0);
+    for round in 0..kills {
+        let mut child = spawn_victim(&folder.0, round);
+        base::thread::sleep(Duration::from_micros(rng.random_range(0..30_000)));
+        child.kill().expect("kills");
+        child.wait().expect("ends");
+        let cache = open(&folder.0, 16, &Clock::System);
+        let pool = add_pool(&cache);
+        dropped += cache.recovered().dropped;
+        let mut items = 0;
+        for (key, (begun, done)) in (0..KEYS).zip(Book::open(&folder.0).versions()) {
+            let version = cache.keys(pool).find_with(&key.to_le_bytes(), |value| version_of(key, &value));
+            let Some(version) = version else { continue };
+            items += 1;
+            assert!(version.is_multiple_of(2), "round {round}, key {key}: a removal has no value");
+            assert!(
+                (done..=begun).contains(&version),
+                "round {round}, key {key}: version {version}, where {done} was done and {begun} begun"
+            );
+        }
+        assert_eq!(items, cache.recovered().items, "round {round}: all items are of keys that exist");
+        cache.validate();
+        found += items;
+    }
+    assert!(found > kills * 1_000, "hardly anything survived: {found} items in {kills} rounds");
+    println!("{found} items were found after {kills} kills, {dropped} were dropped");
+}
