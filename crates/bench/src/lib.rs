@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cachebench;
 pub mod check;
 pub mod command;
 pub mod generate;

@@ -213,7 +213,7 @@ impl Shared {
         Ok(calling.counts)
     }
 
-    /// Moves limits and the clock, and flushes, until the run is over.
+    /// Moves limits, slabs and the clock, and flushes, until the run is over.
     fn disturb(&self) -> Result<Disturbances> {
         let mut rng = base::rng::seeded(base::hash::mix64(self.options.seed ^ 0x6469_7374));
         let mut done = Disturbances::default();
@@ -231,6 +231,7 @@ impl Shared {
                     done.unreached += u64::from(!reached);
                 }
             }
+            done.slabs_traded += self.subject.rebalance();
             if let Clock::Manual(_) = self.subject.clock() {
                 let before = self.subject.clock().unix_secs();
                 self.subject.clock().advance(clock_step(&mut rng));

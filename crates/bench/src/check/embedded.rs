@@ -95,6 +95,10 @@ impl Subject for EmbeddedSubject {
         LimitMove::Pool(reached)
     }
 
+    fn rebalance(&self) -> u64 {
+        if self.moves_limits { self.embedded.cache().rebalance().len() as u64 } else { 0 }
+    }
+
     fn holdings(&self) -> Option<Holdings> {
         self.embedded.holdings()
     }

@@ -26,6 +26,7 @@ mod value;
 
 use anyhow::{Result, bail};
 use base::ByteSize;
+use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
 
 pub use plant::PlantKind;
@@ -53,6 +54,8 @@ pub struct CheckSpec {
     pub policy: PolicyKind,
     /// The chunk sizes of an embedded cache. Default by factor 1.25.
     pub classes: SizeClassConfig,
+    /// How size classes of an embedded cache trade slabs meanwhile. Default at random.
+    pub strategy: Strategy,
     /// How many keys there are, all pools together. Default 20,000.
     pub keys: u64,
     /// Sizes of keys. Default 8–64 bytes.
@@ -82,6 +85,7 @@ impl Default for CheckSpec {
             pools: vec![1.0],
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
+            strategy: Strategy::Random(Random::default()),
             keys: 20_000,
             key_size: sizes(8, 64),
             value_size: sizes(32, 16 << 10),
@@ -134,7 +138,7 @@ pub struct CheckOptions {
     pub length: Length,
     /// Names the run's random numbers; which thread comes first it does not name. Default 1.
     pub seed: u64,
-    /// Whether limits of pools and memory move. Default true.
+    /// Whether limits of pools and memory move, and size classes trade slabs. Default true.
     pub moves_limits: bool,
     /// Whether all keys are flushed now and then. Default true.
     pub flushes: bool,
@@ -176,6 +180,7 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
                 memory: spec.memory,
                 policy: spec.policy,
                 classes: spec.classes.clone(),
+                strategy: spec.strategy.clone(),
                 ..EmbeddedOptions::default()
             };
             Box::new(EmbeddedSubject::new(&engine, &spec.pools, options.moves_limits)?)

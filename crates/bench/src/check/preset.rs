@@ -2,11 +2,11 @@
 //!
 //! Each preset stands for a configuration of facebook/CacheLib's `cachebench/test_configs/consistency` or
 //! `feature_stress/slab_release` of the same name: as much memory, as many pools, keys and threads, the same sizes and the same calls.
-//! What an original has that the engine does not is said in every report: flash, chained items, background
-//! rebalancing. Where an original moves slabs by rebalancing, limits of pools and memory move here, which releases slabs
-//! under live readers as well. Values are at least 32 bytes, which the checksum needs.
+//! What an original has that the engine does not is said in every report: flash, chained items. Slabs are rebalanced at
+//! random, as in the originals but more often, and limits of pools and memory move as well. Values are at least 32 bytes, which the checksum needs.
 
 use base::ByteSize;
+use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
 
 use super::CheckSpec;
@@ -35,6 +35,8 @@ pub struct Preset {
     /// Gets, sets (with what appends to chains), deletes.
     mix: (f64, f64, f64),
     lacks: &'static [&'static str],
+    /// A class with no more slabs gives none.
+    min_slabs: u64,
 }
 
 const NO_FLASH: &str = "the flash tier: the engine has none, so that what would go to flash is evicted";
@@ -42,8 +44,7 @@ const NO_ENCRYPTION: &str = "encryption of flash";
 const NO_REINSERTION: &str = "reinsertion of flash regions";
 const NO_TRUNCATION: &str = "truncation of items to their asked-for size on flash";
 const NO_CHAINS: &str = "chained items: an append to a chain is a set here";
-const NO_REBALANCE: &str = "background rebalancing each second: pool and memory limits move instead";
-const NO_MOVING: &str = "moving items when a slab is released: they are evicted";
+const ALWAYS_MOVING: &str = "eviction of the items of a released slab: they are moved where they can be";
 
 const TWO_POOLS: &[f64] = &[0.5, 0.5];
 const ONE_POOL: &[f64] = &[1.0];
@@ -72,9 +73,10 @@ const RAM: Preset = Preset {
     key_size: SHORT_KEYS,
     value_size: SMALL_VALUES,
     mix: (0.8, 0.15, 0.0),
-    lacks: &[NO_CHAINS, NO_REBALANCE, NO_MOVING],
+    lacks: &[NO_CHAINS],
+    min_slabs: 1,
 };
-const NAVY_LACKS: &[&str] = &[NO_FLASH, NO_CHAINS, NO_REBALANCE, NO_MOVING];
+const NAVY_LACKS: &[&str] = &[NO_FLASH, NO_CHAINS];
 const NAVY: Preset =
     Preset { name: "navy", about: "the same with a flash tier of 1 GiB", lacks: NAVY_LACKS, ..RAM };
 const NAVY_DELETES: Preset =
@@ -82,7 +84,7 @@ const NAVY_DELETES: Preset =
 const NAVY_ENCRYPTION: Preset = Preset {
     name: "navy-with-encryption",
     about: "encrypted flash and deletes",
-    lacks: &[NO_FLASH, NO_ENCRYPTION, NO_CHAINS, NO_REBALANCE, NO_MOVING],
+    lacks: &[NO_FLASH, NO_ENCRYPTION, NO_CHAINS],
     ..NAVY_DELETES
 };
 /// 100 MB, one pool, a million keys, as many writes as reads.
@@ -95,7 +97,7 @@ const NAVY_REINSERTION: Preset = Preset {
     key_size: &[(1, 7, 1.0)],
     value_size: &[(1_024, 10_239, 1.0)],
     mix: (0.5, 0.5, 0.0),
-    lacks: &[NO_FLASH, NO_REINSERTION, NO_REBALANCE, NO_MOVING],
+    lacks: &[NO_FLASH, NO_REINSERTION],
     ..RAM
 };
 /// 250 MB, one pool, few keys with large values.
@@ -122,7 +124,8 @@ const SLAB_RELEASE: Preset = Preset {
     key_size: STRESS_KEYS,
     value_size: STRESS_VALUES,
     mix: (0.5, 0.1, 0.001),
-    lacks: &[NO_REBALANCE],
+    lacks: &[ALWAYS_MOVING],
+    min_slabs: 2,
 };
 const SLAB_RELEASE_CHAINED: Preset = Preset {
     name: "slab-release-chained-items",
@@ -131,7 +134,7 @@ const SLAB_RELEASE_CHAINED: Preset = Preset {
     key_size: &[(8, 15, 0.3), (16, 63, 0.7)],
     value_size: &[(1, 127, 0.3), (128, 4_095, 0.5), (4_096, 20_479, 0.2)],
     mix: (0.3, 0.25, 0.0002),
-    lacks: &[NO_CHAINS, NO_REBALANCE],
+    lacks: &[NO_CHAINS, ALWAYS_MOVING],
     ..SLAB_RELEASE
 };
 
@@ -159,7 +162,7 @@ pub const PRESETS: [Preset; 18] = [
     Preset {
         name: "navy-with-deletes-with-truncated-alloc-size",
         about: "flash with truncated items, deletes",
-        lacks: &[NO_FLASH, NO_TRUNCATION, NO_CHAINS, NO_REBALANCE, NO_MOVING],
+        lacks: &[NO_FLASH, NO_TRUNCATION, NO_CHAINS],
         ..NAVY_DELETES
     },
     NAVY_ENCRYPTION,
@@ -183,21 +186,21 @@ pub const PRESETS: [Preset; 18] = [
     Preset {
         name: "chained-items-stress-no-moving",
         about: "20,000 keys with large values, many deletes, items evicted",
-        lacks: &[NO_CHAINS, NO_REBALANCE],
+        lacks: &[NO_CHAINS, ALWAYS_MOVING],
         ..CHAINED_MOVING
     },
     SLAB_RELEASE,
     Preset {
         name: "slab-release-moving",
         about: "slabs released at random, items moved",
-        lacks: &[NO_REBALANCE, NO_MOVING],
+        lacks: &[],
         ..SLAB_RELEASE
     },
     SLAB_RELEASE_CHAINED,
     Preset {
         name: "slab-release-chained-items-moving",
         about: "ten million keys, chained items, items moved",
-        lacks: &[NO_CHAINS, NO_REBALANCE, NO_MOVING],
+        lacks: &[NO_CHAINS],
         ..SLAB_RELEASE_CHAINED
     },
 ];
@@ -218,6 +221,7 @@ impl Preset {
             memory: ByteSize::mib(self.memory_mib),
             pools: self.pools.to_vec(),
             policy: PolicyKind::LRU,
+            strategy: Strategy::Random(Random { min_slabs: self.min_slabs }),
             classes: SizeClassConfig::Factor { factor: self.class_factor, min: 64, max: 1 << 20 },
             keys: self.keys,
             key_size: sizes(self.key_size),

@@ -210,6 +210,8 @@ pub struct Disturbances {
     pub memory_limits: u64,
     /// Limits that could not be reached at once, because values were held.
     pub unreached: u64,
+    /// Slabs that size classes traded.
+    pub slabs_traded: u64,
     /// Flushes of all keys.
     pub flushes: u64,
     /// Seconds by which the cache's clock was moved forward, where it is moved by hand.
@@ -247,8 +249,13 @@ impl fmt::Display for CheckReport {
         let done = &self.disturbances;
         write!(
             f,
-            "meanwhile    {} pool limits and {} memory limits moved ({} not reached at once), {} flushes, clock moved by {} s",
-            done.pool_limits, done.memory_limits, done.unreached, done.flushes, done.clock_secs
+            "meanwhile    {} pool limits and {} memory limits moved ({} not reached at once), {} slabs traded, {} flushes, clock moved by {} s",
+            done.pool_limits,
+            done.memory_limits,
+            done.unreached,
+            done.slabs_traded,
+            done.flushes,
+            done.clock_secs
         )?;
         match self.evictions {
             Some(evictions) => writeln!(f, ", {evictions} evictions")?,

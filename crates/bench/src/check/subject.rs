@@ -41,6 +41,11 @@ pub(crate) trait Subject: Send + Sync {
         LimitMove::None
     }
 
+    /// Lets size classes trade slabs, once. How many slabs moved.
+    fn rebalance(&self) -> u64 {
+        0
+    }
+
     /// What the cache holds, where it can say.
     fn holdings(&self) -> Option<Holdings> {
         None

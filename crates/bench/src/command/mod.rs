@@ -56,12 +56,12 @@ pub fn execute(command: BenchCommand) -> Result<()> {
 /// How an embedded cache is made.
 #[derive(Clone, Debug, Args)]
 pub struct EngineArgs {
-    /// All memory of the cache, in bytes or with a unit
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    pub memory: ByteSize,
-    /// Eviction policy: s3-fifo, s3-fifo:PERCENT (share of the small queue) or lru
-    #[arg(long, value_name = "POLICY", default_value = "s3-fifo")]
-    pub policy: PolicyKind,
+    /// All memory of the cache, in bytes or with a unit [default: 64MiB, or as --config says]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
+    /// Eviction policy, such as s3-fifo or lru [default: s3-fifo, or as --config says]
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<PolicyKind>,
     /// With lru: a hit within this many seconds of the last one promotes nothing; 0 promotes always [default: 60]
     #[arg(long, value_name = "SECS")]
     pub lru_refresh: Option<u32>,
@@ -74,12 +74,26 @@ pub struct EngineArgs {
 }
 
 impl EngineArgs {
+    fn memory(&self) -> ByteSize {
+        self.memory.unwrap_or(ByteSize::mib(64))
+    }
+
     fn policy(&self) -> Result<PolicyKind> {
-        match (self.policy, self.lru_refresh) {
+        self.policy_over(PolicyKind::default())
+    }
+
+    /// The policy of the flags, or the given one where they name none.
+    fn policy_over(&self, otherwise: PolicyKind) -> Result<PolicyKind> {
+        match (self.policy.unwrap_or(otherwise), self.lru_refresh) {
             (policy, None) => Ok(policy),
             (PolicyKind::Lru { .. }, Some(refresh_secs)) => Ok(PolicyKind::Lru { refresh_secs }),
             (other, Some(_)) => anyhow::bail!("--lru-refresh is for `--policy lru`, not for {other}"),
         }
+    }
+
+    /// The chunk sizes, where a flag says something about them.
+    fn chosen_classes(&self) -> Option<Result<SizeClassConfig>> {
+        (self.class_factor.is_some() || !self.class_list.is_empty()).then(|| self.classes())
     }
 
     fn classes(&self) -> Result<SizeClassConfig> {

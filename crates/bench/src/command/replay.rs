@@ -74,7 +74,7 @@ impl ReplayArgs {
             bail!("a value of {} is larger than any item", self.value_size);
         };
         Ok(ReplayOptions {
-            memory: self.engine.memory,
+            memory: self.engine.memory(),
             policy: self.engine.policy()?,
             classes: self.engine.classes()?,
             strategy: self.strategy.clone().unwrap_or_else(|| PoolConfig::default().strategy),

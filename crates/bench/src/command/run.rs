@@ -3,15 +3,17 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 
 use super::{EngineArgs, duration, print_json};
+use crate::cachebench::{self, Instance, Overrides};
 use crate::run::{Arrivals, Length, RunOptions, RunReport, run_direct, run_wire};
 use crate::target::TargetUrl;
-use crate::target::embedded::{Embedded, EmbeddedOptions};
+use crate::target::embedded::{Embedded, EmbeddedOptions, PoolShape};
 use crate::target::memcached::Memcached;
 use crate::target::null::Null;
 use crate::workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
@@ -22,15 +24,26 @@ pub struct RunArgs {
     /// What is driven: embedded, null (the bench's own cost), memcached://HOST:PORT or memcached+unix:///PATH
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
+    /// Run a configuration of CacheLib's CacheBench, whole: its cache, requests, threads and operations; a folder with a
+    /// config.json or a file; other flags override it [default: none, the other flags say all]
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    pub config: Option<PathBuf>,
+    /// With --config: keep this share of its memory, keys and operations, above 0 and at most 1 [default: what --memory
+    /// is of its memory, or 1]
+    #[arg(long, value_name = "SHARE", requires = "config")]
+    pub scale: Option<f64>,
+    /// With --config: leave out what is not supported, and say what was
+    #[arg(long, requires = "config")]
+    pub ignore_unsupported: bool,
     /// What is asked.
     #[command(flatten)]
     pub workload: WorkloadArgs,
     /// The cache, where the target is embedded.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Threads of the bench
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub threads: usize,
+    /// Threads of the bench [default: 1, or as --config says]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
     /// Connections to a server, shared out among the threads; at least one each
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub connections: usize,
@@ -136,11 +149,17 @@ impl WorkloadArgs {
     }
 
     fn cachebench(&self, path: &Path, seed: u64) -> Result<Workload> {
+        self.refuse_shape()?;
+        Ok(Workload::from_cachebench(path, self.keys, seed)?)
+    }
+
+    /// Requests of a CacheBench configuration have the shape that it says.
+    fn refuse_shape(&self) -> Result<()> {
         let shaped = self.key_size.is_some() || self.value_size.is_some() || self.popularity.is_some();
         if shaped || self.mix.is_some() || self.ttl.is_some() {
             bail!("of a CacheBench configuration, only --keys and --look-aside can be overridden");
         }
-        Ok(Workload::from_cachebench(path, self.keys, seed)?)
+        Ok(())
     }
 }
 
@@ -151,12 +170,13 @@ fn is_cachebench(path: &Path) -> bool {
 impl RunArgs {
     fn options(&self) -> RunOptions {
         RunOptions {
-            threads: self.threads,
+            threads: self.threads.unwrap_or(1),
             connections: self.connections,
             pipeline: self.pipeline,
             multi_get: self.multi_get,
             rate: self.rate,
             arrivals: self.arrivals,
+            pause: None,
             load: (self.load || self.no_load).then_some(self.load),
             warm_up: self.warm_up,
             length: match self.ops {
@@ -173,36 +193,147 @@ impl RunArgs {
 }
 
 pub(super) fn execute(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
-    let report = run(args)?;
-    if args.json {
-        print_json(out, &report)?
-    } else {
-        write!(out, "{report}")?
+    let reports = match &args.config {
+        Some(path) => run_config(args, path)?,
+        None => vec![run(args)?],
+    };
+    match (&reports[..], args.json) {
+        ([report], true) => print_json(out, report)?,
+        (reports, true) => print_json(out, &reports)?,
+        (reports, false) => {
+            for (i, report) in reports.iter().enumerate() {
+                write!(out, "{}{report}", if i == 0 { "" } else { "\n" })?;
+            }
+        }
     }
-    if report.wrong_values > 0 {
-        bail!("the target returned {} values of other keys", report.wrong_values);
+    let wrong: u64 = reports.iter().map(|report| report.wrong_values).sum();
+    if wrong > 0 {
+        bail!("the target returned {wrong} values of other keys");
     }
     Ok(())
 }
 
 fn run(args: &RunArgs) -> Result<RunReport> {
     let workload = Arc::new(args.workload.build(args.seed)?);
-    let options = args.options();
-    match &args.target {
-        TargetUrl::Null => run_direct(&Arc::new(Null), &workload, &options),
+    let pool = |pool: &Pool| PoolShape { name: pool.name().to_owned(), limit: None };
+    let pools: Vec<PoolShape> = workload.pools().iter().map(pool).collect();
+    let engine = EmbeddedOptions {
+        memory: args.engine.memory(),
+        policy: args.engine.policy()?,
+        classes: args.engine.classes()?,
+        ..EmbeddedOptions::default()
+    };
+    drive(&args.target, (&engine, &pools, None), &workload, &args.options())
+}
+
+fn drive(
+    target: &TargetUrl,
+    (engine, pools, rebalance_every): (&EmbeddedOptions, &[PoolShape], Option<Duration>),
+    workload: &Arc<Workload>,
+    options: &RunOptions,
+) -> Result<RunReport> {
+    match target {
+        TargetUrl::Null => run_direct(&Arc::new(Null), workload, options),
         TargetUrl::Embedded => {
-            let engine = EmbeddedOptions {
-                memory: args.engine.memory,
-                policy: args.engine.policy()?,
-                classes: args.engine.classes()?,
-                ..EmbeddedOptions::default()
-            };
-            let pools: Vec<&str> = workload.pools().iter().map(Pool::name).collect();
-            let embedded = Embedded::new(&engine, &pools).context("making the cache")?;
-            run_direct(&Arc::new(embedded), &workload, &options)
+            let embedded = Arc::new(Embedded::shaped(engine, pools).context("making the cache")?);
+            let upkeep = rebalance_every.map(|every| Upkeep::start(&embedded, every)).transpose()?;
+            let report = run_direct(&embedded, workload, options);
+            drop(upkeep);
+            report
         }
-        TargetUrl::Memcached(address) => {
-            run_wire(Memcached, address, &args.target.to_string(), &workload, &options)
+        TargetUrl::Memcached(address) => run_wire(Memcached, address, &target.to_string(), workload, options),
+    }
+}
+
+/// Rebalances a cache's slabs while it lives.
+struct Upkeep {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Upkeep {
+    fn start(embedded: &Arc<Embedded>, every: Duration) -> Result<Self> {
+        const LOOK: Duration = Duration::from_millis(20);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (embedded, stopped) = (Arc::clone(embedded), Arc::clone(&stop));
+        let body = move || {
+            let mut waited = Duration::ZERO;
+            while !stopped.load(Ordering::Relaxed) {
+                base::thread::sleep(LOOK.min(every));
+                waited += LOOK.min(every);
+                if waited >= every {
+                    waited = Duration::ZERO;
+                    embedded.cache().rebalance();
+                }
+            }
+        };
+        let thread = base::thread::spawn("rebalancer", body).context("starting a thread")?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
+    }
+}
+
+/// Runs all caches of a CacheBench configuration at the same time.
+fn run_config(args: &RunArgs, path: &Path) -> Result<Vec<RunReport>> {
+    args.workload.refuse_shape()?;
+    let overrides = Overrides {
+        scale: args.scale,
+        memory: args.engine.memory,
+        keys: args.workload.keys,
+        ignore_unsupported: args.ignore_unsupported,
+        seed: args.seed,
+    };
+    let instances = cachebench::load(path, &overrides)?;
+    let alone = instances.len() == 1;
+    let mut runs = Vec::new();
+    for (i, instance) in instances.into_iter().enumerate() {
+        let mut options = configured(args, &instance);
+        options.progress &= alone;
+        let engine = EmbeddedOptions {
+            memory: instance.memory,
+            policy: args.engine.policy_over(instance.policy)?,
+            classes: args.engine.chosen_classes().unwrap_or(Ok(instance.classes))?,
+            strategy: instance.strategy,
+            ..EmbeddedOptions::default()
+        };
+        let every = instance.rebalance_every;
+        let mut workload = instance.workload;
+        if let Some(look_aside) = args.workload.look_aside {
+            workload.set_look_aside(look_aside);
+        }
+        let (target, pools, workload) = (args.target.clone(), instance.pools, Arc::new(workload));
+        let body = move || drive(&target, (&engine, &pools, every), &workload, &options);
+        if alone {
+            return Ok(vec![body()?]);
+        }
+        runs.push(base::thread::spawn(format!("cache-{i}"), body).context("starting a thread")?);
+    }
+    let join = |run: std::thread::JoinHandle<Result<RunReport>>| {
+        run.join().unwrap_or_else(|_| Err(anyhow!("a run panicked; its message is above")))
+    };
+    runs.into_iter().map(join).collect()
+}
+
+/// How a configuration is driven, where flags do not say otherwise.
+fn configured(args: &RunArgs, instance: &Instance) -> RunOptions {
+    let flags = args.options();
+    let said = args.ops.is_some() || args.duration.is_some();
+    let rate = args.rate.or(instance.rate);
+    RunOptions {
+        threads: args.threads.unwrap_or(instance.threads),
+        length: if said { flags.length } else { Length::Operations(instance.operations) },
+        load: Some(args.load),
+        pause: instance.pause,
+        arrivals: if args.rate.is_some() { flags.arrivals } else { Arrivals::Even },
+        rate,
+        ..flags
     }
 }

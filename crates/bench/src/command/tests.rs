@@ -96,6 +96,43 @@ fn a_check_reports_what_it_did_and_fails_where_it_finds_something() {
 }
 
 #[test]
+fn a_cachebench_configuration_is_run_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("config.json");
+    let write = |cache: &str| {
+        let text = format!(
+            "{{\"cache_config\": {{\"cacheSizeMB\": 64, \"numPools\": 2, \"poolSizes\": [0.5, 0.5]{cache}}}, \
+              \"test_config\": {{\"numKeys\": 4000, \"numOps\": 5000, \"numThreads\": 3, \"enableLookaside\": true, \
+              \"keyPoolDistribution\": [0.5, 0.5], \"opPoolDistribution\": [0.9, 0.1], \"keySizeRange\": [8, 16], \
+              \"keySizeRangeProbability\": [1], \"valSizeRange\": [64, 900], \"valSizeRangeProbability\": [1], \
+              \"getRatio\": 1, \"loneGetRatio\": 0.1}}}}"
+        );
+        std::fs::write(&file, text).expect("written");
+    };
+    write("");
+    let line = format!("run --config {} --allow-deep-sleep", file.display());
+    let report = json(&format!("{line} --json"));
+    assert_eq!((&report["operations"], &report["threads"]), (&15_000.into(), &3.into()));
+    assert_eq!(report["target"], "embedded, 64MiB, lru");
+    let pools = report["pools"].as_array().expect("pools").clone();
+    let ratios: Vec<f64> = pools.iter().filter_map(|pool| pool["hit_ratio"].as_f64()).collect();
+    assert!(
+        ratios.len() == 2 && ratios[0] > ratios[1],
+        "the pool that is asked more often hits more: {ratios:?}"
+    );
+    let text = run(&format!("{line} --scale 0.5 --threads 1 --ops 100")).expect("a run");
+    assert!(text.contains("pool1") && text.contains("scaled to 0.5"), "{text}");
+    write(", \"nvmCacheSizeMB\": 100");
+    assert!(refusal(&line).contains("cache_config.nvmCacheSizeMB = 100"));
+    let text = run(&format!("{line} --ignore-unsupported --target null")).expect("a run");
+    assert!(text.contains("ignored: cache_config.nvmCacheSizeMB"), "{text}");
+    let twice = std::fs::read_to_string(&file).expect("read").replace(", \"nvmCacheSizeMB\": 100", "");
+    std::fs::write(&file, format!("[{twice}, {twice}]")).expect("written");
+    assert_eq!(json(&format!("{line} --json")).as_array().map(Vec::len), Some(2));
+    assert!(refusal(&format!("{line} --mix get=1")).contains("can be overridden"));
+}
+
+#[test]
 fn a_workload_file_is_read_and_flags_override_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("w.toml");

@@ -27,7 +27,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use base::Clock;
 
 pub use pace::{Arrivals, Length};
-pub use report::{KindReport, RunReport};
+pub use report::{KindReport, PoolReport, RunReport};
 
 pub(crate) use connection::Stream;
 pub(crate) use progress::Bar;
@@ -58,6 +58,8 @@ pub struct RunOptions {
     pub rate: Option<f64>,
     /// How requests of an open loop follow each other. Default Poisson.
     pub arrivals: Arrivals,
+    /// After how many operations of a thread it pauses, and for how long. Default none.
+    pub pause: Option<(u64, Duration)>,
     /// Whether every key is written before. Default: unless the workload is look-aside.
     pub load: Option<bool>,
     /// What runs unmeasured. Default none.
@@ -85,6 +87,7 @@ impl Default for RunOptions {
             multi_get: 1,
             rate: None,
             arrivals: Arrivals::default(),
+            pause: None,
             load: None,
             warm_up: None,
             length: Length::Time(Duration::from_secs(10)),
@@ -319,6 +322,7 @@ impl Shared {
                 phase.multi_get = options.multi_get;
                 phase.look_aside = self.workload.look_aside();
                 phase.sample = options.latency_sample;
+                phase.pause = options.pause;
                 match length {
                     Length::Operations(all) => phase.left = all / threads + u64::from(number < all % threads),
                     Length::Time(time) => phase.deadline = now.saturating_add(time.as_nanos() as u64),

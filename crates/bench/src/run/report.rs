@@ -39,6 +39,8 @@ pub struct RunReport {
     pub hits: u64,
     /// Hits among reads; none where nothing was read.
     pub hit_ratio: Option<f64>,
+    /// The reads of each pool.
+    pub pools: Vec<PoolReport>,
     /// Writes that followed a look-aside miss.
     pub fills: u64,
     /// Removals and touches of keys that were not there.
@@ -65,6 +67,21 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
+/// The reads of one pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolReport {
+    /// The pool's name.
+    pub name: String,
+    /// Reads.
+    pub gets: u64,
+    /// Reads that found a value.
+    pub hits: u64,
+    /// Hits among reads; none where nothing was read.
+    pub hit_ratio: Option<f64>,
+    /// Writes that followed a look-aside miss.
+    pub fills: u64,
+}
+
 /// Figures of one kind of operation.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindReport {
@@ -88,6 +105,17 @@ impl RunReport {
                 operations: tally.done[*kind as usize],
                 latency: tally.latencies[*kind as usize].summary(),
             });
+        let pool = |(i, pool): (usize, &crate::workload::Pool)| {
+            let counts = tally.pools.get(i).copied().unwrap_or_default();
+            PoolReport {
+                name: pool.name().to_owned(),
+                gets: counts.gets,
+                hits: counts.hits,
+                hit_ratio: (counts.gets > 0).then(|| counts.hits as f64 / counts.gets as f64),
+                fills: counts.fills,
+            }
+        };
+        let pools = workload.pools().iter().enumerate().map(pool).collect();
         Self {
             target,
             workload: workload.description().to_owned(),
@@ -102,6 +130,7 @@ impl RunReport {
             operations_per_second: rate,
             hits: tally.hits,
             hit_ratio: (gets > 0).then(|| tally.hits as f64 / gets as f64),
+            pools,
             fills: tally.fills,
             not_found: tally.not_found,
             refused: tally.refused,
@@ -115,6 +144,25 @@ impl RunReport {
             machine,
             notes,
         }
+    }
+}
+
+impl RunReport {
+    /// Hit ratios, of all pools together and of each.
+    fn reads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ratio) = self.hit_ratio {
+            writeln!(f, "hit ratio    {ratio:.5} ({} hits, {} filled after a miss)", self.hits, self.fills)?;
+        }
+        for pool in self.pools.iter().filter(|_| self.pools.len() > 1) {
+            if let Some(ratio) = pool.hit_ratio {
+                writeln!(
+                    f,
+                    "  {:<10} {ratio:.5} ({} of {} reads, {} filled after a miss)",
+                    pool.name, pool.hits, pool.gets, pool.fills
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -137,9 +185,7 @@ impl fmt::Display for RunReport {
             write!(f, " (of each operation, the bench itself takes {cost:.0} ns)")?;
         }
         writeln!(f)?;
-        if let Some(ratio) = self.hit_ratio {
-            writeln!(f, "hit ratio    {ratio:.5} ({} hits, {} filled after a miss)", self.hits, self.fills)?;
-        }
+        self.reads(f)?;
         for kind in &self.kinds {
             if let Some(latency) = &kind.latency {
                 writeln!(

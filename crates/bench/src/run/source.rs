@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use base::Clock;
 
@@ -40,6 +41,8 @@ pub(crate) struct Phase<'a> {
     /// Open loop, if any.
     pub(crate) pace: Option<Pace>,
     pub(crate) look_aside: bool,
+    /// After how many operations to pause, and for how long.
+    pub(crate) pause: Option<(u64, Duration)>,
     /// Requests in flight per connection, or calls per batch.
     pub(crate) pipeline: usize,
     /// Reads that go into one request.
@@ -62,6 +65,7 @@ impl<'a> Phase<'a> {
             deadline: u64::MAX,
             pace: None,
             look_aside: false,
+            pause: None,
             pipeline: 1,
             multi_get: 1,
             sample: 1,
@@ -83,6 +87,12 @@ impl<'a> Phase<'a> {
                 self.left = 0;
                 return None;
             }
+        }
+        if let Some((operations, time)) = self.pause
+            && self.started > 0
+            && self.started.is_multiple_of(operations.max(1))
+        {
+            base::thread::sleep(time);
         }
         let operation = self.source.next();
         self.left = if operation.is_some() { self.left - 1 } else { 0 };

@@ -20,6 +20,14 @@ pub(crate) enum Outcome {
     Refused,
 }
 
+/// The reads of one pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolCounts {
+    pub(crate) gets: u64,
+    pub(crate) hits: u64,
+    pub(crate) fills: u64,
+}
+
 /// Counts and latencies of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
@@ -35,6 +43,8 @@ pub(crate) struct Tally {
     pub(crate) bytes_written: u64,
     /// What the target said when it first refused.
     pub(crate) first_refusal: Option<String>,
+    /// Reads and what became of them by pool.
+    pub(crate) pools: Vec<PoolCounts>,
     /// The thread's time from first to last operation, in nanoseconds.
     pub(crate) nanos: u64,
 }
@@ -45,6 +55,11 @@ impl Tally {
     pub(crate) fn count(&mut self, operation: &Operation, outcome: Outcome, latency: Option<u64>) {
         let kind = operation.kind as usize;
         self.done[kind] += 1;
+        if operation.kind == OpKind::Get {
+            let pool = self.pool(operation.pool);
+            pool.gets += 1;
+            pool.hits += u64::from(outcome == Outcome::Hit);
+        }
         match outcome {
             Outcome::Hit => {
                 self.hits += 1;
@@ -67,11 +82,21 @@ impl Tally {
     #[inline]
     pub(crate) fn count_fill(&mut self, operation: &Operation, stored: bool) {
         self.fills += 1;
+        self.pool(operation.pool).fills += 1;
         if stored {
             self.bytes_written += u64::from(operation.value_size);
         } else {
             self.refused += 1;
         }
+    }
+
+    #[inline]
+    fn pool(&mut self, pool: u16) -> &mut PoolCounts {
+        let pool = usize::from(pool);
+        if self.pools.len() <= pool {
+            self.pools.resize(pool + 1, PoolCounts::default());
+        }
+        &mut self.pools[pool]
     }
 
     /// Keeps the first reason for a refusal.
@@ -94,6 +119,12 @@ impl Tally {
         for (kind, latencies) in self.latencies.iter_mut().enumerate() {
             self.done[kind] += other.done[kind];
             latencies.add(&other.latencies[kind]);
+        }
+        for (pool, counts) in other.pools.iter().enumerate() {
+            let sum = self.pool(pool as u16);
+            sum.gets += counts.gets;
+            sum.hits += counts.hits;
+            sum.fills += counts.fills;
         }
         self.hits += other.hits;
         self.fills += other.fills;

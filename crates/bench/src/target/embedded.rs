@@ -2,7 +2,7 @@
 
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, Error, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId,
-    ReadHandle, SizeClassConfig,
+    ReadHandle, SizeClassConfig, strategy::Strategy,
 };
 
 use super::{Direct, DirectSession, Holdings};
@@ -16,6 +16,8 @@ pub struct EmbeddedOptions {
     pub policy: PolicyKind,
     /// The chunk sizes of its pools. Default by factor 1.25.
     pub classes: SizeClassConfig,
+    /// How slabs are rebalanced, whenever [`Cache::rebalance`] is called. Default as the engine has it.
+    pub strategy: Strategy,
     /// Where time comes from. Default the system.
     pub clock: Clock,
 }
@@ -26,6 +28,7 @@ impl Default for EmbeddedOptions {
             memory: ByteSize::mib(64),
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
+            strategy: PoolConfig::default().strategy,
             clock: Clock::System,
         }
     }
@@ -71,6 +74,7 @@ impl Embedded {
                 policy: options.policy,
                 classes: options.classes.clone(),
                 limit: shape.limit,
+                strategy: options.strategy.clone(),
                 ..PoolConfig::named(shape.name.clone())
             })
         };

@@ -54,7 +54,7 @@ const KNOWN: [&str; 29] = [
     "name",
 ];
 
-/// Reads the configuration at `path`; `keys` overrides its number of keys.
+/// Reads the configuration at `path`; `keys` overrides its number of keys. What is not used is noted.
 pub(super) fn load(path: &Path, keys: Option<u64>) -> Result<CacheBench, WorkloadError> {
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let root = read_json(&file)?;
@@ -72,18 +72,33 @@ pub(super) fn load(path: &Path, keys: Option<u64>) -> Result<CacheBench, Workloa
             "no object `test_config`: is this a CacheBench configuration?",
         ));
     };
-    Reader { file, config }.read(keys)
+    let read = Reader { file, config, keys, scale: 1.0 }.read()?;
+    Ok(CacheBench { notes: notes(config), ..read })
+}
+
+/// Reads the requests of a `test_config` that stands in `file`, with the share `scale` of its keys.
+pub(super) fn requests(
+    file: &Path,
+    config: &Map<String, Value>,
+    keys: Option<u64>,
+    scale: f64,
+) -> Result<CacheBench, WorkloadError> {
+    Reader { file: file.to_owned(), config, keys, scale }.read()
 }
 
 struct Reader<'a> {
     file: PathBuf,
     config: &'a Map<String, Value>,
+    /// Instead of the configuration's number of keys.
+    keys: Option<u64>,
+    /// The share of the keys that can be asked for to be kept, above 0 and at most 1.
+    scale: f64,
 }
 
 impl Reader<'_> {
-    fn read(&self, keys: Option<u64>) -> Result<CacheBench, WorkloadError> {
+    fn read(&self) -> Result<CacheBench, WorkloadError> {
         let config = self.config;
-        let keys = match keys {
+        let keys = match self.keys {
             Some(keys) => keys,
             None => {
                 self.number(config, "numKeys")?.map_or(Err(self.lacks("numKeys")), |keys| Ok(keys as u64))?
@@ -103,25 +118,27 @@ impl Reader<'_> {
             _ => own.to_vec(),
         };
         let online = config.get("generator").and_then(Value::as_str) == Some("online");
-        let mut pools = Vec::new();
+        let (mut pools, mut first_key) = (Vec::<PoolPlan>::new(), 0);
         for (i, (range, op_weight)) in super::split(keys, &shares).into_iter().zip(op_weights).enumerate() {
             let inner = if inner.len() > 1 { inner.get(i) } else { inner.first() };
             let inner = inner.ok_or_else(|| self.wrong("poolDistributions has too few entries"))?;
-            pools.push(self.pool(inner, i, range, op_weight, online)?);
+            let count = range.end.saturating_sub(range.start);
+            let pool = self.pool(inner, i, (first_key, count), op_weight, online)?;
+            first_key += pool.keys;
+            pools.push(pool);
         }
         let look_aside = config.get("enableLookaside").and_then(Value::as_bool).unwrap_or(false);
-        Ok(CacheBench { pools, look_aside, notes: notes(config) })
+        Ok(CacheBench { pools, look_aside, notes: Vec::new() })
     }
 
     fn pool(
         &self,
         config: &Map<String, Value>,
         number: usize,
-        keys: std::ops::Range<u64>,
+        (first_key, count): (u64, u64),
         op_weight: f64,
         online: bool,
     ) -> Result<PoolPlan, WorkloadError> {
-        let count = keys.end.saturating_sub(keys.start);
         if count == 0 {
             return Err(self.wrong(format!("pool {number} has no keys")));
         }
@@ -135,32 +152,45 @@ impl Reader<'_> {
             true => Some(self.distribution(config, "ttlSecsRange", "ttlSecsRangeProbability")?),
             false => None,
         };
+        let (popular, keys) = self.popular(config, count)?;
         Ok(PoolPlan {
             name: format!("pool{number}"),
-            first_key: keys.start,
-            popular: self.popular(config, count)?,
+            first_key,
+            popular,
             key_sizes,
             least_key_size: if online { ONLINE_KEY_BYTES } else { 1 },
             value_sizes,
             ttl_secs: ttl_secs.unwrap_or_else(|| Sizes::fixed(0)),
             mix,
             op_weight,
-            keys: count,
+            keys,
         })
     }
 
-    fn popular(&self, config: &Map<String, Value>, keys: u64) -> Result<Popular, WorkloadError> {
+    /// The popularity over a pool's keys, and how many these are when scaled.
+    ///
+    /// What is scaled are the keys that can be asked for at all: a cache that is scaled alike then sees the same curve.
+    fn popular(&self, config: &Map<String, Value>, keys: u64) -> Result<(Popular, u64), WorkloadError> {
+        let scaled = |keys: u64| ((keys as f64 * self.scale).ceil() as u64).clamp(1, keys.max(1));
         let from_file = self.file_of(config, "popDistFile")?;
         let source = from_file.as_ref().unwrap_or(config);
         let objects = self.numbers(source, "popularityBuckets")?;
         let weights = self.numbers(source, "popularityWeights")?;
         let (Some(objects), Some(weights)) = (objects, weights) else {
-            return Ok(Popular::new(Popularity::Normal, keys));
+            let keys = scaled(keys);
+            return Ok((Popular::new(Popularity::Normal, keys), keys));
         };
-        let objects = objects.into_iter().map(|objects| objects as u64).collect();
+        let objects: Vec<u64> = objects.into_iter().map(|objects| objects as u64).collect();
+        let total: u64 = objects.iter().sum();
         let legacy = config.get("useLegacyKeyGen").and_then(Value::as_bool).unwrap_or(false);
-        Buckets::new(objects, weights, (!legacy).then_some(keys))
-            .map(Popular::Buckets)
+        let (keys, fit) = match (legacy, self.scale < 1.0) {
+            (false, false) => (keys, Some(keys)),
+            (true, false) => (keys, None),
+            (false, true) => (scaled(keys), Some(scaled(keys))),
+            (true, true) => (scaled(total), Some(scaled(total))),
+        };
+        Buckets::new(objects, weights, fit)
+            .map(|buckets| (Popular::Buckets(buckets), keys))
             .ok_or_else(|| self.wrong("popularityBuckets and popularityWeights do not fit each other"))
     }
 
@@ -250,7 +280,8 @@ fn notes(config: &Map<String, Value>) -> Vec<String> {
     if unused.is_empty() { Vec::new() } else { vec![format!("not used here: {}", unused.join(", "))] }
 }
 
-fn read_json(path: &Path) -> Result<Value, WorkloadError> {
+/// Reads JSON with `//` comments.
+pub(super) fn read_json(path: &Path) -> Result<Value, WorkloadError> {
     let text = std::fs::read_to_string(path).map_err(|error| WorkloadError::file(path, error))?;
     serde_json::from_str(&without_comments(&text)).map_err(|error| WorkloadError::file(path, error))
 }

@@ -251,6 +251,36 @@ impl Workload {
         Self::build(config.pools, config.look_aside, description, config.notes, seed)
     }
 
+    /// The requests of a CacheBench `test_config` that stands in `file`, with the share `scale` (above 0, at most 1) of its
+    /// keys.
+    ///
+    /// # Errors
+    /// As [`Workload::from_cachebench`].
+    pub(crate) fn of_cachebench(
+        file: &Path,
+        config: &serde_json::Map<String, serde_json::Value>,
+        keys: Option<u64>,
+        scale: f64,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
+        let config = cachelib::requests(file, config, keys, scale)?;
+        let description = format!("CacheBench configuration {}", file.display());
+        Self::build(config.pools, config.look_aside, description, config.notes, seed)
+    }
+
+    /// Adds what a reader should know.
+    pub(crate) fn add_notes(&mut self, notes: impl IntoIterator<Item = String>) {
+        self.notes.extend(notes);
+    }
+
+    /// Reads JSON with `//` comments, as CacheBench has it.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is no JSON.
+    pub(crate) fn read_cachebench_json(path: &Path) -> Result<serde_json::Value, WorkloadError> {
+        cachelib::read_json(path)
+    }
+
     fn build(
         plans: Vec<PoolPlan>,
         look_aside: bool,
@@ -332,7 +362,7 @@ impl Workload {
         for (number, pool) in self.pools.iter().enumerate() {
             let distinct = pool.distinct_keys();
             if i < distinct {
-                let key = pool.first_key + pool.popular.key(i);
+                let key = pool.first_key + i;
                 return Some(pool.operation(OpKind::Set, number as u16, key));
             }
             i -= distinct;

@@ -105,15 +105,7 @@ impl Popular {
         match self {
             Self::Uniform { keys } | Self::Scan { keys } | Self::Normal { keys } => *keys,
             Self::Zipf { scatter, .. } => scatter.keys,
-            Self::Buckets(buckets) => buckets.distinct(),
-        }
-    }
-
-    /// The `i`-th of the keys that can be asked for, `i` below [`Popular::distinct`].
-    pub(super) fn key(&self, i: u64) -> u64 {
-        match self {
-            Self::Buckets(buckets) if buckets.scale > 1.0 => buckets.key(i),
-            _ => i,
+            Self::Buckets(buckets) => buckets.keys,
         }
     }
 }
@@ -229,8 +221,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 /// How many buckets of equal weight a popularity file is cut into.
 const EQUAL_BUCKETS: f64 = 2_048.0;
 
-/// CacheBench's popularity: groups of objects that share a weight, cut again into buckets of equal weight. A draw takes
-/// a bucket and then an object in it, all alike, and scales the object's number to the number of keys.
+/// CacheBench's popularity: groups of objects that share a weight, cut again into buckets of equal weight, whose numbers of
+/// objects are scaled to the number of keys. A draw takes a bucket and then a key in it, all alike.
 ///
 /// An object that is heavier than a bucket becomes several objects, one per bucket, as in CacheBench. Unlike there, the
 /// last bucket is kept where rounding leaves it a little short of its weight.
@@ -238,7 +230,7 @@ const EQUAL_BUCKETS: f64 = 2_048.0;
 pub(super) struct Buckets {
     /// Where each bucket's objects begin; one more than there are buckets.
     offsets: Vec<u64>,
-    /// Key numbers per object.
+    /// Keys per object. Where it is below 1, several objects are one key, and buckets may share one.
     scale: f64,
     keys: u64,
 }
@@ -272,7 +264,7 @@ impl Buckets {
             offsets.push(offsets[offsets.len() - 1] + objects_seen.max(1));
         }
         let distinct = offsets[offsets.len() - 1];
-        let scale = keys.map_or(1.0, |keys| keys.saturating_sub(1) as f64 / total_objects);
+        let scale = keys.map_or(1.0, |keys| keys as f64 / distinct as f64);
         Some(Self { offsets, scale, keys: keys.unwrap_or(distinct).max(1) })
     }
 
@@ -280,16 +272,15 @@ impl Buckets {
     fn sample(&self, rng: &mut SeededRng) -> u64 {
         let bucket = below(rng, self.offsets.len() as u64 - 1) as usize;
         let (from, to) = (self.offsets[bucket], self.offsets[bucket + 1]);
-        self.key(from + below(rng, to - from))
+        // A real number of objects, so that every key of a scaled bucket can be drawn.
+        let object = from as f64 + unit(rng) * (to - from) as f64;
+        ((self.scale * object) as u64).min(self.keys - 1)
     }
 
-    #[inline]
-    fn key(&self, object: u64) -> u64 {
-        ((self.scale * object as f64) as u64).min(self.keys - 1)
-    }
-
-    fn distinct(&self) -> u64 {
-        self.offsets[self.offsets.len() - 1].min(self.keys)
+    /// How many objects the file speaks of.
+    #[cfg(test)]
+    pub(super) fn objects(&self) -> u64 {
+        self.offsets[self.offsets.len() - 1]
     }
 
     /// The share of requests that go to the most popular `share` of the objects, by the table.

@@ -212,6 +212,27 @@ fn buckets_of_unequal_groups_get_their_weight() {
     }
 }
 
+/// Scaled up, a bucket has more keys than objects, and all can be drawn; scaled down, objects share keys.
+#[test]
+fn buckets_are_scaled_to_the_number_of_keys() {
+    for keys in [100, 1_000, 50_000] {
+        let popular =
+            Buckets::new(vec![100, 900], vec![1.0, 1.0], Some(keys)).map(Popular::Buckets).expect("buckets");
+        assert_eq!(popular.distinct(), keys);
+        let mut rng = base::rng::seeded(1);
+        let drawn: Vec<u64> = (0..400_000).map(|_| popular.sample(&mut rng, &mut 0)).collect();
+        let seen: HashSet<u64> = drawn.iter().copied().collect();
+        assert!(
+            seen.len() as u64 > keys * 99 / 100 && seen.iter().all(|key| *key < keys),
+            "{} of {keys}",
+            seen.len()
+        );
+        let top = drawn.iter().filter(|key| **key < keys / 10).count() as f64 / drawn.len() as f64;
+        // Among so few objects, the 1,024 buckets of the first group have one object at least each.
+        assert!(top > 0.04, "{top}");
+    }
+}
+
 /// What is published about each distribution: share of requests of the top 0.1, 1, 10 and 20 % of the objects, and
 /// the values' mean, median, 90th and 99th percentile and maximum.
 type Published = (&'static str, Option<u64>, [f64; 4], [f64; 5]);
@@ -245,17 +266,21 @@ const PUBLISHED: [Published; 6] = [
     ("kvcache_reg", Some(10_483_642), [56.8, 72.4, 86.6, 91.2], [335.0, 159.0, 191.0, 959.0, 523_487.0]),
 ];
 
+/// `numKeys` of each.
+const KEYS: [u64; 6] = [8_935_378, 23_458_726, 37_244_430, 65_345_659, 71_605_574, 14_463_466_000];
+
 #[test]
 fn cachelib_distributions_have_their_published_statistics() {
     let Some(folder) = traces() else { return };
-    for (name, objects, tops, values) in PUBLISHED {
+    for ((name, objects, tops, values), keys) in PUBLISHED.into_iter().zip(KEYS) {
         let path = folder.join("cachelib-distributions/hit_ratio").join(name);
         let workload = Workload::from_cachebench(&path, None, 1).expect(name);
         let pool = &workload.pools()[0];
         let Popular::Buckets(buckets) = &pool.popular else { panic!("{name} has no buckets") };
-        let distinct = pool.distinct_keys();
+        let distinct = buckets.objects();
         let off = distinct.abs_diff(objects.expect("published")) as f64 / distinct as f64;
         assert!(off < 0.001, "{name}: {distinct} objects");
+        assert_eq!(pool.distinct_keys(), keys, "{name}: every key can be asked for");
         for (share, wanted) in [0.001, 0.01, 0.1, 0.2].into_iter().zip(tops) {
             let found = buckets.requests_of_top(share) * 100.0;
             assert!((found - wanted).abs() < 0.6, "{name}: top {share} gets {found} %, not {wanted}");
