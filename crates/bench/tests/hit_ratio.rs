@@ -2,7 +2,13 @@
 //!
 //! Every published trace without sizes is replayed at 1, 10 and 25 % of its footprint. LRU (refresh time 0) must be
 //! within half a point of exact LRU, S3-FIFO within half a point of plain S3-FIFO. The traces are read in place; where
-//! they are not, the tests say so and pass. The generated sample, which is always there, is replayed besides.
+//! they are not, the tests say so and pass. The generated sample, which is always there, is replayed besides. The other
+//! policies are compared without an engine, in [`policies`].
+
+#[path = "hit_ratio/driver.rs"]
+mod driver;
+#[path = "hit_ratio/policies.rs"]
+mod policies;
 
 use std::path::{Path, PathBuf};
 

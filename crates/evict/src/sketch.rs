@@ -21,8 +21,9 @@ use std::sync::OnceLock;
 use base::hash::mix64;
 use base::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 
-/// Items for each block of 128 counters, at most: 5.3 counters or 2.7 bytes each.
-const ITEMS_PER_BLOCK: usize = 24;
+/// Items for each block of 128 counters, at most: 8 counters or 4 bytes each. With 16 counters hit ratios are within 0.3
+/// points of those with exact counts (mean over real traces), with 8 within 0.5, with 5 within 0.8.
+const ITEMS_PER_BLOCK: usize = 16;
 /// Memory per item at most, in hundredths of a byte: growth is by up to a quarter.
 pub(crate) const BYTES_PER_ITEM_X100: u64 = 6_400 * 5 / 4 / ITEMS_PER_BLOCK as u64;
 

@@ -85,15 +85,15 @@ impl TinyLfu {
         if self.is_segmented { PROBATION } else { PROTECTED }
     }
 
-    /// Gives the window its share and one more, and the protected segment its share.
+    /// Gives the window and the protected segment their shares.
     pub(crate) fn tend(&mut self, items: &impl Items) {
         let window = self.window_share(self.lists.len());
         if self.is_segmented {
             let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
             self.lists.shrink(PROTECTED, protected, PROBATION, MOST_MOVED, items);
         }
-        // While the main part fills up, all but one of those that the window cannot hold enter without competing.
-        self.lists.shrink(WINDOW, window + 1, self.entrance(), MOST_MOVED, items);
+        // While the main part fills up, those that the window cannot hold enter without competing.
+        self.lists.shrink(WINDOW, window, self.entrance(), MOST_MOVED, items);
     }
 
     pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
@@ -106,7 +106,7 @@ impl TinyLfu {
                 return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries);
             };
             let main = self.lists.tail(PROBATION, items).or_else(|| self.lists.tail(PROTECTED, items));
-            if self.lists.part_len(WINDOW) <= window && main.is_some() {
+            if self.lists.part_len(WINDOW) < window && main.is_some() {
                 return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries);
             }
             let Some(incumbent) = main else {
