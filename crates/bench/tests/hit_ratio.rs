@@ -121,7 +121,7 @@ fn s3_fifo_is_as_good_as_the_plain_one() {
 #[test]
 fn the_shipped_sample_is_cached_as_well_as_by_the_simulators() {
     let sample = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sample-trace.csv.zst"));
-    for policy in [LRU, PolicyKind::S3_FIFO] {
+    for policy in PolicyKind::ALL.map(|kind| if kind == PolicyKind::LRU { LRU } else { kind }) {
         // 500 chunks of 64 KiB less 8 bytes: a twentieth of the keys.
         let options = ReplayOptions {
             memory: ByteSize::mib(48),
@@ -134,6 +134,9 @@ fn the_shipped_sample_is_cached_as_well_as_by_the_simulators() {
         let report = replay(sample, &options).expect("a replay");
         let rival = &report.comparison.as_ref().expect("a comparison").rivals[0];
         assert!(report.evictions > 10_000 && report.hit_ratio > 0.3, "{report}");
-        assert!(rival.engine_is_ahead_points.abs() < TOLERANCE_POINTS, "{report}");
+        // TinyLFU without a segmented main part is the most sensitive to which of two equally frequent keys stays.
+        let tolerance = policies::tolerance(policy).unwrap_or(3.0);
+        println!("{policy}: {:.5} {:+.3}", report.hit_ratio, rival.engine_is_ahead_points);
+        assert!(rival.engine_is_ahead_points.abs() < tolerance, "{policy}: {report}");
     }
 }

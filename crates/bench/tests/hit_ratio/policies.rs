@@ -87,7 +87,7 @@ fn kinds() -> Vec<PolicyKind> {
 }
 
 /// What a policy is allowed, in points; `None`: judged by the mean.
-fn tolerance(kind: PolicyKind) -> Option<f64> {
+pub(crate) fn tolerance(kind: PolicyKind) -> Option<f64> {
     match kind {
         PolicyKind::LruInsertion { .. } => Some(1.25),
         PolicyKind::Arc => Some(1.0),
