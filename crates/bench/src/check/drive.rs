@@ -1,7 +1,8 @@
 //! The threads of a check: callers, and one that disturbs.
 //!
 //! A caller tells the history, calls, and tells again; it stops at the end of the run, or when enough violations were
-//! found. The disturber moves limits and the clock and flushes, at random moments. Nothing is waited for but the end.
+//! found. The disturber moves limits and the clock and flushes, at random moments. Nothing is waited for but the end,
+//! and a restart: then all callers stop, the cache ends and is taken over, and callers begin anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +44,11 @@ struct Shared {
     threads: usize,
     stop: AtomicBool,
     calls: AtomicU64,
-    /// When the run ends, in nanoseconds of the system's clock.
+    /// How long this part of the run is: the whole run, or until a restart.
+    length: Length,
+    /// The number of the part.
+    part: u64,
+    /// When the part ends, in nanoseconds of the system's clock.
     deadline: u64,
     violations: Mutex<Vec<Violation>>,
 }
@@ -73,7 +78,7 @@ pub(crate) fn run(
     };
     let workload = Arc::new(Workload::in_pools(&declared, &spec.pools, options.seed)?);
     let start = Clock::System.monotonic_nanos();
-    let shared = Arc::new(Shared {
+    let mut shared = Arc::new(Shared {
         history: History::new(spec.keys, subject.slack_secs()),
         subject,
         plant: options.plant.map(|(kind, every)| Plant::new(kind, every)),
@@ -82,14 +87,26 @@ pub(crate) fn run(
         threads: spec.threads,
         stop: AtomicBool::new(false),
         calls: AtomicU64::new(0),
-        deadline: match options.length {
-            Length::Operations(_) => u64::MAX,
-            Length::Time(time) => start.saturating_add(time.as_nanos() as u64),
-        },
+        length: options.length,
+        part: 0,
+        deadline: u64::MAX,
         violations: Mutex::default(),
         workload,
     });
-    let (counts, disturbances) = drive(&shared)?;
+    let (mut counts, mut disturbances) = (Counts::default(), Disturbances::default());
+    for part in 0..=options.restarts {
+        let own = Arc::get_mut(&mut shared).context("a thread of the check has not ended")?;
+        if part > 0 {
+            disturbances.restarts += u64::from(own.subject.restart()?);
+        }
+        own.begin(part);
+        let done = drive(&shared)?;
+        counts.add(&done.0);
+        disturbances.add(&done.1);
+        if !shared.violations.lock().is_empty() {
+            break;
+        }
+    }
     let mut violations = std::mem::take(&mut *shared.violations.lock());
     violations.truncate(options.max_violations.max(1));
     if violations.is_empty() {
@@ -132,7 +149,7 @@ fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances)> {
     while callers.iter().any(|caller| !caller.is_finished()) {
         let secs = (Clock::System.monotonic_nanos() - start) as f64 / 1e9;
         let done = shared.calls.load(Ordering::Relaxed) as f64;
-        bar.show(shared.options.length.share_done(done, secs), done / secs.max(1e-3));
+        bar.show(shared.length.share_done(done, secs), done / secs.max(1e-3));
         base::thread::sleep(PAUSE);
     }
     bar.finish();
@@ -140,10 +157,7 @@ fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances)> {
     let mut total = Counts::default();
     for caller in callers {
         let counts = caller.join().map_err(|_| anyhow!("a caller panicked; its message is above"))??;
-        total.done.iter_mut().zip(counts.done).for_each(|(sum, done)| *sum += done);
-        total.hits += counts.hits;
-        total.refused += counts.refused;
-        total.held += counts.held;
+        total.add(&counts);
     }
     let disturbances =
         disturber.join().map_err(|_| anyhow!("the disturber panicked; its message is above"))??;
@@ -171,7 +185,40 @@ impl Drop for Stops<'_> {
     }
 }
 
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.done.iter_mut().zip(other.done).for_each(|(sum, done)| *sum += done);
+        self.hits += other.hits;
+        self.refused += other.refused;
+        self.held += other.held;
+    }
+}
+
 impl Shared {
+    /// Begins a part of the run, with no thread under way.
+    fn begin(&mut self, part: u64) {
+        let parts = self.options.restarts + 1;
+        self.part = part;
+        self.calls = AtomicU64::new(0);
+        self.stop = AtomicBool::new(false);
+        (self.length, self.deadline) = match self.options.length {
+            Length::Operations(all) => {
+                let share = all / parts + u64::from(part < all % parts);
+                (Length::Operations(share), u64::MAX)
+            }
+            Length::Time(time) => {
+                let share = time / u32::try_from(parts).unwrap_or(u32::MAX);
+                let now = Clock::System.monotonic_nanos();
+                (Length::Time(share), now.saturating_add(share.as_nanos() as u64))
+            }
+        };
+    }
+
+    /// The seed of the part.
+    fn seed(&self) -> u64 {
+        self.options.seed ^ (self.part << 40)
+    }
+
     /// One caller's life.
     fn call(&self, thread: usize) -> Result<Counts> {
         let inner = self.subject.caller()?;
@@ -179,18 +226,18 @@ impl Shared {
             Some(plant) => Box::new(Planted::new(inner, plant)),
             None => inner,
         };
-        let seed = base::hash::mix64(self.options.seed ^ ((thread as u64) << 20) ^ 0x0063_6865_636b);
+        let seed = base::hash::mix64(self.seed() ^ ((thread as u64) << 20) ^ 0x0063_6865_636b);
         let mut calling = Calling {
             shared: self,
             caller,
             thread: thread as u16,
             rng: base::rng::seeded(seed),
-            sampler: Sampler::new(Arc::clone(&self.workload), self.options.seed, thread, self.threads),
+            sampler: Sampler::new(Arc::clone(&self.workload), self.seed(), thread, self.threads),
             values: Values::new(),
             key: Vec::new(),
             counts: Counts::default(),
         };
-        let mut left = match self.options.length {
+        let mut left = match self.length {
             Length::Operations(all) => {
                 let (threads, thread) = (self.threads as u64, thread as u64);
                 all / threads + u64::from(thread < all % threads)
@@ -215,7 +262,7 @@ impl Shared {
 
     /// Moves limits, slabs and the clock, and flushes, until the run is over.
     fn disturb(&self) -> Result<Disturbances> {
-        let mut rng = base::rng::seeded(base::hash::mix64(self.options.seed ^ 0x6469_7374));
+        let mut rng = base::rng::seeded(base::hash::mix64(self.seed() ^ 0x6469_7374));
         let mut done = Disturbances::default();
         let stops = Stops(self);
         while !self.stop.load(Ordering::Relaxed) {

@@ -22,7 +22,10 @@ const LEAST_MEMORY: u64 = 8 << 20;
 
 /// The engine with what the check moves.
 pub(crate) struct EmbeddedSubject {
-    embedded: Embedded,
+    /// None only while it is being restarted.
+    embedded: Option<Embedded>,
+    options: EmbeddedOptions,
+    shapes: Vec<PoolShape>,
     memory: u64,
     /// Each pool's share of the memory.
     shares: Vec<f64>,
@@ -44,9 +47,13 @@ impl EmbeddedSubject {
             })
             .collect();
         let options = EmbeddedOptions { clock, ..options.clone() };
-        let embedded = Embedded::shaped(&options, &shapes).context("making the cache")?;
+        let embedded = Some(Embedded::shaped(&options, &shapes).context("making the cache")?);
         let shares = shares.iter().map(|share| share / total).collect();
-        Ok(Self { embedded, memory, shares, moves_limits })
+        Ok(Self { embedded, options, shapes, memory, shares, moves_limits })
+    }
+
+    fn embedded(&self) -> &Embedded {
+        self.embedded.as_ref().unwrap_or_else(|| unreachable!("a restart that failed ends the check"))
     }
 }
 
@@ -57,23 +64,23 @@ fn limit(memory: u64, share: f64) -> ByteSize {
 
 impl Subject for EmbeddedSubject {
     fn caller(&self) -> Result<Box<dyn Caller + '_>> {
-        let cache = self.embedded.cache();
-        let pools = self.embedded.pools().iter().map(|pool| (*pool, cache.keys(*pool))).collect();
+        let cache = self.embedded().cache();
+        let pools = self.embedded().pools().iter().map(|pool| (*pool, cache.keys(*pool))).collect();
         Ok(Box::new(EmbeddedCaller { cache, pools, found: Vec::new(), held: VecDeque::new(), calls: 0 }))
     }
 
     fn describe(&self) -> String {
-        self.embedded.describe()
+        self.embedded().describe()
     }
 
     fn clock(&self) -> &Clock {
-        self.embedded.cache().clock()
+        self.embedded().cache().clock()
     }
 
     fn flush(&self) -> Result<bool> {
         // Pools share their key space.
-        if let Some(pool) = self.embedded.pools().first() {
-            self.embedded.cache().keys(*pool).flush();
+        if let Some(pool) = self.embedded().pools().first() {
+            self.embedded().cache().keys(*pool).flush();
         }
         Ok(true)
     }
@@ -82,7 +89,7 @@ impl Subject for EmbeddedSubject {
         if !self.moves_limits {
             return LimitMove::None;
         }
-        let cache = self.embedded.cache();
+        let cache = self.embedded().cache();
         // Higher as often as lower, and now and then all of it.
         let factor = rng.random_range(0.4..1.4_f64).min(1.0);
         if rng.random_bool(0.3) {
@@ -91,20 +98,33 @@ impl Subject for EmbeddedSubject {
         }
         let number = rng.random_range(0..self.shares.len());
         let wanted = limit(self.memory, self.shares[number] * factor);
-        let reached = cache.set_pool_limit(self.embedded.pools()[number], Some(wanted)).is_ok();
+        let reached = cache.set_pool_limit(self.embedded().pools()[number], Some(wanted)).is_ok();
         LimitMove::Pool(reached)
     }
 
     fn rebalance(&self) -> u64 {
-        if self.moves_limits { self.embedded.cache().rebalance().len() as u64 } else { 0 }
+        if self.moves_limits { self.embedded().cache().rebalance().len() as u64 } else { 0 }
+    }
+
+    fn restart(&mut self) -> Result<bool> {
+        if self.options.shared.is_none() {
+            return Ok(false);
+        }
+        self.validate();
+        // The old one must have ended before its memory can be taken over.
+        self.embedded = None;
+        let taken = Embedded::shaped(&self.options, &self.shapes).context("taking the cache over")?;
+        self.embedded = Some(taken);
+        self.validate();
+        Ok(true)
     }
 
     fn holdings(&self) -> Option<Holdings> {
-        self.embedded.holdings()
+        self.embedded().holdings()
     }
 
     fn validate(&self) {
-        self.embedded.cache().validate();
+        self.embedded().cache().validate();
     }
 }
 

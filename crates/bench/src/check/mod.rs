@@ -24,7 +24,9 @@ mod subject;
 mod tests;
 mod value;
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
 use base::ByteSize;
 use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
@@ -142,6 +144,11 @@ pub struct CheckOptions {
     pub moves_limits: bool,
     /// Whether all keys are flushed now and then. Default true.
     pub flushes: bool,
+    /// How often the cache ends and is taken over again, at equal distances; for that, `shared` is needed. Default 0.
+    pub restarts: u64,
+    /// A folder in memory for an embedded cache, such as `/dev/shm/check`; it must not be there yet, and is gone
+    /// afterwards. Default none.
+    pub shared: Option<PathBuf>,
     /// How long to wait between two disturbances, in milliseconds. Default 20.
     pub disturb_every_ms: u64,
     /// A fault to plant, and in how many of the calls at which it can strike it does so once. Default none.
@@ -160,6 +167,8 @@ impl Default for CheckOptions {
             seed: 1,
             moves_limits: true,
             flushes: true,
+            restarts: 0,
+            shared: None,
             disturb_every_ms: 20,
             plant: None,
             max_violations: 1,
@@ -174,6 +183,10 @@ impl Default for CheckOptions {
 /// Where the declaration makes no sense, the cache cannot be made or reached, or a thread panics.
 pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
     spec.check()?;
+    if options.restarts > 0 && (options.shared.is_none() || options.target != TargetUrl::Embedded) {
+        bail!("only an embedded cache in a folder in memory can be restarted");
+    }
+    let folder = options.shared.clone().map(Folder::new).transpose()?;
     let subject: Box<dyn Subject> = match &options.target {
         TargetUrl::Embedded => {
             let engine = EmbeddedOptions {
@@ -181,6 +194,7 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
                 policy: spec.policy,
                 classes: spec.classes.clone(),
                 strategy: spec.strategy.clone(),
+                shared: folder.as_ref().map(|folder| folder.0.clone()),
                 ..EmbeddedOptions::default()
             };
             Box::new(EmbeddedSubject::new(&engine, &spec.pools, options.moves_limits)?)
@@ -189,4 +203,20 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
         TargetUrl::Null => bail!("nothing can be wrong about `null`: check `embedded` or a server"),
     };
     drive::run(subject, spec, options)
+}
+
+/// A folder for the check alone, which is gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(path: PathBuf) -> Result<Self> {
+        std::fs::create_dir(&path).with_context(|| format!("making the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -214,8 +214,23 @@ pub struct Disturbances {
     pub slabs_traded: u64,
     /// Flushes of all keys.
     pub flushes: u64,
+    /// Times that the cache ended and was taken over again.
+    pub restarts: u64,
     /// Seconds by which the cache's clock was moved forward, where it is moved by hand.
     pub clock_secs: u64,
+}
+
+impl Disturbances {
+    /// Adds what was done in another part of the run.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.pool_limits += other.pool_limits;
+        self.memory_limits += other.memory_limits;
+        self.unreached += other.unreached;
+        self.slabs_traded += other.slabs_traded;
+        self.flushes += other.flushes;
+        self.restarts += other.restarts;
+        self.clock_secs += other.clock_secs;
+    }
 }
 
 impl CheckReport {
@@ -249,12 +264,13 @@ impl fmt::Display for CheckReport {
         let done = &self.disturbances;
         write!(
             f,
-            "meanwhile    {} pool limits and {} memory limits moved ({} not reached at once), {} slabs traded, {} flushes, clock moved by {} s",
+            "meanwhile    {} pool limits and {} memory limits moved ({} not reached at once), {} slabs traded, {} flushes, {} restarts, clock moved by {} s",
             done.pool_limits,
             done.memory_limits,
             done.unreached,
             done.slabs_traded,
             done.flushes,
+            done.restarts,
             done.clock_secs
         )?;
         match self.evictions {

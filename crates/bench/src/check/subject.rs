@@ -46,6 +46,14 @@ pub(crate) trait Subject: Send + Sync {
         0
     }
 
+    /// Ends the cache and takes it over again, with nobody calling it. False where it cannot.
+    ///
+    /// # Errors
+    /// Where it cannot be taken over.
+    fn restart(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// What the cache holds, where it can say.
     fn holdings(&self) -> Option<Holdings> {
         None

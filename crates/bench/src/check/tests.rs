@@ -306,6 +306,22 @@ fn the_engine_passes_while_everything_happens_to_it() {
 }
 
 #[test]
+fn the_engine_keeps_its_word_across_restarts() {
+    let parent = std::path::Path::new("/dev/shm");
+    let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
+    let folder = parent.join(format!("millpond-check-{}", std::process::id()));
+    let mix = Mix { touch: 0.0, ..small().mix };
+    let spec = CheckSpec { mix, pools: vec![0.6, 0.4], memory: ByteSize::mib(24), ..small() };
+    let options = CheckOptions { restarts: 5, shared: Some(folder.clone()), ..operations(240_000) };
+    let report = check(&spec, &options).expect("a check");
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.disturbances.restarts, report.operations), (5, 240_000));
+    assert!(!folder.exists(), "the folder is gone afterwards");
+    let error = check(&spec, &CheckOptions { restarts: 1, ..operations(1) }).expect_err("no folder");
+    assert!(error.to_string().contains("folder in memory"), "{error}");
+}
+
+#[test]
 fn every_planted_fault_is_found() {
     let found = |kind, wanted: &[&str]| {
         // No evictions: a lost removal shows only while the value is there.

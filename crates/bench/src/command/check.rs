@@ -1,6 +1,7 @@
 //! `millpond bench check`.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -76,6 +77,13 @@ pub struct CheckArgs {
     /// Never flush all keys
     #[arg(long)]
     pub no_flush: bool,
+    /// How often the cache ends and is taken over again, at equal distances; embedded only, takes --shared
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "shared")]
+    pub restarts: u64,
+    /// Keep the slabs of an embedded cache in this folder in memory, such as /dev/shm/check; it must not be there yet, and is
+    /// removed afterwards [default: none]
+    #[arg(long, value_name = "FOLDER")]
+    pub shared: Option<PathBuf>,
     /// How long to wait between two moves of a limit or of the clock, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = CheckOptions::default().disturb_every_ms)]
     pub disturb_every: u64,
@@ -144,6 +152,8 @@ impl CheckArgs {
             seed: self.seed,
             moves_limits: !self.no_resize,
             flushes: !self.no_flush,
+            restarts: self.restarts,
+            shared: self.shared.clone(),
             disturb_every_ms: self.disturb_every.max(1),
             plant: self.plant.map(|plant| (plant, self.plant_every)),
             max_violations: self.max_violations,

@@ -1,5 +1,7 @@
 //! Millpond's engine inside this process.
 
+use std::path::PathBuf;
+
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, Error, Expiry, ItemOptions, Keys, PolicyKind, PoolConfig, PoolId,
     ReadHandle, SizeClassConfig, strategy::Strategy,
@@ -20,6 +22,8 @@ pub struct EmbeddedOptions {
     pub strategy: Strategy,
     /// Where time comes from. Default the system.
     pub clock: Clock,
+    /// A folder in memory that keeps the cache when it ends. Default none.
+    pub shared: Option<PathBuf>,
 }
 
 impl Default for EmbeddedOptions {
@@ -30,6 +34,7 @@ impl Default for EmbeddedOptions {
             classes: SizeClassConfig::default(),
             strategy: PoolConfig::default().strategy,
             clock: Clock::System,
+            shared: None,
         }
     }
 }
@@ -68,7 +73,12 @@ impl Embedded {
     /// Where the engine refuses the options.
     pub fn shaped(options: &EmbeddedOptions, pools: &[PoolShape]) -> Result<Self, Error> {
         let clock = options.clock.clone();
-        let cache = Cache::new(CacheConfig { memory: options.memory, clock, ..CacheConfig::default() })?;
+        let cache = Cache::new(CacheConfig {
+            memory: options.memory,
+            clock,
+            shared: options.shared.clone(),
+            ..CacheConfig::default()
+        })?;
         let pool = |shape: &PoolShape| {
             cache.add_pool(PoolConfig {
                 policy: options.policy,
