@@ -3,7 +3,7 @@
 //! The crate exists apart from the server so that the bytes on the wire can be tested, fuzzed and measured alone, and so
 //! that the load bench and the wire tests use the same words as the server. It knows nothing of the engine.
 //!
-//! - [`memcached`]: the classic text commands and the meta commands, for servers and for clients.
+//! - [`memcached`]: the classic text commands, the meta commands and the binary protocol, for servers and for clients.
 //!
 //! Everything here reads bytes that strangers sent: there is no `unsafe`, and what could panic is denied by lints.
 

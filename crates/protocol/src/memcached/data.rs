@@ -1,6 +1,6 @@
 //! A data block that is taken piece by piece, straight to where it is wanted.
 
-/// The data of a storage command and the `\r\n` behind it, however they are cut.
+/// The data of a storage command and the `\r\n` behind it, if it has one, however they are cut.
 ///
 /// ```
 /// use millpond_protocol::memcached::{DataBlock, DataState};
@@ -46,6 +46,11 @@ impl DataBlock {
     /// A block of `data_len` bytes and a line end.
     pub const fn new(data_len: usize) -> Self {
         Self { data_left: data_len, end_left: 2, good: true }
+    }
+
+    /// A block of `data_len` bytes without a line end, as in the binary protocol.
+    pub const fn bare(data_len: usize) -> Self {
+        Self { data_left: data_len, end_left: 0, good: true }
     }
 
     /// How many bytes of data, without the line end, are missing. A caller may read them itself, and then says so to

@@ -1,8 +1,8 @@
-//! memcached's text protocol, classic and meta.
+//! memcached's protocols: text, classic and meta, and binary.
 //!
 //! A server feeds what it has read to a [`Parser`] and acts on the [`Parse`] it gets back; it composes answers with
 //! [`Reply`], [`WireError`] and the functions of [`reply`]. A client composes with [`command`] and reads answers with a
-//! [`ResponseParser`].
+//! [`ResponseParser`]. The deprecated binary protocol has a parser and answers of its own, in [`binary`].
 //!
 //! # What holds
 //! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the caller's buffer.
@@ -26,6 +26,7 @@
 //! assert_eq!(Reply::End.as_bytes(), b"END\r\n");
 //! ```
 
+pub mod binary;
 mod classic;
 pub mod command;
 mod data;

@@ -300,5 +300,72 @@ pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// What `lru_crawler metadump` tells of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpFacts<'a> {
+    /// The bytes of the key.
+    pub key: &'a [u8],
+    /// When it ends, Unix seconds; `None` = never.
+    pub expires_at: Option<u32>,
+    /// When it was last found, Unix seconds.
+    pub last_access: u32,
+    /// Compare-and-swap token.
+    pub cas: u64,
+    /// Whether it was fetched since it was stored.
+    pub fetched: bool,
+    /// Its size class.
+    pub class: u32,
+    /// What it occupies, in bytes.
+    pub size_bytes: u64,
+}
+
+/// Appends a line of `lru_crawler metadump`, which as in memcached ends in `\n` alone. [`Reply::End`] comes after the last.
+pub fn dump_facts(out: &mut Vec<u8>, facts: &DumpFacts<'_>) {
+    out.extend_from_slice(b"key=");
+    write_percent_encoded(out, facts.key);
+    match facts.expires_at {
+        Some(at) => {
+            out.extend_from_slice(b" exp=");
+            write_u64(out, u64::from(at));
+        }
+        None => out.extend_from_slice(b" exp=-1"),
+    }
+    for (name, value) in [(&b" la="[..], u64::from(facts.last_access)), (b" cas=", facts.cas)] {
+        out.extend_from_slice(name);
+        write_u64(out, value);
+    }
+    out.extend_from_slice(if facts.fetched { b" fetch=yes" } else { b" fetch=no" });
+    for (name, value) in [(&b" cls="[..], u64::from(facts.class)), (b" size=", facts.size_bytes)] {
+        out.extend_from_slice(name);
+        write_u64(out, value);
+    }
+    out.push(b'\n');
+}
+
+/// Appends a line of `lru_crawler mgdump`: the `mg` that gets the item, with its key in base64 where a line cannot have it
+/// otherwise. `EN` comes after the last.
+pub fn dump_get(out: &mut Vec<u8>, key: &[u8]) {
+    out.extend_from_slice(b"mg ");
+    if key.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
+        out.extend_from_slice(key);
+    } else {
+        write_base64(out, key);
+        out.extend_from_slice(b" b");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `bytes` with all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits (RFC 3986, section 2.1).
+fn write_percent_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
+    let digit = |value: u8| *b"0123456789ABCDEF".get(usize::from(value & 15)).unwrap_or(&b'0');
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte)]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
