@@ -293,6 +293,7 @@ fn listener_states(
             name: settings.name.clone(),
             address: socket.address().clone(),
             pool: Arc::clone(pool),
+            protocol: settings.protocol,
             counters: ListenerCounters::default(),
             connections: AtomicUsize::new(0),
         }))

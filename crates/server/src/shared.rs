@@ -8,7 +8,7 @@ use base::{Clock, Ledger, Part};
 use millpond::{Cache, PoolId};
 use protocol::memcached::Limits;
 
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, Protocol};
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::{Mailbox, Peer};
@@ -61,6 +61,7 @@ pub(crate) struct ListenerState {
     pub(crate) name: String,
     pub(crate) address: Address,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) protocol: Protocol,
     pub(crate) counters: ListenerCounters,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,

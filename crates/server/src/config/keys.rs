@@ -58,7 +58,11 @@ pub const KEYS: &[Key] = &[
     ),
     restart("listener.mode", "Permissions of a unix socket, in octal. Default \"0700\"."),
     restart("listener.pool", "The pool that clients of this listener read and write. Default \"default\"."),
-    restart("listener.protocol", "What is spoken: \"memcached\" (classic text and meta commands)."),
+    restart(
+        "listener.protocol",
+        "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\" or\n\
+         \"memcached-binary\". memcached has deprecated the binary protocol. Default \"memcached\".",
+    ),
     restart("pool.name", "The pool's name in listeners, logs and metrics."),
     online(
         "pool.limit",

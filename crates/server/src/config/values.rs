@@ -234,8 +234,12 @@ choices! {
 choices! {
     /// What is spoken on a listener.
     Protocol {
-        /// memcached's classic text and meta commands.
+        /// memcached's text and binary protocols; the first byte of a connection tells which.
         Memcached = "memcached",
+        /// memcached's classic text and meta commands alone.
+        MemcachedText = "memcached-text",
+        /// memcached's binary protocol alone.
+        MemcachedBinary = "memcached-binary",
     }
 }
 

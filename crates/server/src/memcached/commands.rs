@@ -6,6 +6,8 @@ use protocol::memcached::{
 };
 
 use super::respond;
+use super::store::cas_of;
+use crate::config::Protocol;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::shared::{Pool, Settings, Shared};
@@ -15,9 +17,9 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) shared: &'c Shared,
     pub(super) settings: &'a Settings,
     pub(super) pool: &'a Pool,
+    pub(super) protocol: Protocol,
     pub(super) counters: &'a ListenerCounters,
     pub(super) now_secs: u32,
-    pub(super) found: &'a mut Vec<Option<ReadHandle<'c>>>,
     pub(super) key_buffer: &'a mut KeyBuf,
 }
 
@@ -28,6 +30,16 @@ pub(super) enum EndsAt {
     Later(Option<u32>),
     /// It has ended already.
     Past,
+}
+
+/// What became of a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removed {
+    Yes,
+    /// There is no item.
+    NotFound,
+    /// It has another compare-and-swap token.
+    Exists,
 }
 
 /// An end as the engine takes it.
@@ -84,32 +96,51 @@ impl<'c> Commands<'_, 'c> {
         result
     }
 
-    pub(super) fn delete(&mut self, request: DeleteRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
-        let removed = self.keys().remove(request.key.wire());
-        let (counter, answer) = if removed {
-            (Counter::DeleteHits, Reply::Deleted)
-        } else {
-            (Counter::DeleteMisses, Reply::NotFound)
+    /// Removes what is under `key`, where it has that compare-and-swap token.
+    pub(super) fn remove(&self, key: &[u8], compare_cas: Option<u64>) -> Removed {
+        let Some(cas) = compare_cas else {
+            return if self.keys().remove(key) { Removed::Yes } else { Removed::NotFound };
         };
-        self.counters.add(counter, 1);
+        loop {
+            let Some(old) = self.keys().peek(key) else { return Removed::NotFound };
+            if cas != cas_of(&old) {
+                return Removed::Exists;
+            }
+            if self.shared.cache.remove_matching(&old) {
+                return Removed::Yes;
+            }
+        }
+    }
+
+    pub(super) fn count_removal(&self, removed: bool) {
+        self.counters.add(if removed { Counter::DeleteHits } else { Counter::DeleteMisses }, 1);
+    }
+
+    pub(super) fn delete(&mut self, request: DeleteRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
+        let removed = self.remove(request.key.wire(), None) == Removed::Yes;
+        self.count_removal(removed);
+        let answer = if removed { Reply::Deleted } else { Reply::NotFound };
         respond(output, request.noreply, answer.as_bytes());
     }
 
     pub(super) fn touch(&mut self, request: TouchRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
-        let end = EndsAt::new(request.exptime, self.now_secs);
+        let touched = self.touch_item(request.key.wire(), request.exptime);
+        let answer = if touched.is_some() { Reply::Touched } else { Reply::NotFound };
+        respond(output, request.noreply, answer.as_bytes());
+    }
+
+    /// Gives an item a new end, and counts that.
+    pub(super) fn touch_item(&mut self, key: &[u8], exptime: Exptime) -> Option<ReadHandle<'c>> {
+        let end = EndsAt::new(exptime, self.now_secs);
         // The access is recorded, as memcached does.
-        let item = self.keys().find(request.key.wire());
+        let item = self.keys().find(key);
         if let Some(item) = &item {
             item.note_access();
             self.set_end(item, end);
         }
         self.counters.add(Counter::Touches, 1);
-        let (counter, answer) = match item {
-            Some(_) => (Counter::TouchHits, Reply::Touched),
-            None => (Counter::TouchMisses, Reply::NotFound),
-        };
-        self.counters.add(counter, 1);
-        respond(output, request.noreply, answer.as_bytes());
+        self.counters.add(if item.is_some() { Counter::TouchHits } else { Counter::TouchMisses }, 1);
+        item
     }
 
     pub(super) fn flush_all(&mut self, delay: Exptime) {

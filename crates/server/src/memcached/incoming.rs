@@ -3,16 +3,18 @@
 //! The command line is kept and parsed again at the end: what borrows from it cannot outlive the receive buffer.
 
 use millpond::ReadHandle;
-use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHeader, WireError};
+use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHeader, WireError, binary};
 
+use super::binary::report_binary;
 use super::commands::Commands;
-use super::store::Draft;
-use super::{refusal_counter, respond};
+use super::store::{Draft, Stored};
+use super::{Wire, refusal_counter, respond};
 use crate::net::Output;
 
 /// A storage command of which the data has not arrived whole.
 pub(crate) struct Incoming<'c> {
-    /// The command line with its line end.
+    wire: Wire,
+    /// The command line with its line end; in binary, header, extras and key.
     line: Vec<u8>,
     /// The item, or an error where there is no room, and the data is dropped.
     draft: Result<Draft<'c>, WireError>,
@@ -62,14 +64,23 @@ impl Incoming<'_> {
 
 impl<'c> Commands<'_, 'c> {
     /// Makes the item for a storage command whose data is still to come.
-    pub(super) fn begin_incoming(&mut self, line: &[u8], header: &StoreHeader<'_>) -> Incoming<'c> {
+    pub(super) fn begin_incoming(
+        &mut self,
+        wire: Wire,
+        line: &[u8],
+        header: &StoreHeader<'_>,
+    ) -> Incoming<'c> {
         let draft = self.with_key(header.key, |commands, key| commands.draft(header, key, header.data_len));
-        Incoming { line: line.to_vec(), draft, block: DataBlock::new(header.data_len), filled: 0 }
+        let block = match wire {
+            Wire::Binary => DataBlock::bare(header.data_len),
+            Wire::Text | Wire::Unknown => DataBlock::new(header.data_len),
+        };
+        Incoming { wire, line: line.to_vec(), draft, block, filled: 0 }
     }
 
     /// Carries out a storage command whose data has arrived.
     pub(super) fn finish_incoming(&mut self, incoming: Incoming<'c>, output: &mut Output<ReadHandle<'c>>) {
-        let Incoming { line, draft, block, .. } = incoming;
+        let Incoming { wire, line, draft, block, .. } = incoming;
         // It was within its limits when it began; they may have changed since.
         let unbounded = Limits {
             max_line_bytes: usize::MAX,
@@ -78,23 +89,36 @@ impl<'c> Commands<'_, 'c> {
             max_item_bytes: usize::MAX,
             skip_refused_data: false,
         };
+        if wire == Wire::Binary {
+            if let binary::Parse::NeedData { store, .. } = binary::Parser::new(unbounded).parse(&line) {
+                let outcome = self.commit_incoming(&store.header, draft);
+                report_binary(store.head, &store.header, outcome, output);
+            }
+            return;
+        }
         let mut parser = Parser::new(unbounded);
         let Parse::NeedData { header, .. } = parser.parse(&line) else { return };
         if block.state() == DataState::Bad {
             self.counters.add(refusal_counter(WireError::BadDataChunk), 1);
             return respond(output, header.noreply, WireError::BadDataChunk.as_bytes());
         }
+        let outcome = self.commit_incoming(&header, draft);
+        self.report(&header, outcome, output);
+    }
+
+    fn commit_incoming(&mut self, header: &StoreHeader<'_>, draft: Result<Draft<'c>, WireError>) -> Stored {
         let outcome = self.with_key(header.key, |commands, key| match draft {
             Ok(mut draft) => {
                 // Tokens ascend in the order of what is stored, so this one is drawn only now.
-                draft.cas = commands.new_cas(&header);
+                draft.cas = commands.new_cas(header);
                 if let Some(item) = &mut draft.item {
                     item.set_cas(draft.cas);
                 }
-                commands.commit(&header, key, draft)
+                commands.commit(header, key, draft)
             }
-            Err(error) => commands.fail(&header, key, error),
+            Err(error) => commands.fail(header, key, error),
         });
-        self.report(&header, outcome, output);
+        self.count(header, outcome);
+        outcome
     }
 }

@@ -1,14 +1,19 @@
 //! Retrievals, many at a time.
 
-use millpond::ReadHandle;
-use protocol::memcached::{Exptime, MetaFlags, MetaRequest, Reply, reply};
+use millpond::{Found, ReadHandle};
+use protocol::memcached::{Exptime, KEY_MAX_BYTES, MetaFlags, MetaRequest, Reply, reply};
 
+use super::binary::BinaryGet;
 use super::commands::{Commands, EndsAt};
+use super::value::Value;
 use crate::metrics::Counter;
-use crate::net::Output;
+use crate::net::{MIN_IN_PLACE_BYTES, Output};
 
 /// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the first-level cache.
 const BATCH: usize = 32;
+
+/// The most that an answer with a small value takes: the value, the key, and what else stands in a line or a header.
+const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + KEY_MAX_BYTES + 256;
 
 /// How a lookup is answered.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +29,19 @@ pub(super) enum Answer<'i> {
     },
     /// As an `mg` that changes nothing.
     Meta(MetaFlags<'i>),
+    /// As a retrieval of the binary protocol.
+    Binary(BinaryGet),
+}
+
+impl Answer<'_> {
+    /// The new end that what is found gets.
+    fn touch(&self) -> Option<Exptime> {
+        match self {
+            Self::Value { touch, .. } => *touch,
+            Self::Meta(_) => None,
+            Self::Binary(get) => get.touch,
+        }
+    }
 }
 
 /// Lookups that wait to be made together.
@@ -76,57 +94,95 @@ pub(super) fn is_plain(request: &MetaRequest<'_>) -> bool {
     !request.key.is_base64() && !b"NRThluIE".iter().any(|flag| request.flags.has(*flag))
 }
 
+/// What a batch came to, for the statistics.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    answered: usize,
+    hits: u64,
+    touched: u64,
+    touch_hits: u64,
+}
+
 impl<'c> Commands<'_, 'c> {
     /// Makes the lookups of `batch` and answers them in order until the output has `max_output_bytes`. Returns how many
     /// were answered.
+    ///
+    /// Small values are copied to the output from where they lie, without a reference: connections of several threads that
+    /// read one hot item do not wait for each other. What was found behind the place where the output got full is looked up
+    /// again by the next turn, so as many lookups are made at once as small values fit for sure.
     pub(super) fn lookup(
         &mut self,
         batch: &Batch<'_>,
         output: &mut Output<ReadHandle<'c>>,
         max_output_bytes: usize,
     ) -> usize {
-        let mut found = std::mem::take(self.found);
         let keys = batch.keys.get(..batch.len).unwrap_or_default();
-        self.keys().find_many(keys, &mut found);
-        let (mut done, mut hits, mut touched, mut touch_hits) = (0, 0, 0, 0);
-        for (item, (key, answer)) in found.drain(..).zip(keys.iter().zip(&batch.answers)) {
-            done += 1;
-            hits += u64::from(item.is_some());
-            if let Answer::Value { touch: Some(_), .. } = answer {
-                touched += 1;
-                touch_hits += u64::from(item.is_some());
-            }
-            self.answer(key, *answer, item, output);
-            if output.len() >= max_output_bytes {
+        let mut tally = Tally::default();
+        while let Some(rest) = keys.get(tally.answered..).filter(|rest| !rest.is_empty()) {
+            let room = max_output_bytes.saturating_sub(output.len());
+            let together = (room / MAX_SMALL_ANSWER_BYTES).clamp(1, rest.len());
+            let first = tally.answered;
+            let mut full = false;
+            self.keys().find_many_with(rest.get(..together).unwrap_or(rest), |i, found| {
+                if full {
+                    return;
+                }
+                let Some((key, answer)) = keys.get(first + i).zip(batch.answers.get(first + i)) else {
+                    return;
+                };
+                self.answer(key, *answer, found, &mut tally, output);
+                full = output.len() >= max_output_bytes;
+            });
+            if full {
                 break;
             }
         }
-        *self.found = found;
-        self.counters.add(Counter::GetHits, hits);
-        self.counters.add(Counter::GetMisses, done as u64 - hits);
-        if touched > 0 {
-            self.counters.add(Counter::Touches, touched);
-            self.counters.add(Counter::TouchHits, touch_hits);
-            self.counters.add(Counter::TouchMisses, touched - touch_hits);
+        self.counters.add(Counter::GetHits, tally.hits);
+        self.counters.add(Counter::GetMisses, tally.answered as u64 - tally.hits);
+        if tally.touched > 0 {
+            self.counters.add(Counter::Touches, tally.touched);
+            self.counters.add(Counter::TouchHits, tally.touch_hits);
+            self.counters.add(Counter::TouchMisses, tally.touched - tally.touch_hits);
         }
-        done
+        tally.answered
     }
 
+    #[inline]
     fn answer(
         &mut self,
         key: &[u8],
         answer: Answer<'_>,
-        item: Option<ReadHandle<'c>>,
+        found: Option<Found<'_>>,
+        tally: &mut Tally,
         output: &mut Output<ReadHandle<'c>>,
     ) {
+        let touch = answer.touch();
+        let value = match found {
+            // A large value is sent from where it lies, and only a handle can change an item.
+            Some(found) if found.len() < MIN_IN_PLACE_BYTES && touch.is_none() && found.user_bits() == 0 => {
+                found.note_access();
+                Some(Value::Shown(found))
+            }
+            // It may have been removed since.
+            Some(_) => self.keys().peek(key).map(|item| {
+                item.note_access();
+                Value::Held(item)
+            }),
+            None => None,
+        };
+        tally.answered += 1;
+        tally.hits += u64::from(value.is_some());
+        if let Some(exptime) = touch {
+            tally.touched += 1;
+            if let Some(Value::Held(item)) = &value {
+                tally.touch_hits += 1;
+                self.set_end(item, EndsAt::new(exptime, self.now_secs));
+            }
+        }
         match answer {
-            Answer::Value { with_cas, touch, last } => {
-                if let Some(item) = item {
-                    item.note_access();
-                    if let Some(exptime) = touch {
-                        self.set_end(&item, EndsAt::new(exptime, self.now_secs));
-                    }
-                    write_value(key, item, with_cas, output);
+            Answer::Value { with_cas, last, .. } => {
+                if let Some(value) = value {
+                    write_value(key, value, with_cas, output);
                 }
                 if last {
                     output.write(Reply::End.as_bytes());
@@ -134,19 +190,20 @@ impl<'c> Commands<'_, 'c> {
             }
             Answer::Meta(flags) => {
                 self.counters.add(Counter::Meta, 1);
-                self.answer_meta_get(key, &flags, item, output);
+                self.answer_meta_get(key, &flags, value, output);
             }
+            Answer::Binary(get) => get.write(key, value, output),
         }
     }
 }
 
 /// Writes `VALUE`, the data and its line end.
 #[inline]
-fn write_value<'c>(key: &[u8], item: ReadHandle<'c>, with_cas: bool, output: &mut Output<ReadHandle<'c>>) {
-    let tag = item.tag().unwrap_or_default();
+fn write_value<'c>(key: &[u8], value: Value<'_, 'c>, with_cas: bool, output: &mut Output<ReadHandle<'c>>) {
+    let tag = value.tag();
     let cas = with_cas.then_some(tag.cas);
-    output.compose(|out| reply::value_header(out, key, tag.client_flags, item.len(), cas));
-    output.value(item);
+    output.compose(|out| reply::value_header(out, key, tag.client_flags, value.len(), cas));
+    value.send(output);
     output.write(b"\r\n");
 }
 

@@ -7,8 +7,10 @@ use protocol::memcached::{
 };
 
 use super::arithmetic::{Change, Changed};
-use super::commands::{Commands, EndsAt};
+use super::commands::{Commands, EndsAt, Removed};
+use super::stats;
 use super::store::{allocation_error, cas_of};
+use super::value::Value;
 use crate::metrics::Counter;
 use crate::net::Output;
 
@@ -85,20 +87,15 @@ impl<'c> Commands<'_, 'c> {
         &mut self,
         key: &[u8],
         flags: &MetaFlags<'_>,
-        item: Option<ReadHandle<'c>>,
+        value: Option<Value<'_, 'c>>,
         output: &mut Output<ReadHandle<'c>>,
     ) {
-        if let Some(item) = &item {
-            item.note_access();
-        }
-        match item {
-            Some(item) if item.user_bits() == 0 => {
-                self.write_hit(key, false, flags, item, Told::default(), output)
-            }
-            Some(item) => {
+        match value {
+            Some(Value::Held(item)) if item.user_bits() != 0 => {
                 let told = self.tell(&item, flags, false);
-                self.write_hit(key, false, flags, item, told, output);
+                self.write_hit(key, false, flags, Value::Held(item), told, output);
             }
+            Some(value) => self.write_hit(key, false, flags, value, Told::default(), output),
             None if flags.quiet() => {}
             None => {
                 let facts = MetaFacts { key, ..MetaFacts::default() };
@@ -152,7 +149,7 @@ impl<'c> Commands<'_, 'c> {
             self.counters.add(Counter::Touches, 1);
             self.counters.add(Counter::TouchHits, 1);
         }
-        self.write_hit(key, request.key.is_base64(), flags, item, told, output);
+        self.write_hit(key, request.key.is_base64(), flags, Value::Held(item), told, output);
     }
 
     /// Carries out, in the order of the flags, those that change the item or depend on how it is at that point.
@@ -205,11 +202,11 @@ impl<'c> Commands<'_, 'c> {
         key: &[u8],
         key_is_base64: bool,
         flags: &MetaFlags<'_>,
-        item: ReadHandle<'c>,
+        item: Value<'_, 'c>,
         told: Told,
         output: &mut Output<ReadHandle<'c>>,
     ) {
-        let tag = item.tag().unwrap_or_default();
+        let tag = item.tag();
         let idle = |last_access: u32| self.now_secs.saturating_sub(last_access);
         let facts = MetaFacts {
             key,
@@ -225,7 +222,7 @@ impl<'c> Commands<'_, 'c> {
         if flags.value() {
             let status = MetaStatus::Value { len: item.len() };
             output.compose(|out| reply::meta(out, status, flags, &facts));
-            output.value(item);
+            item.send(output);
             output.write(b"\r\n");
         } else {
             output.compose(|out| reply::meta(out, MetaStatus::Done, flags, &facts));
@@ -238,8 +235,7 @@ impl<'c> Commands<'_, 'c> {
             Ok(status) => status,
             Err(error) => return output.write(error.as_bytes()),
         };
-        let counter = if status == MetaStatus::Done { Counter::DeleteHits } else { Counter::DeleteMisses };
-        self.counters.add(counter, 1);
+        self.count_removal(status == MetaStatus::Done);
         if flags.quiet() && status.is_nominal(false) {
             return;
         }
@@ -248,6 +244,13 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn delete_or_invalidate(&mut self, key: &[u8], flags: &MetaFlags<'_>) -> Result<MetaStatus, WireError> {
+        if !flags.invalidate() && !flags.remove_value() {
+            return Ok(match self.remove(key, flags.compare_cas()) {
+                Removed::Yes => MetaStatus::Done,
+                Removed::NotFound => MetaStatus::NotFound,
+                Removed::Exists => MetaStatus::Exists,
+            });
+        }
         loop {
             let Some(old) = self.keys().peek(key) else { return Ok(MetaStatus::NotFound) };
             if flags.compare_cas().is_some_and(|cas| cas != cas_of(&old)) {
@@ -263,16 +266,13 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The copy of `old` that `I` (stale) or `x` (without its value) puts in its place; nothing where it is to be removed.
+    /// The copy of `old` that `I` (stale) or `x` (without its value) puts in its place; nothing where it has ended then.
     fn invalidated(
         &mut self,
         key: &[u8],
         old: &ReadHandle<'_>,
         flags: &MetaFlags<'_>,
     ) -> Result<Option<WriteHandle<'c>>, WireError> {
-        if !flags.invalidate() && !flags.remove_value() {
-            return Ok(None);
-        }
         let end = match flags.ttl() {
             Some(exptime) if flags.invalidate() => EndsAt::new(exptime, self.now_secs),
             _ => EndsAt::Later(old.expires_at()),
@@ -339,7 +339,7 @@ impl<'c> Commands<'_, 'c> {
             idle_secs: self.now_secs.saturating_sub(item.last_access().unwrap_or(self.now_secs)),
             cas: cas_of(&item),
             fetched: item.was_fetched(),
-            class: 0,
+            class: u32::from(stats::class_number(item.class_number())),
             size_bytes: item.size_bytes() as u64,
         };
         output.compose(|out| reply::meta_debug(out, &facts));

@@ -1,4 +1,4 @@
-//! What a memcached client is answered: classic and meta commands on the engine.
+//! What a memcached client is answered: classic, meta and binary commands on the engine.
 //!
 //! A [`Session`] is given what a connection has received and answers every whole request in it. Lookups that follow one
 //! another – the keys of a retrieval, pipelined retrievals, plain `mg` – are gathered and looked up at once. Commands that
@@ -8,24 +8,30 @@
 //! Semantics are those of memcached 1.6.18, which the wire tests compare with; `docs/compatibility.md` has the exceptions.
 
 mod arithmetic;
+mod binary;
 mod commands;
+mod crawler;
 mod incoming;
 mod lookup;
 mod meta;
 mod stats;
 mod store;
+mod value;
 
 use std::sync::Arc;
 
 use millpond::ReadHandle;
+use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{
     Limits, MetaCommand, Parse, Parser, Refusal, Reply, Request, ShutdownMode, StoreCommand, StoreHeader,
     WireError, reply,
 };
 
 use self::commands::{Commands, EndsAt};
+use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::{Answer, Batch};
+use crate::config::Protocol;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::shared::{ListenerState, Settings};
@@ -59,22 +65,42 @@ pub(crate) struct Turn {
     pub(crate) next: Next,
 }
 
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    /// Its first byte will tell.
+    Unknown,
+    Text,
+    Binary,
+}
+
 /// The memcached side of one connection.
 pub(crate) struct Session<'c> {
+    wire: Wire,
     parser: Parser,
+    binary: BinaryParser,
     listener: Arc<ListenerState>,
     /// Keys of the retrieval at the front of the input that have been answered already.
     answered_keys: usize,
     /// A large value that is on its way.
     incoming: Option<Incoming<'c>>,
+    /// A listing that is not complete.
+    dump: Option<Dump<'c>>,
     /// New limits, to be applied between requests.
     new_limits: Option<Limits>,
 }
 
 impl<'c> Session<'c> {
     pub(crate) fn new(listener: Arc<ListenerState>, settings: &Settings) -> Self {
+        let wire = match listener.protocol {
+            Protocol::Memcached => Wire::Unknown,
+            Protocol::MemcachedText => Wire::Text,
+            Protocol::MemcachedBinary => Wire::Binary,
+        };
         let parser = Parser::new(settings.protocol.clone());
-        Self { parser, listener, answered_keys: 0, incoming: None, new_limits: None }
+        let binary = BinaryParser::new(settings.protocol.clone());
+        let (answered_keys, incoming, dump, new_limits) = (0, None, None, None);
+        Self { wire, parser, binary, listener, answered_keys, incoming, dump, new_limits }
     }
 
     /// Takes over changed limits, at the next turn.
@@ -87,9 +113,10 @@ impl<'c> Session<'c> {
         self.incoming.is_some()
     }
 
-    /// Item memory that cannot be evicted while a value is on its way.
+    /// Item memory that cannot be evicted while a value is on its way or a listing is.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.incoming.as_ref().map_or(0, Incoming::held_bytes)
+        let dump = self.dump.as_ref().map_or(0, Dump::held_bytes);
+        self.incoming.as_ref().map_or(0, Incoming::held_bytes) + dump
     }
 
     /// Where the missing bytes of a large value belong.
@@ -111,26 +138,31 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        let Context { shared, settings, now_secs, found, key_buffer, .. } = context;
-        let Self { parser, listener, answered_keys, incoming, new_limits } = self;
+        let Context { shared, settings, now_secs, key_buffer, .. } = context;
+        let Self { wire, parser, binary, listener, answered_keys, incoming, dump, new_limits } = self;
         if parser.skipping() == 0
+            && binary.skipping() == 0
             && let Some(limits) = new_limits.take()
         {
+            *binary = BinaryParser::new(limits.clone());
             *parser = Parser::new(limits);
         }
         let commands = Commands {
             shared,
             pool: &listener.pool,
+            protocol: listener.protocol,
             counters: &listener.counters,
             settings,
             now_secs: *now_secs,
-            found,
             key_buffer,
         };
         let mut round = Round {
+            wire,
             parser,
+            binary,
             answered_keys,
             incoming,
+            dump,
             commands,
             settings,
             input,
@@ -147,9 +179,12 @@ impl<'c> Session<'c> {
 
 /// A turn in progress.
 struct Round<'a, 'c, 'i> {
+    wire: &'a mut Wire,
     parser: &'a mut Parser,
+    binary: &'a mut BinaryParser,
     answered_keys: &'a mut usize,
     incoming: &'a mut Option<Incoming<'c>>,
+    dump: &'a mut Option<Dump<'c>>,
     commands: Commands<'a, 'c>,
     settings: &'a Settings,
     input: &'i [u8],
@@ -169,6 +204,11 @@ impl<'i> Round<'_, '_, 'i> {
             {
                 return next;
             }
+            if self.dump.is_some()
+                && let Some(next) = self.continue_dump()
+            {
+                return next;
+            }
             if self.answered + self.batch.len() >= self.settings.max_requests_per_turn {
                 return self.answer_batch().unwrap_or(Next::Turn);
             }
@@ -176,13 +216,28 @@ impl<'i> Round<'_, '_, 'i> {
                 return self.answer_batch().unwrap_or(Next::Drain);
             }
             let input = self.input.get(self.position..).unwrap_or_default();
-            let next = match self.parser.parse(input) {
-                Parse::Request { request, consumed } => self.request(request, consumed),
-                parse => self.other(parse),
+            let next = match self.wire {
+                Wire::Binary => self.binary_step(input),
+                Wire::Text => self.text_step(input),
+                Wire::Unknown => match input.first() {
+                    Some(&first) => {
+                        *self.wire = if first == REQUEST_MAGIC { Wire::Binary } else { Wire::Text };
+                        None
+                    }
+                    None => Some(Next::Input),
+                },
             };
             if let Some(next) = next {
                 return next;
             }
+        }
+    }
+
+    /// Goes on with the request at the front of `input`. `Some` ends the turn.
+    fn text_step(&mut self, input: &'i [u8]) -> Option<Next> {
+        match self.parser.parse(input) {
+            Parse::Request { request, consumed } => self.request(request, consumed),
+            parse => self.other(parse),
         }
     }
 
@@ -256,8 +311,9 @@ impl<'i> Round<'_, '_, 'i> {
         if let Some((position, key_index)) = self.batch.place_of(done) {
             self.position = position;
             *self.answered_keys = key_index;
-            // What was parsed beyond that place is parsed again, so the parser starts afresh.
+            // What was parsed beyond that place is parsed again, so the parsers start afresh.
             *self.parser = Parser::new(self.parser.limits().clone());
+            *self.binary = BinaryParser::new(self.binary.limits().clone());
             return Some(Next::Drain);
         }
         self.batch.clear();
@@ -272,11 +328,7 @@ impl<'i> Round<'_, '_, 'i> {
         match parse {
             Parse::Incomplete { .. } => return Some(Next::Input),
             Parse::NeedData { header, header_len, .. } => {
-                let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
-                if header.data_len < MIN_DIRECT_BYTES || appends {
-                    return Some(Next::Input);
-                }
-                self.begin_value(&header, header_len);
+                return self.wait_for_value(&header, header_len);
             }
             Parse::TooLarge { header, refusal, consumed } => {
                 self.commands.counters.add(Counter::RefusedSize, 1);
@@ -303,11 +355,29 @@ impl<'i> Round<'_, '_, 'i> {
         refusal.close.then_some(Next::Close(Counter::ClosedRefused))
     }
 
-    fn begin_value(&mut self, header: &StoreHeader<'_>, header_len: usize) {
+    /// Makes the item for a large value, so that it is received there; a small one is waited for.
+    fn wait_for_value(&mut self, header: &StoreHeader<'_>, header_len: usize) -> Option<Next> {
+        let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
+        if header.data_len < MIN_DIRECT_BYTES || appends {
+            return Some(Next::Input);
+        }
         let line =
             self.input.get(self.position..).and_then(|rest| rest.get(..header_len)).unwrap_or_default();
-        *self.incoming = Some(self.commands.begin_incoming(line, header));
+        *self.incoming = Some(self.commands.begin_incoming(*self.wire, line, header));
         self.position += header_len;
+        None
+    }
+
+    /// Goes on with a listing. `Some` ends the turn.
+    fn continue_dump(&mut self) -> Option<Next> {
+        let dump = self.dump.as_mut()?;
+        let room = self.settings.max_requests_per_turn.saturating_sub(self.answered);
+        let (looked_at, next) = self.commands.continue_dump(dump, room, self.output);
+        self.answered += looked_at;
+        if next.is_none() {
+            *self.dump = None;
+        }
+        next
     }
 
     /// Goes on with a large value. `Some` where it is not complete.
@@ -351,6 +421,9 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Request::Shutdown(_) => output.write(WireError::ShutdownNotEnabled.as_bytes()),
             Request::Quit => return Some(Next::Close(Counter::ClosedByQuit)),
+            Request::Unsupported { name: b"lru_crawler", arguments } => {
+                *self.dump = commands.crawler(arguments, output);
+            }
             Request::Unsupported { .. } => output.write(WireError::UnknownCommand.as_bytes()),
             // Retrievals are gathered by the caller.
             Request::Get(_) => {}

@@ -11,7 +11,7 @@ use protocol::memcached::{Reply, Tokens, WireError, reply};
 
 use super::VERSION;
 use super::commands::Commands;
-use crate::config::Address;
+use crate::config::{Address, Protocol};
 use crate::metrics::Counter;
 use crate::net::Output;
 
@@ -44,35 +44,44 @@ const COUNTERS: &[(&str, &[Counter])] = &[
 ];
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn stats(&mut self, mut arguments: Tokens<'_>, output: &mut Output<ReadHandle<'c>>) {
-        let (first, second, third) = (arguments.next(), arguments.next(), arguments.next());
-        output.compose(|out| {
-            match (first, second) {
-                (None, _) => self.general(out),
-                (Some(b"settings"), _) => self.settings(out),
-                (Some(b"items"), _) => self.items(out),
-                (Some(b"slabs"), _) => self.slabs(out),
-                (Some(b"conns"), _) => self.connections(out),
-                (Some(b"sizes"), _) => self.sizes(out),
-                (Some(b"reset"), _) => {
-                    self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
-                    return out.extend_from_slice(Reply::Reset.as_bytes());
-                }
-                // Statistics by key prefix are not kept; a client that switches them on or off is not held up.
-                (Some(b"detail"), Some(b"on" | b"off")) => {
-                    return out.extend_from_slice(Reply::Ok.as_bytes());
-                }
-                // Neither are keys listed, which memcached does for a part of a class; clients take an empty list well.
-                (Some(b"detail"), Some(b"dump")) => {}
-                (Some(b"cachedump"), Some(_)) if third.is_some() => {}
-                (Some(b"cachedump"), _) => {
-                    return out.extend_from_slice(b"CLIENT_ERROR bad command line\r\n");
-                }
-                (Some(b"detail"), _) => return out.extend_from_slice(WireError::StatsDetailUsage.as_bytes()),
-                _ => return out.extend_from_slice(WireError::UnknownCommand.as_bytes()),
-            }
-            out.extend_from_slice(Reply::End.as_bytes());
+    pub(super) fn stats(&mut self, arguments: Tokens<'_>, output: &mut Output<ReadHandle<'c>>) {
+        output.compose(|out| match self.write_stats(arguments, out) {
+            Ok(end) => out.extend_from_slice(end),
+            Err(error) => out.extend_from_slice(error),
         });
+    }
+
+    /// Writes the lines that `arguments` ask for, and returns the one that ends them.
+    ///
+    /// # Errors
+    /// What to answer in place of them.
+    pub(super) fn write_stats(
+        &mut self,
+        mut arguments: Tokens<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<&'static [u8], &'static [u8]> {
+        let (first, second, third) = (arguments.next(), arguments.next(), arguments.next());
+        match (first, second) {
+            (None, _) => self.general(out),
+            (Some(b"settings"), _) => self.settings(out),
+            (Some(b"items"), _) => self.items(out),
+            (Some(b"slabs"), _) => self.slabs(out),
+            (Some(b"conns"), _) => self.connections(out),
+            (Some(b"sizes"), _) => self.sizes(out),
+            (Some(b"reset"), _) => {
+                self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
+                return Ok(Reply::Reset.as_bytes());
+            }
+            // Statistics by key prefix are not kept; a client that switches them on or off is not held up.
+            (Some(b"detail"), Some(b"on" | b"off")) => return Ok(Reply::Ok.as_bytes()),
+            (Some(b"detail"), Some(b"dump")) => {}
+            // Keys are listed by `lru_crawler`; clients of this older command take an empty list well.
+            (Some(b"cachedump"), Some(_)) if third.is_some() => {}
+            (Some(b"cachedump"), _) => return Err(b"CLIENT_ERROR bad command line\r\n"),
+            (Some(b"detail"), _) => return Err(WireError::StatsDetailUsage.as_bytes()),
+            _ => return Err(WireError::UnknownCommand.as_bytes()),
+        }
+        Ok(Reply::End.as_bytes())
     }
 
     fn general(&self, out: &mut Vec<u8>) {
@@ -149,7 +158,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "num_threads", self.shared.workers.len() as u64);
         number(out, "reqs_per_event", self.settings.max_requests_per_turn as u64);
         reply::stat(out, "cas_enabled", "yes");
-        reply::stat(out, "binding_protocol", "ascii");
+        reply::stat(out, "binding_protocol", binding(self.protocol));
         reply::stat(out, "auth_enabled_sasl", "no");
         reply::stat(out, "auth_enabled_ascii", "no");
         number(out, "item_size_max", self.settings.protocol.max_item_bytes as u64);
@@ -168,7 +177,7 @@ impl<'c> Commands<'_, 'c> {
     fn items(&self, out: &mut Vec<u8>) {
         for class in self.pool_stats().iter().flat_map(|pool| &pool.classes).filter(|class| class.items > 0) {
             let mut stat = |name: &str, value: u64| {
-                reply::stat_number(out, &format!("items:{}:{name}", class_number(class)), value);
+                reply::stat_number(out, &format!("items:{}:{name}", class_number(class.number)), value);
             };
             stat("number", class.items);
             if let Some(age) = class.tail_age_secs {
@@ -188,7 +197,7 @@ impl<'c> Commands<'_, 'c> {
         for class in classes {
             active += 1;
             let mut stat = |name: &str, value: u64| {
-                reply::stat_number(out, &format!("{}:{name}", class_number(class)), value);
+                reply::stat_number(out, &format!("{}:{name}", class_number(class.number)), value);
             };
             stat("chunk_size", u64::from(class.chunk_bytes));
             stat("chunks_per_page", class.chunks.checked_div(class.slabs).unwrap_or(0));
@@ -230,9 +239,18 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// memcached counts classes from 1.
-fn class_number(class: &ClassStats) -> u16 {
-    u16::from(class.number) + 1
+/// memcached's name for what a listener speaks.
+const fn binding(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Memcached => "auto-negotiate",
+        Protocol::MemcachedText => "ascii",
+        Protocol::MemcachedBinary => "binary",
+    }
+}
+
+/// The number under which a size class is shown: memcached counts them from 1.
+pub(super) fn class_number(number: u8) -> u16 {
+    u16::from(number) + 1
 }
 
 /// Seconds of processor time in user and in system mode, with six decimals.

@@ -2,7 +2,7 @@
 
 use millpond::{ErrorKind, ReadHandle, WriteHandle};
 use protocol::memcached::{
-    MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
+    Exptime, MetaFacts, MetaFlags, MetaStatus, Reply, StoreCommand, StoreHeader, WireError, reply,
 };
 
 use super::commands::{Commands, EndsAt, engine_expiry};
@@ -49,6 +49,12 @@ impl<'c> Commands<'_, 'c> {
         data: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) {
+        let outcome = self.store_item(header, data);
+        self.report(header, outcome, output);
+    }
+
+    /// Carries out a storage command, and counts it.
+    pub(super) fn store_item(&mut self, header: &StoreHeader<'_>, data: &[u8]) -> Stored {
         let outcome = self.with_key(header.key, |commands, key| match header.command {
             StoreCommand::Append | StoreCommand::Prepend => commands.extend(header, key, data),
             _ => match commands.draft(header, key, data.len()) {
@@ -61,7 +67,8 @@ impl<'c> Commands<'_, 'c> {
                 Err(error) => commands.fail(header, key, error),
             },
         });
-        self.report(header, outcome, output);
+        self.count(header, outcome);
+        outcome
     }
 
     /// An item for `value_len` bytes of data.
@@ -154,10 +161,18 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// `append` and `prepend`: flags and end stay as they are.
+    /// `append` and `prepend`: flags and end stay as they are. With `N` of `ms`, an item that is not there is created.
     fn extend(&mut self, header: &StoreHeader<'_>, key: &[u8], data: &[u8]) -> Stored {
+        let vivify = header.meta.as_ref().and_then(MetaFlags::vivify);
         loop {
-            let Some(old) = self.keys().peek(key) else { return Stored::Refused };
+            let Some(old) = self.keys().peek(key) else {
+                let Some(exptime) = vivify else { return Stored::Refused };
+                match self.seed(header, key, data, exptime) {
+                    Some(outcome) => return outcome,
+                    // There is an item by now.
+                    None => continue,
+                }
+            };
             if header.compare_cas.is_some_and(|cas| cas != cas_of(&old)) {
                 return Stored::Exists;
             }
@@ -186,6 +201,28 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
+    /// Creates the item that there was none of to extend; nothing where there is one by now.
+    fn seed(
+        &mut self,
+        header: &StoreHeader<'_>,
+        key: &[u8],
+        data: &[u8],
+        exptime: Exptime,
+    ) -> Option<Stored> {
+        let header = StoreHeader { command: StoreCommand::Add, exptime, compare_cas: None, ..*header };
+        let mut draft = match self.draft(&header, key, data.len()) {
+            Ok(draft) => draft,
+            Err(error) => return Some(Stored::Failed(error)),
+        };
+        if let Some(item) = &mut draft.item {
+            item.value_mut().copy_from_slice(data);
+        }
+        match self.commit(&header, key, draft) {
+            Stored::Refused => None,
+            outcome => Some(outcome),
+        }
+    }
+
     /// The largest value that the limits allow under `key`.
     fn max_value_bytes(&self, key: &[u8], client_flags: u32) -> usize {
         let limits = &self.settings.protocol;
@@ -193,14 +230,13 @@ impl<'c> Commands<'_, 'c> {
         limits.max_item_bytes.saturating_sub(key.len().saturating_add(overhead))
     }
 
-    /// Counts the outcome and tells the client.
+    /// Tells the client of the outcome.
     pub(super) fn report(
         &mut self,
         header: &StoreHeader<'_>,
         outcome: Stored,
         output: &mut Output<ReadHandle<'c>>,
     ) {
-        self.count(header, outcome);
         if let Some(flags) = &header.meta {
             return self.report_meta(header, flags, outcome, output);
         }
@@ -238,7 +274,7 @@ impl<'c> Commands<'_, 'c> {
         });
     }
 
-    fn count(&self, header: &StoreHeader<'_>, outcome: Stored) {
+    pub(super) fn count(&self, header: &StoreHeader<'_>, outcome: Stored) {
         let stored = match outcome {
             Stored::Yes(_) => Counter::Stored,
             Stored::Failed(WireError::ObjectTooLarge) => Counter::RefusedSize,

@@ -21,8 +21,6 @@ pub(crate) struct Context<'c> {
     pub(crate) receive_buffer: Box<[u8]>,
     /// An empty output that the next connection takes.
     pub(crate) spare_output: Output<ReadHandle<'c>>,
-    /// What a batch of lookups found; empty between batches.
-    pub(crate) found: Vec<Option<ReadHandle<'c>>>,
     /// Where keys in base64 are decoded to.
     pub(crate) key_buffer: KeyBuf,
 }
@@ -35,7 +33,6 @@ impl<'c> Context<'c> {
             shared,
             receive_buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             spare_output: Output::default(),
-            found: Vec::new(),
             key_buffer: KeyBuf::default(),
         }
     }

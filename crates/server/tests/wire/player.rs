@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use base::rng::{Rng, SeededRng, seeded};
 
+use protocol::memcached::binary::{Answer, Frame, Opcode};
+
+use crate::frame::Packet;
 use crate::script::{Case, Numbers, Step, fill, matches};
 
 /// How long an answer may take before the case has failed.
@@ -104,6 +107,23 @@ impl Connection {
         }
     }
 
+    /// Reads the next answer of the binary protocol, and gives it to `seen`; nothing where the connection ends before.
+    fn packet<R>(&mut self, seen: impl FnOnce(&Answer<'_>) -> R) -> io::Result<Option<R>> {
+        loop {
+            let answer = Answer::read(&self.buffer).map_err(io::Error::other)?;
+            if let Some((answer, len)) = answer {
+                let result = seen(&answer);
+                self.buffer.drain(..len);
+                return Ok(Some(result));
+            }
+            let mut chunk = [0; 64 << 10];
+            match self.stream.read(&mut chunk)? {
+                0 => return Ok(None),
+                n => self.buffer.extend_from_slice(&chunk[..n]),
+            }
+        }
+    }
+
     fn is_at_end(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 1];
         Ok(self.buffer.is_empty()
@@ -141,6 +161,10 @@ pub(crate) fn play(case: &Case, place: &Place, mode: Mode) -> Result<(), String>
     if cleared != b"OK\r\n" {
         return Err(format!("flush_all gave {}", show(&cleared)));
     }
+    if case.is_binary() {
+        // What that connection speaks is settled.
+        connection = Connection::new(place).map_err(failed)?;
+    }
     if mode == Mode::Pipelined {
         return play_pipelined(case, connection);
     }
@@ -151,12 +175,13 @@ pub(crate) fn play(case: &Case, place: &Place, mode: Mode) -> Result<(), String>
     let mut numbers = Numbers::new();
     let mut unsent = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
-        if !unsent.is_empty() && !matches!(step, Step::Send(_)) {
+        if !unsent.is_empty() && !matches!(step, Step::Send(_) | Step::SendPacket(_)) {
             send(&mut connection.stream, &unsent, rng.as_mut()).map_err(failed)?;
             unsent.clear();
         }
         match step {
             Step::Send(template) => unsent.extend(fill(template, &numbers)),
+            Step::SendPacket(packet) => unsent.extend(packet.bytes(&numbers)),
             Step::Connect => connection = Connection::new(place).map_err(failed)?,
             Step::Sleep(millis) => base::thread::sleep(Duration::from_millis(*millis)),
             _ => expect(&mut connection, step, index, &mut numbers)?,
@@ -172,16 +197,17 @@ fn play_pipelined(case: &Case, mut connection: Connection) -> Result<(), String>
     let all: Vec<u8> = case
         .steps
         .iter()
-        .filter_map(|step| {
-            if let Step::Send(template) = step { Some(fill(template, &Numbers::new())) } else { None }
+        .filter_map(|step| match step {
+            Step::Send(template) => Some(fill(template, &Numbers::new())),
+            Step::SendPacket(packet) => Some(packet.bytes(&Numbers::new())),
+            _ => None,
         })
         .flatten()
         .collect();
     let mut writer = connection.stream.try_clone().map_err(|e| e.to_string())?;
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || writer.write_all(&all));
-        for (index, step) in case.steps.iter().enumerate().filter(|(_, step)| !matches!(step, Step::Send(_)))
-        {
+        for (index, step) in case.steps.iter().enumerate() {
             expect(&mut connection, step, index, &mut numbers)?;
         }
         sending.join().expect("no panic").map_err(|e| format!("sending: {e}"))?;
@@ -203,6 +229,7 @@ fn expect(
             }
             Err(format!("step {index}: expected {}, got {}", show_step(step), show(&line)))
         }
+        Step::ExpectPacket(packet) => expect_packet(connection, packet, index, numbers),
         Step::ExpectEnd => match connection.is_at_end() {
             Ok(true) => Ok(()),
             Ok(false) => {
@@ -214,10 +241,37 @@ fn expect(
     }
 }
 
+fn expect_packet(
+    connection: &mut Connection,
+    packet: &Packet,
+    index: usize,
+    numbers: &mut Numbers,
+) -> Result<(), String> {
+    let seen =
+        connection.packet(|answer| (packet.matches(answer, numbers), show(format!("{answer:?}").as_bytes())));
+    match seen {
+        Ok(Some((true, _))) => Ok(()),
+        Ok(Some((false, got))) => Err(format!("step {index}: expected {packet:?}, got {got}")),
+        Ok(None) => Err(format!("step {index}: expected {packet:?}, got the end")),
+        Err(error) => Err(format!("step {index}, {packet:?}: {error}")),
+    }
+}
+
 /// A request with a known answer shows that no answer was left over.
 fn expect_nothing_more(case: &Case, connection: &mut Connection) -> Result<(), String> {
     if case.steps.last() == Some(&Step::ExpectEnd) {
         return Ok(());
+    }
+    if case.is_binary() {
+        let mut noop = Vec::new();
+        Frame { opcode: Opcode::NOOP.0, opaque: 1, ..Frame::default() }.write(&mut noop);
+        connection.stream.write_all(&noop).map_err(|e| e.to_string())?;
+        let left = connection.packet(|answer| (answer.head.opaque != 1).then(|| format!("{answer:?}")));
+        return match left.map_err(|e| format!("after the last step: {e}"))? {
+            Some(None) => Ok(()),
+            Some(Some(answer)) => Err(format!("after the last step: {answer} is left over")),
+            None => Err("after the last step: the end".to_owned()),
+        };
     }
     connection.stream.write_all(b"mn\r\n").map_err(|e| e.to_string())?;
     let line = connection.line().map_err(|e| format!("after the last step: {e}"))?;

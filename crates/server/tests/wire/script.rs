@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::frame::Packet;
+
 /// A piece of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
@@ -21,6 +23,8 @@ pub(crate) type Template = Vec<Piece>;
 pub(crate) enum Step {
     Send(Template),
     Expect(Template),
+    SendPacket(Packet),
+    ExpectPacket(Packet),
     ExpectEnd,
     Connect,
     Sleep(u64),
@@ -42,9 +46,15 @@ impl Case {
         ends.is_none_or(|at| at + 1 == self.steps.len())
             && self.steps.iter().all(|step| match step {
                 Step::Send(template) => !template.iter().any(|piece| matches!(piece, Piece::Number(_))),
+                Step::SendPacket(packet) => packet.is_known(),
                 Step::Connect | Step::Sleep(_) => false,
-                Step::Expect(_) | Step::ExpectEnd => true,
+                Step::Expect(_) | Step::ExpectPacket(_) | Step::ExpectEnd => true,
             })
+    }
+
+    /// Whether it speaks the binary protocol.
+    pub(crate) fn is_binary(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::SendPacket(_)))
     }
 
     pub(crate) fn sleeps(&self) -> bool {
@@ -97,6 +107,15 @@ fn parse_step(line: &str) -> Option<Step> {
     }
     if let Some(raw) = line.strip_prefix(">> ") {
         return Some(Step::Send(template(&unescape(raw)?)));
+    }
+    let packet = |rest: &str, answer: bool| {
+        Packet::parse(rest.split_whitespace(), answer, |text| Some(template(&unescape(text)?)))
+    };
+    if let Some(rest) = line.strip_prefix(">b ") {
+        return packet(rest, false).map(Step::SendPacket);
+    }
+    if let Some(rest) = line.strip_prefix("<b ") {
+        return packet(rest, true).map(Step::ExpectPacket);
     }
     let (mark, rest) = line.split_at(1);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
@@ -196,7 +215,7 @@ pub(crate) fn matches(template: &Template, mut line: &[u8], numbers: &mut Number
                 }
                 line = rest;
             }
-            Piece::Anything => return line.ends_with(b"\r\n"),
+            Piece::Anything => return true,
         }
     }
     line.is_empty()
