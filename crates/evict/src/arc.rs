@@ -74,8 +74,9 @@ impl Arc {
 
     /// Lets the ghosts of the part that an item was evicted from remember it.
     fn remember(&mut self, part: Part, entry: Entry, capacity: usize, items: &impl Items) {
-        // One more is about to come to B1 or B2, and perhaps one to T1. Where both lists want the room, B2 gives way.
-        let t1 = self.lists.part_len(T1) + 1;
+        // One more is about to come to B1 or B2. Where both lists want the room, B2 gives way. The key that comes next may be
+        // the oldest of B1, which therefore stays.
+        let t1 = self.lists.part_len(T1);
         self.ghosts.shrink(B1, capacity.saturating_sub(t1 + 1));
         self.ghosts.shrink(B2, capacity.saturating_sub(self.ghosts.len(B1) + 1));
         self.ghosts.insert(if part == T1 { B1 } else { B2 }, items.fingerprint(entry));
@@ -92,5 +93,54 @@ impl Arc {
 
     pub(crate) fn ghost_bytes(&self) -> usize {
         self.ghosts.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    fn arc(sim: &Sim) -> &Arc {
+        match &sim.policy.order {
+            crate::Order::Arc(arc) => arc,
+            _ => panic!("another policy"),
+        }
+    }
+
+    #[test]
+    fn ghosts_move_the_target() {
+        let mut sim = Sim::new(PolicyKind::Arc, 100);
+        // Half of the items are in T2, then newcomers push each other out of T1 and come back.
+        (0..50).chain(0..50).chain(1_000..1_100).for_each(|key| {
+            sim.access(key);
+        });
+        assert_eq!((arc(&sim).lists.part_len(T1), arc(&sim).lists.part_len(T2)), (50, 50));
+        assert_eq!(arc(&sim).target, 0.0);
+        (1_000..1_030).for_each(|key| {
+            assert!(!sim.access(key));
+        });
+        let grown = arc(&sim).target;
+        assert!(grown >= 29.0, "B1 was hit thirty times: {grown}");
+        // They are in T2 now, and what T2 gave up for that comes back.
+        (2_000..2_100).chain(0..50).for_each(|key| {
+            sim.access(key);
+        });
+        assert!(arc(&sim).target < grown, "B2 was hit: {}", arc(&sim).target);
+        sim.validate();
+    }
+
+    #[test]
+    fn lists_and_ghosts_keep_to_twice_the_capacity() {
+        let mut sim = Sim::new(PolicyKind::Arc, 500);
+        for key in crate::testing::keys(4, 60_000, 5_000, 0.8) {
+            sim.access(key);
+            let arc = arc(&sim);
+            let (t1, b1, b2) = (arc.lists.part_len(T1), arc.ghosts.len(B1), arc.ghosts.len(B2));
+            // An epoch of ghosts lives or dies as a whole.
+            assert!(t1 + b1 <= 501 + 500 / 64 && b1 + b2 <= 500 + 500 / 64, "{t1} {b1} {b2}");
+            assert!(arc.target <= 500.0);
+        }
     }
 }

@@ -66,3 +66,44 @@ impl LruInsertion {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    /// A full cache of which keys 0 to 49 were hit.
+    fn half_hit(shift: u8) -> Sim {
+        let mut sim = Sim::new(PolicyKind::LruInsertion { shift }, 100);
+        (0..100).chain(0..50).for_each(|key| {
+            sim.access(key);
+        });
+        sim
+    }
+
+    #[test]
+    fn what_is_never_hit_passes_below_the_insertion_point_alone() {
+        for (shift, below) in [(1, 50), (2, 25)] {
+            let mut sim = half_hit(shift);
+            (1_000..2_000).for_each(|key| {
+                sim.access(key);
+            });
+            assert!((0..50).all(|key| sim.contains(key)), "shift {shift}");
+            let scanned = (1_000..2_000).filter(|key| sim.contains(*key)).count();
+            assert!((below - 1..=below + 1).contains(&scanned), "shift {shift}: {scanned}");
+        }
+    }
+
+    #[test]
+    fn a_hit_lifts_to_the_top_and_another_sinks() {
+        let mut sim = half_hit(1);
+        (50..100).for_each(|key| {
+            sim.access(key);
+        });
+        (1_000..1_050).for_each(|key| {
+            sim.access(key);
+        });
+        assert!((50..100).all(|key| sim.contains(key)), "the upper half");
+        assert!(!(0..49).any(|key| sim.contains(key)), "sank and was evicted");
+    }
+}

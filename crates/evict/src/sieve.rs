@@ -132,3 +132,38 @@ impl Sieve {
         assert!(live >= self.items, "invariant 1: {live} entries for {} items", self.items);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    /// The example of the paper's figure 1: A to G, of which A, B and G were hit, then H, A, D, I and B.
+    #[test]
+    fn the_example_of_the_paper() {
+        let mut sim = Sim::new(PolicyKind::Sieve, 7);
+        for key in [1, 2, 3, 4, 5, 6, 7, 1, 2, 7] {
+            sim.access(key);
+        }
+        // The hand spares A and B and takes C.
+        sim.access(8);
+        assert!(!sim.contains(3));
+        assert!(sim.access(1) && sim.access(4));
+        // From there on it spares D and takes E.
+        sim.access(9);
+        assert!(!sim.contains(5));
+        assert!([1, 2, 4, 6, 7, 8, 9].iter().all(|key| sim.contains(*key)));
+    }
+
+    #[test]
+    fn the_hand_turns_back_at_the_newest_before_others_come() {
+        let mut sim = Sim::new(PolicyKind::Sieve, 3);
+        for key in [1, 2, 3, 1, 2] {
+            sim.access(key);
+        }
+        sim.access(4);
+        assert!(!sim.contains(3), "1 and 2 are spared, 3 is the newest");
+        sim.access(5);
+        assert!(!sim.contains(1) && sim.contains(4), "the hand begins again at the oldest");
+    }
+}

@@ -160,3 +160,44 @@ impl TinyLfu {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    #[test]
+    fn what_was_asked_for_often_outlives_any_scan() {
+        for kind in [PolicyKind::TINY_LFU, PolicyKind::W_TINY_LFU] {
+            let mut sim = Sim::new(kind, 1_000);
+            for _ in 0..8 {
+                (0..900).for_each(|key| {
+                    sim.access(key);
+                });
+            }
+            (10_000..12_000).for_each(|key| {
+                sim.access(key);
+            });
+            let kept = (0..900).filter(|key| sim.contains(*key)).count();
+            assert!(kept >= 860, "{kind}: {kept}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_more_and_more_gets_in_although_it_was_evicted() {
+        for kind in [PolicyKind::TINY_LFU, PolicyKind::W_TINY_LFU] {
+            let mut sim = Sim::new(kind, 100);
+            (0..100).chain(0..100).for_each(|key| {
+                sim.access(key);
+            });
+            // Each time others come between, so that it has left the window when it comes again.
+            for round in 0..6 {
+                sim.access(500);
+                (0..5).for_each(|i| {
+                    sim.access(10_000 + round * 5 + i);
+                });
+            }
+            assert!(sim.contains(500), "{kind}");
+        }
+    }
+}

@@ -86,3 +86,53 @@ impl TwoQ {
         (hits(WARM) * u64::from(warm) + hits(COLD) * u64::from(cold)) / 100
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    #[test]
+    fn new_items_go_through_hot_and_cold_and_a_hit_in_cold_warms() {
+        let mut sim = Sim::new(PolicyKind::TWO_Q, 100);
+        (0..100).for_each(|key| {
+            sim.access(key);
+        });
+        // 30 are hot; the others are cold, as none was hit.
+        assert!((0..40).all(|key| sim.access(key)));
+        (1_000..1_060).for_each(|key| {
+            sim.access(key);
+        });
+        assert!((0..40).all(|key| sim.contains(key)), "warm");
+        assert!((40..100).all(|key| !sim.contains(key)), "cold, and then those that cooled");
+        // One warm item more, and the oldest warm one cools.
+        assert!(sim.access(1_000));
+        (2_000..2_031).for_each(|key| {
+            sim.access(key);
+        });
+        assert!(!sim.contains(0) && sim.contains(1) && sim.contains(1_000));
+    }
+
+    #[test]
+    fn hits_in_the_tails_are_counted() {
+        let mut sim = Sim::new(PolicyKind::TWO_Q, 1_000);
+        (0..9_000).for_each(|key| {
+            sim.access(key);
+        });
+        sim.policy.set_tail_items(50);
+        assert_eq!(sim.policy.tail_hits(), Some(0));
+        // The coldest fifty, and fifty of the hot queue.
+        (8_000..8_050).chain(8_950..9_000).for_each(|key| {
+            assert!(sim.access(key));
+        });
+        let hits = sim.policy.tail_hits().expect("2Q counts them");
+        // Hits in the cold queue count 30 %.
+        assert!((11..=19).contains(&hits), "{hits}");
+        sim.policy.set_tail_items(0);
+        (8_100..8_200).for_each(|key| {
+            sim.access(key);
+        });
+        assert_eq!(sim.policy.tail_hits(), Some(hits), "no longer");
+        assert_eq!(Sim::new(PolicyKind::Sieve, 10).policy.tail_hits(), None);
+    }
+}
