@@ -35,6 +35,9 @@ pub struct RunArgs {
     /// With --config: leave out what is not supported, and say what was
     #[arg(long, requires = "config")]
     pub ignore_unsupported: bool,
+    /// With --config: leave out the pauses and the rate that it asks for
+    #[arg(long, requires = "config")]
+    pub no_pauses: bool,
     /// What is asked.
     #[command(flatten)]
     pub workload: WorkloadArgs,
@@ -326,12 +329,13 @@ fn run_config(args: &RunArgs, path: &Path) -> Result<Vec<RunReport>> {
 fn configured(args: &RunArgs, instance: &Instance) -> RunOptions {
     let flags = args.options();
     let said = args.ops.is_some() || args.duration.is_some();
-    let rate = args.rate.or(instance.rate);
+    let paced = !args.no_pauses;
+    let rate = args.rate.or(instance.rate.filter(|_| paced));
     RunOptions {
         threads: args.threads.unwrap_or(instance.threads),
         length: if said { flags.length } else { Length::Operations(instance.operations) },
         load: Some(args.load),
-        pause: instance.pause,
+        pause: instance.pause.filter(|_| paced),
         arrivals: if args.rate.is_some() { flags.arrivals } else { Arrivals::Even },
         rate,
         ..flags

@@ -120,7 +120,7 @@ fn a_cachebench_configuration_is_run_whole() {
         ratios.len() == 2 && ratios[0] > ratios[1],
         "the pool that is asked more often hits more: {ratios:?}"
     );
-    let text = run(&format!("{line} --scale 0.5 --threads 1 --ops 100")).expect("a run");
+    let text = run(&format!("{line} --scale 0.5 --threads 1 --ops 100 --no-pauses")).expect("a run");
     assert!(text.contains("pool1") && text.contains("scaled to 0.5"), "{text}");
     write(", \"nvmCacheSizeMB\": 100");
     assert!(refusal(&line).contains("cache_config.nvmCacheSizeMB = 100"));
