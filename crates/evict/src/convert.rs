@@ -5,7 +5,7 @@
 //! often items were hit.
 //!
 //! Hits go on meanwhile and leave no trace until the new policy is in force. The lock of the class is held throughout,
-//! so that insertions into the class wait: some 100 to 200 ns per item.
+//! so that insertions into the class wait: some 100 to 300 ns per item.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ impl<I: Items> Items for Leaving<'_, I> {
 
 impl Policy {
     /// Turns this policy into one of `kind`, with all its items, in the order in which they would have been evicted. Hit
-    /// rules that were taken from it follow. `now` in seconds. Costs some 100 to 200 ns per item; a change of parameters
+    /// rules that were taken from it follow. `now` in seconds. Costs some 100 to 300 ns per item; a change of parameters
     /// that leave items where they are costs the same.
     ///
     /// No item is lost and none is evicted. Order is kept as far as the new policy has one: under SIEVE and LRU it is the
