@@ -326,14 +326,18 @@ impl Policy {
     }
 
     /// Counts hits among the `items` last of the queues that evictions come from, as many as a slab has: what a slab less
-    /// would cost. 0 = counts none, which is the default. Under LRU, S3-FIFO and SIEVE nothing is counted.
+    /// would cost. 0 = counts none, which is the default. Under LRU and SIEVE nothing is counted.
+    /// Under S3-FIFO hits among ghosts are, in proportion: what a slab more would bring.
     pub fn set_tail_items(&mut self, items: usize) {
         self.tail_items = items;
         self.evictions_to_tail = EVICTIONS_PER_TAIL;
         self.look_for_tail();
     }
 
-    fn look_for_tail(&self) {
+    fn look_for_tail(&mut self) {
+        if let Order::S3Fifo(s3fifo) = &mut self.order {
+            s3fifo.set_tail_items(self.tail_items);
+        }
         if let Some(lists) = self.lists() {
             for part in [Part::Trial, Part::Proven] {
                 lists.generations().set_tail(part, self.tail_items);
@@ -346,6 +350,7 @@ impl Policy {
     pub fn tail_hits(&self) -> Option<u64> {
         match &self.order {
             Order::TwoQ(two_q) => Some(two_q.tail_hits()),
+            Order::S3Fifo(s3fifo) => Some(s3fifo.tail_hits()),
             _ => {
                 let generations = self.lists()?.generations();
                 Some(generations.tail_hits(Part::Trial) + generations.tail_hits(Part::Proven))

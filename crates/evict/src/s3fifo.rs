@@ -57,6 +57,9 @@ pub struct S3Fifo {
     small_percent: u8,
     sweep_credit: usize,
     sweep_main: bool,
+    /// Items that a slab has; 0 = hits among ghosts are not counted.
+    tail_items: usize,
+    tail_hits: f64,
 }
 
 impl S3Fifo {
@@ -72,6 +75,8 @@ impl S3Fifo {
             small_percent,
             sweep_credit: 0,
             sweep_main: false,
+            tail_items: 0,
+            tail_hits: 0.0,
         }
     }
 
@@ -79,8 +84,22 @@ impl S3Fifo {
         self.ghost.prefetch(fingerprint);
     }
 
+    pub(crate) fn set_tail_items(&mut self, items: usize) {
+        self.tail_items = items;
+    }
+
+    /// About how many hits a slab more would have brought.
+    pub(crate) fn tail_hits(&self) -> u64 {
+        self.tail_hits as u64
+    }
+
     pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
-        if self.ghost.remove(fingerprint).is_some() { MAIN } else { 0 }
+        if self.ghost.remove(fingerprint).is_none() {
+            return 0;
+        }
+        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one in so many.
+        self.tail_hits += self.tail_items as f64 / self.ghost.capacity().max(self.tail_items).max(1) as f64;
+        MAIN
     }
 
     pub(crate) fn push(&mut self, entry: Entry, bits: u8) {

@@ -136,7 +136,7 @@ impl Core {
             return false;
         }
         let info = inner.chunks.info();
-        let (chunks, metadata) = metadata_of_slab(info, pool.policy);
+        let (chunks, metadata) = metadata_of_slab(info, pool.policy());
         if !self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata) {
             pool.remove_slab();
             return false;

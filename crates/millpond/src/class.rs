@@ -55,7 +55,8 @@ pub(crate) struct Inner {
 
 impl Class {
     pub(crate) fn new(info: SlabInfo, policy: PolicyKind, now: u32) -> Self {
-        let policy = Policy::new(policy, now);
+        let mut policy = Policy::new(policy, now);
+        policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
             rule: policy.hit_rule(),
             inner: Mutex::new(Inner {

@@ -42,6 +42,7 @@ mod keyspace;
 mod load;
 mod magazine;
 pub mod monitor;
+mod policy;
 mod pool;
 mod reap;
 mod rebalance;

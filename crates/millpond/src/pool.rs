@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evict::PolicyKind;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
 
 use crate::class::Class;
@@ -15,7 +15,7 @@ pub(crate) struct Pool {
     pub(crate) id: u16,
     pub(crate) name: String,
     pub(crate) keyspace: u16,
-    pub(crate) policy: PolicyKind,
+    policy: RwLock<PolicyKind>,
     pub(crate) sizes: SizeClasses,
     /// Most bytes of slabs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
@@ -47,7 +47,7 @@ impl Pool {
             id,
             name,
             keyspace,
-            policy,
+            policy: RwLock::new(policy),
             sizes,
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
@@ -57,6 +57,16 @@ impl Pool {
             rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.into())),
             slabs_moved: AtomicU64::new(0),
         }
+    }
+
+    /// The policy of its classes.
+    pub(crate) fn policy(&self) -> PolicyKind {
+        *self.policy.read()
+    }
+
+    /// Sets the policy of classes to come, and returns what it was.
+    pub(crate) fn set_policy(&self, policy: PolicyKind) -> PolicyKind {
+        std::mem::replace(&mut *self.policy.write(), policy)
     }
 
     /// The class with this number.
@@ -72,7 +82,7 @@ impl Pool {
                 class,
                 keyspace: self.keyspace,
             };
-            Class::new(info, self.policy, now())
+            Class::new(info, self.policy(), now())
         })
     }
 

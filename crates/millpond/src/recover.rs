@@ -187,7 +187,7 @@ impl Core {
         let info = SlabInfo { pool: pool.id, class: number as u8, keyspace: pool.keyspace, ..info };
         self.arena.reassign(slab, info);
         pool.add_slab();
-        let (chunks, metadata) = metadata_of_slab(info, pool.policy);
+        let (chunks, metadata) = metadata_of_slab(info, pool.policy());
         self.add_chunks(chunks, metadata);
         let (items, free, dropped) = {
             let (items, free) = self.items_of(slab, info);

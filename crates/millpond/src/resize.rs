@@ -217,7 +217,7 @@ impl Core {
     /// Gives an emptied slab, which its class has forgotten, back to the system.
     fn finish_leave(&self, pool: &Pool, class: &Class, slab: SlabId) {
         self.fold_magazines(class);
-        let (chunks, metadata) = metadata_of_slab(self.arena.info(slab), pool.policy);
+        let (chunks, metadata) = metadata_of_slab(self.arena.info(slab), pool.policy());
         // Readers that found a pointer into the slab before it was emptied may still be looking at a state word.
         self.pins.synchronize();
         // SAFETY: the class has forgotten the slab, all its chunks were free and unprotected, no slot of the index points

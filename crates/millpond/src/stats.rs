@@ -68,6 +68,9 @@ pub struct ClassStats {
     pub item_bytes: u64,
     /// For how long the next item to be evicted has not been used, in seconds, where the policy knows.
     pub tail_age_secs: Option<u32>,
+    /// Hits in the last slab's worth of items before eviction, where the policy counts them (2Q, TinyLFU, ARC, LRU with an
+    /// insertion point); under S3-FIFO, about as many hits as one slab more would have brought.
+    pub tail_hits: u64,
     /// Finds that found something.
     pub hits: u64,
     /// Items inserted.
@@ -111,7 +114,7 @@ impl Cache {
         PoolStats {
             id: PoolId(pool.id),
             name: pool.name.clone(),
-            policy: pool.policy.to_string(),
+            policy: pool.policy().to_string(),
             limit_bytes: (limit != u64::MAX).then_some(limit),
             slab_bytes: pool.slab_bytes(),
             strategy: pool.rebalancer.lock().strategy().name(),
@@ -134,6 +137,7 @@ impl Cache {
             chunks: slabs * u64::from(info.chunks_per_slab()),
             free_chunks: u64::from(inner.chunks.free_chunks()) + in_magazines,
             tail_age_secs: inner.policy.tail_age_secs(now),
+            tail_hits: inner.policy.tail_hits().unwrap_or(0),
             ..ClassStats::default()
         };
         drop(inner);

@@ -517,3 +517,49 @@ fn slabs_move_between_classes_by_hand_and_by_strategy() {
     assert_eq!(cache.move_slab(pool, 2, None).expect_err("no such class").kind(), ErrorKind::Config);
     cache.validate();
 }
+
+#[test]
+fn a_pool_changes_its_policy_while_it_serves() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(24, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let put = |key: u32| {
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), 100, &ItemOptions::default()).expect("room"));
+    };
+    let is_there = |key: u32| cache.keys(pool).find_with(&key.to_le_bytes(), |_| ()).is_some();
+    (0..50_000).for_each(put);
+    let kinds = ["sieve", "arc", "2q", "tinylfu", "lru", "w-tinylfu", "lru+mid", "s3-fifo"];
+    for (round, kind) in (0..).zip(kinds) {
+        let kind = kind.parse::<PolicyKind>().expect("a policy");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2_u32 {
+                let (stop, put) = (&stop, &put);
+                scope.spawn(move || {
+                    let mut key = 1_000_000 * (thread + 1) + 10_000_000 * round;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        put(key);
+                        let _ = is_there(key);
+                        key += 1;
+                    }
+                });
+            }
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                cache.set_pool_policy(pool, kind).expect("there is such a pool");
+            }));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+        assert_eq!(cache.stats().pools[0].policy, kind.to_string());
+        cache.validate();
+    }
+    // With nobody else at it, all items stay.
+    let items = cache.stats().index_entries;
+    for kind in kinds {
+        cache.set_pool_policy(pool, kind.parse().expect("a policy")).expect("there is such a pool");
+        assert_eq!(cache.stats().index_entries, items);
+        cache.validate();
+    }
+    (100_000..400_000).for_each(put);
+    cache.validate();
+}

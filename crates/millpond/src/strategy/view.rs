@@ -78,7 +78,7 @@ impl fmt::Display for ClassView {
 }
 
 impl From<&ClassStats> for ClassView {
-    /// Without what statistics do not tell: tail hits and projected ages.
+    /// Without what statistics do not tell: projected ages.
     fn from(class: &ClassStats) -> Self {
         Self {
             number: class.number,
@@ -90,7 +90,7 @@ impl From<&ClassStats> for ClassView {
             projected_age_secs: None,
             counts: Counts {
                 hits: class.hits,
-                tail_hits: 0,
+                tail_hits: class.tail_hits,
                 evictions: class.evictions,
                 allocation_failures: class.allocation_failures,
             },
