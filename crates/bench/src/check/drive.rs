@@ -67,16 +67,7 @@ pub(crate) fn run(
     spec: &CheckSpec,
     options: &CheckOptions,
 ) -> Result<CheckReport> {
-    let declared = WorkloadSpec {
-        keys: spec.keys,
-        key_size: spec.key_size.clone(),
-        value_size: spec.value_size.clone(),
-        popularity: spec.popularity,
-        mix: spec.mix,
-        look_aside: false,
-        ttl_secs: 0,
-    };
-    let workload = Arc::new(Workload::in_pools(&declared, &spec.pools, options.seed)?);
+    let workload = Arc::new(Workload::in_pools(&declaration(spec), &spec.pools, options.seed)?);
     let start = Clock::System.monotonic_nanos();
     let mut shared = Arc::new(Shared {
         history: History::new(spec.keys, subject.slack_secs()),
@@ -97,7 +88,7 @@ pub(crate) fn run(
     for part in 0..=options.restarts {
         let own = Arc::get_mut(&mut shared).context("a thread of the check has not ended")?;
         if part > 0 {
-            disturbances.restarts += u64::from(own.subject.restart()?);
+            disturbances.restarts += u64::from(whole(|| own.subject.restart())?);
         }
         own.begin(part);
         let done = drive(&shared)?;
@@ -110,7 +101,10 @@ pub(crate) fn run(
     let mut violations = std::mem::take(&mut *shared.violations.lock());
     violations.truncate(options.max_violations.max(1));
     if violations.is_empty() {
-        shared.subject.validate();
+        whole(|| {
+            shared.subject.validate();
+            Ok(())
+        })?;
     }
     Ok(CheckReport {
         name: spec.name.clone(),
@@ -162,6 +156,25 @@ fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances)> {
     let disturbances =
         disturber.join().map_err(|_| anyhow!("the disturber panicked; its message is above"))??;
     Ok((total, disturbances))
+}
+
+/// What the check asks, as a workload.
+fn declaration(spec: &CheckSpec) -> WorkloadSpec {
+    WorkloadSpec {
+        keys: spec.keys,
+        key_size: spec.key_size.clone(),
+        value_size: spec.value_size.clone(),
+        popularity: spec.popularity,
+        mix: spec.mix,
+        look_aside: false,
+        ttl_secs: 0,
+    }
+}
+
+/// A walk over the cache's structures that panics is an error of the check.
+fn whole<T>(walk: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk))
+        .unwrap_or_else(|_| Err(anyhow!("the cache's structures are not whole; what is wrong is above")))
 }
 
 /// Ends the run for all when a thread of it fails or panics.
