@@ -117,6 +117,9 @@ fn parse_step(line: &str) -> Option<Step> {
     if let Some(rest) = line.strip_prefix("<b ") {
         return packet(rest, true).map(Step::ExpectPacket);
     }
+    if let Some(rest) = line.strip_prefix("<n ") {
+        return Some(Step::Expect(template(&[rest.as_bytes(), b"\n"].concat())));
+    }
     let (mark, rest) = line.split_at(1);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let with_end = || template(&[rest.as_bytes(), b"\r\n"].concat());

@@ -9,7 +9,10 @@ import net.spy.memcached.CASValue;
 import net.spy.memcached.ConnectionFactoryBuilder;
 import net.spy.memcached.MemcachedClient;
 
-/** Exercises spymemcached over its text protocol, which is its default: many operations on one connection, gets joined. */
+/**
+ * Exercises spymemcached, many operations on one connection, gets joined: over its text protocol, which is its default, or
+ * with the argument `binary` over the other.
+ */
 public final class Spy {
     private static <T> T get(Future<T> future) throws Exception {
         return future.get(10, TimeUnit.SECONDS);
@@ -18,8 +21,12 @@ public final class Spy {
     public static void main(String[] arguments) throws Exception {
         System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
         java.util.logging.Logger.getLogger("net.spy.memcached").setLevel(java.util.logging.Level.OFF);
+        ConnectionFactoryBuilder builder = new ConnectionFactoryBuilder().setOpTimeout(10_000);
+        if (List.of(arguments).contains("binary")) {
+            builder.setProtocol(ConnectionFactoryBuilder.Protocol.BINARY);
+        }
         MemcachedClient client = new MemcachedClient(
-            new ConnectionFactoryBuilder().setOpTimeout(10_000).build(), List.of(new InetSocketAddress("127.0.0.1", 11211)));
+            builder.build(), List.of(new InetSocketAddress("127.0.0.1", 11211)));
         get(client.flush());
         Trial trial = Trial.make();
 

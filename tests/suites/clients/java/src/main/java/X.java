@@ -6,14 +6,21 @@ import net.rubyeye.xmemcached.Counter;
 import net.rubyeye.xmemcached.GetsResponse;
 import net.rubyeye.xmemcached.MemcachedClient;
 import net.rubyeye.xmemcached.XMemcachedClientBuilder;
+import net.rubyeye.xmemcached.command.BinaryCommandFactory;
 import net.rubyeye.xmemcached.utils.AddrUtil;
 
-/** Exercises xmemcached over its text protocol, which is its default: several connections, gets and sets joined. */
+/**
+ * Exercises xmemcached, several connections, gets and sets joined: over its text protocol, which is its default, or with the
+ * argument `binary` over the other.
+ */
 public final class X {
     public static void main(String[] arguments) throws Exception {
         XMemcachedClientBuilder builder = new XMemcachedClientBuilder(AddrUtil.getAddresses("127.0.0.1:11211"));
         builder.setConnectionPoolSize(3);
         builder.setOpTimeout(10_000);
+        if (List.of(arguments).contains("binary")) {
+            builder.setCommandFactory(new BinaryCommandFactory());
+        }
         MemcachedClient client = builder.build();
         client.flushAll();
         Trial trial = Trial.make();
