@@ -274,8 +274,10 @@ impl<'c> Commands<'_, 'c> {
         flags: &MetaFlags<'_>,
     ) -> Result<Option<WriteHandle<'c>>, WireError> {
         let end = match flags.ttl() {
-            Some(exptime) if flags.invalidate() => EndsAt::new(exptime, self.now_secs),
-            _ => EndsAt::Later(old.expires_at()),
+            Some(exptime) => EndsAt::new(exptime, self.now_secs),
+            // As in memcached, what is left without its value is another item, and has no end of its own.
+            None if flags.remove_value() => EndsAt::Later(None),
+            None => EndsAt::Later(old.expires_at()),
         };
         let EndsAt::Later(expires_at) = end else { return Ok(None) };
         let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
