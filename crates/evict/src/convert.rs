@@ -61,7 +61,7 @@ impl Policy {
         while let Some(entry) = self.evict(&leaving) {
             entries.push(entry);
         }
-        debug_assert!(self.is_empty(), "{} items stayed behind", self.len());
+        debug_assert!(self.is_empty(), "{} items of {} stayed behind", self.len(), self.kind);
         let tail_items = self.tail_items;
         *self = Self::over(std::sync::Arc::clone(&self.hits), kind, entries.len(), now);
         self.adopt(&entries, items, now);

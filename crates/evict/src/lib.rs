@@ -268,6 +268,11 @@ impl Policy {
                 self.look_for_tail();
             }
         }
+        // A policy of several lists may meet, in the last one that it asks, only items that belong to an earlier one by now.
+        self.evict_once(items).or_else(|| if self.is_empty() { None } else { self.evict_once(items) })
+    }
+
+    fn evict_once(&mut self, items: &impl Items) -> Option<Entry> {
         match &mut self.order {
             Order::Lru(lru) => lru.evict(items),
             Order::LruInsertion(lru) => lru.evict(items),
