@@ -368,18 +368,25 @@ impl Generations {
         self[part].tail_hits.load(Relaxed) / 256
     }
 
-    /// Checks invariant 1, and 2 as far as it is exact without races: `stamps` are those of all items.
+    /// Checks invariant 1; and invariant 2 in this crate's own tests, where no hit races with the policy: `stamps` are those
+    /// of all items.
     pub(crate) fn validate(&self, stamps: &[u8]) {
         for part in PARTS {
             let clock = &self[part];
             let alive = part.distance(clock.oldest.load(Relaxed), clock.present.load(Relaxed));
             assert!(alive <= part.window(), "invariant 1");
+            if !cfg!(test) {
+                continue;
+            }
             let sum: usize = (0..part.count())
                 .map(|offset| part.first() + offset)
                 .filter(|stamp| self.is_alive(*stamp))
                 .map(|stamp| self.live(stamp))
                 .sum();
             assert_eq!(self.len(part), sum, "invariant 2: {part:?}");
+        }
+        if !cfg!(test) {
+            return;
         }
         let mut counted = [0; 256];
         stamps.iter().for_each(|stamp| counted[usize::from(*stamp)] += 1);

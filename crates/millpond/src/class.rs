@@ -207,7 +207,8 @@ impl Items for View<'_> {
     #[inline]
     fn fingerprint(&self, entry: Entry) -> u32 {
         let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) else { return 0 };
-        // SAFETY: the policy asks only about an item that it has just claimed: the chunk is owned by this thread.
+        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock of the class, without which
+        // no chunk that was freed since it was queued is used again.
         let hash = key_hash(self.seed, unsafe { item.key() });
         self.hash.set(Some(hash));
         fingerprint(hash)

@@ -57,14 +57,20 @@ impl Cache {
     /// identity, safe because `old` is held and so cannot be reused.
     ///
     /// # Errors
-    /// The item, unchanged, where `old` was replaced, removed, evicted or has another key.
+    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, or has another key.
     pub fn replace_matching<'c>(
         &'c self,
         old: &ReadHandle<'_>,
         item: WriteHandle<'c>,
     ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
+        let core = item.core();
+        let space = core.keyspace(core.arena.info(item.ptr().slab()).keyspace);
+        // What was made of an item that is flushed meanwhile must not outlive it: either `item` was stamped before the
+        // flush, and goes with it, or the flush is seen here.
+        // SAFETY: `old` holds a reference.
+        let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
-            if found == Some(old.ptr()) { Verdict::Replace } else { Verdict::Refuse }
+            if found == Some(old.ptr()) && !is_gone() { Verdict::Replace } else { Verdict::Refuse }
         };
         match item.core().publish(&item, verdict, false) {
             Published::Refused => Err(item),

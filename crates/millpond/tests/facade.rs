@@ -519,6 +519,24 @@ fn slabs_move_between_classes_by_hand_and_by_strategy() {
 }
 
 #[test]
+fn what_was_made_of_a_flushed_item_does_not_replace_it() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(16, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    let make = || cache.allocate(pool, b"key", 4, &ItemOptions::default()).expect("room");
+    cache.put(make());
+    let old = cache.find(b"key").expect("there");
+    let before = make();
+    cache.keys(pool).flush();
+    // Stamped before the flush or after it: neither brings the value back.
+    assert!(cache.replace_matching(&old, before).is_err());
+    assert!(cache.replace_matching(&old, make()).is_err());
+    assert!(cache.find(b"key").is_none());
+    cache.put(make());
+    assert!(cache.find(b"key").is_some());
+}
+
+#[test]
 fn a_pool_changes_its_policy_while_it_serves() {
     let clock = Clock::manual(1_000);
     let cache = cache(24, &clock);
