@@ -91,6 +91,10 @@ impl<'c> Commands<'_, 'c> {
         old: &ReadHandle<'_>,
         change: &Change,
     ) -> Result<Option<Changed>, WireError> {
+        // As in memcached, this is found before the token is compared, and what else is no number after it.
+        if old.is_empty() {
+            return Err(WireError::NonNumeric);
+        }
         if change.compare_cas.is_some_and(|cas| cas != cas_of(old)) {
             return Ok(Some(Changed::Exists));
         }
