@@ -74,8 +74,8 @@ fn who_does_not_read_a_listing_keeps_nobody_waiting() {
     let mut stuck = 0;
     while stuck < 20 {
         match slow.stream.write(requests.as_bytes()) {
-            Ok(_) => stuck = 0,
-            Err(_) => {
+            Ok(1..) => stuck = 0,
+            Ok(0) | Err(_) => {
                 stuck += 1;
                 base::thread::sleep(Duration::from_millis(5));
             }
