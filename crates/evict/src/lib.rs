@@ -216,6 +216,7 @@ impl Policy {
     /// policies know it by them; for others it is new.
     pub fn readmit(&mut self, bits: u8, fingerprint: u32) -> u8 {
         match &self.order {
+            Order::Lru(lru) => lru.known(bits),
             Order::S3Fifo(_) => s3fifo::known(bits),
             Order::Sieve(_) => sieve::known(bits),
             _ => self.admit(fingerprint),

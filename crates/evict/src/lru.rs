@@ -160,6 +160,13 @@ impl Lru {
         self.clock.present.load(Ordering::Acquire)
     }
 
+    /// The stamp of an item that was queued before: its own while its generation lives, else the oldest.
+    pub(crate) fn known(&self, stamp: u8) -> u8 {
+        let oldest = self.clock.oldest.load(Ordering::Relaxed);
+        let present = self.clock.present.load(Ordering::Acquire);
+        if stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest) { stamp } else { oldest }
+    }
+
     pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
         self.items += 1;
         self.enqueue(entry, stamp);

@@ -26,8 +26,8 @@
 //!    [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: a pool's `resizing`, a magazine, a class's `inner`; and a magazine, an
-//! index bucket. None is held while user code runs, and handles may be dropped anywhere.
+//! Locks, in the order in which they may be taken: a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index
+//! bucket, a class's `inner`. None is held while user code runs, and handles may be dropped anywhere.
 
 mod allocate;
 mod cache;
@@ -47,6 +47,7 @@ mod pool;
 mod reap;
 mod rebalance;
 mod recover;
+mod relocate;
 mod resize;
 mod stats;
 pub mod strategy;

@@ -1,7 +1,8 @@
 //! Taking slabs away from classes: when a pool's limit or the cache's memory is lowered, and for a class that has none.
 //!
-//! A slab leaves in steps: its free chunks are withheld and new frees go to the same list; its items are evicted,
-//! except those that somebody holds, which are waited for; when all chunks are in, the class forgets the slab; when no
+//! A slab leaves in steps: its free chunks are withheld and new frees go to the same list; its items move to other
+//! chunks of the class ([`crate::relocate`]), in the place of what would be evicted next; those that find none are evicted;
+//! those that somebody holds are waited for; when all chunks are in, the class forgets the slab; when no
 //! reader can still look into it (a grace period), its memory goes back to the system.
 
 use std::cell::Cell;
@@ -147,10 +148,17 @@ impl Core {
     /// Empties a slab of the class and gives it back. `false`: items of it are held for too long.
     pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
         let Some(slab) = self.begin_leave(class) else { return false };
-        let per_slab = class.inner.lock().chunks.info().chunks_per_slab();
+        let (per_slab, moves) = {
+            let inner = class.inner.lock();
+            // The class's only slab has nowhere to move its items to.
+            (inner.chunks.info().chunks_per_slab(), inner.chunks.slab_count() > 1)
+        };
         for wait in 0..=waits {
             if wait > 0 {
                 base::thread::sleep(WAIT);
+            }
+            if moves {
+                self.move_items(pool, class, slab);
             }
             for first in (0..per_slab).step_by(usize::from(STEP)) {
                 self.evict_range(class, slab, first as u16, (per_slab - first).min(u32::from(STEP)) as u16);

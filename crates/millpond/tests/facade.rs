@@ -581,3 +581,44 @@ fn a_pool_changes_its_policy_while_it_serves() {
     (100_000..400_000).for_each(put);
     cache.validate();
 }
+
+#[test]
+fn items_move_out_of_a_slab_that_leaves() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(40, &clock);
+    let classes = SizeClassConfig::List(vec![256]);
+    let pool = cache.add_pool(PoolConfig { classes, ..PoolConfig::named("p") }).expect("new");
+    for key in 0..30_000_u32 {
+        let expiry = if key % 2 == 0 { Expiry::Never } else { Expiry::After(60) };
+        let tag = key.is_multiple_of(3).then_some(ItemTag { cas: key.into(), client_flags: key });
+        let options = ItemOptions { expiry, tag, ..ItemOptions::default() };
+        let mut item = cache.allocate(pool, &key.to_le_bytes(), 100, &options).expect("room");
+        item.value_mut().fill(key as u8);
+        item.set_user_bits((key % 4) as u8);
+        cache.put(item);
+    }
+    // Room for all that is there in a slab less.
+    (0..20_000_u32).for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+    let held = cache.find(&29_999_u32.to_le_bytes()).expect("there");
+    let is_whole = |key: u32| {
+        let found = cache.peek(&key.to_le_bytes()).expect("it moved, and is there");
+        assert!(found.len() == 100 && found.iter().all(|byte| *byte == key as u8));
+        assert_eq!(found.expires_at(), (key % 2 == 1).then_some(1_060));
+        assert_eq!(
+            found.tag(),
+            key.is_multiple_of(3).then_some(ItemTag { cas: key.into(), client_flags: key })
+        );
+        assert_eq!(found.user_bits(), (key % 4) as u8);
+    };
+    let slabs = || cache.stats().pools[0].classes[0].slabs;
+    let before = slabs();
+    cache.move_slab(pool, 0, None).expect("the held item lies in the last slab");
+    assert_eq!(slabs(), before - 1);
+    (20_000..30_000).for_each(is_whole);
+    cache.validate();
+    drop(held);
+    clock.advance(Duration::from_secs(64));
+    assert_eq!(cache.reap(), 5_000);
+    assert_eq!(cache.stats().pools[0].sum(|class| class.evictions), 0);
+    cache.validate();
+}

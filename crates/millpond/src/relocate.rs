@@ -1,0 +1,109 @@
+//! Moving items out of a slab that leaves, while everybody reads.
+//!
+//! An item that nobody holds is copied to another chunk of its class and the index is pointed there, under the lock of
+//! its bucket. A reader that comes upon the old chunk meanwhile finds it gone and the bucket locked, and looks again; one
+//! that already reads it in place goes on, as the old chunk is not written to before nobody does. Nobody ever misses it.
+//!
+//! The chunks come from the class itself: free ones, or those of the items that would be evicted next. So what a slab
+//! less costs is what the class values least, and not what happened to lie in the slab.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use slab::item::{Acquired, Claim};
+use slab::{ItemPtr, SlabId};
+
+use crate::cache::Core;
+use crate::class::{Class, Inner, View, fingerprint};
+use crate::pool::Pool;
+
+impl Core {
+    /// Moves the items of a slab that leaves to other chunks of its class, until there are no more of those.
+    pub(crate) fn move_items(&self, pool: &Pool, class: &Class, slab: SlabId) {
+        // From here on no magazine gives out chunks of the slab.
+        self.empty_magazines(class);
+        let info = self.arena.info(slab);
+        let (mut moved, mut spare) = (Vec::new(), None);
+        for number in 0..info.chunks_per_slab() {
+            let from = ItemPtr::new(slab, number as u16);
+            if !self.arena.item(from).0.state().is_indexed() {
+                continue;
+            }
+            let Some(to) = spare.take().or_else(|| self.take_from_class(pool, info.class)) else { break };
+            if self.relocate(class, from, to) {
+                moved.push(from);
+            } else {
+                spare = Some(to);
+            }
+            if moved.len() == MOST_WAITING {
+                self.free_evicted(class, std::mem::take(&mut moved));
+            }
+        }
+        self.free_evicted(class, moved);
+        if let Some(spare) = spare {
+            self.free(spare);
+        }
+    }
+
+    /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns. The caller owns `from`
+    /// then, which others may still read.
+    fn relocate(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> bool {
+        debug_assert_ne!(from.slab(), to.slab(), "a slab that leaves gives out no chunks");
+        let (item, target) = (self.arena.item(from).0, self.arena.item(to).0);
+        if item.state().acquire() != Acquired::Yes {
+            return false;
+        }
+        // SAFETY: this thread holds a reference.
+        let hash = unsafe { self.hash_of_item(from) };
+        self.release(from);
+        let mut guard = self.index.lock(hash);
+        let Some(slot) = guard.find(|ptr| ptr == from) else { return false };
+        // SAFETY: the bucket that points to the chunk is locked. The chunk may hold another item by now, of another home.
+        if unsafe { self.hash_of_item(from) } != hash {
+            return false;
+        }
+        let Some(bits) = self.take_from_queue(class, from) else { return false };
+        // SAFETY: this thread has claimed the one, was given the other, and both are of one class.
+        unsafe { item.copy_to(target) };
+        target.state().publish();
+        guard.exchange(slot, to);
+        drop(guard);
+        self.queue_again(class, to, bits, hash);
+        self.release(to);
+        true
+    }
+
+    /// Claims an item and takes it out of its queue. Returns its policy bits. `None`: somebody holds it, or it is gone.
+    fn take_from_queue(&self, class: &Class, ptr: ItemPtr) -> Option<u8> {
+        let mut inner = class.inner.lock();
+        let state = self.arena.item(ptr).0.state();
+        let queued = state.is_queued();
+        if state.claim() != Claim::Taken {
+            return None;
+        }
+        let bits = state.policy();
+        if queued {
+            let Inner { chunks, policy, .. } = &mut *inner;
+            policy.removed(bits, &View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
+        }
+        Some(bits)
+    }
+
+    /// Queues an item that was queued before with these policy bits. The caller holds a reference.
+    pub(crate) fn queue_again(&self, class: &Class, ptr: ItemPtr, bits: u8, hash: u64) {
+        let (item, state) = (self.arena.item(ptr).0, self.arena.item(ptr).0.state());
+        let mut inner = class.inner.lock();
+        let bits = inner.policy.readmit(bits, fingerprint(hash));
+        if state.enqueue(bits, |bits, _| bits).is_none() {
+            return;
+        }
+        let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
+        inner.policy.push(entry, bits, self.now());
+        // SAFETY: the caller holds a reference.
+        let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
+        self.put_in_wheel(&mut inner, entry, expiry);
+    }
+}
+
+/// Chunks that were moved out of and wait to be freed together.
+const MOST_WAITING: usize = 64;
