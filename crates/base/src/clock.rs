@@ -46,6 +46,17 @@ impl Clock {
         }
     }
 
+    /// Nanoseconds since the Unix epoch; fine resolution.
+    pub fn unix_nanos(&self) -> u64 {
+        match self {
+            Self::System => {
+                let (secs, nanos) = read(libc::CLOCK_REALTIME);
+                secs as u64 * 1_000_000_000 + nanos as u64
+            }
+            Self::Manual(nanos) => nanos.load(Ordering::Relaxed),
+        }
+    }
+
     /// Nanoseconds on a clock that never goes back, from an arbitrary start; fine resolution (23–42 ns to read).
     #[inline]
     pub fn monotonic_nanos(&self) -> u64 {

@@ -11,7 +11,7 @@
 //! and T1 gives up an item of exactly `p` to no key in particular. The cache size is the number of items queued now. Ghosts
 //! are parts of hashes and forgotten by the 128th ([`crate::ghost`]).
 //!
-//! Policy bits: the stamp of [`crate::generations`]: trial = T1, proven = T2.
+//! Policy bits: the stamp of `crate::generations`: trial = T1, proven = T2.
 
 use crate::generations::Part;
 use crate::ghost::Ghost;

@@ -7,13 +7,13 @@
 //! it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B. Berg et al., OSDI'20, section 4.2, "LRU with multiple
 //! insertion points").
 //!
-//! The insertion point divides the order in two parts: the upper one is the proven part of [`crate::lists`], the lower one
+//! The insertion point divides the order in two parts: the upper one is the proven part of `crate::lists`, the lower one
 //! the trial part. The lower part has its share of the items: where it has less, the last item of the upper part sinks
 //! below the insertion point; where it would have more, a new item becomes the last of the upper part.
 //!
 //! Departure: that the lower part keeps its share is seen to when an item comes or is evicted, not at each hit.
 //!
-//! Policy bits: the stamp of [`crate::generations`].
+//! Policy bits: the stamp of `crate::generations`.
 
 use crate::generations::Part;
 use crate::hits::Hits;

@@ -2,7 +2,7 @@
 //! Transactions on Storage 13(4), 2017), with the parameters of CacheLib's `MMTinyLFU` and `MMWTinyLFU`.
 //!
 //! New items enter a small LRU *window* (1 %). When something must leave, the last item of the window and the last one of
-//! the main part compete: the one that the [`Sketch`] has seen less often is evicted, at a tie the one of the main part
+//! the main part compete: the one that the `Sketch` has seen less often is evicted, at a tie the one of the main part
 //! (CacheLib's `newcomerWinsOnTie`), and the other one is, or stays, in the main part.
 //!
 //! - TinyLFU: the main part is one LRU.
@@ -14,7 +14,7 @@
 //! segment gives up at the tail of probation; here both are as in the paper. Hits are counted whenever they happen, not
 //! once a minute.
 //!
-//! Policy bits: the stamp of [`crate::generations`]: young = window; proven = main part or protected; trial = probation.
+//! Policy bits: the stamp of `crate::generations`: young = window; proven = main part or protected; trial = probation.
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@
 //! since a hit takes no lock that would have to be spared. Tail hits are counted by generation, a fraction of a hit for
 //! each where a generation is longer than the tail.
 //!
-//! Policy bits: the stamp of [`crate::generations`]: young = hot, proven = warm, trial = cold.
+//! Policy bits: the stamp of `crate::generations`: young = hot, proven = warm, trial = cold.
 
 use crate::generations::Part;
 use crate::hits::Hits;

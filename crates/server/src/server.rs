@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
-use millpond::{Cache, CacheConfig, PolicyKind, PoolConfig, SizeClassConfig};
+use millpond::strategy::Strategy;
+use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
 use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
-use crate::config::{Address, Config, Policy, PoolSettings};
+use crate::config::{Address, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::maintenance;
@@ -182,6 +183,12 @@ impl Server {
                     e,
                 )
             })?;
+            let refused = |e| {
+                let context = format!("how pool {} evicts cannot be changed", pool.name);
+                Error::with_source(ErrorKind::Engine, context, e)
+            };
+            cache.set_pool_policy(pool.id, settings.policy).map_err(refused)?;
+            cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
         }
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
@@ -244,6 +251,7 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
         max_memory: Some(max_memory),
         clock,
         huge_pages: config.huge_pages,
+        shared: (!config.shared_memory.as_os_str().is_empty()).then(|| config.shared_memory.clone()),
         ..CacheConfig::default()
     })
     .map_err(|e| Error::with_source(ErrorKind::Engine, "the cache cannot be built", e))
@@ -256,7 +264,18 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
         })?;
         Ok(Arc::new(Pool { name: settings.name.clone(), id }))
     };
-    config.pools.iter().map(add).collect()
+    let pools: Result<Vec<_>, Error> = config.pools.iter().map(add).collect();
+    // What a pool left that is in the configuration no more is of no use to anybody.
+    cache.discard_unclaimed();
+    let recovered = cache.recovered();
+    if recovered.items + recovered.dropped > 0 {
+        tracing::info!(
+            items = recovered.items,
+            dropped = recovered.dropped,
+            "took over what another process left"
+        );
+    }
+    pools
 }
 
 fn pool_config(settings: &PoolSettings) -> PoolConfig {
@@ -264,10 +283,8 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
     PoolConfig {
         name: settings.name.clone(),
         limit: settings.limit.set(),
-        policy: match settings.policy {
-            Policy::Lru => PolicyKind::Lru { refresh_secs: settings.lru_refresh_secs },
-            Policy::S3Fifo => PolicyKind::S3Fifo { small_percent: settings.s3_small_percent },
-        },
+        policy: settings.policy,
+        strategy: strategy(settings),
         classes: if settings.class_sizes_bytes.is_empty() {
             SizeClassConfig::Factor {
                 factor: settings.class_factor,
@@ -278,8 +295,12 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
             SizeClassConfig::List(settings.class_sizes_bytes.clone())
         },
         own_keys: settings.own_keys,
-        ..PoolConfig::default()
     }
+}
+
+/// How the pool's classes trade slabs; the name was checked with the configuration.
+fn strategy(settings: &PoolSettings) -> Strategy {
+    Strategy::by_name(&settings.rebalance).unwrap_or_default()
 }
 
 fn listener_states(

@@ -242,6 +242,9 @@ impl Shared {
         let clock = cache.clock().clone();
         let settings = Settings::new(&config);
         let budget = Budget::default();
+        let outlives = !config.shared_memory.as_os_str().is_empty();
+        // No process gives out more than one a nanosecond.
+        let first_cas = if outlives { clock.unix_nanos() } else { 0 };
         budget.set_limit(settings.max_connection_memory_bytes);
         Self {
             started_secs: clock.unix_secs(),
@@ -255,7 +258,8 @@ impl Shared {
             registry: Registry::default(),
             budget,
             connections: AtomicUsize::new(0),
-            cas: AtomicU64::new(0),
+            // Above all tokens of an earlier process whose items may be here.
+            cas: AtomicU64::new(first_cas),
             draining: AtomicBool::new(false),
             maintenance: Maintenance::default(),
         }

@@ -301,3 +301,38 @@ fn addresses_in_use_are_refused_by_name() {
     let error = Server::start(third).err().expect("refused");
     assert!(error.to_string().contains("admin.address"), "{error}");
 }
+
+#[test]
+fn a_server_takes_over_what_the_last_one_left() {
+    let folder = std::env::temp_dir().join(format!("millpond-server-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let config = || Config { shared_memory: folder.clone(), ..config() };
+    let token = {
+        let server = Server::start(config()).expect("a server");
+        let mut client = Client::connect(address(&server));
+        assert_eq!(client.ask("ms kept 5 T1000 F7\r\nvalue\r\n"), "HD");
+        assert_eq!(client.ask("set gone 0 0 1\r\n1\r\n"), "STORED");
+        assert_eq!(client.ask("delete gone\r\n"), "DELETED");
+        let token = client.ask("mg kept c\r\n");
+        let refused = Server::start(config()).err().expect("one server at a time");
+        assert!(refused.to_string().contains("in use by another process"), "{refused}");
+        server.stop();
+        token
+    };
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("mg kept s f c\r\n"), format!("HD s5 f7 {}", &token[3..]));
+    assert_eq!(client.ask("mg gone s\r\n"), "EN");
+    assert_eq!(client.ask("ms kept 3\r\nnew\r\n"), "HD");
+    let number = |line: &str| line[4..].parse::<u64>().expect("a token");
+    assert!(number(&client.ask("mg kept c\r\n")) > number(&token), "tokens go on");
+    // A policy is exchanged while serving.
+    let mut changed = server.config().as_ref().clone();
+    changed.pools[0].policy = "arc".parse().expect("a policy");
+    changed.pools[0].rebalance = "marginal-hits".to_owned();
+    server.reload(&changed).expect("both can be changed");
+    assert_eq!(client.ask("mg kept s\r\n"), "HD s3");
+    assert!(get_page(&server, "/stats.json").1.contains("\"arc\""));
+    server.stop();
+    std::fs::remove_dir_all(&folder).expect("removes");
+}

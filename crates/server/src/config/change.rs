@@ -61,6 +61,8 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     for pool in &mut merged.pools {
         if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
             pool.limit = changed.limit;
+            pool.policy = changed.policy;
+            pool.rebalance.clone_from(&changed.rebalance);
         }
     }
     merged

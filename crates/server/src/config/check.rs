@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use base::ByteSize;
+use millpond::strategy::Strategy;
 
 use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
@@ -69,11 +70,8 @@ fn check_pools(pools: &[PoolSettings], problems: &mut Vec<String>) {
 
 fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     let name = &pool.name;
-    if !(1..=90).contains(&pool.s3_small_percent) {
-        problems.push(format!(
-            "pool.{name}.s3_small_percent: {} is not between 1 and 90; 10 suits most workloads",
-            pool.s3_small_percent
-        ));
+    if let Err(problem) = Strategy::by_name(&pool.rebalance) {
+        problems.push(format!("pool.{name}.rebalance: {problem}"));
     }
     if !(pool.class_factor > 1.0 && pool.class_factor <= 10.0) {
         problems.push(format!(

@@ -47,6 +47,11 @@ pub const KEYS: &[Key] = &[
         "Whether item memory asks the kernel for huge pages, which make lookups in large caches faster. Default true.",
     ),
     restart(
+        "shared_memory",
+        "A folder in memory, as in \"/dev/shm/millpond\", for what shall outlive the process: the next start takes over what\n\
+         this one held, however it ended. One server at a time. Default \"\" (a restart begins with an empty cache).",
+    ),
+    restart(
         "allow_remote",
         "Whether clients on other machines may connect. There is no authentication: whoever can connect can read,\n\
          write and flush. Default false, which refuses any listener that is not on loopback or a unix socket.",
@@ -68,14 +73,15 @@ pub const KEYS: &[Key] = &[
         "pool.limit",
         "The most the pool may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
     ),
-    restart("pool.policy", "Which items leave when it is full: \"s3-fifo\" or \"lru\". Default \"s3-fifo\"."),
-    restart(
-        "pool.lru_refresh_secs",
-        "Under \"lru\": an item is moved to the front at most once in so many seconds. Default 60.",
+    online(
+        "pool.policy",
+        "Which items leave when it is full: \"s3-fifo\", \"sieve\", \"lru\", \"lru+mid\", \"2q\", \"tinylfu\", \"w-tinylfu\" or\n\
+         \"arc\"; with parameters as in \"lru:30\" (docs/policies.md). A change queues all items anew. Default \"s3-fifo\".",
     ),
-    restart(
-        "pool.s3_small_percent",
-        "Under \"s3-fifo\": the share of the queue that new items enter, in percent. Default 10.",
+    online(
+        "pool.rebalance",
+        "How its size classes trade slabs, about once a second: \"base\" (only for classes whose allocations fail),\n\
+         \"tail-age\", \"hits-per-slab\", \"marginal-hits\", \"free-memory\" or \"random\" (docs/rebalancing.md). Default \"base\".",
     ),
     restart("pool.own_keys", "Whether the pool's keys are apart from those of other pools. Default true."),
     restart("pool.class_factor", "How much larger each size class is than the one before. Default 1.25."),

@@ -16,11 +16,14 @@ mod print;
 mod suggest;
 mod values;
 
+use std::path::PathBuf;
+
 use base::ByteSize;
+use millpond::PolicyKind;
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
-pub use values::{Address, Auto, FileMode, LogLevel, Policy, Protocol};
+pub use values::{Address, Auto, FileMode, LogLevel, Protocol};
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +42,8 @@ pub struct Config {
     pub busy_poll_micros: u32,
     /// Whether item memory asks for huge pages.
     pub huge_pages: bool,
+    /// A folder in memory for what shall outlive the process; empty = none.
+    pub shared_memory: PathBuf,
     /// Whether a listener or the admin server may be reached from another machine.
     pub allow_remote: bool,
     /// Where clients connect.
@@ -64,6 +69,7 @@ impl Default for Config {
             pin_threads: false,
             busy_poll_micros: 0,
             huge_pages: true,
+            shared_memory: PathBuf::new(),
             allow_remote: false,
             listeners: vec![ListenerConfig::default()],
             pools: vec![PoolSettings::default()],
@@ -111,11 +117,9 @@ pub struct PoolSettings {
     /// The most it may hold. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
     /// Which items leave when it is full.
-    pub policy: Policy,
-    /// Under `lru`: an item is moved to the front at most once in so many seconds.
-    pub lru_refresh_secs: u32,
-    /// Under `s3-fifo`: the share of the small queue.
-    pub s3_small_percent: u8,
+    pub policy: PolicyKind,
+    /// How its size classes trade slabs: a name of [`millpond::strategy::Strategy`].
+    pub rebalance: String,
     /// Whether its keys are apart from those of other pools.
     pub own_keys: bool,
     /// How much larger each size class is than the one before.
@@ -133,9 +137,8 @@ impl Default for PoolSettings {
         Self {
             name: "default".to_owned(),
             limit: Auto::Auto,
-            policy: Policy::S3Fifo,
-            lru_refresh_secs: 60,
-            s3_small_percent: 10,
+            policy: PolicyKind::S3_FIFO,
+            rebalance: "base".to_owned(),
             own_keys: true,
             class_factor: 1.25,
             class_min_bytes: ByteSize::new(64),

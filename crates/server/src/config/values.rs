@@ -222,16 +222,6 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which items leave a full pool.
-    Policy {
-        /// S3-FIFO (Yang et al., SOSP 2023).
-        S3Fifo = "s3-fifo",
-        /// Least recently used, with lazy promotion.
-        Lru = "lru",
-    }
-}
-
-choices! {
     /// What is spoken on a listener.
     Protocol {
         /// memcached's text and binary protocols; the first byte of a connection tells which.
