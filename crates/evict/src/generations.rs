@@ -374,7 +374,9 @@ impl Generations {
         for part in PARTS {
             let clock = &self[part];
             let alive = part.distance(clock.oldest.load(Relaxed), clock.present.load(Relaxed));
-            assert!(alive <= part.window(), "invariant 1");
+            // A hit that races with the policy may begin a generation more than the window has, for which there is room.
+            let most = if cfg!(test) { part.window() } else { part.count() - 2 };
+            assert!(alive <= most, "invariant 1: {alive} generations of {part:?}, at most {most}");
             if !cfg!(test) {
                 continue;
             }
