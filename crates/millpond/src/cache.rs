@@ -313,12 +313,7 @@ impl Cache {
                 let inner = class.inner.lock();
                 let info = inner.chunks.info();
                 assert_eq!((info.pool, info.class), (pool.id, number), "a class's slabs name the class");
-                let view = crate::class::View {
-                    arena: &core.arena,
-                    chunks: &inner.chunks,
-                    seed: 0,
-                    hash: std::cell::Cell::new(None),
-                };
+                let view = crate::class::View::new(&core.arena, &inner.chunks);
                 inner.policy.validate(&view);
                 slabs += inner.chunks.slab_count() as u64;
                 let (mut items, mut queued) = (0, 0);

@@ -120,10 +120,10 @@ impl Class {
         self.counters.sum(INSERTS).saturating_sub(gone.sum())
     }
 
-    /// Counts items that were evicted, and their bytes.
-    pub(crate) fn count_evicted(&self, items: u64, bytes: u64) {
+    /// Counts items that are gone for `reason`, and their bytes.
+    pub(crate) fn count_gone(&self, reason: usize, items: u64, bytes: u64) {
         if items > 0 {
-            self.counters.add(EVICTIONS, items);
+            self.counters.add(reason, items);
             self.counters.add(BYTES_OUT, bytes);
         }
     }
@@ -142,9 +142,42 @@ impl Inner {
     pub(crate) fn dequeue(&mut self, arena: &Arena, ptr: ItemPtr) {
         let state = arena.item(ptr).0.state();
         if state.dequeue() {
-            let view = View { arena, chunks: &self.chunks, seed: 0, hash: Cell::new(None) };
-            self.policy.removed(state.policy(), &view);
+            self.policy.removed(state.policy(), &View::new(arena, &self.chunks));
         }
+    }
+
+    /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its policy bits were. The
+    /// caller owns the chunk then, and the index still has the item.
+    pub(crate) fn claim(&mut self, arena: &Arena, ptr: ItemPtr) -> Result<u8, slab::item::Claim> {
+        let state = arena.item(ptr).0.state();
+        let (queued, bits) = (state.is_queued(), state.policy());
+        match state.claim() {
+            slab::item::Claim::Taken => {
+                if queued {
+                    self.policy.removed(bits, &View::new(arena, &self.chunks));
+                }
+                Ok(bits)
+            }
+            refused => Err(refused),
+        }
+    }
+
+    /// Queues an item that was queued before, by this process or another, with these policy bits. The caller holds a
+    /// reference, or the item is in the index. Its entry, unless it has left or is queued.
+    pub(crate) fn queue_again(
+        &mut self,
+        arena: &Arena,
+        ptr: ItemPtr,
+        bits: u8,
+        hash: u64,
+        now: u32,
+    ) -> Option<Entry> {
+        let state = arena.item(ptr).0.state();
+        let bits = self.policy.readmit(bits, fingerprint(hash));
+        state.enqueue(bits, |bits, _| bits)?;
+        let entry = Entry(self.chunks.number(arena, ptr).0);
+        self.policy.push(entry, bits, now);
+        Some(entry)
     }
 
     /// Brings the bill for queues and ghosts up to date.
@@ -172,6 +205,17 @@ pub(crate) struct View<'a> {
     pub(crate) seed: u64,
     /// The hash of the key that was last asked for.
     pub(crate) hash: Cell<Option<u64>>,
+}
+
+impl<'a> View<'a> {
+    /// One for what asks no fingerprints.
+    pub(crate) fn new(arena: &'a Arena, chunks: &'a Chunks) -> Self {
+        Self::with_seed(arena, chunks, 0)
+    }
+
+    pub(crate) fn with_seed(arena: &'a Arena, chunks: &'a Chunks, seed: u64) -> Self {
+        Self { arena, chunks, seed, hash: Cell::new(None) }
+    }
 }
 
 impl Items for View<'_> {

@@ -19,8 +19,9 @@ const STEP: u32 = 64;
 impl Cache {
     /// The items of a pool, in no particular order, while others change them.
     ///
-    /// An item that is there from the beginning to the end is seen once. One that is inserted or goes meanwhile may be
-    /// seen or not; of a key whose item is replaced, the old one, the new one or both. Expired and flushed items are left
+    /// An item that is there from the beginning to the end is seen, and seen once unless it is moved to another slab meanwhile
+    /// ([`Cache::move_slab`], [`Cache::maintain`], a limit that is lowered): then it may be seen twice or not at all. One
+    /// that is inserted or goes meanwhile may be seen or not; of a key whose item is replaced, the old one, the new one or both. Expired and flushed items are left
     /// out. Each item is held until its handle is dropped; at most 64 are held ahead.
     ///
     /// # Errors

@@ -17,7 +17,6 @@
 //!    that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
 //! 4. Where both are held, a magazine is locked before the class.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -27,12 +26,12 @@ use parking_lot::{Mutex, MutexGuard};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::Core;
-use crate::class::{Class, Inner, View, fingerprint};
+use crate::class::{Class, EVICTIONS, Inner, View, fingerprint};
 use crate::pool::Pool;
 
 /// Most chunks that a thread takes at once. The grace period interrupts all processors that run a thread of this process:
 /// 17 µs on a virtual machine with two, which 64 chunks would feel and 256 hardly do.
-pub(crate) const MAX_BATCH: u64 = 256;
+const MAX_BATCH: u64 = 256;
 /// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it: what
 /// all magazines keep from use is a small part of the class. Up to 64 the part may be larger.
 const PART_OF_CLASS: u64 = 512;
@@ -154,7 +153,7 @@ impl Core {
     fn evict(&self, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) {
         let keyspace = self.keyspace(inner.chunks.info().keyspace);
         let Inner { chunks, policy, .. } = inner;
-        let view = View { arena: &self.arena, chunks, seed: self.hash_seed(keyspace), hash: Cell::new(None) };
+        let view = View::with_seed(&self.arena, chunks, self.hash_seed(keyspace));
         while magazine.evicted.len() < wanted
             && let Some(entry) = policy.evict(&view)
             && let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0))
@@ -168,14 +167,33 @@ impl Core {
 
     /// Takes what was evicted out of the index.
     fn unlink_evicted(&self, class: &Class, magazine: &mut Magazine) {
-        let mut bytes = 0;
-        for &(ptr, hash) in &magazine.evicted {
+        self.unlink(class, EVICTIONS, magazine.evicted.iter().copied());
+        magazine.freed.extend(magazine.evicted.drain(..).map(|(ptr, _)| ptr));
+    }
+
+    /// Takes items that this thread has claimed, with the hashes of their keys, out of the index, and counts them as gone
+    /// for `reason`.
+    pub(crate) fn unlink(
+        &self,
+        class: &Class,
+        reason: usize,
+        claimed: impl ExactSizeIterator<Item = (ItemPtr, u64)>,
+    ) {
+        let (items, mut bytes) = (claimed.len() as u64, 0);
+        for (ptr, hash) in claimed {
             self.index.remove(hash, ptr);
             // SAFETY: the item was claimed, so this thread owns its chunk.
             bytes += unsafe { self.arena.item(ptr).0.used_bytes() } as u64;
         }
-        class.count_evicted(magazine.evicted.len() as u64, bytes);
-        magazine.freed.extend(magazine.evicted.drain(..).map(|(ptr, _)| ptr));
+        class.count_gone(reason, items, bytes);
+    }
+
+    /// Takes items that this thread has claimed out of the index, counts them as gone for `reason`, and frees them.
+    pub(crate) fn end_claimed(&self, class: &Class, reason: usize, claimed: Vec<ItemPtr>) {
+        // SAFETY: the items were claimed, so this thread owns their chunks.
+        let with_hash = claimed.iter().map(|ptr| (*ptr, unsafe { self.hash_of_item(*ptr) }));
+        self.unlink(class, reason, with_hash);
+        self.free_evicted(class, claimed);
     }
 
     /// Queues what is pending, and takes what was freed out of the queue.
@@ -202,7 +220,7 @@ impl Core {
             }
         }
         let Inner { chunks, policy, .. } = inner;
-        policy.tend(&View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
+        policy.tend(&View::new(&self.arena, chunks));
         for ptr in &magazine.freed {
             inner.dequeue(&self.arena, *ptr);
         }

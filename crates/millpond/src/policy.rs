@@ -1,7 +1,5 @@
 //! Changing the eviction policy of a pool.
 
-use std::cell::Cell;
-
 use evict::PolicyKind;
 
 use crate::allocate::metadata_of_slab;
@@ -28,7 +26,7 @@ impl Cache {
             let info = inner.chunks.info();
             let seed = core.hash_seed(core.keyspace(info.keyspace));
             let Inner { chunks, policy: queues, .. } = &mut *inner;
-            let view = View { arena: &core.arena, chunks, seed, hash: Cell::new(None) };
+            let view = View::with_seed(&core.arena, chunks, seed);
             queues.convert(policy, &view, core.now());
             inner.settle(&core.ledger);
             let (chunks, now) = metadata_of_slab(info, policy);

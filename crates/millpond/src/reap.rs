@@ -1,13 +1,12 @@
 //! Taking expired items out, a few at a time.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use evict::{Entry, Items};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::{Cache, Core};
-use crate::class::{BYTES_OUT, Class, EXPIRED, Inner, View};
+use crate::class::{Class, EXPIRED, Inner, View};
 
 /// Entries of a wheel that are looked at under one hold of a class's lock.
 const STEP: usize = 64;
@@ -30,7 +29,7 @@ impl Core {
         }
         let Inner { chunks, policy, wheel, .. } = inner;
         wheel.insert(entry, expiry);
-        let view = View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) };
+        let view = View::new(&self.arena, chunks);
         wheel.sweep(policy.len(), |entry| view.prefetch(entry), |entry| view.bits(entry).is_some());
     }
 
@@ -41,18 +40,7 @@ impl Core {
             let mut due = Vec::new();
             let more = self.collect_due(class, &mut due);
             reaped += due.len() as u64;
-            let mut bytes = 0;
-            for &ptr in &due {
-                // SAFETY: the item was claimed, so this thread owns its chunk.
-                let hash = unsafe {
-                    bytes += self.arena.item(ptr).0.used_bytes() as u64;
-                    self.hash_of_item(ptr)
-                };
-                self.index.remove(hash, ptr);
-            }
-            class.counters.add(EXPIRED, due.len() as u64);
-            class.counters.add(BYTES_OUT, bytes);
-            self.free_evicted(class, due);
+            self.end_claimed(class, EXPIRED, due);
             if !more {
                 return reaped;
             }
@@ -81,19 +69,11 @@ impl Core {
                 inner.wheel.insert(entry, expiry);
                 continue;
             }
-            let (queued, bits) = (item.state().is_queued(), item.state().policy());
-            match item.state().claim() {
-                slab::item::Claim::Taken => {
-                    if queued {
-                        let Inner { chunks, policy, .. } = &mut *inner;
-                        let view = View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) };
-                        policy.removed(bits, &view);
-                    }
-                    due.push(ptr);
-                }
+            match inner.claim(&self.arena, ptr) {
+                Ok(_) => due.push(ptr),
                 // Its holder will have let go of it by then.
-                slab::item::Claim::Held => inner.wheel.insert(entry, now.saturating_add(1)),
-                slab::item::Claim::Gone => {}
+                Err(slab::item::Claim::Held) => inner.wheel.insert(entry, now.saturating_add(1)),
+                Err(_) => {}
             }
         }
         inner.settle(&self.ledger);

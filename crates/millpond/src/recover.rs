@@ -14,7 +14,6 @@
 //!    another pool while slabs of its old one are unclaimed.
 //! 2. Slabs that are unclaimed are charged to the ledger.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +24,7 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, SlabInfo, Words};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
-use crate::class::{BYTES_IN, Class, INSERTS, Inner, REMOVED, View, fingerprint};
+use crate::class::{BYTES_IN, Class, INSERTS, REMOVED};
 use crate::keyspace::Keyspace;
 use crate::pool::Pool;
 
@@ -279,12 +278,7 @@ impl Core {
                 let space = self.keyspace(info.keyspace);
                 (self.hash(space, item.key()), item.expiry().map_or(0, |time| time.load(Ordering::Relaxed)))
             };
-            let Inner { chunks, policy, .. } = &mut *inner;
-            let view = View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) };
-            let entry = evict::Entry(view.chunks.number(&self.arena, ptr).0);
-            let bits = policy.readmit(state.policy(), fingerprint(hash));
-            if state.enqueue(bits, |bits, _| bits).is_some() {
-                policy.push(entry, bits, now);
+            if let Some(entry) = inner.queue_again(&self.arena, ptr, state.policy(), hash, now) {
                 self.put_in_wheel(&mut inner, entry, expiry);
             }
         }

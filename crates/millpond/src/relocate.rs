@@ -7,14 +7,13 @@
 //! The chunks come from the class itself: free ones, or those of the items that would be evicted next. So what a slab
 //! less costs is what the class values least, and not what happened to lie in the slab.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use slab::item::{Acquired, Claim};
+use slab::item::Acquired;
 use slab::{ItemPtr, SlabId};
 
 use crate::cache::Core;
-use crate::class::{Class, Inner, View, fingerprint};
+use crate::class::Class;
 use crate::pool::Pool;
 
 impl Core {
@@ -62,7 +61,7 @@ impl Core {
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }
-        let Some(bits) = self.take_from_queue(class, from) else { return false };
+        let Ok(bits) = class.inner.lock().claim(&self.arena, from) else { return false };
         // SAFETY: this thread has claimed the one, was given the other, and both are of one class.
         unsafe { item.copy_to(target) };
         target.state().publish();
@@ -73,35 +72,15 @@ impl Core {
         true
     }
 
-    /// Claims an item and takes it out of its queue. Returns its policy bits. `None`: somebody holds it, or it is gone.
-    fn take_from_queue(&self, class: &Class, ptr: ItemPtr) -> Option<u8> {
-        let mut inner = class.inner.lock();
-        let state = self.arena.item(ptr).0.state();
-        let queued = state.is_queued();
-        if state.claim() != Claim::Taken {
-            return None;
-        }
-        let bits = state.policy();
-        if queued {
-            let Inner { chunks, policy, .. } = &mut *inner;
-            policy.removed(bits, &View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
-        }
-        Some(bits)
-    }
-
     /// Queues an item that was queued before with these policy bits. The caller holds a reference.
-    pub(crate) fn queue_again(&self, class: &Class, ptr: ItemPtr, bits: u8, hash: u64) {
-        let (item, state) = (self.arena.item(ptr).0, self.arena.item(ptr).0.state());
+    fn queue_again(&self, class: &Class, ptr: ItemPtr, bits: u8, hash: u64) {
         let mut inner = class.inner.lock();
-        let bits = inner.policy.readmit(bits, fingerprint(hash));
-        if state.enqueue(bits, |bits, _| bits).is_none() {
-            return;
+        if let Some(entry) = inner.queue_again(&self.arena, ptr, bits, hash, self.now()) {
+            // SAFETY: the caller holds a reference.
+            let expiry =
+                unsafe { self.arena.item(ptr).0.expiry() }.map_or(0, |at| at.load(Ordering::Relaxed));
+            self.put_in_wheel(&mut inner, entry, expiry);
         }
-        let entry = evict::Entry(inner.chunks.number(&self.arena, ptr).0);
-        inner.policy.push(entry, bits, self.now());
-        // SAFETY: the caller holds a reference.
-        let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
-        self.put_in_wheel(&mut inner, entry, expiry);
     }
 }
 

@@ -5,7 +5,6 @@
 //! those that somebody holds are waited for; when all chunks are in, the class forgets the slab; when no
 //! reader can still look into it (a grace period), its memory goes back to the system.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{BYTES_IN, BYTES_OUT, Class, EVICTIONS, Inner, View};
+use crate::class::{BYTES_IN, Class, EVICTIONS};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 
@@ -200,26 +199,12 @@ impl Core {
                 continue;
             }
             let ptr = ItemPtr::new(slab, number);
-            let state = self.arena.item(ptr).0.state();
-            let (queued, bits) = (state.is_queued(), state.policy());
-            if state.claim() == slab::item::Claim::Taken {
-                if queued {
-                    let Inner { chunks, policy, .. } = &mut *inner;
-                    policy
-                        .removed(bits, &View { arena: &self.arena, chunks, seed: 0, hash: Cell::new(None) });
-                }
+            if inner.claim(&self.arena, ptr).is_ok() {
                 evicted.push(ptr);
             }
         }
         drop(inner);
-        for &ptr in &evicted {
-            // SAFETY: the item was claimed, so this thread owns its chunk.
-            let (hash, bytes) = unsafe { (self.hash_of_item(ptr), self.arena.item(ptr).0.used_bytes()) };
-            self.index.remove(hash, ptr);
-            class.counters.add(EVICTIONS, 1);
-            class.counters.add(BYTES_OUT, bytes as u64);
-        }
-        self.free_evicted(class, evicted);
+        self.end_claimed(class, EVICTIONS, evicted);
     }
 
     /// Gives an emptied slab, which its class has forgotten, back to the system.
