@@ -17,6 +17,8 @@
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
 //!    everything the caller did before, whenever it pins or protects again.
 
+mod grace;
+
 use std::marker::PhantomData;
 #[cfg(not(loom))]
 use std::time::Duration;
@@ -25,6 +27,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::counter::{STRIPES, stripe};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
+pub use grace::Grace;
 
 const SHARED: usize = STRIPES - 1;
 /// Set in a slot's `word` while the lower half is protected.
@@ -77,6 +80,16 @@ impl Pins {
         Pinned { count, shared: stripe == SHARED, thread_bound: PhantomData }
     }
 
+    /// Pins the calling thread unless it is pinned: then whoever pinned it must go on doing so for as long as this caller
+    /// needs it, as in nested calls.
+    #[inline]
+    pub fn pin_if_not(&self) -> Option<Pinned<'_>> {
+        let stripe = stripe();
+        // Several threads share the last slot, which counts them.
+        let is_pinned = stripe != SHARED && self.slots[stripe].count.load(Ordering::Relaxed) % 2 == 1;
+        (!is_pinned).then(|| self.pin())
+    }
+
     /// The calling thread's place for a protected word, or `None` where it protects one already or has no slot of its
     /// own, being one of more than 63 threads.
     #[inline]
@@ -127,20 +140,14 @@ impl Pins {
     /// processors, and the wait.
     #[cfg(not(loom))]
     pub fn synchronize(&self) {
-        self.others_fence();
-        for (i, slot) in self.slots.iter().enumerate() {
-            let before = slot.count.load(Ordering::Acquire);
-            let is_pinned = |now: u64| {
-                if i == SHARED { now != 0 } else { before % 2 == 1 && now == before }
-            };
-            wait_while(|| is_pinned(slot.count.load(Ordering::Acquire)));
-        }
+        let mut grace = self.grace();
+        wait_while(|| !grace.has_passed(self));
     }
 }
 
 /// Spins a little, then sleeps, while `busy` says so.
 #[cfg(not(loom))]
-fn wait_while(busy: impl Fn() -> bool) {
+fn wait_while(mut busy: impl FnMut() -> bool) {
     let mut waits = 0_u32;
     while busy() {
         waits += 1;

@@ -12,6 +12,7 @@ use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
 use crate::pool::Pool;
+use crate::sizes::Sizes;
 
 impl Cache {
     /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
@@ -37,22 +38,22 @@ impl Cache {
         }
         let layout = layout_for(options);
         let bytes = layout.item_bytes(key.len(), value_len);
-        let class =
-            pool.sizes.class_for(bytes).filter(|_| value_len <= MAX_VALUE_BYTES).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::TooLarge,
-                    format!(
-                        "an item of {bytes} bytes is larger than the largest chunk of pool `{}`, {} bytes",
-                        pool.name,
-                        pool.sizes.sizes().last().copied().unwrap_or(0)
-                    ),
-                )
-            })?;
+        let sizes = pool.sizes();
+        let place = sizes.place_for(bytes).filter(|_| value_len <= MAX_VALUE_BYTES).ok_or_else(|| {
+            Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "an item of {bytes} bytes is larger than the largest chunk of pool `{}`, {} bytes",
+                    pool.name,
+                    sizes.sizes().last().copied().unwrap_or(0)
+                ),
+            )
+        })?;
         let keyspace = core.keyspace(pool.keyspace);
         let hash = core.hash(keyspace, key);
         // Its bucket is needed when the item is inserted, after the value was written.
         core.index.prefetch(hash);
-        let ptr = core.take_chunk(pool, class)?;
+        let ptr = core.take_chunk(&pool, sizes, place)?;
         let now = core.now();
         let fields = Fields {
             layout,
@@ -85,48 +86,46 @@ fn layout_for(options: &ItemOptions) -> Layout {
 impl Core {
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
     /// of a larger class.
-    fn take_chunk(&self, pool: &Pool, number: u8) -> Result<ItemPtr, Error> {
-        if let Some(ptr) = self.take_from_class(pool, number) {
+    fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
+        let class = self.class_at(pool, sizes, place);
+        if let Some(ptr) = self.take_from_class(pool, class) {
             return Ok(ptr);
         }
         // What other threads have in store may be all there is.
-        if let Some(class) = pool.used_class(number) {
-            self.empty_magazines(class);
-            if let Some(ptr) = self.take_from_class(pool, number) {
-                return Ok(ptr);
-            }
+        self.empty_magazines(class);
+        if let Some(ptr) = self.take_from_class(pool, class) {
+            return Ok(ptr);
         }
         // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
         // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
-        if let Some(ptr) = self.take_after_move(pool, number, 2) {
+        if let Some(ptr) = self.take_after_move(pool, class, 2) {
             return Ok(ptr);
         }
-        for larger in number + 1..pool.sizes.sizes().len() as u8 {
-            let has_slabs = |class: &Class| class.inner.lock().chunks.slab_count() > 0;
-            if pool.used_class(larger).is_some_and(has_slabs)
-                && let Some(ptr) = self.take_from_class(pool, larger)
-            {
+        let larger =
+            (place + 1..sizes.sizes().len()).filter_map(|place| pool.used_class(sizes.number(place)));
+        for larger in larger.filter(|larger| larger.inner.lock().chunks.slab_count() > 0) {
+            if let Some(ptr) = self.take_from_class(pool, larger) {
                 return Ok(ptr);
             }
         }
-        if let Some(ptr) = self.take_after_move(pool, number, 1) {
+        if let Some(ptr) = self.take_after_move(pool, class, 1) {
             return Ok(ptr);
         }
-        pool.class(number, || self.now()).counters.add(ALLOCATION_FAILURES, 1);
+        class.counters.add(ALLOCATION_FAILURES, 1);
         Err(Error::new(
             ErrorKind::OutOfMemory,
             format!(
                 "pool `{}` has no chunk of {} bytes and nothing to evict",
                 pool.name,
-                pool.sizes.size(number)
+                sizes.sizes()[place]
             ),
         ))
     }
 
     /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
-    fn take_after_move(&self, pool: &Pool, number: u8, least_slabs: usize) -> Option<ItemPtr> {
-        self.move_slab_within_pool(pool, number, least_slabs)
-            .then(|| self.take_from_class(pool, number))
+    fn take_after_move(&self, pool: &Pool, class: &Class, least_slabs: usize) -> Option<ItemPtr> {
+        self.move_slab_within_pool(pool, class, least_slabs)
+            .then(|| self.take_from_class(pool, class))
             .flatten()
     }
 

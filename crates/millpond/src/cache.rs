@@ -1,14 +1,14 @@
 //! The cache itself: what is shared, and how pools come to be.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base::hash::key_hash;
 use base::pin::Pins;
 use base::{ByteSize, Clock, Ledger, Part, rng};
 use index::Index;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
 
 use crate::class::Class;
@@ -16,6 +16,7 @@ use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::keyspace::Keyspace;
 use crate::pool::Pool;
+use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
 
 /// Most pools of a cache.
@@ -23,12 +24,12 @@ pub(crate) const MAX_POOLS: usize = 4096;
 /// Least memory of a cache: a slab, and what is around it.
 const MIN_MEMORY: u64 = 8 << 20;
 
-/// Names a pool of the cache that made it.
+/// Names a pool of the cache that made it: its number, and how many pools have had that number before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolId(pub(crate) u16);
+pub struct PoolId(pub(crate) u16, pub(crate) u16);
 
 impl PoolId {
-    /// The pool's number, from 0 in order of creation.
+    /// The pool's number: the lowest that was free when it was added.
     pub fn number(self) -> u16 {
         self.0
     }
@@ -49,12 +50,10 @@ pub(crate) struct Core {
     pub(crate) pins: Pins,
     seed: u64,
     max_memory: u64,
-    pools: Box<[OnceLock<Box<Pool>>]>,
+    pub(crate) pools: Pools,
     /// Key space 0 is shared; pool `i` with keys of its own has key space `i + 1`.
     keyspaces: Box<[OnceLock<Box<Keyspace>>]>,
     names: Mutex<HashMap<String, PoolId>>,
-    /// All pools have numbers below this.
-    pool_bound: AtomicU32,
     /// What outlives the process, where something does.
     pub(crate) kept: Option<Kept>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
@@ -113,8 +112,8 @@ impl Cache {
         let index = Index::new(entries, max_entries, Arc::clone(&ledger)).map_err(system)?;
         let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
         let _ = keyspaces[0].set(Box::new(keyspace(kept.as_ref(), 0)));
-        let pools: Box<[_]> = (0..MAX_POOLS).map(|_| OnceLock::new()).collect();
-        let fixed = size_of_val::<[OnceLock<Box<Pool>>]>(&pools)
+        let pools = Pools::new();
+        let fixed = pools.table_bytes()
             + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
             + max_slabs as usize * 12;
         ledger.charge(Part::Fixed, fixed as u64);
@@ -130,7 +129,6 @@ impl Cache {
                 pools,
                 keyspaces,
                 names: Mutex::new(HashMap::new()),
-                pool_bound: AtomicU32::new(0),
                 kept,
                 unclaimed: Mutex::new(unclaimed),
                 recovered: Mutex::default(),
@@ -154,38 +152,45 @@ impl Cache {
         let sizes = config.classes.build().map_err(|error| {
             Error::with_source(ErrorKind::Config, format!("size classes of pool `{}`", config.name), error)
         })?;
-        let mut names = self.core.names.lock();
+        self.core.free_retired();
+        let mut names = self.names();
         if names.contains_key(&config.name) {
             return Err(Error::new(
                 ErrorKind::PoolExists,
-                format!("there is a pool `{}` already", config.name),
+                format!("there is a pool `{}` already, or one is being removed", config.name),
             ));
         }
-        let id = self.core.vacant_id(&config.name)?;
-        let keyspace_id = if config.own_keys { id + 1 } else { 0 };
+        let number = self.core.vacant_number(&config.name)?;
+        let id = self.core.pools.id_of(number);
+        let keyspace_id = if config.own_keys { number + 1 } else { 0 };
         let kept = self.core.kept.as_ref();
-        let space = keyspace(kept, keyspace_id);
-        if keyspace_id != 0 && !self.core.unclaimed.lock().reserves(id) {
+        let make = || Box::new(keyspace(kept, keyspace_id));
+        let space = self.core.keyspaces[usize::from(keyspace_id)].get_or_init(make);
+        if keyspace_id != 0 && !self.core.unclaimed.lock().reserves(number) {
             space.reset();
         }
-        let _ = self.core.keyspaces[usize::from(keyspace_id)].set(Box::new(space));
         if let Some(kept) = kept {
-            kept.note_name(id, &config.name);
+            kept.note_name(number, &config.name);
         }
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
         let name = config.name.clone();
         let pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
-        let _ = self.core.pools[usize::from(id)].set(Box::new(pool));
-        self.core.pool_bound.fetch_max(u32::from(id) + 1, Ordering::Release);
-        self.recover_pool(PoolId(id));
-        names.insert(config.name, PoolId(id));
-        Ok(PoolId(id))
+        self.core.pools.add(pool);
+        self.recover_pool(id);
+        names.insert(config.name, id);
+        Ok(id)
     }
 
     /// The pool of this name.
     pub fn pool_id(&self, name: &str) -> Option<PoolId> {
-        self.core.names.lock().get(name).copied()
+        let id = self.names().get(name).copied()?;
+        self.core.pools.get(id).map(|_| id)
+    }
+
+    /// The pools by name. Who has it locked is the only one who adds or removes pools.
+    pub(crate) fn names(&self) -> MutexGuard<'_, HashMap<String, PoolId>> {
+        self.core.names.lock()
     }
 
     /// The bill of all memory. An embedder charges its own buffers here, so that they count.
@@ -214,25 +219,20 @@ const INITIAL_ENTRIES: u64 = 8_192;
 
 impl Core {
     /// The pool, if it exists.
-    pub(crate) fn pool(&self, id: PoolId) -> Result<&Pool, Error> {
-        self.pools.get(usize::from(id.0)).and_then(OnceLock::get).map(Box::as_ref).ok_or_else(|| {
+    #[inline]
+    pub(crate) fn pool(&self, id: PoolId) -> Result<PoolRef<'_>, Error> {
+        self.pools.get(id).ok_or_else(|| {
             Error::new(ErrorKind::NoSuchPool, format!("there is no pool number {} in this cache", id.0))
         })
     }
 
-    /// All pools.
-    pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        let bound = self.pool_bound.load(Ordering::Acquire) as usize;
-        self.pools.iter().take(bound).filter_map(OnceLock::get).map(Box::as_ref)
-    }
-
     /// The number that a pool of this name shall have: that of the slabs that it left, or the first one that is free.
-    fn vacant_id(&self, name: &str) -> Result<u16, Error> {
+    fn vacant_number(&self, name: &str) -> Result<u16, Error> {
         let unclaimed = self.unclaimed.lock();
-        if let Some(id) = unclaimed.id_of(name).filter(|id| self.pools[usize::from(*id)].get().is_none()) {
-            return Ok(id);
+        if let Some(number) = unclaimed.id_of(name).filter(|number| self.pools.is_vacant(*number)) {
+            return Ok(number);
         }
-        let is_free = |id: &u16| self.pools[usize::from(*id)].get().is_none() && !unclaimed.reserves(*id);
+        let is_free = |number: &u16| !unclaimed.reserves(*number) && self.pools.is_vacant(*number);
         (0..MAX_POOLS as u16).find(is_free).ok_or_else(|| {
             Error::new(ErrorKind::PoolExists, format!("a cache has at most {MAX_POOLS} pools"))
         })
@@ -245,11 +245,15 @@ impl Core {
     }
 
     /// The class that a chunk belongs to.
+    ///
+    /// # Safety
+    /// For as long as the result is used, the caller has an item or a chunk of the slab, as [`crate::pools`] says, or uses the
+    /// table of pools.
     #[inline]
-    pub(crate) fn class_of(&self, info: slab::SlabInfo) -> &Class {
-        let pool =
-            self.pools[usize::from(info.pool)].get().expect("a slab is assigned to a pool that exists");
-        pool.class(info.class, || self.now())
+    pub(crate) unsafe fn class_of(&self, info: slab::SlabInfo) -> &Class {
+        // SAFETY: passed on.
+        let pool = unsafe { self.pools.of_slab(info.pool) };
+        pool.used_class(info.class).expect("a slab is assigned to a class that exists")
     }
 
     /// Now, in Unix seconds.
@@ -306,13 +310,13 @@ impl Cache {
     pub fn validate(&self) {
         let core = &self.core;
         let mut indexed = 0;
-        for pool in core.pools() {
+        for pool in core.pools.all().iter() {
             let mut slabs = 0;
             for (number, class) in pool.used_classes() {
                 core.fold_magazines(class);
                 let inner = class.inner.lock();
                 let info = inner.chunks.info();
-                assert_eq!((info.pool, info.class), (pool.id, number), "a class's slabs name the class");
+                assert_eq!((info.pool, info.class), (pool.number, number), "a class's slabs name the class");
                 let view = crate::class::View::new(&core.arena, &inner.chunks);
                 inner.policy.validate(&view);
                 slabs += inner.chunks.slab_count() as u64;

@@ -27,6 +27,8 @@ pub(crate) const BYTES_OUT: usize = 8;
 
 /// A size class of a pool.
 pub(crate) struct Class {
+    /// What its slabs are marked with.
+    pub(crate) info: SlabInfo,
     pub(crate) inner: Mutex<Inner>,
     pub(crate) rule: HitRule,
     pub(crate) counters: Counters<9>,
@@ -58,6 +60,7 @@ impl Class {
         let mut policy = Policy::new(policy, now);
         policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
+            info,
             rule: policy.hit_rule(),
             inner: Mutex::new(Inner {
                 chunks: Chunks::new(info),
@@ -112,6 +115,14 @@ impl Class {
         let slab = withheld.as_ref().map_or(NO_SLAB, |withheld| withheld.slab().0.into());
         self.leaving.store(slab, Ordering::Relaxed);
         std::mem::replace(&mut inner.leaving, withheld)
+    }
+
+    /// Takes all that the class has been charged for off the bill: nobody uses it any more.
+    pub(crate) fn end_bill(&self, ledger: &Ledger) {
+        let inner = self.inner.lock();
+        ledger.release(Part::Queues, inner.queue_bytes as u64);
+        ledger.release(Part::Ghosts, inner.ghost_bytes as u64);
+        ledger.release(Part::Fixed, size_of::<Self>() as u64 + self.magazines.bytes());
     }
 
     /// How many items are in the index; exact when nobody changes that.

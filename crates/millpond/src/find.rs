@@ -257,17 +257,21 @@ impl<'c> Keys<'c> {
             // Clears it away, and finds what may have come in its place.
             return self.find(key).map(|found| seen(found.found()));
         }
-        self.count_hit(hash, item, info);
+        // SAFETY: as above.
+        unsafe { self.count_hit(hash, item, info) };
         // SAFETY: the item is protected until `guard` is dropped, and `seen` cannot keep what it is shown.
         let result = seen(Found(unsafe { View::new(core, item, ptr) }));
         drop(guard);
         Some(result)
     }
 
+    /// # Safety
+    /// The caller has a reference to the item or protects it.
     #[inline]
-    fn count_hit(self, hash: u64, item: Item<'_>, info: SlabInfo) {
+    unsafe fn count_hit(self, hash: u64, item: Item<'_>, info: SlabInfo) {
         let core = self.cache.core();
-        let class = core.class_of(info);
+        // SAFETY: the caller's duty.
+        let class = unsafe { core.class_of(info) };
         item.state().record_access(|bits, first| class.rule.apply(bits, first, || core.now()));
         class.rule.count(|| fingerprint(hash));
         class.counters.add(HITS, 1);
@@ -303,7 +307,8 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         match found {
             Some((Candidate::Live, handle, info)) => {
-                self.count_hit(hash, handle.item(), info);
+                // SAFETY: the handle holds a reference.
+                unsafe { self.count_hit(hash, handle.item(), info) };
                 Some(handle)
             }
             Some((Candidate::Dead, handle, _)) => {

@@ -104,7 +104,7 @@ macro_rules! item_questions {
 
         /// The pool that it is in.
         pub fn pool(&self) -> PoolId {
-            PoolId(self.$view.core.arena.info(self.$view.ptr.slab()).pool)
+            self.$view.core.pools.id_of(self.$view.core.arena.info(self.$view.ptr.slab()).pool)
         }
 
         /// The number of its size class, as in [`crate::ClassStats::number`].
@@ -324,7 +324,7 @@ impl<'c> WriteHandle<'c> {
 
     /// The pool that it was allocated in.
     pub fn pool(&self) -> PoolId {
-        PoolId(self.core.arena.info(self.ptr.slab()).pool)
+        self.core.pools.id_of(self.core.arena.info(self.ptr.slab()).pool)
     }
 }
 

@@ -146,9 +146,8 @@ impl Core {
     /// Counts and queues an item that has just become visible.
     fn enqueue(&self, new: &WriteHandle<'_>) {
         let (item, info) = self.arena.item(new.ptr());
-        let class = self.class_of(info);
         // SAFETY: the handle holds a reference.
-        let bytes = unsafe { item.used_bytes() };
+        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
         self.queue(class, new.ptr(), new.hash());
@@ -160,9 +159,8 @@ impl Core {
         let before = field.swap(after, Ordering::Relaxed);
         // An entry in the wheel that comes too early moves when it is due; one that comes too late does not do.
         if after != 0 && (before == 0 || after < before) {
-            let class = self.class_of(self.arena.item(ptr).1);
             // SAFETY: the caller's duty.
-            let hash = unsafe { self.hash_of_item(ptr) };
+            let (class, hash) = unsafe { (self.class_of(self.arena.item(ptr).1), self.hash_of_item(ptr)) };
             self.queue(class, ptr, hash);
         }
     }
@@ -171,9 +169,8 @@ impl Core {
     /// kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, reason: usize, keep: bool) {
         let (item, info) = self.arena.item(ptr);
-        let class = self.class_of(info);
         // SAFETY: this thread holds the reference that `unindex` gave it.
-        let bytes = unsafe { item.used_bytes() };
+        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(reason, 1);
         class.counters.add(BYTES_OUT, bytes as u64);
         if !keep && item.state().release() {

@@ -11,7 +11,6 @@ use slab::{ItemPtr, SlabId};
 use crate::cache::{Cache, Core, PoolId};
 use crate::error::Error;
 use crate::handle::ReadHandle;
-use crate::pool::Pool;
 
 /// Chunks that are looked at under one pin.
 const STEP: u32 = 64;
@@ -28,10 +27,14 @@ impl Cache {
     /// [`crate::ErrorKind::NoSuchPool`].
     pub fn items(&self, pool: PoolId) -> Result<Items<'_>, Error> {
         let core = self.core();
+        let (number, keyspace) = core.pool(pool).map(|pool| (pool.number, pool.keyspace))?;
         Ok(Items {
             core,
-            pool: core.pool(pool)?,
-            next_class: 0,
+            pool,
+            number,
+            keyspace,
+            next_class: Some(0),
+            class: 0,
             slabs: Vec::new(),
             next_chunk: 0,
             held: VecDeque::new(),
@@ -42,9 +45,13 @@ impl Cache {
 /// The items of a pool: see [`Cache::items`].
 pub struct Items<'c> {
     core: &'c Core,
-    pool: &'c Pool,
+    pool: PoolId,
+    number: u16,
+    keyspace: u16,
     /// The class to go on with after `slabs`.
-    next_class: u8,
+    next_class: Option<u8>,
+    /// That of `slabs`.
+    class: u8,
     /// The slabs of the present class that are yet to be walked, from the last to the first.
     slabs: Vec<SlabId>,
     /// Where to go on in the last of them.
@@ -56,13 +63,13 @@ impl<'c> Items<'c> {
     /// Takes the next slab up, of this class or a further one. `None`: the walk is over.
     fn slab(&mut self) -> Option<SlabId> {
         while self.slabs.is_empty() {
-            if usize::from(self.next_class) >= self.pool.sizes.sizes().len() {
-                return None;
-            }
-            if let Some(class) = self.pool.used_class(self.next_class) {
+            self.class = self.next_class?;
+            self.next_class = self.class.checked_add(1);
+            // A pool that was removed meanwhile has no items.
+            let pool = self.core.pools.get(self.pool)?;
+            if let Some(class) = pool.used_class(self.class) {
                 self.slabs = class.inner.lock().chunks.slabs().collect();
             }
-            self.next_class += 1;
         }
         self.slabs.last().copied()
     }
@@ -72,12 +79,11 @@ impl<'c> Items<'c> {
         let _pinned = self.core.pins.pin();
         let info = self.core.arena.info(slab);
         // A slab that has left the class since then may belong to another: its items were evicted or will be seen there.
-        let per_slab =
-            if info.pool == self.pool.id && info.class + 1 == self.next_class && info.chunk_bytes > 0 {
-                info.chunks_per_slab()
-            } else {
-                0
-            };
+        let per_slab = if info.pool == self.number && info.class == self.class && info.chunk_bytes > 0 {
+            info.chunks_per_slab()
+        } else {
+            0
+        };
         let end = per_slab.min(self.next_chunk + STEP);
         for number in self.next_chunk..end {
             let ptr = ItemPtr::new(slab, number as u16);
@@ -87,7 +93,7 @@ impl<'c> Items<'c> {
             }
             let handle = ReadHandle::adopt(self.core, ptr);
             // SAFETY: the handle holds a reference.
-            if unsafe { !self.core.is_dead(item, self.core.keyspace(self.pool.keyspace)) } {
+            if unsafe { !self.core.is_dead(item, self.core.keyspace(self.keyspace)) } {
                 self.held.push_back(handle);
             }
         }
@@ -115,6 +121,6 @@ impl<'c> Iterator for Items<'c> {
 
 impl std::fmt::Debug for Items<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Items").field("pool", &self.pool.name).finish_non_exhaustive()
+        f.debug_struct("Items").field("pool", &self.pool).finish_non_exhaustive()
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Keyspace {
     words: Arc<Words>,
     first_word: usize,
     counters: Counters<1>,
+    /// Misses that pools before had, which had the same number.
+    misses_before: AtomicU64,
 }
 
 impl Keyspace {
@@ -29,7 +31,13 @@ impl Keyspace {
 
     /// One whose words are `words[first_word]` and the next.
     pub(crate) fn kept(id: u16, words: Arc<Words>, first_word: usize) -> Self {
-        Self { salt: base::hash::mix64(u64::from(id)), words, first_word, counters: Counters::default() }
+        Self {
+            salt: base::hash::mix64(u64::from(id)),
+            words,
+            first_word,
+            counters: Counters::default(),
+            misses_before: AtomicU64::new(0),
+        }
     }
 
     fn flushed_before(&self) -> &AtomicU64 {
@@ -40,8 +48,9 @@ impl Keyspace {
         &self.words[self.first_word + 1]
     }
 
-    /// Forgets all flushes.
+    /// Forgets all flushes and misses: another pool has it now.
     pub(crate) fn reset(&self) {
+        self.misses_before.store(self.counters.sum(0), Ordering::Relaxed);
         self.flushing_at().store(0, Ordering::Release);
         self.flushed_before().store(0, Ordering::Release);
     }
@@ -103,7 +112,7 @@ impl Keyspace {
     }
 
     pub(crate) fn misses(&self) -> u64 {
-        self.counters.sum(0)
+        self.counters.sum(0).saturating_sub(self.misses_before.load(Ordering::Relaxed))
     }
 }
 

@@ -26,7 +26,7 @@
 //!    [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index
+//! Locks, in the order in which they may be taken: the names of pools, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index
 //! bucket, a class's `inner`. None is held while user code runs, and handles may be dropped anywhere.
 
 mod allocate;
@@ -44,11 +44,15 @@ mod magazine;
 pub mod monitor;
 mod policy;
 mod pool;
+mod pools;
 mod reap;
 mod rebalance;
 mod recover;
 mod relocate;
+mod remove;
 mod resize;
+mod sizes;
+mod slot;
 mod stats;
 pub mod strategy;
 mod wheel;
@@ -65,6 +69,7 @@ pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
 };
 pub use recover::Recovered;
+pub use remove::PoolRemoval;
 pub use stats::{CacheStats, ClassStats, PoolStats};
 
 /// Longest key, in bytes.

@@ -87,6 +87,12 @@ impl Magazines {
         })
     }
 
+    /// Memory of those that were made, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let made = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get);
+        made.count() as u64 * MAGAZINE_BYTES
+    }
+
     /// All of them.
     fn all(&self) -> impl Iterator<Item = &Mutex<Magazine>> {
         let own = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get);
@@ -103,8 +109,7 @@ pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
 
 impl Core {
     /// A free chunk of the class, one of a new slab, or that of an evicted item.
-    pub(crate) fn take_from_class(&self, pool: &Pool, number: u8) -> Option<ItemPtr> {
-        let class = pool.class(number, || self.now());
+    pub(crate) fn take_from_class(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
         let mut magazine = class.magazines.mine(self, class).lock();
         if let Some(ptr) = magazine.ready.pop() {
             return Some(ptr);
@@ -249,7 +254,9 @@ impl Core {
 
     /// Frees the chunk of an item that is neither in the index nor held.
     pub(crate) fn free(&self, ptr: ItemPtr) {
-        let class = self.class_of(self.arena.item(ptr).1);
+        let _using = self.pools.enter();
+        // SAFETY: this thread uses the table of pools.
+        let class = unsafe { self.class_of(self.arena.item(ptr).1) };
         let mut magazine = class.magazines.mine(self, class).lock();
         magazine.freed.push(ptr);
         let batch = class.batch() as usize;

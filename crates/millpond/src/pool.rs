@@ -1,27 +1,32 @@
 //! A pool.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use base::Part;
 use evict::PolicyKind;
 use parking_lot::{Mutex, RwLock};
 use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
 
+use crate::cache::{Core, PoolId};
 use crate::class::Class;
+use crate::remove::Removal;
+use crate::sizes::{Classes, Sizes};
+use crate::slot::Slot;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
-    pub(crate) id: u16,
+    pub(crate) number: u16,
+    /// Tells it from pools that had its number before.
+    life: u16,
     pub(crate) name: String,
     pub(crate) keyspace: u16,
     policy: RwLock<PolicyKind>,
-    pub(crate) sizes: SizeClasses,
+    sizes: Slot<Sizes>,
     /// Most bytes of slabs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
-    /// Made when first used.
-    classes: Box<[OnceLock<Class>]>,
+    classes: Classes,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
     /// How many slabs allocations have moved between classes, and how many bytes had been inserted when the last one was.
@@ -30,11 +35,14 @@ pub(crate) struct Pool {
     pub(crate) rebalancer: Mutex<Rebalancer>,
     /// How many slabs were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
+    /// Whether it is being removed; then for ever.
+    is_leaving: AtomicBool,
+    pub(crate) removal: Removal,
 }
 
 impl Pool {
     pub(crate) fn new(
-        id: u16,
+        id: PoolId,
         keyspace: u16,
         name: String,
         policy: PolicyKind,
@@ -42,21 +50,34 @@ impl Pool {
         limit_bytes: u64,
         strategy: Strategy,
     ) -> Self {
-        let classes = sizes.sizes().iter().map(|_| OnceLock::new()).collect();
         Self {
-            id,
+            number: id.0,
+            life: id.1,
             name,
             keyspace,
             policy: RwLock::new(policy),
-            sizes,
+            sizes: Slot::with(Box::new(Sizes::new(sizes))),
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
-            classes,
+            classes: Classes::new(),
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
-            rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.into())),
+            rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.0.into())),
             slabs_moved: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
+            removal: Removal::default(),
         }
+    }
+
+    /// Whether it is being removed.
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Has it get no more slabs and items, but from those who have looked already.
+    pub(crate) fn set_leaving(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// The policy of its classes.
@@ -69,36 +90,31 @@ impl Pool {
         std::mem::replace(&mut *self.policy.write(), policy)
     }
 
-    /// The class with this number.
-    ///
-    /// # Panics
-    /// Where there is no such class.
+    /// What it is called.
+    pub(crate) fn id(&self) -> PoolId {
+        PoolId(self.number, self.life)
+    }
+
+    /// The classes that it allocates from.
     #[inline]
-    pub(crate) fn class(&self, class: u8, now: impl Fn() -> u32) -> &Class {
-        self.classes[usize::from(class)].get_or_init(|| {
-            let info = SlabInfo {
-                chunk_bytes: self.sizes.size(class),
-                pool: self.id,
-                class,
-                keyspace: self.keyspace,
-            };
-            Class::new(info, self.policy(), now())
-        })
+    pub(crate) fn sizes(&self) -> &Sizes {
+        self.sizes.get().expect("a pool has sizes for as long as it is there")
     }
 
     /// The class with this number, if it was ever used.
+    #[inline]
     pub(crate) fn used_class(&self, class: u8) -> Option<&Class> {
-        self.classes.get(usize::from(class)).and_then(OnceLock::get)
+        self.classes.get(class)
     }
 
     /// The classes that were ever used, with their numbers.
     pub(crate) fn used_classes(&self) -> impl Iterator<Item = (u8, &Class)> {
-        (0_u8..).zip(&self.classes).filter_map(|(i, class)| class.get().map(|class| (i, class)))
+        self.classes.iter()
     }
 
-    /// Memory of the pool's own tables, in bytes.
+    /// Memory of the pool's own tables, in bytes. Classes count for themselves.
     pub(crate) fn fixed_bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val::<[OnceLock<Class>]>(&self.classes) + self.sizes.table_bytes()
+        size_of::<Self>() + Classes::table_bytes() + self.sizes().table_bytes()
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -113,12 +129,12 @@ impl Pool {
         self.slab_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts one more slab, if the limit allows it.
+    /// Counts one more slab, if the limit allows it and the pool is to stay.
     pub(crate) fn try_add_slab(&self) -> bool {
         self.slab_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
                 let after = bytes + SLAB_BYTES as u64;
-                (after <= self.limit_bytes()).then_some(after)
+                (after <= self.limit_bytes() && !self.is_leaving()).then_some(after)
             })
             .is_ok()
     }
@@ -130,5 +146,24 @@ impl Pool {
 
     pub(crate) fn remove_slab(&self) {
         self.slab_bytes.fetch_sub(SLAB_BYTES as u64, Ordering::Relaxed);
+    }
+}
+
+impl Core {
+    /// The class at a place of the pool's sizes. Made when first used.
+    #[inline]
+    pub(crate) fn class_at<'p>(&self, pool: &'p Pool, sizes: &Sizes, place: usize) -> &'p Class {
+        let number = sizes.number(place);
+        pool.used_class(number).unwrap_or_else(|| self.make_class(pool, number, sizes.sizes()[place]))
+    }
+
+    #[cold]
+    fn make_class<'p>(&self, pool: &'p Pool, number: u8, chunk_bytes: u32) -> &'p Class {
+        let info = SlabInfo { chunk_bytes, pool: pool.number, class: number, keyspace: pool.keyspace };
+        let (class, made) = pool.classes.get_or_make(number, || Class::new(info, pool.policy(), self.now()));
+        if made {
+            self.ledger.charge(Part::Fixed, size_of::<Class>() as u64);
+        }
+        class
     }
 }

@@ -7,6 +7,7 @@ use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::{Cache, Core};
 use crate::class::{Class, EXPIRED, Inner, View};
+use crate::pool::Pool;
 
 /// Entries of a wheel that are looked at under one hold of a class's lock.
 const STEP: usize = 64;
@@ -17,7 +18,8 @@ impl Cache {
     /// meanwhile.
     pub fn reap(&self) -> u64 {
         let core = self.core();
-        core.pools().flat_map(|pool| pool.used_classes()).map(|(_, class)| core.reap_class(class)).sum()
+        let pools = core.pools.all();
+        pools.iter().flat_map(Pool::used_classes).map(|(_, class)| core.reap_class(class)).sum()
     }
 }
 

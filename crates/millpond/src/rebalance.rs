@@ -16,11 +16,11 @@ impl Cache {
     /// in each. Returns what was moved, and why. [`Self::maintain`] does so as well.
     pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
         let mut moved = Vec::new();
-        for pool in self.core().pools() {
+        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
             let view = PoolView::of(&self.pool_stats(pool), self.core().is_full(pool));
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
             if self.core().move_slab(pool, decided.victim, decided.receiver) {
-                moved.push((PoolId(pool.id), decided));
+                moved.push((pool.id(), decided));
             }
         }
         moved
@@ -43,11 +43,10 @@ impl Cache {
     /// [`ErrorKind::OutOfMemory`] where items of the slab are held.
     pub fn move_slab(&self, pool: PoolId, victim: u8, receiver: Option<u8>) -> Result<(), Error> {
         let pool = self.core().pool(pool)?;
-        let classes = pool.sizes.sizes().len();
-        if let Some(class) =
-            [Some(victim), receiver].into_iter().flatten().find(|c| usize::from(*c) >= classes)
-        {
-            let context = format!("pool `{}` has no size class {class}: it has {classes}", pool.name);
+        let is_there =
+            |class: &u8| pool.used_class(*class).is_some() || pool.sizes().place_of(*class).is_some();
+        if let Some(class) = [Some(victim), receiver].into_iter().flatten().find(|class| !is_there(class)) {
+            let context = format!("pool `{}` has no size class {class}: `stats` lists them", pool.name);
             return Err(Error::new(ErrorKind::Config, context));
         }
         let has_slabs = |class: &Class| class.inner.lock().chunks.slab_count() > 0;
@@ -55,7 +54,7 @@ impl Cache {
             let context = format!("size class {victim} of pool `{}` has no slab", pool.name);
             return Err(Error::new(ErrorKind::Config, context));
         }
-        if self.core().move_slab(pool, victim, receiver) {
+        if self.core().move_slab(&pool, victim, receiver) {
             return Ok(());
         }
         Err(Error::new(
@@ -83,8 +82,10 @@ impl Core {
             return false;
         }
         pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
-        if let Some(receiver) = receiver {
-            let to = pool.class(receiver, || self.now());
+        let sizes = pool.sizes();
+        // A class that the pool allocates from no more gets nothing.
+        if let Some(place) = receiver.and_then(|receiver| sizes.place_of(receiver)) {
+            let to = self.class_at(pool, sizes, place);
             let mut inner = to.inner.lock();
             // Where another class was quicker, the slab is at least in use.
             self.add_slab(pool, to, &mut inner);

@@ -53,6 +53,11 @@ impl Kept {
         self.words[self.first_word + usize::from(id)].store(Self::name_hash(name), Ordering::Release);
     }
 
+    /// Forgets the pool with this number, which has no slab any more.
+    pub(crate) fn forget_name(&self, id: u16) {
+        self.words[self.first_word + usize::from(id)].store(0, Ordering::Release);
+    }
+
     pub(crate) fn keyspace(&self, id: u16) -> Keyspace {
         Keyspace::kept(id, Arc::clone(&self.words), self.word_of(id))
     }
@@ -153,7 +158,7 @@ impl Cache {
                 base::thread::spawn("recover", move || {
                     let core = cache.core();
                     if let Ok(pool) = core.pool(id) {
-                        slabs.into_iter().for_each(|(slab, info)| core.recover_slab(pool, slab, info));
+                        slabs.into_iter().for_each(|(slab, info)| core.recover_slab(&pool, slab, info));
                     }
                 })
             })
@@ -162,7 +167,7 @@ impl Cache {
             match worker {
                 Ok(worker) => drop(worker.join()),
                 // No thread is to be had: this one does it.
-                Err(_) => slabs.iter().for_each(|(slab, info)| core.recover_slab(pool, *slab, *info)),
+                Err(_) => slabs.iter().for_each(|(slab, info)| core.recover_slab(&pool, *slab, *info)),
             }
         }
     }
@@ -177,13 +182,14 @@ impl Core {
     }
 
     fn recover_slab(&self, pool: &Pool, slab: SlabId, info: SlabInfo) {
-        let Some(number) = pool.sizes.sizes().iter().position(|size| *size == info.chunk_bytes) else {
+        let sizes = pool.sizes();
+        let Some(place) = sizes.place_of_size(info.chunk_bytes) else {
             let lost = self.items_of(slab, info).0.len() as u64;
             self.recovered.lock().dropped += lost;
             return self.discard_slab(slab);
         };
-        let class = pool.class(number as u8, || self.now());
-        let info = SlabInfo { pool: pool.id, class: number as u8, keyspace: pool.keyspace, ..info };
+        let class = self.class_at(pool, sizes, place);
+        let info = class.info;
         self.arena.reassign(slab, info);
         pool.add_slab();
         let (chunks, metadata) = metadata_of_slab(info, pool.policy());

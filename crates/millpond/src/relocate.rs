@@ -21,14 +21,13 @@ impl Core {
     pub(crate) fn move_items(&self, pool: &Pool, class: &Class, slab: SlabId) {
         // From here on no magazine gives out chunks of the slab.
         self.empty_magazines(class);
-        let info = self.arena.info(slab);
         let (mut moved, mut spare) = (Vec::new(), None);
-        for number in 0..info.chunks_per_slab() {
+        for number in 0..class.info.chunks_per_slab() {
             let from = ItemPtr::new(slab, number as u16);
             if !self.arena.item(from).0.state().is_indexed() {
                 continue;
             }
-            let Some(to) = spare.take().or_else(|| self.take_from_class(pool, info.class)) else { break };
+            let Some(to) = spare.take().or_else(|| self.take_from_class(pool, class)) else { break };
             if self.relocate(class, from, to) {
                 moved.push(from);
             } else {

@@ -38,7 +38,7 @@ impl Cache {
         let core = self.core();
         let pool = core.pool(pool)?;
         pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
-        core.shrink_pool(pool)
+        core.shrink_pool(&pool)
     }
 
     /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
@@ -66,8 +66,9 @@ impl Cache {
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
     pub fn maintain(&self) -> Result<(), Error> {
         self.reap();
+        self.go_on_removing();
         self.rebalance();
-        for pool in self.core().pools() {
+        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
             self.core().shrink_pool(pool)?;
         }
         self.core().shrink_to_limit()
@@ -91,8 +92,9 @@ impl Core {
     /// Takes slabs from the largest pools until the cache keeps its limit.
     fn shrink_to_limit(&self) -> Result<(), Error> {
         while self.ledger.total() > self.ledger.limit() {
+            let pools = self.pools.all();
             let largest =
-                self.pools().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
+                pools.iter().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
             let taken = largest.is_some_and(|pool| self.shrink_by_a_slab(pool));
             if !taken {
                 return Err(Error::new(
@@ -104,18 +106,18 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a slab from another class than `number`, one of at least `least_slabs`, for an allocation. A move empties a
+    /// Takes a slab from another class than `class`, one of at least `least_slabs`, for an allocation. A move empties a
     /// whole slab, so that after the first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
     ///
     /// Does not wait, neither for another thread that takes slabs nor for held items: the caller may hold some itself.
-    pub(crate) fn move_slab_within_pool(&self, pool: &Pool, number: u8, least_slabs: usize) -> bool {
+    pub(crate) fn move_slab_within_pool(&self, pool: &Pool, class: &Class, least_slabs: usize) -> bool {
         let inserted = pool.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
         let (count, inserted_before) = *pool.moves.lock();
         if count >= FREE_MOVES && inserted < inserted_before + SLAB_BYTES as u64 {
             return false;
         }
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let moved = self.take_slab(pool, Some(number), least_slabs, 0);
+        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, 0);
         if moved {
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
             let mut moves = pool.moves.lock();
@@ -144,14 +146,20 @@ impl Core {
         candidates.iter().any(|(_, class)| self.release_slab(pool, class, waits))
     }
 
-    /// Empties a slab of the class and gives it back. `false`: items of it are held for too long.
+    /// Empties a slab of the class and gives it back: of its slabs the one with the lowest ordinal. `false`: items of it are
+    /// held for too long, or there is none.
     pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
-        let Some(slab) = self.begin_leave(class) else { return false };
-        let (per_slab, moves) = {
-            let inner = class.inner.lock();
-            // The class's only slab has nowhere to move its items to.
-            (inner.chunks.info().chunks_per_slab(), inner.chunks.slab_count() > 1)
-        };
+        let first = class.inner.lock().chunks.slabs().next();
+        first.is_some_and(|slab| self.release_this_slab(pool, class, slab, waits))
+    }
+
+    /// Empties a slab of the class and gives it back. `false`: items of it are held for too long. The caller holds the pool's
+    /// `resizing`.
+    pub(crate) fn release_this_slab(&self, pool: &Pool, class: &Class, slab: SlabId, waits: u32) -> bool {
+        self.begin_leave(class, slab);
+        let per_slab = class.info.chunks_per_slab();
+        // The class's only slab has nowhere to move its items to.
+        let moves = !pool.is_leaving() && class.inner.lock().chunks.slab_count() > 1;
         for wait in 0..=waits {
             if wait > 0 {
                 base::thread::sleep(WAIT);
@@ -181,13 +189,11 @@ impl Core {
         false
     }
 
-    /// Chooses the slab that leaves – of the class's slabs the one with the lowest ordinal – and withholds its chunks.
-    fn begin_leave(&self, class: &Class) -> Option<SlabId> {
+    /// Withholds the chunks of a slab that is to leave.
+    fn begin_leave(&self, class: &Class, slab: SlabId) {
         let mut inner = class.inner.lock();
-        let slab = inner.chunks.slabs().next()?;
         let withheld = inner.chunks.withhold(&self.arena, slab);
         let _ = class.set_leaving(&mut inner, Some(withheld));
-        Some(slab)
     }
 
     /// Evicts those of `count` chunks of a leaving slab whose items nobody holds.

@@ -33,6 +33,8 @@ pub struct PoolStats {
     pub id: PoolId,
     /// Its name.
     pub name: String,
+    /// Whether it is being removed, and held items keep it ([`Cache::remove_pool`]).
+    pub is_leaving: bool,
     /// Its policy, as written in a configuration.
     pub policy: String,
     /// Its limit in bytes of slabs, if it has one.
@@ -105,15 +107,16 @@ impl Cache {
             index_capacity: core.index.capacity(),
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
-            pools: core.pools().map(|pool| self.pool_stats(pool)).collect(),
+            pools: core.pools.all().iter().map(|pool| self.pool_stats(pool)).collect(),
         }
     }
 
     pub(crate) fn pool_stats(&self, pool: &crate::pool::Pool) -> PoolStats {
         let limit = pool.limit_bytes();
         PoolStats {
-            id: PoolId(pool.id),
+            id: pool.id(),
             name: pool.name.clone(),
+            is_leaving: pool.is_leaving(),
             policy: pool.policy().to_string(),
             limit_bytes: (limit != u64::MAX).then_some(limit),
             slab_bytes: pool.slab_bytes(),

@@ -1,0 +1,181 @@
+//! The table of pools, and for how long a pool may be looked at.
+//!
+//! A pool is found in two ways. Who has an item – a reference to it, its protection, its chunk, or the locked bucket of the
+//! index that points to it – knows its slab, and the slab names the pool: that is the way of a hit, and costs two loads. Who
+//! has a pool's number *uses* the table ([`Pools::enter`], a pin of its own group), and looks at pools for as long as that.
+//!
+//! Invariants:
+//! 1. A pool leaves the table only when no slab names it, and none is assigned to it any more. So who has one of its items finds
+//!    it there.
+//! 2. It is freed when everybody who used the table at that moment has stopped.
+//! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of a class that has
+//!    no chunk any more.
+//! 4. A number is given to another pool only after the one that had it was freed.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use base::pin::{Grace, Pinned, Pins};
+use parking_lot::Mutex;
+
+use crate::cache::{MAX_POOLS, PoolId};
+use crate::pool::Pool;
+use crate::slot::{Retired, Slot};
+
+/// All pools by number.
+pub(crate) struct Pools {
+    slots: Box<[Slot<Pool>]>,
+    /// How many pools have had each number before: what tells them apart.
+    lives: Box<[AtomicU16]>,
+    /// All pools have numbers below this.
+    bound: AtomicU32,
+    users: Pins,
+    /// What left the table and may be looked at yet.
+    retired: Mutex<Vec<(Grace, Retired<Pool>)>>,
+}
+
+/// That a thread uses the table.
+pub(crate) type Use<'c> = Option<Pinned<'c>>;
+
+/// A pool that is looked at.
+pub(crate) struct PoolRef<'c> {
+    pool: &'c Pool,
+    _use: Use<'c>,
+}
+
+impl std::ops::Deref for PoolRef<'_> {
+    type Target = Pool;
+
+    #[inline]
+    fn deref(&self) -> &Pool {
+        self.pool
+    }
+}
+
+/// The table, for as long as it is used.
+pub(crate) struct AllPools<'c> {
+    pools: &'c Pools,
+    _use: Use<'c>,
+}
+
+impl AllPools<'_> {
+    /// The pools, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        let bound = self.pools.bound.load(Ordering::Acquire) as usize;
+        self.pools.slots.iter().take(bound).filter_map(Slot::get)
+    }
+}
+
+impl Pools {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: (0..MAX_POOLS).map(|_| Slot::empty()).collect(),
+            lives: (0..MAX_POOLS).map(|_| AtomicU16::new(0)).collect(),
+            bound: AtomicU32::new(0),
+            users: Pins::new(),
+            retired: Mutex::default(),
+        }
+    }
+
+    /// Memory of the table, in bytes.
+    pub(crate) fn table_bytes(&self) -> usize {
+        size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU16]>(&self.lives)
+    }
+
+    /// Uses the table until the result is dropped. May be nested, but then the outer use must last as long.
+    #[inline]
+    pub(crate) fn enter(&self) -> Use<'_> {
+        self.users.pin_if_not()
+    }
+
+    /// All pools, those that are being removed too.
+    pub(crate) fn all(&self) -> AllPools<'_> {
+        AllPools { _use: self.enter(), pools: self }
+    }
+
+    /// The pool, unless it was or is being removed.
+    #[inline]
+    pub(crate) fn get(&self, id: PoolId) -> Option<PoolRef<'_>> {
+        self.get_even_leaving(id).filter(|pool| !pool.is_leaving())
+    }
+
+    /// The pool, unless it was removed.
+    #[inline]
+    pub(crate) fn get_even_leaving(&self, id: PoolId) -> Option<PoolRef<'_>> {
+        let in_use = self.enter();
+        let pool = self.slots.get(usize::from(id.0))?.get()?;
+        (pool.id() == id).then_some(PoolRef { pool, _use: in_use })
+    }
+
+    /// The pool of a slab.
+    ///
+    /// # Safety
+    /// For as long as the result is used, the caller has an item or a chunk of a slab that names the pool, as the module says,
+    /// or uses the table.
+    #[inline]
+    pub(crate) unsafe fn of_slab(&self, number: u16) -> &Pool {
+        self.slots[usize::from(number)].get().expect("a slab is assigned to a pool that exists")
+    }
+
+    /// What the pool with this number is called now, or would be.
+    pub(crate) fn id_of(&self, number: u16) -> PoolId {
+        PoolId(number, self.lives[usize::from(number)].load(Ordering::Acquire))
+    }
+
+    /// Whether a pool may be given this number.
+    pub(crate) fn is_vacant(&self, number: u16) -> bool {
+        self.slots[usize::from(number)].get().is_none()
+            && !self.retired.lock().iter().any(|(_, pool)| pool.number == number)
+    }
+
+    /// Adds a pool, whose number is vacant. The caller is the only one who adds or removes pools.
+    pub(crate) fn add(&self, pool: Pool) {
+        let number = pool.number;
+        let before = self.slots[usize::from(number)].put(Box::new(pool));
+        debug_assert!(before.is_none(), "the number is vacant");
+        self.bound.fetch_max(u32::from(number) + 1, Ordering::Release);
+    }
+
+    /// Takes a pool out of the table, which has no slab and gets none any more. The caller is the only one who adds or removes
+    /// pools.
+    pub(crate) fn remove(&self, number: u16) {
+        if let Some(pool) = self.slots[usize::from(number)].take() {
+            self.lives[usize::from(number)].fetch_add(1, Ordering::AcqRel);
+            let grace = self.users.grace();
+            self.retired.lock().push((grace, pool));
+        }
+    }
+
+    /// A grace period of all who use the table now.
+    pub(crate) fn grace(&self) -> Grace {
+        self.users.grace()
+    }
+
+    /// Whether those have all stopped.
+    pub(crate) fn has_passed(&self, grace: &mut Grace) -> bool {
+        grace.has_passed(&self.users)
+    }
+
+    /// Frees what nobody can look at any more, each after a call of `freed`. Says how much is left. Never waits.
+    pub(crate) fn free_retired(&self, freed: impl Fn(&Pool)) -> usize {
+        let mut retired = self.retired.lock();
+        let done: Vec<_> = retired.extract_if(.., |(grace, _)| grace.has_passed(&self.users)).collect();
+        for (_, pool) in &done {
+            freed(pool);
+        }
+        let left = retired.len();
+        drop(retired);
+        for (_, pool) in done {
+            // SAFETY: invariant 2: it was taken out, and everybody who used the table then has stopped; nobody has come to it by an
+            // item since, as there was none (invariants 1 and 3).
+            drop(unsafe { pool.free() });
+        }
+        left
+    }
+}
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        // Nobody uses a table that is being dropped.
+        self.free_retired(|_| ());
+    }
+}
