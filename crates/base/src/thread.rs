@@ -1,6 +1,7 @@
 //! The only place that starts threads, pins them and puts them to sleep.
 
 use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +21,64 @@ pub fn spawn<T: Send + 'static>(
 #[expect(clippy::disallowed_methods, reason = "this is the one place that sleeps")]
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
+}
+
+/// A thread that does something again and again, until this is dropped or told to stop.
+#[derive(Debug)]
+pub struct Repeating<T> {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Repeating<T> {
+    /// Starts a thread that calls `body` with `state` at once, then at every `interval`, and once more when it is told
+    /// to stop: `body` is told whether that was the last time.
+    ///
+    /// # Errors
+    /// Where the operating system refuses another thread.
+    pub fn start(
+        name: &str,
+        interval: Duration,
+        mut state: T,
+        mut body: impl FnMut(&mut T, bool) + Send + 'static,
+    ) -> io::Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let theirs = Arc::clone(&stop);
+        let thread = spawn(name, move || {
+            let (stopped, changed) = &*theirs;
+            loop {
+                body(&mut state, false);
+                let order = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                let waited = changed.wait_timeout_while(order, interval, |stopped| !*stopped);
+                let (stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                if *stopped {
+                    break;
+                }
+            }
+            body(&mut state, true);
+            state
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Stops the thread, waits for it and returns its state; `None` where it panicked.
+    pub fn stop(mut self) -> Option<T> {
+        self.end()
+    }
+}
+
+impl<T> Repeating<T> {
+    fn end(&mut self) -> Option<T> {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl<T> Drop for Repeating<T> {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
 }
 
 /// The number of processors this process may run on; 1 where that is unknown.
@@ -43,4 +102,21 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
         libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set)
     };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeating_thread_ends_with_one_last_time() {
+        let counting = Repeating::start("count", Duration::ZERO, (0_u32, 0_u32), |(times, last), is_last| {
+            *times += 1;
+            *last += u32::from(is_last);
+        })
+        .expect("a thread");
+        sleep(Duration::from_millis(5));
+        let (times, last) = counting.stop().expect("no panic");
+        assert!(times >= 2 && last == 1, "{times} times, the last {last} times");
+    }
 }

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
 use crate::pool::Pool;
 use crate::sizes::Sizes;
+use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
 impl Cache {
     /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
@@ -32,6 +33,55 @@ impl Cache {
     ) -> Result<WriteHandle<'_>, Error> {
         let core = self.core();
         let pool = core.pool(pool)?;
+        let hash = core.hash(core.keyspace(pool.keyspace), key);
+        let wanted = core.watch.wants(hash);
+        if wanted.any() {
+            return core.allocate_watched(wanted, &pool, (key, hash), value_len, options);
+        }
+        core.allocate_unwatched(&pool, (key, hash), value_len, options)
+    }
+}
+
+fn layout_for(options: &ItemOptions) -> Layout {
+    match options.tag {
+        Some(tag) if tag.client_flags != 0 => Layout::TaggedWithFlags,
+        Some(_) => Layout::Tagged,
+        None if options.expirable || options.expiry != Expiry::Never => Layout::Expiring,
+        None => Layout::Plain,
+    }
+}
+
+impl Core {
+    #[inline(never)]
+    fn allocate_watched(
+        &self,
+        wanted: Wanted,
+        pool: &Pool,
+        (key, hash): (&[u8], u64),
+        value_len: usize,
+        options: &ItemOptions,
+    ) -> Result<WriteHandle<'_>, Error> {
+        let stopwatch = self.watch.stopwatch(wanted, &self.clock);
+        let made = self.allocate_unwatched(pool, (key, hash), value_len, options);
+        self.watch.stop(stopwatch, &self.clock, Timed::Allocate, 1);
+        match &made {
+            Ok(item) => self.note(EventKind::Allocate, hash, item.found()),
+            Err(_) if self.watch.samples(hash) => {
+                let (refused, bytes) = (EventResult::Refused, Some(value_len as u64));
+                self.record_absent(EventKind::Allocate, refused, key, Some(pool.id()), bytes);
+            }
+            Err(_) => {}
+        }
+        made
+    }
+
+    fn allocate_unwatched(
+        &self,
+        pool: &Pool,
+        (key, hash): (&[u8], u64),
+        value_len: usize,
+        options: &ItemOptions,
+    ) -> Result<WriteHandle<'_>, Error> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             let context = format!("a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}", key.len());
             return Err(Error::new(ErrorKind::KeyLength, context));
@@ -49,12 +99,11 @@ impl Cache {
                 ),
             )
         })?;
-        let keyspace = core.keyspace(pool.keyspace);
-        let hash = core.hash(keyspace, key);
+        let keyspace = self.keyspace(pool.keyspace);
         // Its bucket is needed when the item is inserted, after the value was written.
-        core.index.prefetch(hash);
-        let ptr = core.take_chunk(&pool, sizes, place)?;
-        let now = core.now();
+        self.index.prefetch(hash);
+        let ptr = self.take_chunk(pool, sizes, place)?;
+        let now = self.now();
         let fields = Fields {
             layout,
             created: keyspace.stamp(now),
@@ -62,7 +111,7 @@ impl Cache {
             cas: options.tag.map_or(0, |tag| tag.cas),
             client_flags: options.tag.map_or(0, |tag| tag.client_flags),
         };
-        let (item, _) = core.arena.item(ptr);
+        let (item, _) = self.arena.item(ptr);
         item.state().begin();
         // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread owns it; it is of a
         // class that `bytes` fits into.
@@ -70,20 +119,9 @@ impl Cache {
         if options.user_bits != 0 {
             item.state().set_user_bits(options.user_bits);
         }
-        Ok(WriteHandle::new(core, ptr, hash))
+        Ok(WriteHandle::new(self, ptr, hash))
     }
-}
 
-fn layout_for(options: &ItemOptions) -> Layout {
-    match options.tag {
-        Some(tag) if tag.client_flags != 0 => Layout::TaggedWithFlags,
-        Some(_) => Layout::Tagged,
-        None if options.expirable || options.expiry != Expiry::Never => Layout::Expiring,
-        None => Layout::Plain,
-    }
-}
-
-impl Core {
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
     /// of a larger class.
     fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {

@@ -18,6 +18,7 @@ use crate::keyspace::Keyspace;
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::watch::Watch;
 
 /// Most pools of a cache.
 pub(crate) const MAX_POOLS: usize = 4096;
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) clock: Clock,
     pub(crate) pins: Pins,
+    pub(crate) watch: Watch,
     seed: u64,
     max_memory: u64,
     pub(crate) pools: Pools,
@@ -124,6 +126,7 @@ impl Cache {
                 ledger,
                 clock: config.clock,
                 pins: Pins::new(),
+                watch: Watch::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,
                 pools,

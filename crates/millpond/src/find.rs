@@ -9,6 +9,7 @@ use crate::class::{EXPIRED, HITS, REMOVED, fingerprint};
 use crate::config::{Expiry, ItemOptions, ItemTag};
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
+use crate::watch::{EventKind, Timed, Wanted};
 
 /// How many look-ups of a batch are under way at once.
 const BATCH: usize = 16;
@@ -76,7 +77,17 @@ impl<'c> Keys<'c> {
     /// An item that has expired is a miss and is removed. While 32,766 handles of the item are held, it is a miss too.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
-        let hash = self.cache.core().hash(self.space(), key);
+        let core = self.cache.core();
+        let hash = core.hash(self.space(), key);
+        let wanted = core.watch.wants(hash);
+        if wanted.any() {
+            return self.find_watched(wanted, hash, key);
+        }
+        self.find_hashed(hash, key)
+    }
+
+    #[inline]
+    fn find_hashed(self, hash: u64, key: &[u8]) -> Option<ReadHandle<'c>> {
         let pinned = self.cache.core().pins.pin();
         let found = self.look_up(hash, key);
         drop(pinned);
@@ -93,8 +104,20 @@ impl<'c> Keys<'c> {
     #[inline]
     pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let core = self.cache.core();
-        let Some(guard) = core.pins.guard() else { return self.find(key).map(|found| seen(found.found())) };
         let hash = core.hash(self.space(), key);
+        let wanted = core.watch.wants(hash);
+        if wanted.any() {
+            return self.find_with_watched(wanted, hash, key, seen);
+        }
+        self.find_in_place(hash, key, seen)
+    }
+
+    #[inline]
+    fn find_in_place<R>(self, hash: u64, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
+        let core = self.cache.core();
+        let Some(guard) = core.pins.guard() else {
+            return self.find_hashed(hash, key).map(|found| seen(found.found()));
+        };
         let pinned = core.pins.pin();
         let found = self.protect(hash, key, &guard);
         drop(pinned);
@@ -104,25 +127,28 @@ impl<'c> Keys<'c> {
     /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a miss. Waits for memory
     /// once for up to 16 keys instead of once for each.
     pub fn find_many_with(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
-        let core = self.cache.core();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            let mut hashes = [0_u64; BATCH];
-            let pinned = core.pins.pin();
-            self.prefetch(keys, &mut hashes);
-            drop(pinned);
-            for (i, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-                let number = chunk * BATCH + i;
-                let Some(guard) = core.pins.guard() else {
-                    let found = self.find(key);
-                    seen(number, found.as_ref().map(ReadHandle::found));
-                    continue;
-                };
-                let pinned = core.pins.pin();
-                let found = self.protect(hash, key, &guard);
-                drop(pinned);
-                if self.show((key, hash), found, guard, |found| seen(number, Some(found))).is_none() {
-                    seen(number, None);
-                }
+            let seen = |i, found: Option<Found<'_>>| seen(chunk * BATCH + i, found);
+            if self.cache.core().watch.is_on() {
+                self.find_batch_watched(keys, seen);
+            } else {
+                let mut seen = seen;
+                self.find_batch(keys, |i, _, found| seen(i, found));
+            }
+        }
+    }
+
+    /// Looks up to [`BATCH`] keys up; `seen` is told the number and the hash of each.
+    #[inline]
+    fn find_batch(self, keys: &[&[u8]], mut seen: impl FnMut(usize, u64, Option<Found<'_>>)) {
+        let core = self.cache.core();
+        let mut hashes = [0_u64; BATCH];
+        let pinned = core.pins.pin();
+        self.prefetch(keys, &mut hashes);
+        drop(pinned);
+        for (i, (key, hash)) in keys.iter().zip(hashes).enumerate() {
+            if self.find_in_place(hash, key, |found| seen(i, hash, Some(found))).is_none() {
+                seen(i, hash, None);
             }
         }
     }
@@ -134,6 +160,8 @@ impl<'c> Keys<'c> {
         for keys in keys.chunks(BATCH) {
             let mut hashes = [0_u64; BATCH];
             let mut found = [const { None }; BATCH];
+            let stopwatch =
+                core.watch.is_on().then(|| core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock));
             let pinned = core.pins.pin();
             self.prefetch(keys, &mut hashes);
             for ((found, hash), key) in found.iter_mut().zip(&hashes).zip(keys) {
@@ -143,6 +171,13 @@ impl<'c> Keys<'c> {
             out.extend(
                 hashes.into_iter().zip(found).take(keys.len()).map(|(hash, found)| self.judge(hash, found)),
             );
+            if let Some(stopwatch) = stopwatch {
+                core.watch.stop(stopwatch, &core.clock, Timed::Find, keys.len());
+                let found = &out[out.len() - keys.len()..];
+                for ((key, hash), found) in keys.iter().zip(hashes).zip(found) {
+                    self.note_find(core.watch.wants(hash), key, found.as_ref().map(ReadHandle::found));
+                }
+            }
         }
     }
 
@@ -162,6 +197,21 @@ impl<'c> Keys<'c> {
     pub fn remove(self, key: &[u8]) -> bool {
         let core = self.cache.core();
         let hash = core.hash(self.space(), key);
+        let wanted = core.watch.wants(hash);
+        if !wanted.any() {
+            return self.remove_hashed(hash, key);
+        }
+        let stopwatch = core.watch.stopwatch(wanted, &core.clock);
+        let removed = self.remove_hashed(hash, key);
+        core.watch.stop(stopwatch, &core.clock, Timed::Remove, 1);
+        if !removed {
+            core.note_absent(EventKind::Remove, hash, key, self.own_pool());
+        }
+        removed
+    }
+
+    fn remove_hashed(self, hash: u64, key: &[u8]) -> bool {
+        let core = self.cache.core();
         let mut guard = core.index.lock(hash);
         let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
         let ptr = guard.ptr(slot);
@@ -171,7 +221,7 @@ impl<'c> Keys<'c> {
         guard.clear(slot);
         drop(guard);
         if unindexed {
-            core.retire(ptr, REMOVED, false);
+            core.retire(ptr, if live { REMOVED } else { EXPIRED }, false);
         }
         // Otherwise it was evicted a moment ago.
         unindexed && live
@@ -181,7 +231,14 @@ impl<'c> Keys<'c> {
     /// expiry time is copied; then also `false` where there is no memory for the copy.
     pub fn touch(self, key: &[u8], expiry: Expiry) -> bool {
         loop {
-            let Some(old) = self.peek(key) else { return false };
+            let Some(old) = self.peek(key) else {
+                let core = self.cache.core();
+                if core.watch.records() {
+                    let hash = core.hash(self.space(), key);
+                    core.note_absent(EventKind::Touch, hash, key, self.own_pool());
+                }
+                return false;
+            };
             if old.set_expiry(expiry) {
                 return true;
             }
@@ -255,7 +312,7 @@ impl<'c> Keys<'c> {
         if unsafe { core.is_dead(item, self.space()) } {
             drop(guard);
             // Clears it away, and finds what may have come in its place.
-            return self.find(key).map(|found| seen(found.found()));
+            return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
         // SAFETY: as above.
         unsafe { self.count_hit(hash, item, info) };
@@ -323,6 +380,70 @@ impl<'c> Keys<'c> {
         }
     }
 }
+
+/// Look-ups while something is watched ([`crate::watch`]).
+impl<'c> Keys<'c> {
+    /// The pool whose keys these are, if it has keys of its own.
+    fn own_pool(self) -> Option<PoolId> {
+        self.id.checked_sub(1).map(|number| self.cache.core().pools.id_of(number))
+    }
+
+    #[inline(never)]
+    fn find_watched(self, wanted: Wanted, hash: u64, key: &[u8]) -> Option<ReadHandle<'c>> {
+        let core = self.cache.core();
+        let stopwatch = core.watch.stopwatch(wanted, &core.clock);
+        let found = self.find_hashed(hash, key);
+        core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
+        self.note_find(wanted, key, found.as_ref().map(ReadHandle::found));
+        found
+    }
+
+    #[inline(never)]
+    fn find_with_watched<R>(
+        self,
+        wanted: Wanted,
+        hash: u64,
+        key: &[u8],
+        seen: impl FnOnce(Found<'_>) -> R,
+    ) -> Option<R> {
+        let core = self.cache.core();
+        let mut stopwatch = core.watch.stopwatch(wanted, &core.clock);
+        let result = self.find_in_place(hash, key, |found| {
+            stopwatch.pause(&core.clock);
+            self.note_find(wanted, key, Some(found));
+            seen(found)
+        });
+        core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
+        if result.is_none() {
+            self.note_find(wanted, key, None);
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn find_batch_watched(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
+        let core = self.cache.core();
+        let mut stopwatch = core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock);
+        self.find_batch(keys, |i, hash, found| {
+            stopwatch.pause(&core.clock);
+            self.note_find(core.watch.wants(hash), keys[i], found);
+            seen(i, found);
+            stopwatch.resume(&core.clock);
+        });
+        core.watch.stop(stopwatch, &core.clock, Timed::Find, keys.len());
+    }
+
+    /// Tells those who watch what a look-up found.
+    #[inline]
+    fn note_find(self, wanted: Wanted, key: &[u8], found: Option<Found<'_>>) {
+        if wanted.any() {
+            self.cache.core().tell_find(wanted, key, found, self.own_pool());
+        }
+    }
+}
+
+/// In the place of a key's hash, where a whole batch is meant.
+const NO_KEY: u64 = 0;
 
 impl Core {
     /// Whether an item has expired or was flushed.

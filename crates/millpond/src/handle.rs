@@ -267,6 +267,11 @@ impl<'c> WriteHandle<'c> {
         self.core
     }
 
+    pub(crate) fn found(&self) -> Found<'_> {
+        // SAFETY: the handle holds a reference, and `&self` keeps `value_mut` away.
+        Found(unsafe { View::new(self.core, self.item, self.ptr) })
+    }
+
     /// Turns into a handle for reading; the item is in the index now.
     pub(crate) fn into_read(self) -> ReadHandle<'c> {
         let this = std::mem::ManuallyDrop::new(self);

@@ -9,6 +9,7 @@ use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED};
 use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
+use crate::watch::{EventKind, EventResult, Timed, gone_for};
 
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
 const BUCKETS_PER_INSERT: u32 = 4;
@@ -22,7 +23,7 @@ impl Cache {
     ) -> (ReadHandle<'c>, Option<ReadHandle<'c>>) {
         let core = item.core();
         let old = match core.publish(&item, |_| Verdict::Replace, true) {
-            Published::Done { old } => old.map(|old| ReadHandle::adopt(core, old)),
+            Published::Done { old, .. } => old.map(|old| ReadHandle::adopt(core, old)),
             Published::Refused => None,
         };
         (item.into_read(), old)
@@ -95,6 +96,8 @@ enum Published {
     Done {
         /// The item that it replaced, with a reference, where one was asked for.
         old: Option<ItemPtr>,
+        /// Whether it replaced one.
+        replaced: bool,
     },
     Refused,
 }
@@ -103,6 +106,30 @@ impl Core {
     /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks for a reference to the
     /// item that it replaces.
     fn publish(
+        &self,
+        new: &WriteHandle<'_>,
+        verdict: impl Fn(Option<ItemPtr>) -> Verdict,
+        hold_old: bool,
+    ) -> Published {
+        let wanted = self.watch.wants(new.hash());
+        if !wanted.any() {
+            return self.publish_unwatched(new, verdict, hold_old);
+        }
+        let stopwatch = self.watch.stopwatch(wanted, &self.clock);
+        let published = self.publish_unwatched(new, verdict, hold_old);
+        self.watch.stop(stopwatch, &self.clock, Timed::Insert, 1);
+        if self.watch.samples(new.hash()) {
+            let (kind, result) = match published {
+                Published::Done { replaced: false, .. } => (EventKind::Insert, EventResult::Done),
+                Published::Done { .. } => (EventKind::Replace, EventResult::Done),
+                Published::Refused => (EventKind::Insert, EventResult::Refused),
+            };
+            self.record_found(kind, result, new.found());
+        }
+        published
+    }
+
+    fn publish_unwatched(
         &self,
         new: &WriteHandle<'_>,
         verdict: impl Fn(Option<ItemPtr>) -> Verdict,
@@ -139,7 +166,7 @@ impl Core {
                 self.retire(old, REPLACED, hold_old);
             }
             self.grow_index(new.hash());
-            return Published::Done { old: old.filter(|_| hold_old) };
+            return Published::Done { old: old.filter(|_| hold_old), replaced: old.is_some() };
         }
     }
 
@@ -157,6 +184,10 @@ impl Core {
     pub(crate) fn change_expiry(&self, ptr: ItemPtr, field: &AtomicU32, expiry: Expiry) {
         let after = expiry.to_unix_secs(|| self.now());
         let before = field.swap(after, Ordering::Relaxed);
+        if self.watch.records() {
+            // SAFETY: the caller's duty.
+            unsafe { self.note_item(EventKind::Touch, self.hash_of_item(ptr), ptr) };
+        }
         // An entry in the wheel that comes too early moves when it is due; one that comes too late does not do.
         if after != 0 && (before == 0 || after < before) {
             // SAFETY: the caller's duty.
@@ -169,6 +200,10 @@ impl Core {
     /// kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, reason: usize, keep: bool) {
         let (item, info) = self.arena.item(ptr);
+        if self.watch.records() && reason != REPLACED {
+            // SAFETY: this thread holds the reference that `unindex` gave it.
+            unsafe { self.note_item(gone_for(reason), self.hash_of_item(ptr), ptr) };
+        }
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(reason, 1);

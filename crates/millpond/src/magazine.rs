@@ -28,6 +28,7 @@ use slab::{ChunkNumber, ItemPtr};
 use crate::cache::Core;
 use crate::class::{Class, EVICTIONS, Inner, View, fingerprint};
 use crate::pool::Pool;
+use crate::watch::gone_for;
 
 /// Most chunks that a thread takes at once. The grace period interrupts all processors that run a thread of this process:
 /// 17 µs on a virtual machine with two, which 64 chunks would feel and 256 hardly do.
@@ -188,7 +189,10 @@ impl Core {
         for (ptr, hash) in claimed {
             self.index.remove(hash, ptr);
             // SAFETY: the item was claimed, so this thread owns its chunk.
-            bytes += unsafe { self.arena.item(ptr).0.used_bytes() } as u64;
+            unsafe {
+                bytes += self.arena.item(ptr).0.used_bytes() as u64;
+                self.note_item(gone_for(reason), hash, ptr);
+            }
         }
         class.count_gone(reason, items, bytes);
     }

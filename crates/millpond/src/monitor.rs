@@ -21,10 +21,10 @@ mod source;
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use base::ByteSize;
-use parking_lot::{Condvar, Mutex};
+use base::thread::Repeating;
+use parking_lot::Mutex;
 
 use crate::cache::Cache;
 
@@ -165,19 +165,11 @@ impl MonitorStatus {
     }
 }
 
-/// What a monitor's thread shares with who started it.
-#[derive(Debug, Default)]
-struct Shared {
-    status: Mutex<MonitorStatus>,
-    stops: Mutex<bool>,
-    stop: Condvar,
-}
-
-/// A thread that runs a monitor at its interval, until this is dropped.
+/// A thread that runs a monitor at its interval, until this is dropped. The cache then keeps the memory that it has.
 #[derive(Debug)]
 pub struct MonitorThread {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    status: Arc<Mutex<MonitorStatus>>,
+    _thread: Repeating<Monitor>,
 }
 
 impl MonitorThread {
@@ -185,41 +177,23 @@ impl MonitorThread {
     ///
     /// # Errors
     /// [`MonitorError::Cache`] where the system refuses another thread.
-    pub fn start(mut monitor: Monitor) -> Result<Self, MonitorError> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let body = move || {
-            let interval = monitor.policy.config().interval;
-            loop {
+    pub fn start(monitor: Monitor) -> Result<Self, MonitorError> {
+        let status = Arc::new(Mutex::new(MonitorStatus::default()));
+        let theirs = Arc::clone(&status);
+        let interval = monitor.policy.config().interval;
+        let run = move |monitor: &mut Monitor, is_last: bool| {
+            if !is_last {
                 let result = monitor.run();
-                theirs.status.lock().note(result, monitor.given_bytes());
-                let mut stops = theirs.stops.lock();
-                if !*stops {
-                    let _ = theirs.stop.wait_for(&mut stops, interval);
-                }
-                if *stops {
-                    return;
-                }
+                theirs.lock().note(result, monitor.given_bytes());
             }
         };
-        let thread = base::thread::spawn("memory-monitor", body)
+        let thread = Repeating::start("memory-monitor", interval, monitor, run)
             .map_err(|error| MonitorError::Cache(format!("cannot start the monitor's thread: {error}")))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { status, _thread: thread })
     }
 
     /// What was done so far.
     pub fn status(&self) -> MonitorStatus {
-        self.shared.status.lock().clone()
-    }
-}
-
-impl Drop for MonitorThread {
-    /// Stops the thread and waits for it. The cache keeps the memory that it has then.
-    fn drop(&mut self) {
-        *self.shared.stops.lock() = true;
-        self.shared.stop.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.status.lock().clone()
     }
 }

@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Takes slabs from the largest pools until the cache keeps its limit.
-    fn shrink_to_limit(&self) -> Result<(), Error> {
+    pub(crate) fn shrink_to_limit(&self) -> Result<(), Error> {
         while self.ledger.total() > self.ledger.limit() {
             let pools = self.pools.all();
             let largest =

@@ -1,0 +1,307 @@
+//! Watching a cache at work: a sample of its events, how long a sample of its calls takes, and which keys are hot.
+//!
+//! All of it is off until somebody asks, and can be switched while serving. One word says whether anything is on: a call that
+//! nobody watches pays for one branch on it. Where something is on, the call goes a way of its own; what is sampled there is
+//! decided by a comparison (keys, by their hash) or a random draw (calls).
+//!
+//! What must hold:
+//! 1. No code of the user is called with a lock held: events go through a buffer.
+//! 2. What watching takes is charged to the ledger, and given back when it ends.
+//! 3. The lock of the event buffer is taken last, and nothing is taken under it. That of what is switched is taken first, and
+//!    by no call that is watched.
+
+mod events;
+mod latency;
+mod trace;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use base::rng::Share;
+use base::{Clock, Part};
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use slab::ItemPtr;
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::{EXPIRED, REMOVED};
+use crate::error::Error;
+use crate::handle::{Found, View};
+use latency::Histogram;
+
+pub use events::{
+    Event, EventConfig, EventKind, EventReader, EventResult, EventSink, EventStats, EventThread,
+};
+pub use latency::{LatencyStats, Timed};
+pub use trace::TraceWriter;
+
+/// Bits of [`Watch::on`].
+const EVENTS: u32 = 1;
+const LATENCY: u32 = 2;
+
+/// What is watched, and where that is kept.
+#[derive(Default)]
+pub(crate) struct Watch {
+    on: AtomicU32,
+    /// Keys whose mixed hash is at most this are sampled.
+    events_upto: AtomicU64,
+    /// Which share of calls is timed: a [`Share`].
+    timed: AtomicU64,
+    /// Apart from what every call reads.
+    buffer: CachePadded<Mutex<Option<events::Buffer>>>,
+    histograms: OnceLock<Box<[Histogram; Timed::ALL.len()]>>,
+    /// Held while something is switched on or off.
+    switching: Mutex<()>,
+}
+
+/// What is wanted of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted(u32);
+
+impl Wanted {
+    /// Whether anything is.
+    #[inline]
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    fn event(self) -> bool {
+        self.0 & EVENTS != 0
+    }
+}
+
+/// A call that is being timed, or not.
+#[must_use]
+pub(crate) struct Stopwatch {
+    /// When it began, if it is timed and running.
+    since: Option<u64>,
+    nanos: u64,
+    is_timed: bool,
+}
+
+impl Watch {
+    /// Whether anything is watched.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed) != 0
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.on.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn switch(&self, bit: u32, on: bool) {
+        if on {
+            self.on.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.on.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether events of the key with this hash are recorded.
+    #[inline]
+    pub(crate) fn samples(&self, hash: u64) -> bool {
+        // The product's upper bits depend on all bits of the hash, and not on those alone that choose its bucket.
+        self.has(EVENTS)
+            && hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.events_upto.load(Ordering::Relaxed)
+    }
+
+    /// Whether events of any key are recorded.
+    #[inline]
+    pub(crate) fn records(&self) -> bool {
+        self.has(EVENTS)
+    }
+
+    /// Records the events of one key in `one_in`; 0 = of none.
+    fn sample_events(&self, one_in: u32) {
+        self.events_upto.store(u64::MAX / u64::from(one_in.max(1)), Ordering::Relaxed);
+        self.switch(EVENTS, one_in > 0);
+    }
+
+    /// What is wanted of a call on the key with this hash. One branch where nothing is on.
+    #[inline]
+    pub(crate) fn wants(&self, hash: u64) -> Wanted {
+        let on = self.on.load(Ordering::Relaxed);
+        if on == 0 { Wanted(0) } else { self.draws(on, hash) }
+    }
+
+    #[inline(never)]
+    fn draws(&self, on: u32, hash: u64) -> Wanted {
+        let event = if self.samples(hash) { EVENTS } else { 0 };
+        let timed = on & LATENCY != 0 && Share::from_bits(self.timed.load(Ordering::Relaxed)).draw();
+        Wanted(event | if timed { LATENCY } else { 0 })
+    }
+
+    /// Begins to time a call, if that is wanted of it.
+    #[inline]
+    pub(crate) fn stopwatch(&self, wanted: Wanted, clock: &Clock) -> Stopwatch {
+        let is_timed = wanted.0 & LATENCY != 0;
+        Stopwatch { since: is_timed.then(|| clock.monotonic_nanos()), nanos: 0, is_timed }
+    }
+
+    /// Ends the timing of what was done for `keys` keys.
+    #[inline]
+    pub(crate) fn stop(&self, mut stopwatch: Stopwatch, clock: &Clock, what: Timed, keys: usize) {
+        if !stopwatch.is_timed || keys == 0 {
+            return;
+        }
+        stopwatch.pause(clock);
+        if let Some(histograms) = self.histograms.get() {
+            histograms[what as usize].add(stopwatch.nanos / keys as u64, keys as u64);
+        }
+    }
+}
+
+impl Stopwatch {
+    /// Stops counting for now.
+    #[inline]
+    pub(crate) fn pause(&mut self, clock: &Clock) {
+        if let Some(since) = self.since.take() {
+            self.nanos += clock.monotonic_nanos().saturating_sub(since);
+        }
+    }
+
+    /// Goes on counting.
+    #[inline]
+    pub(crate) fn resume(&mut self, clock: &Clock) {
+        if self.is_timed {
+            self.since = Some(clock.monotonic_nanos());
+        }
+    }
+}
+
+impl Cache {
+    /// Times one call in `one_in`, at random, from now on; 0 = none, as at the start. What was measured before is forgotten
+    /// when timing is switched on. A call that is not timed pays for a random draw while others are; the first time, 75 KiB are charged to
+    /// the ledger.
+    ///
+    /// ```
+    /// use millpond::watch::Timed;
+    /// use millpond::{Cache, CacheConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// cache.time_calls(1)?;
+    /// cache.find(b"nobody");
+    /// let find = cache.latencies()[Timed::Find as usize];
+    /// assert_eq!(find.samples, 1);
+    /// println!("half of all finds take {} ns at most", find.p50_nanos);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::OutOfMemory`] where held items keep the cache from making room.
+    pub fn time_calls(&self, one_in: u32) -> Result<(), Error> {
+        let watch = &self.core().watch;
+        let _switching = watch.switching.lock();
+        if one_in > 0 && watch.histograms.get().is_none() {
+            self.core().spend(Part::Fixed, (Timed::ALL.len() * Histogram::BYTES) as u64)?;
+        }
+        if one_in > 0 && !watch.has(LATENCY) {
+            watch.histograms.get_or_init(Box::default).iter().for_each(Histogram::clear);
+        }
+        watch.timed.store(Share::one_in(one_in).to_bits(), Ordering::Relaxed);
+        watch.switch(LATENCY, one_in > 0);
+        Ok(())
+    }
+
+    /// How long calls took, by kind, in the order of [`Timed::ALL`]. Empty where none was ever timed. Costs about 10 µs.
+    pub fn latencies(&self) -> Vec<LatencyStats> {
+        let histograms = self.core().watch.histograms.get().into_iter().flat_map(|all| all.iter());
+        histograms.zip(Timed::ALL).map(|(histogram, what)| histogram.summary(what)).collect()
+    }
+}
+
+/// The kind of event that an item's going for this reason is: a counter of its class.
+pub(crate) const fn gone_for(reason: usize) -> EventKind {
+    match reason {
+        REMOVED => EventKind::Remove,
+        EXPIRED => EventKind::Expire,
+        _ => EventKind::Evict,
+    }
+}
+
+impl Core {
+    /// Charges the ledger for something that somebody switches on, and makes room for it.
+    fn spend(&self, part: Part, bytes: u64) -> Result<(), Error> {
+        self.ledger.charge(part, bytes);
+        self.shrink_to_limit().inspect_err(|_| self.ledger.release(part, bytes))
+    }
+
+    fn record(&self, event: Event<'_>) {
+        if let Some(buffer) = &mut *self.watch.buffer.lock() {
+            // Under the lock, so that events are in the order of their times.
+            buffer.record(&Event { time_nanos: self.clock.unix_nanos(), ..event });
+        }
+    }
+
+    /// Tells those who watch what a look-up found, or that it found nothing in the pool that has these keys to itself.
+    pub(crate) fn tell_find(
+        &self,
+        wanted: Wanted,
+        key: &[u8],
+        found: Option<Found<'_>>,
+        own: Option<PoolId>,
+    ) {
+        if wanted.event() {
+            match found {
+                Some(found) => self.record_found(EventKind::Find, EventResult::Done, found),
+                None => self.record_absent(EventKind::Find, EventResult::Miss, key, own, None),
+            }
+        }
+    }
+
+    /// Records what happened to an item, if its key is sampled.
+    #[inline]
+    pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {
+        if self.watch.samples(hash) {
+            self.record_found(kind, EventResult::Done, found);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn record_found(&self, kind: EventKind, result: EventResult, found: Found<'_>) {
+        self.record(Event {
+            kind,
+            result,
+            key: found.key(),
+            pool: Some(found.pool()),
+            class: Some(found.class_number()),
+            value_bytes: Some(found.value().len() as u64),
+            ttl_secs: found.ttl_secs_left(),
+            time_nanos: 0,
+        });
+    }
+
+    /// Records that there was no item, if the key is sampled. `pool` is the one whose keys were looked through, if it has keys of
+    /// its own.
+    #[inline]
+    pub(crate) fn note_absent(&self, kind: EventKind, hash: u64, key: &[u8], pool: Option<PoolId>) {
+        if self.watch.samples(hash) {
+            self.record_absent(kind, EventResult::Miss, key, pool, None);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn record_absent(
+        &self,
+        kind: EventKind,
+        result: EventResult,
+        key: &[u8],
+        pool: Option<PoolId>,
+        value_bytes: Option<u64>,
+    ) {
+        let (class, ttl_secs, time_nanos) = (None, None, 0);
+        self.record(Event { kind, result, key, pool, class, value_bytes, ttl_secs, time_nanos });
+    }
+
+    /// Records what happened to the item in a chunk, if its key is sampled.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::key`].
+    #[inline]
+    pub(crate) unsafe fn note_item(&self, kind: EventKind, hash: u64, ptr: ItemPtr) {
+        // SAFETY: passed on.
+        self.note(kind, hash, Found(unsafe { View::new(self, self.arena.item(ptr).0, ptr) }));
+    }
+}

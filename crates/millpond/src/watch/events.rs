@@ -1,0 +1,344 @@
+//! Events: what happens to a sample of keys, one call after the other.
+//!
+//! A key is sampled by its hash, so that of a sampled key every event is seen, and what is sampled at one rate is sampled at
+//! every higher one. A call that meets a sampled key writes a record into a buffer of fixed size; where that is full the event
+//! is dropped, and counted. Whoever reads takes the whole buffer at once and sees the events in the order in which they were
+//! recorded, with no lock of the cache held. (CacheLib's EventTracker, with a queue of fixed size and a thread.)
+
+use std::io;
+use std::time::Duration;
+
+use base::thread::Repeating;
+use base::{ByteSize, Part};
+
+use crate::cache::{Cache, PoolId};
+use crate::error::{Error, ErrorKind};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EventKind {
+    /// Memory was asked for, for an item of this key.
+    Allocate,
+    /// An item was made visible, of a key that had none.
+    Insert,
+    /// An item was made visible in the place of another.
+    Replace,
+    /// A key was looked up, but not by `peek`.
+    Find,
+    /// An item was removed by its key or by a handle of it.
+    Remove,
+    /// An item left because its memory was wanted.
+    Evict,
+    /// An item that had expired or was flushed left.
+    Expire,
+    /// When an item expires was changed.
+    Touch,
+}
+
+impl EventKind {
+    /// All kinds.
+    pub const ALL: [Self; 8] = [
+        Self::Allocate,
+        Self::Insert,
+        Self::Replace,
+        Self::Find,
+        Self::Remove,
+        Self::Evict,
+        Self::Expire,
+        Self::Touch,
+    ];
+
+    /// Its name in traces and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Insert => "insert",
+            Self::Replace => "replace",
+            Self::Find => "find",
+            Self::Remove => "remove",
+            Self::Evict => "evict",
+            Self::Expire => "expire",
+            Self::Touch => "touch",
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EventResult {
+    /// It was done: a find found the item.
+    Done,
+    /// There was no item of this key.
+    Miss,
+    /// It was refused: no memory was to be had, or the key's item was not the expected one.
+    Refused,
+}
+
+impl EventResult {
+    const ALL: [Self; 3] = [Self::Done, Self::Miss, Self::Refused];
+
+    /// Its name in traces and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Miss => "miss",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// What happened.
+    pub kind: EventKind,
+    /// What came of it.
+    pub result: EventResult,
+    /// To which key.
+    pub key: &'a [u8],
+    /// In which pool; `None` where there was no item and pools share the key space.
+    pub pool: Option<PoolId>,
+    /// In which size class, as in [`crate::ClassStats::number`]; `None` where there was no item.
+    pub class: Option<u8>,
+    /// Bytes of the value; `None` where there was no item, and for an allocation that failed what was asked for.
+    pub value_bytes: Option<u64>,
+    /// Seconds until the item expires, at the time of the event; `None` = never, or there was no item.
+    pub ttl_secs: Option<u32>,
+    /// When, in nanoseconds since the Unix epoch, by the cache's clock. Never less than that of the event before.
+    pub time_nanos: u64,
+}
+
+/// Which events are recorded, and where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventConfig {
+    /// The events of one key in so many are recorded; 1 = of all, 0 = of none. Default 1,000.
+    pub one_in: u32,
+    /// How much the events may take that were not read yet. Twice that is charged to the ledger, for events that are being
+    /// read. An event takes 32 bytes and its key. Default 1 MiB.
+    pub buffer: ByteSize,
+}
+
+impl Default for EventConfig {
+    fn default() -> Self {
+        Self { one_in: 1_000, buffer: ByteSize::mib(1) }
+    }
+}
+
+/// How many events there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventStats {
+    /// One key in so many is sampled; 0 = none.
+    pub one_in: u32,
+    /// Events that were recorded since this reader began.
+    pub recorded: u64,
+    /// Events of sampled keys that found the buffer full.
+    pub dropped: u64,
+}
+
+/// What events are given to.
+pub trait EventSink {
+    /// Takes an event. Called by the thread that reads, with no lock held: it may call the cache.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// Called after the last event that was there.
+    fn flush(&mut self) {}
+}
+
+impl<F: FnMut(&Event<'_>)> EventSink for F {
+    fn event(&mut self, event: &Event<'_>) {
+        self(event);
+    }
+}
+
+/// Events on their way from those who record to the one who reads: records one after the other.
+pub(super) struct Buffer {
+    records: Vec<u8>,
+    capacity: usize,
+    last_nanos: u64,
+    stats: EventStats,
+}
+
+const NO_CLASS: u16 = u16::MAX;
+const NO_POOL: u16 = u16::MAX;
+const NO_NUMBER: u32 = u32::MAX;
+const NO_BYTES: u64 = u64::MAX;
+/// Kind, result, key length, pool, class, time to live, life of the pool's number, nothing, value length, time: 1, 1, 2, 2, 2,
+/// 4, 2, 2, 8 and 8 bytes.
+const RECORD_BYTES: usize = 32;
+
+impl Buffer {
+    fn new(config: &EventConfig) -> Self {
+        let capacity = config.buffer.as_usize();
+        let stats = EventStats { one_in: config.one_in, ..EventStats::default() };
+        Self { records: Vec::with_capacity(capacity), capacity, last_nanos: 0, stats }
+    }
+
+    /// Appends an event, or drops it.
+    pub(super) fn record(&mut self, event: &Event<'_>) {
+        if self.records.len() + RECORD_BYTES + event.key.len() > self.capacity {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.stats.recorded += 1;
+        self.last_nanos = self.last_nanos.max(event.time_nanos);
+        let mut record = [0_u8; RECORD_BYTES];
+        record[0] = event.kind as u8;
+        record[1] = event.result as u8;
+        record[2..4].copy_from_slice(&(event.key.len() as u16).to_le_bytes());
+        record[4..6].copy_from_slice(&event.pool.map_or(NO_POOL, PoolId::number).to_le_bytes());
+        record[6..8].copy_from_slice(&event.class.map_or(NO_CLASS, u16::from).to_le_bytes());
+        record[12..14].copy_from_slice(&event.pool.map_or(0, |pool| pool.1).to_le_bytes());
+        record[8..12].copy_from_slice(&event.ttl_secs.unwrap_or(NO_NUMBER).to_le_bytes());
+        record[16..24].copy_from_slice(&event.value_bytes.unwrap_or(NO_BYTES).to_le_bytes());
+        record[24..32].copy_from_slice(&self.last_nanos.to_le_bytes());
+        self.records.extend_from_slice(&record);
+        self.records.extend_from_slice(event.key);
+    }
+}
+
+/// The first event of `records`, and what comes after it.
+fn first(records: &[u8]) -> Option<(Event<'_>, &[u8])> {
+    let (record, rest) = records.split_first_chunk::<RECORD_BYTES>()?;
+    let half = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+    let double =
+        |at: usize| record[at..at + 8].iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let (key, rest) = rest.split_at_checked(usize::from(half(2)))?;
+    let ttl = u32::from(half(8)) | u32::from(half(10)) << 16;
+    let event = Event {
+        kind: *EventKind::ALL.get(usize::from(record[0]))?,
+        result: *EventResult::ALL.get(usize::from(record[1]))?,
+        key,
+        pool: (half(4) != NO_POOL).then(|| PoolId(half(4), half(12))),
+        class: (half(6) != NO_CLASS).then(|| half(6) as u8),
+        value_bytes: (double(16) != NO_BYTES).then(|| double(16)),
+        ttl_secs: (ttl != NO_NUMBER).then_some(ttl),
+        time_nanos: double(24),
+    };
+    Some((event, rest))
+}
+
+impl Cache {
+    /// Begins to record events of a sample of keys, for as long as the reader lives. There is one reader at a time.
+    ///
+    /// A call on a key that is not sampled pays for a comparison; one on a sampled key takes a lock that all share, for as
+    /// long as it takes to copy the key.
+    ///
+    /// ```
+    /// use millpond::watch::{Event, EventConfig, EventKind};
+    /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// let pool = cache.add_pool(PoolConfig::named("users"))?;
+    /// let mut events = cache.events(EventConfig { one_in: 1, ..EventConfig::default() })?;
+    /// cache.put(cache.allocate(pool, b"user:1", 0, &ItemOptions::default())?);
+    /// cache.find(b"user:1");
+    /// let mut kinds = Vec::new();
+    /// events.drain(&mut |event: &Event<'_>| kinds.push(event.kind));
+    /// assert_eq!(kinds, [EventKind::Allocate, EventKind::Insert, EventKind::Find]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1 GiB or has no room for
+    /// an event; [`ErrorKind::OutOfMemory`] where held items keep the cache from making room for it.
+    pub fn events(&self, config: EventConfig) -> Result<EventReader, Error> {
+        let least = RECORD_BYTES + crate::MAX_KEY_BYTES;
+        if config.buffer.as_usize() < least || config.buffer > ByteSize::gib(1) {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("an event buffer of {}: give it {least} bytes to 1GiB", config.buffer),
+            ));
+        }
+        let watch = &self.core().watch;
+        let _switching = watch.switching.lock();
+        if watch.buffer.lock().is_some() {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "somebody reads the events of this cache already: drop that reader first",
+            ));
+        }
+        self.core().spend(Part::Fixed, 2 * config.buffer.as_u64())?;
+        *watch.buffer.lock() = Some(Buffer::new(&config));
+        watch.sample_events(config.one_in);
+        Ok(EventReader { cache: self.clone(), spare: Vec::with_capacity(config.buffer.as_usize()) })
+    }
+
+    /// Changes which share of the keys is sampled, at once: one in so many; 0 = none. `false`: nobody reads events.
+    pub fn set_events_one_in(&self, one_in: u32) -> bool {
+        let watch = &self.core().watch;
+        let _switching = watch.switching.lock();
+        let mut buffer = watch.buffer.lock();
+        let Some(buffer) = &mut *buffer else { return false };
+        buffer.stats.one_in = one_in;
+        watch.sample_events(one_in);
+        true
+    }
+
+    /// How many events were recorded and dropped; `None` where nobody reads them.
+    pub fn event_stats(&self) -> Option<EventStats> {
+        self.core().watch.buffer.lock().as_ref().map(|buffer| buffer.stats)
+    }
+}
+
+/// Reads the events of a cache. Made by [`Cache::events`]; when it is dropped, recording ends.
+#[derive(Debug)]
+pub struct EventReader {
+    cache: Cache,
+    spare: Vec<u8>,
+}
+
+impl EventReader {
+    /// Gives all events that are there to `sink`, and returns how many there were.
+    pub fn drain(&mut self, sink: &mut impl EventSink) -> u64 {
+        self.spare.clear();
+        if let Some(buffer) = &mut *self.cache.core().watch.buffer.lock() {
+            std::mem::swap(&mut buffer.records, &mut self.spare);
+        }
+        let (mut rest, mut count) = (&self.spare[..], 0);
+        while let Some((event, after)) = first(rest) {
+            sink.event(&event);
+            rest = after;
+            count += 1;
+        }
+        sink.flush();
+        count
+    }
+}
+
+impl Drop for EventReader {
+    fn drop(&mut self) {
+        let core = self.cache.core();
+        let _switching = core.watch.switching.lock();
+        core.watch.sample_events(0);
+        let gone = core.watch.buffer.lock().take();
+        if let Some(gone) = gone {
+            core.ledger.release(Part::Fixed, 2 * gone.capacity as u64);
+        }
+    }
+}
+
+/// A thread that reads events now and then, until this is stopped or dropped; then it reads what is left.
+#[derive(Debug)]
+pub struct EventThread<S>(Repeating<(EventReader, S)>);
+
+impl<S: EventSink + Send + 'static> EventThread<S> {
+    /// Starts a thread that gives the events to `sink`, at every `interval`. What comes within an interval must find room
+    /// in the buffer.
+    ///
+    /// # Errors
+    /// Where the operating system refuses another thread.
+    pub fn start(reader: EventReader, sink: S, interval: Duration) -> io::Result<Self> {
+        let read = |(reader, sink): &mut (EventReader, S), _| {
+            reader.drain(sink);
+        };
+        Ok(Self(Repeating::start("events", interval, (reader, sink), read)?))
+    }
+
+    /// Ends the recording and returns the sink, which has all events then; `None` where it panicked.
+    pub fn stop(self) -> Option<S> {
+        self.0.stop().map(|(_, sink)| sink)
+    }
+}
