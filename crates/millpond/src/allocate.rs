@@ -3,7 +3,7 @@
 use base::Part;
 use evict::PolicyKind;
 use index::Index;
-use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
 use slab::{ItemPtr, Layout, SLAB_BYTES, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
@@ -31,14 +31,40 @@ impl Cache {
         value_len: usize,
         options: &ItemOptions,
     ) -> Result<WriteHandle<'_>, Error> {
-        let core = self.core();
-        let pool = core.pool(pool)?;
-        let hash = core.hash(core.keyspace(pool.keyspace), key);
-        let wanted = core.watch.wants(hash);
-        if wanted.any() {
-            return core.allocate_watched(wanted, &pool, (key, hash), value_len, options);
+        self.core().make_item(pool, key, Body::Value(value_len), options)
+    }
+}
+
+/// What an item has behind its key.
+#[derive(Clone, Copy)]
+pub(crate) enum Body {
+    /// A value of this many bytes.
+    Value(usize),
+    /// A tail of at least this many bytes (invariant 6 of `slab::item`).
+    Tail(usize),
+}
+
+impl Body {
+    /// Bytes behind the key.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Value(bytes) | Self::Tail(bytes) => bytes,
         }
-        core.allocate_unwatched(&pool, (key, hash), value_len, options)
+    }
+
+    fn item_bytes(self, layout: Layout, key_len: usize) -> usize {
+        match self {
+            Self::Value(len) => layout.item_bytes(key_len, len),
+            Self::Tail(bytes) => layout.tailed_item_bytes(key_len, bytes),
+        }
+    }
+
+    /// The length of the value that stands in the header; `None`: no header has room for it.
+    fn value_len(self) -> Option<usize> {
+        match self {
+            Self::Value(len) => (len <= MAX_VALUE_BYTES).then_some(len),
+            Self::Tail(_) => Some(TAILED),
+        }
     }
 }
 
@@ -52,22 +78,39 @@ fn layout_for(options: &ItemOptions) -> Layout {
 }
 
 impl Core {
+    /// Makes an item: see [`Cache::allocate`].
+    pub(crate) fn make_item(
+        &self,
+        pool: PoolId,
+        key: &[u8],
+        body: Body,
+        options: &ItemOptions,
+    ) -> Result<WriteHandle<'_>, Error> {
+        let pool = self.pool(pool)?;
+        let hash = self.hash(self.keyspace(pool.keyspace), key);
+        let wanted = self.watch.wants(hash);
+        if wanted.any() {
+            return self.allocate_watched(wanted, &pool, (key, hash), body, options);
+        }
+        self.allocate_unwatched(&pool, (key, hash), body, options)
+    }
+
     #[inline(never)]
     fn allocate_watched(
         &self,
         wanted: Wanted,
         pool: &Pool,
         (key, hash): (&[u8], u64),
-        value_len: usize,
+        body: Body,
         options: &ItemOptions,
     ) -> Result<WriteHandle<'_>, Error> {
         let stopwatch = self.watch.stopwatch(wanted, &self.clock);
-        let made = self.allocate_unwatched(pool, (key, hash), value_len, options);
+        let made = self.allocate_unwatched(pool, (key, hash), body, options);
         self.watch.stop(stopwatch, &self.clock, Timed::Allocate, 1);
         match &made {
             Ok(item) => self.note(EventKind::Allocate, hash, item.found()),
             Err(_) if self.watch.samples(hash) => {
-                let (refused, bytes) = (EventResult::Refused, Some(value_len as u64));
+                let (refused, bytes) = (EventResult::Refused, Some(body.bytes() as u64));
                 self.record_absent(EventKind::Allocate, refused, key, Some(pool.id()), bytes);
             }
             Err(_) => {}
@@ -79,7 +122,7 @@ impl Core {
         &self,
         pool: &Pool,
         (key, hash): (&[u8], u64),
-        value_len: usize,
+        body: Body,
         options: &ItemOptions,
     ) -> Result<WriteHandle<'_>, Error> {
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
@@ -87,9 +130,9 @@ impl Core {
             return Err(Error::new(ErrorKind::KeyLength, context));
         }
         let layout = layout_for(options);
-        let bytes = layout.item_bytes(key.len(), value_len);
+        let bytes = body.item_bytes(layout, key.len());
         let sizes = pool.sizes();
-        let place = sizes.place_for(bytes).filter(|_| value_len <= MAX_VALUE_BYTES).ok_or_else(|| {
+        let (place, value_len) = sizes.place_for(bytes).zip(body.value_len()).ok_or_else(|| {
             Error::new(
                 ErrorKind::TooLarge,
                 format!(
@@ -120,6 +163,12 @@ impl Core {
             item.state().set_user_bits(options.user_bits);
         }
         Ok(WriteHandle::new(self, ptr, hash))
+    }
+
+    /// The longest tail that an item of the pool with such a key may have, in bytes.
+    pub(crate) fn largest_tail(&self, pool: PoolId, key_len: usize) -> Result<usize, Error> {
+        let largest = self.pool(pool)?.sizes().sizes().last().copied().unwrap_or(0) as usize;
+        Ok(largest.saturating_sub(Layout::Expiring.tailed_item_bytes(key_len, 0)))
     }
 
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk

@@ -18,6 +18,7 @@ use crate::keyspace::Keyspace;
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::structured::Structures;
 use crate::watch::Watch;
 
 /// Most pools of a cache.
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) kept: Option<Kept>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
     pub(crate) recovered: Mutex<Recovered>,
+    pub(crate) structures: Structures,
     /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
     /// use.
     pub(crate) chunks: AtomicU64,
@@ -118,7 +120,8 @@ impl Cache {
         let fixed = pools.table_bytes()
             + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
             + max_slabs as usize * 12;
-        ledger.charge(Part::Fixed, fixed as u64);
+        let structures = Structures::new();
+        ledger.charge(Part::Fixed, fixed as u64 + structures.bytes());
         Ok(Self {
             core: Arc::new(Core {
                 arena,
@@ -135,6 +138,7 @@ impl Cache {
                 kept,
                 unclaimed: Mutex::new(unclaimed),
                 recovered: Mutex::default(),
+                structures,
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
             }),

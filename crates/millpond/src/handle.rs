@@ -1,7 +1,7 @@
 //! Handles: an item's memory, kept alive and in place.
 
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use slab::{Item, ItemPtr};
 
@@ -39,8 +39,21 @@ macro_rules! item_questions {
         /// The value.
         #[inline]
         pub fn value(&self) -> &[u8] {
-            // SAFETY: the duty of whoever made the view; the value is not written after publication.
+            // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after publication.
             unsafe { self.$view.item.value() }
+        }
+
+        /// Whether it is a structured item ([`crate::structured`]), whose content is
+        /// read through its type: its value is empty.
+        pub fn is_structured(&self) -> bool {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.has_tail() }
+        }
+
+        /// The words of a structured item.
+        pub(crate) fn tail(&self) -> Option<&[AtomicU32]> {
+            // SAFETY: the duty of whoever made the view; a view by protection alone is not written through.
+            unsafe { self.$view.item.tail() }
         }
 
         /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a flush.
@@ -296,6 +309,12 @@ impl<'c> WriteHandle<'c> {
         // SAFETY: the handle holds the only reference to an item that is not in the index, and `&mut self` keeps
         // other views away.
         unsafe { self.item.value_mut() }
+    }
+
+    /// The words of a structured item.
+    pub(crate) fn tail(&self) -> Option<&[AtomicU32]> {
+        // SAFETY: the handle holds the only reference.
+        unsafe { self.item.tail() }
     }
 
     /// Sets the CAS token of an item with a tag. `false`: it has none.

@@ -26,8 +26,9 @@
 //!    [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: the names of pools, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index
-//! bucket, a class's `inner`; under any of them, the event buffer. None is held while user code runs, and handles may be dropped anywhere.
+//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of the others below it; the names of pools,
+//! a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; under any of them, the event
+//! buffer. None is held while user code runs, and handles may be dropped anywhere.
 
 mod allocate;
 mod cache;
@@ -55,6 +56,7 @@ mod sizes;
 mod slot;
 mod stats;
 pub mod strategy;
+pub mod structured;
 pub mod watch;
 mod wheel;
 

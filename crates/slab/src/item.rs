@@ -11,6 +11,9 @@
 //!        then the key, then the value
 //! ```
 //!
+//! An item with a *tail* has [`TAILED`] for the length of its value: its value is empty, and behind its key, from the next
+//! multiple of 4 on, the rest of the chunk is words that are written while others read them.
+//!
 //! The state word, from bit 0: references (15 bits), INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
 //! 8 bits, and the chunk's incarnation (4 bits), which changes each time the chunk is allocated.
 //!
@@ -25,6 +28,9 @@
 //! 5. A freed chunk is written to only after every thread that protected its pointer (`base::pin`) before it was freed
 //!    protects it no more. A thread that protects the pointer and then finds INDEXED set may therefore read what
 //!    invariant 3 names, as a holder of a reference may.
+//! 6. The words of a tail are only ever touched as atomics, from the item's making to the freeing of its chunk, and only
+//!    holders of a reference write to them. Whoever has claimed the item, which nobody may hold, may therefore copy them:
+//!    they do not change any more.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -45,8 +51,10 @@ const INCARNATION_SHIFT: u32 = 28;
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 255;
-/// Values are shorter than this, in bytes; a slab's end comes first.
-pub const MAX_VALUE_BYTES: usize = (1 << 22) - 1;
+/// Values are no longer than this, in bytes; a slab's end comes first.
+pub const MAX_VALUE_BYTES: usize = (1 << 22) - 2;
+/// In the place of a value's length: the item has a tail. No value is that long.
+pub const TAILED: usize = (1 << 22) - 1;
 
 /// What an item's header has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +84,11 @@ impl Layout {
     /// Bytes of a chunk that an item needs.
     pub const fn item_bytes(self, key_len: usize, value_len: usize) -> usize {
         self.header_bytes() + key_len + value_len
+    }
+
+    /// Bytes of a chunk that an item with a tail needs.
+    pub const fn tailed_item_bytes(self, key_len: usize, tail_bytes: usize) -> usize {
+        (self.header_bytes() + key_len).next_multiple_of(4) + tail_bytes
     }
 
     /// Whether there is room for an expiry time.
@@ -445,13 +458,17 @@ impl<'a> Item<'a> {
         unsafe { self.chunk.cast::<StateWord>().as_ref() }
     }
 
-    /// Writes header and key; the value is left as it is.
+    /// Writes header and key; the value is left as it is. A `value_len` of [`TAILED`] makes an item with a tail.
     ///
     /// # Safety
-    /// The caller owns the chunk (invariant 2), and `fields.layout.item_bytes(key.len(), value_len)` fits into it.
+    /// The caller owns the chunk (invariant 2), and `fields.layout.item_bytes(key.len(), value_len)` fits into it, or
+    /// `fields.layout.tailed_item_bytes(key.len(), 0)`.
     pub unsafe fn init(self, fields: &Fields, key: &[u8], value_len: usize) {
-        debug_assert!(key.len() <= MAX_KEY_BYTES && value_len <= MAX_VALUE_BYTES);
-        debug_assert!(fields.layout.item_bytes(key.len(), value_len) <= self.chunk_bytes as usize);
+        debug_assert!(key.len() <= MAX_KEY_BYTES && value_len <= TAILED);
+        debug_assert!(
+            value_len == TAILED
+                || fields.layout.item_bytes(key.len(), value_len) <= self.chunk_bytes as usize
+        );
         let lengths = key.len() as u32 | (value_len as u32) << 8 | (fields.layout as u32) << 30;
         // SAFETY: all offsets lie inside the chunk (caller's duty), are aligned for their types, and the caller owns
         // the chunk, so that nobody reads them now.
@@ -497,6 +514,10 @@ impl<'a> Item<'a> {
                 to.chunk.add(28).cast::<u32>().write(self.client_flags());
             }
             to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len);
+            // The lengths are the same now, and so is the place of the tail.
+            for (from, to) in self.tail().into_iter().flatten().zip(to.tail().into_iter().flatten()) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
     }
 
@@ -518,7 +539,37 @@ impl<'a> Item<'a> {
     unsafe fn lengths(self) -> (usize, usize, Layout) {
         // SAFETY: inside the chunk and aligned; not written while the caller's condition holds (invariant 3).
         let lengths = unsafe { self.chunk.add(4).cast::<u32>().read() };
-        ((lengths & 0xff) as usize, (lengths >> 8 & 0x3f_ffff) as usize, Layout::from_bits(lengths >> 30))
+        let value_len = (lengths >> 8) as usize & TAILED;
+        let value_len = if value_len == TAILED { 0 } else { value_len };
+        ((lengths & 0xff) as usize, value_len, Layout::from_bits(lengths >> 30))
+    }
+
+    /// Whether the item has a tail.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn has_tail(self) -> bool {
+        // SAFETY: as for `lengths`.
+        unsafe { self.chunk.add(4).cast::<u32>().read() >> 8 & TAILED as u32 == TAILED as u32 }
+    }
+
+    /// The words behind the key, to the end of the chunk, of an item with a tail.
+    ///
+    /// # Safety
+    /// As for [`Self::key`]. Who writes to them holds a reference (invariant 6).
+    pub unsafe fn tail(self) -> Option<&'a [AtomicU32]> {
+        // SAFETY: passed on. The words lie inside the chunk, are aligned, as the chunk is, and are touched as atomics alone
+        // (invariant 6).
+        unsafe {
+            if !self.has_tail() {
+                return None;
+            }
+            let (key_len, _, layout) = self.lengths();
+            let start = layout.tailed_item_bytes(key_len, 0);
+            let words = (self.chunk_bytes as usize).saturating_sub(start) / size_of::<AtomicU32>();
+            Some(NonNull::slice_from_raw_parts(self.chunk.add(start).cast(), words).as_ref())
+        }
     }
 
     /// What the header has room for.
@@ -589,8 +640,9 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     pub unsafe fn used_bytes(self) -> usize {
         // SAFETY: passed on.
-        let (key_len, value_len, layout) = unsafe { self.lengths() };
-        layout.item_bytes(key_len, value_len)
+        let ((key_len, value_len, layout), tailed) = unsafe { (self.lengths(), self.has_tail()) };
+        // A tail is all that the chunk has.
+        if tailed { self.chunk_bytes as usize } else { layout.item_bytes(key_len, value_len) }
     }
 
     /// When the item was made, Unix seconds.

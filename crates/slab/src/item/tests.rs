@@ -153,3 +153,29 @@ fn a_copy_has_all_that_the_item_has() {
         assert_eq!((state.policy(), state.user_bits(), state.is_fetched()), (0xa5, 0b10, true));
     }
 }
+
+#[test]
+fn a_tail_is_the_rest_of_the_chunk_and_its_copy_is_equal() {
+    with_item(|item| {
+        with_item(|copy| {
+            // SAFETY: the chunks belong to this test alone, and the item fits.
+            unsafe {
+                item.init(&fields(Layout::Expiring), b"key", TAILED);
+                assert_eq!((item.key(), item.value()), (&b"key"[..], &b""[..]));
+                assert!(item.is_plausible());
+                let tail = item.tail().expect("made with one");
+                // The header takes 16 bytes, the key 3 and the way to the next multiple of 4 one.
+                assert_eq!((tail.len() * 4, item.used_bytes()), (128 - 20, 128));
+                for (word, number) in tail.iter().zip(1..) {
+                    word.store(number, Ordering::Relaxed);
+                }
+                item.copy_to(copy);
+                let words = copy.tail().expect("a copy").iter().map(|word| word.load(Ordering::Relaxed));
+                assert!(words.eq(1..=27));
+                assert_eq!((copy.key(), copy.value()), (&b"key"[..], &b""[..]));
+                item.init(&fields(Layout::Expiring), b"key", 5);
+                assert!(item.tail().is_none() && !item.has_tail());
+            }
+        });
+    });
+}

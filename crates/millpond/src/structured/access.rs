@@ -1,0 +1,331 @@
+//! Finding a structure, reading it without a lock, changing it under one, and letting it grow.
+
+use parking_lot::MutexGuard;
+
+use super::entries::Room;
+use super::header::Shape;
+use super::tail::{Corrupt, Look, Tail};
+use super::{StructureOptions, Usage};
+use crate::allocate::Body;
+use crate::cache::{Cache, PoolId};
+use crate::config::{Expiry, ItemOptions};
+use crate::error::{Error, ErrorKind};
+use crate::find::Keys;
+use crate::handle::ReadHandle;
+
+/// How often a reader tries before it keeps writers out.
+const ATTEMPTS: u32 = 16;
+/// How often a thread that waits for another one's growth lets others run before it sleeps.
+const YIELDS: u32 = 64;
+const WORD: usize = size_of::<u32>();
+
+/// A structure that was opened: whose key it is, what it must look like, and which one it is.
+#[derive(Clone)]
+pub(super) struct Handle {
+    cache: Cache,
+    pool: PoolId,
+    key: Box<[u8]>,
+    shape: Shape,
+    id: u64,
+}
+
+/// What became of a change.
+pub(super) enum Change<R> {
+    Done(R),
+    /// There is no room: a tail of so many words would have this. Nothing was changed.
+    Full(usize, Room),
+}
+
+/// Why a look at an item did not succeed.
+enum Miss {
+    Gone,
+    Corrupt,
+    /// Writers are in the way.
+    Busy,
+}
+
+impl From<Corrupt> for Miss {
+    fn from(Corrupt: Corrupt) -> Self {
+        Self::Corrupt
+    }
+}
+
+/// A current item whose stripe is locked. The lock is given back before the reference, which may be the last.
+struct Locked<'c> {
+    _stripe: MutexGuard<'c, ()>,
+    item: ReadHandle<'c>,
+}
+
+impl Locked<'_> {
+    fn tail(&self) -> Look<Tail<'_>> {
+        self.item.tail().map(Tail).ok_or(Corrupt)
+    }
+}
+
+impl Handle {
+    /// Makes a structure with a tail of at least `words`, which `fill` lays out. `None`: the key has an item.
+    pub(super) fn create(
+        cache: &Cache,
+        pool: PoolId,
+        key: &[u8],
+        shape: Shape,
+        (options, words): (&StructureOptions, usize),
+        fill: impl FnOnce(Tail<'_>) -> Look<()>,
+    ) -> Result<Option<Self>, Error> {
+        let item_options = ItemOptions { expiry: options.expiry, expirable: true, ..ItemOptions::default() };
+        let item = cache.core().make_item(pool, key, Body::Tail(words * WORD), &item_options)?;
+        let handle = Self { id: cache.core().structures.new_id(), ..Self::named(cache, pool, key, shape) };
+        let tail = item.tail().map(Tail).ok_or_else(|| handle.wrong_type())?;
+        tail.begin(shape, handle.id, 0).and_then(|()| fill(tail)).map_err(|Corrupt| handle.wrong_type())?;
+        Ok(cache.insert(item).is_ok().then_some(handle))
+    }
+
+    fn named(cache: &Cache, pool: PoolId, key: &[u8], shape: Shape) -> Self {
+        Self { cache: cache.clone(), pool, key: key.into(), shape, id: 0 }
+    }
+
+    /// The structure that the key has. `None`: it has no item.
+    pub(super) fn open(cache: &Cache, pool: PoolId, key: &[u8], shape: Shape) -> Result<Option<Self>, Error> {
+        let handle = Self::named(cache, pool, key, shape);
+        let Some(item) = cache.keys(pool).find(key) else { return Ok(None) };
+        let id = item.tail().map(Tail).ok_or(Corrupt).and_then(|tail| tail.identify(shape));
+        let id = id.map_err(|Corrupt| handle.wrong_type())?;
+        Ok(Some(Self { id, ..handle }))
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn keys(&self) -> Keys<'_> {
+        self.cache.keys(self.pool)
+    }
+
+    fn name(&self) -> std::slice::EscapeAscii<'_> {
+        self.key.escape_ascii()
+    }
+
+    fn gone(&self) -> Error {
+        let context = format!(
+            "the structure that `{}` had is gone: it was evicted, removed, replaced or has expired; make it anew",
+            self.name()
+        );
+        Error::new(ErrorKind::Gone, context)
+    }
+
+    fn wrong_type(&self) -> Error {
+        let Shape { kind, key_bytes, value_bytes } = self.shape;
+        let context = format!(
+            "the item of `{}` is no {kind:?} with keys of {key_bytes} and values of {value_bytes} bytes, or is corrupt: \
+             open it as what it was made as, or remove it",
+            self.name()
+        );
+        Error::new(ErrorKind::WrongType, context)
+    }
+
+    fn error(&self, miss: &Miss) -> Error {
+        match miss {
+            Miss::Gone | Miss::Busy => self.gone(),
+            Miss::Corrupt => self.wrong_type(),
+        }
+    }
+
+    /// The structure in this item, if it is the one of this handle.
+    fn ours<'t>(&self, tail: Option<Tail<'t>>) -> Result<Tail<'t>, Miss> {
+        // An item of another kind, or another structure, has taken the key.
+        let tail = tail.ok_or(Miss::Gone)?;
+        if tail.identify(self.shape).is_ok_and(|id| id == self.id) { Ok(tail) } else { Err(Miss::Gone) }
+    }
+
+    /// What `look` sees, with the sequence that it belongs to. `look` may run several times, and on torn content.
+    pub(super) fn read<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
+        let seen = self.keys().find_with(&self.key, |found| {
+            let tail = self.ours(found.tail().map(Tail))?;
+            for _ in 0..ATTEMPTS {
+                let before = tail.sequence()?;
+                if before.is_multiple_of(2) {
+                    let seen = look(tail);
+                    if tail.is_still(before)? {
+                        return Ok((before, seen?));
+                    }
+                }
+                std::hint::spin_loop();
+            }
+            Err(Miss::Busy)
+        });
+        match seen.unwrap_or(Err(Miss::Gone)) {
+            Ok(seen) => Ok(seen),
+            Err(Miss::Busy) => self.read_locked(look),
+            Err(miss) => Err(self.error(&miss)),
+        }
+    }
+
+    /// The same with writers kept out while the words are copied; `look` runs on the copy, with no lock held.
+    fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
+        let locked = self.lock()?;
+        let copy = locked.tail().and_then(|tail| {
+            let words: Vec<_> = (0..tail.len()).map(|_| 0.into()).collect();
+            tail.copy(0, Tail(&words), 0, words.len())?;
+            Ok((tail.sequence()?, words))
+        });
+        drop(locked);
+        let seen = copy.and_then(|(sequence, words)| Ok((sequence, look(Tail(&words))?)));
+        seen.map_err(|Corrupt| self.wrong_type())
+    }
+
+    /// The item, current and not frozen, with its stripe locked.
+    fn lock(&self) -> Result<Locked<'_>, Error> {
+        let structures = &self.cache.core().structures;
+        let mut waits = 0;
+        loop {
+            let item = self.keys().find(&self.key).ok_or_else(|| self.gone())?;
+            let tail = self.ours(item.tail().map(Tail)).map_err(|miss| self.error(&miss))?;
+            let stripe = structures.lock(self.id);
+            let state = tail.is_frozen(structures.mark).and_then(|frozen| Ok((frozen, tail.sequence()?)));
+            match state {
+                Ok((true, _)) => {}
+                Ok(_) if !item.is_current() => {}
+                Ok((false, sequence)) if sequence.is_multiple_of(2) => {
+                    return Ok(Locked { _stripe: stripe, item });
+                }
+                // Invariant 4.
+                _ => {
+                    drop(stripe);
+                    self.cache.remove_matching(&item);
+                    return Err(self.gone());
+                }
+            }
+            // It grows, or has just left.
+            drop(stripe);
+            drop(item);
+            pause(&mut waits);
+        }
+    }
+
+    /// Makes a change, letting the structure grow where it has no room for it. `rebuild` copies all that is in one tail to an
+    /// empty one with room for so much, and says whether it fits.
+    ///
+    /// With `expected`, only if the sequence is still that: `None` = it is not.
+    pub(super) fn write<R>(
+        &self,
+        expected: Option<u32>,
+        change: impl Fn(Tail<'_>) -> Look<Change<R>>,
+        rebuild: impl Fn(Tail<'_>, Tail<'_>, Room) -> Look<bool>,
+    ) -> Result<Option<R>, Error> {
+        loop {
+            let locked = self.lock()?;
+            let changed = locked.tail().and_then(|tail| {
+                if expected.is_some_and(|expected| !tail.is_still(expected).unwrap_or(false)) {
+                    return Ok(None);
+                }
+                tail.change(&change).map(Some)
+            });
+            drop(locked);
+            match changed.map_err(|Corrupt| self.wrong_type())? {
+                None => return Ok(None),
+                Some(Change::Done(result)) => return Ok(Some(result)),
+                Some(Change::Full(words, room)) => {
+                    let words = self.wanted(words)?;
+                    self.rebuild(words, |from, to| rebuild(from, to, room))?;
+                    if expected.is_some() {
+                        // The sequence has moved on.
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many words the next tail should have, where `words` are the least: half as many more, as far as an item goes.
+    fn wanted(&self, words: usize) -> Result<usize, Error> {
+        let most = self.cache.core().largest_tail(self.pool, self.key.len())? / WORD;
+        // What fills the largest chunk to the last word would be copied at every other change.
+        if words + most / 16 > most {
+            let context = format!(
+                "the structure of `{}` needs {} bytes, and one item holds {} with room to move: split it over several keys",
+                self.name(),
+                words * WORD,
+                (most - most / 16) * WORD
+            );
+            return Err(Error::new(ErrorKind::TooLarge, context));
+        }
+        Ok((words + words / 2).min(most))
+    }
+
+    /// Copies the structure to a new item with a tail of at least `words`, which takes the place of the old one.
+    pub(super) fn rebuild(
+        &self,
+        words: usize,
+        rebuild: impl FnOnce(Tail<'_>, Tail<'_>) -> Look<bool>,
+    ) -> Result<(), Error> {
+        let core = self.cache.core();
+        let options = ItemOptions { expirable: true, ..ItemOptions::default() };
+        // Made with no lock held, as it may evict.
+        let mut new = core.make_item(self.pool, &self.key, Body::Tail(words * WORD), &options)?;
+        let locked = self.lock()?;
+        let copied = locked.tail().and_then(|from| {
+            let to = new.tail().map(Tail).ok_or(Corrupt)?;
+            to.begin(self.shape, self.id, from.sequence()?.wrapping_add(2))?;
+            let fits = rebuild(from, to)?;
+            if fits {
+                from.freeze(core.structures.mark)?;
+            }
+            Ok(fits)
+        });
+        let Locked { _stripe: stripe, item: old } = locked;
+        drop(stripe);
+        if !copied.map_err(|Corrupt| self.wrong_type())? {
+            // It has grown meanwhile; the caller looks again.
+            return Ok(());
+        }
+        let expiry = old.expires_at();
+        new.set_expiry(expiry.map_or(Expiry::Never, Expiry::At));
+        new.set_user_bits(old.user_bits());
+        match self.cache.replace_matching(&old, new) {
+            // Who touched the old one in the meantime meant this one too.
+            Ok(new) if old.expires_at() != expiry => {
+                new.set_expiry(old.expires_at().map_or(Expiry::Never, Expiry::At));
+            }
+            Ok(_) => {}
+            // It is not the item of its key any more, or has expired; it might be given more time yet.
+            Err(_) => {
+                let _ = old.tail().map(Tail).map(|tail| tail.freeze(0));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the structure takes: `look` says how many entries there are, and how many words they and what they left take.
+    pub(super) fn usage(
+        &self,
+        look: impl Fn(Tail<'_>) -> Look<(usize, usize, usize)>,
+    ) -> Result<Usage, Error> {
+        let (_, ((entries, used, garbage), capacity)) = self.read(|tail| Ok((look(tail)?, tail.len())))?;
+        Ok(Usage {
+            entries,
+            used_bytes: used * WORD,
+            garbage_bytes: garbage * WORD,
+            capacity_bytes: capacity * WORD,
+        })
+    }
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("key", &self.name().to_string()).field("shape", &self.shape).finish()
+    }
+}
+
+/// Lets the thread go on that this one waits for.
+fn pause(waits: &mut u32) {
+    *waits += 1;
+    if *waits < YIELDS {
+        std::thread::yield_now();
+    } else {
+        base::thread::sleep(std::time::Duration::from_micros(50));
+    }
+}

@@ -1,0 +1,115 @@
+//! The first 16 words of every structure. docs/formats/structured-items.md has the table.
+
+use std::sync::atomic::{Ordering, fence};
+
+use super::tail::{Corrupt, Look, Tail};
+
+/// `MPST` in memory.
+const MAGIC: u32 = u32::from_le_bytes(*b"MPST");
+const VERSION: u32 = 1;
+/// Words of the header.
+pub(super) const HEADER: usize = 16;
+
+const AT_MAGIC: usize = 0;
+const AT_KIND: usize = 1;
+const AT_ID: usize = 2;
+const AT_SEQUENCE: usize = 4;
+const AT_FROZEN: usize = 5;
+const AT_KEY_BYTES: usize = 6;
+const AT_VALUE_BYTES: usize = 7;
+/// Entries, or elements of an array.
+pub(super) const LEN: usize = 8;
+/// The first word that no entry has used yet.
+pub(super) const NEXT: usize = 9;
+/// The first of the entries that were given back; 0 = none. Each has the next one in its first word.
+pub(super) const FREE: usize = 10;
+/// Words that removed and overwritten entries left behind.
+pub(super) const GARBAGE: usize = 11;
+/// Words of the directory.
+pub(super) const SLOTS: usize = 12;
+
+/// What kind of structure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Array = 1,
+    Map = 2,
+    Ordered = 3,
+}
+
+/// In the place of a length: values vary.
+pub(super) const VARIES: u32 = u32::MAX;
+
+/// What must be the same for a handle to open a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    pub(super) key_bytes: u32,
+    /// [`VARIES`] = each value has its own.
+    pub(super) value_bytes: u32,
+}
+
+impl Tail<'_> {
+    /// Writes the header of an empty structure that nobody sees yet.
+    pub(super) fn begin(self, shape: Shape, id: u64, sequence: u32) -> Look<()> {
+        (0..HEADER).try_for_each(|at| self.set(at, 0))?;
+        self.set(AT_MAGIC, MAGIC)?;
+        self.set(AT_KIND, VERSION | (shape.kind as u32) << 8)?;
+        self.set(AT_ID, id as u32)?;
+        self.set(AT_ID + 1, (id >> 32) as u32)?;
+        self.set(AT_SEQUENCE, sequence)?;
+        self.set(AT_KEY_BYTES, shape.key_bytes)?;
+        self.set(AT_VALUE_BYTES, shape.value_bytes)
+    }
+
+    /// The identity of a structure of this shape; an error where it is none.
+    #[inline]
+    pub(super) fn identify(self, shape: Shape) -> Look<u64> {
+        let same = self.get(AT_MAGIC)? == MAGIC
+            && self.get(AT_KIND)? == VERSION | (shape.kind as u32) << 8
+            && self.get(AT_KEY_BYTES)? == shape.key_bytes
+            && self.get(AT_VALUE_BYTES)? == shape.value_bytes
+            && self.len() >= HEADER;
+        if !same {
+            return Err(Corrupt);
+        }
+        Ok(u64::from(self.get(AT_ID)?) | u64::from(self.get(AT_ID + 1)?) << 32)
+    }
+
+    /// The sequence, before what it stands for is read.
+    #[inline]
+    pub(super) fn sequence(self) -> Look<u32> {
+        Ok(self.word(AT_SEQUENCE)?.load(Ordering::Acquire))
+    }
+
+    /// Whether nothing was written since the sequence was `before`.
+    #[inline]
+    pub(super) fn is_still(self, before: u32) -> Look<bool> {
+        // Orders the reads before this one.
+        fence(Ordering::Acquire);
+        Ok(self.get(AT_SEQUENCE)? == before)
+    }
+
+    /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of the stripe, and the
+    /// sequence is even. It is left odd where `change` panics (invariant 4).
+    pub(super) fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
+        let sequence = self.get(AT_SEQUENCE)?;
+        self.set(AT_SEQUENCE, sequence.wrapping_add(1))?;
+        // Orders that store before those of `change`: who sees one of them sees the sequence odd, or further.
+        fence(Ordering::Release);
+        let result = change(self);
+        self.word(AT_SEQUENCE)?.store(sequence.wrapping_add(2), Ordering::Release);
+        result
+    }
+
+    /// Whether the item is frozen by the process of this mark.
+    pub(super) fn is_frozen(self, mark: u32) -> Look<bool> {
+        Ok(self.word(AT_FROZEN)?.load(Ordering::Acquire) == mark)
+    }
+
+    /// Freezes the item, or with 0 takes the mark off. The caller holds a reference.
+    pub(super) fn freeze(self, mark: u32) -> Look<()> {
+        self.word(AT_FROZEN)?.store(mark, Ordering::Release);
+        Ok(())
+    }
+}
