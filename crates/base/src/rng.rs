@@ -57,11 +57,17 @@ impl Share {
         Self { below }
     }
 
-    /// Whether this event is in. A thread that is ending samples nothing.
+    /// Whether an event with this draw is in.
     #[inline]
-    pub fn draw(self) -> bool {
-        SAMPLER.try_with(|state| u64::from(next(state)) < self.below).unwrap_or(false)
+    pub const fn has(self, draw: u32) -> bool {
+        (draw as u64) < self.below
     }
+}
+
+/// A draw for [`Share::has`], which may serve several shares.
+#[inline]
+pub fn draw() -> u32 {
+    SAMPLER.try_with(next).unwrap_or(u32::MAX)
 }
 
 #[inline]
@@ -83,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_share_is_what_it_says() {
-        let drawn = |n| (0..100_000).filter(|_| Share::one_in(n).draw()).count();
+        let drawn = |n| (0..100_000).filter(|_| Share::one_in(n).has(draw())).count();
         assert_eq!((drawn(0), drawn(1)), (0, 100_000));
         // 1,000 expected; ten standard deviations.
         assert!((680..1_320).contains(&drawn(100)));
@@ -92,13 +98,13 @@ mod tests {
 
     #[test]
     fn a_seed_names_one_sequence() {
-        let draw = |seed| -> Vec<u64> {
+        let drawn = |seed| -> Vec<u64> {
             let mut rng = seeded(seed);
             (0..4).map(|_| rng.next_u64()).collect()
         };
-        assert_eq!(draw(7), draw(7));
-        assert_ne!(draw(7), draw(8));
+        assert_eq!(drawn(7), drawn(7));
+        assert_ne!(drawn(7), drawn(8));
         // Pinned: a change of generator would silently change every seeded experiment.
-        assert_eq!(draw(1)[0], 14_971_601_782_005_023_387);
+        assert_eq!(drawn(1)[0], 14_971_601_782_005_023_387);
     }
 }

@@ -175,7 +175,11 @@ impl<'c> Keys<'c> {
                 core.watch.stop(stopwatch, &core.clock, Timed::Find, keys.len());
                 let found = &out[out.len() - keys.len()..];
                 for ((key, hash), found) in keys.iter().zip(hashes).zip(found) {
-                    self.note_find(core.watch.wants(hash), key, found.as_ref().map(ReadHandle::found));
+                    self.note_find(
+                        core.watch.wants(hash),
+                        (key, hash),
+                        found.as_ref().map(ReadHandle::found),
+                    );
                 }
             }
         }
@@ -394,7 +398,7 @@ impl<'c> Keys<'c> {
         let stopwatch = core.watch.stopwatch(wanted, &core.clock);
         let found = self.find_hashed(hash, key);
         core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
-        self.note_find(wanted, key, found.as_ref().map(ReadHandle::found));
+        self.note_find(wanted, (key, hash), found.as_ref().map(ReadHandle::found));
         found
     }
 
@@ -410,12 +414,12 @@ impl<'c> Keys<'c> {
         let mut stopwatch = core.watch.stopwatch(wanted, &core.clock);
         let result = self.find_in_place(hash, key, |found| {
             stopwatch.pause(&core.clock);
-            self.note_find(wanted, key, Some(found));
+            self.note_find(wanted, (key, hash), Some(found));
             seen(found)
         });
         core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
         if result.is_none() {
-            self.note_find(wanted, key, None);
+            self.note_find(wanted, (key, hash), None);
         }
         result
     }
@@ -426,7 +430,7 @@ impl<'c> Keys<'c> {
         let mut stopwatch = core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock);
         self.find_batch(keys, |i, hash, found| {
             stopwatch.pause(&core.clock);
-            self.note_find(core.watch.wants(hash), keys[i], found);
+            self.note_find(core.watch.wants(hash), (keys[i], hash), found);
             seen(i, found);
             stopwatch.resume(&core.clock);
         });
@@ -435,7 +439,7 @@ impl<'c> Keys<'c> {
 
     /// Tells those who watch what a look-up found.
     #[inline]
-    fn note_find(self, wanted: Wanted, key: &[u8], found: Option<Found<'_>>) {
+    fn note_find(self, wanted: Wanted, key: (&[u8], u64), found: Option<Found<'_>>) {
         if wanted.any() {
             self.cache.core().tell_find(wanted, key, found, self.own_pool());
         }

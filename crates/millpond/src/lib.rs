@@ -27,8 +27,8 @@
 //! 4. A hit takes no lock.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of the others below it; the names of pools,
-//! a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; under any of them, the event
-//! buffer. None is held while user code runs, and handles may be dropped anywhere.
+//! what is watched, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; under any of them,
+//! the event buffer or a pool's hot keys. None is held while user code runs, and handles may be dropped anywhere.
 
 mod allocate;
 mod cache;

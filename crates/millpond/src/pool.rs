@@ -13,6 +13,7 @@ use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};
 use crate::slot::Slot;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
+use crate::watch::PoolHeat;
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
@@ -35,6 +36,7 @@ pub(crate) struct Pool {
     pub(crate) rebalancer: Mutex<Rebalancer>,
     /// How many slabs were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
+    pub(crate) hot: PoolHeat,
     /// Whether it is being removed; then for ever.
     is_leaving: AtomicBool,
     pub(crate) removal: Removal,
@@ -64,6 +66,7 @@ impl Pool {
             moves: Mutex::new((0, 0)),
             rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.0.into())),
             slabs_moved: AtomicU64::new(0),
+            hot: PoolHeat::default(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
         }
@@ -114,7 +117,7 @@ impl Pool {
 
     /// Memory of the pool's own tables, in bytes. Classes count for themselves.
     pub(crate) fn fixed_bytes(&self) -> usize {
-        size_of::<Self>() + Classes::table_bytes() + self.sizes().table_bytes()
+        size_of::<Self>() + Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes()
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {

@@ -128,6 +128,7 @@ impl Cache {
             kept.forget_name(pool.number);
         }
         core.pools.remove(pool.number);
+        core.watch_as_pools_want();
         true
     }
 }

@@ -2,22 +2,23 @@
 //!
 //! All of it is off until somebody asks, and can be switched while serving. One word says whether anything is on: a call that
 //! nobody watches pays for one branch on it. Where something is on, the call goes a way of its own; what is sampled there is
-//! decided by a comparison (keys, by their hash) or a random draw (calls).
+//! decided by a comparison (keys, by their hash) or a random draw (calls). Hot keys are those of pools ([`Cache::set_hot_keys`]).
 //!
 //! What must hold:
 //! 1. No code of the user is called with a lock held: events go through a buffer.
 //! 2. What watching takes is charged to the ledger, and given back when it ends.
-//! 3. The lock of the event buffer is taken last, and nothing is taken under it. That of what is switched is taken first, and
-//!    by no call that is watched.
+//! 3. The lock of the event buffer, and that of a pool's hot keys, are taken last, and nothing is taken under them. That of
+//!    what is switched is taken before any other but the names of pools, and by no call that is watched.
 
 mod events;
+mod hot;
 mod latency;
 mod trace;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use base::rng::Share;
+use base::rng::{Share, draw};
 use base::{Clock, Part};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -32,12 +33,15 @@ use latency::Histogram;
 pub use events::{
     Event, EventConfig, EventKind, EventReader, EventResult, EventSink, EventStats, EventThread,
 };
+pub(crate) use hot::PoolHeat;
+pub use hot::{HotKey, HotKeysConfig};
 pub use latency::{LatencyStats, Timed};
 pub use trace::TraceWriter;
 
 /// Bits of [`Watch::on`].
 const EVENTS: u32 = 1;
 const LATENCY: u32 = 2;
+const HOT: u32 = 4;
 
 /// What is watched, and where that is kept.
 #[derive(Default)]
@@ -47,6 +51,8 @@ pub(crate) struct Watch {
     events_upto: AtomicU64,
     /// Which share of calls is timed: a [`Share`].
     timed: AtomicU64,
+    /// Which share of finds is looked at for hot keys, at most: that of the pool with the largest.
+    heated: AtomicU64,
     /// Apart from what every call reads.
     buffer: CachePadded<Mutex<Option<events::Buffer>>>,
     histograms: OnceLock<Box<[Histogram; Timed::ALL.len()]>>,
@@ -56,17 +62,20 @@ pub(crate) struct Watch {
 
 /// What is wanted of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted(u32);
+pub(crate) struct Wanted {
+    what: u32,
+    draw: u32,
+}
 
 impl Wanted {
     /// Whether anything is.
     #[inline]
     pub(crate) fn any(self) -> bool {
-        self.0 != 0
+        self.what != 0
     }
 
     fn event(self) -> bool {
-        self.0 & EVENTS != 0
+        self.what & EVENTS != 0
     }
 }
 
@@ -122,20 +131,35 @@ impl Watch {
     #[inline]
     pub(crate) fn wants(&self, hash: u64) -> Wanted {
         let on = self.on.load(Ordering::Relaxed);
-        if on == 0 { Wanted(0) } else { self.draws(on, hash) }
+        if on == 0 { Wanted { what: 0, draw: 0 } } else { self.draws(on, hash) }
     }
 
     #[inline(never)]
     fn draws(&self, on: u32, hash: u64) -> Wanted {
-        let event = if self.samples(hash) { EVENTS } else { 0 };
-        let timed = on & LATENCY != 0 && Share::from_bits(self.timed.load(Ordering::Relaxed)).draw();
-        Wanted(event | if timed { LATENCY } else { 0 })
+        let mut what = if self.samples(hash) { EVENTS } else { 0 };
+        let mut drawn = 0;
+        if on & (LATENCY | HOT) != 0 {
+            drawn = draw();
+            for (bit, share) in [(LATENCY, &self.timed), (HOT, &self.heated)] {
+                if on & bit != 0 && Share::from_bits(share.load(Ordering::Relaxed)).has(drawn) {
+                    what |= bit;
+                }
+            }
+        }
+        Wanted { what, draw: drawn }
+    }
+
+    /// Looks at the largest of these shares of finds for hot keys.
+    fn sample_for_hot_keys(&self, shares: impl Iterator<Item = Share>) {
+        let most = shares.map(Share::to_bits).max().unwrap_or(0);
+        self.heated.store(most, Ordering::Relaxed);
+        self.switch(HOT, most > 0);
     }
 
     /// Begins to time a call, if that is wanted of it.
     #[inline]
     pub(crate) fn stopwatch(&self, wanted: Wanted, clock: &Clock) -> Stopwatch {
-        let is_timed = wanted.0 & LATENCY != 0;
+        let is_timed = wanted.what & LATENCY != 0;
         Stopwatch { since: is_timed.then(|| clock.monotonic_nanos()), nanos: 0, is_timed }
     }
 
@@ -239,10 +263,16 @@ impl Core {
     pub(crate) fn tell_find(
         &self,
         wanted: Wanted,
-        key: &[u8],
+        (key, hash): (&[u8], u64),
         found: Option<Found<'_>>,
         own: Option<PoolId>,
     ) {
+        if wanted.what & HOT != 0
+            && let Some(pool) = found.map(|found| found.pool()).or(own)
+            && let Some(pool) = self.pools.get(pool)
+        {
+            pool.hot.count(wanted.draw, hash, key, || self.now());
+        }
         if wanted.event() {
             match found {
                 Some(found) => self.record_found(EventKind::Find, EventResult::Done, found),

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use base::rng::{RngExt as _, seeded};
 use base::thread::spawn;
-use millpond::watch::{Event, EventConfig, EventKind, EventReader, EventResult, EventThread, Timed};
+use millpond::watch::{
+    Event, EventConfig, EventKind, EventReader, EventResult, EventThread, HotKeysConfig, Timed,
+};
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, Part, PoolConfig, PoolId,
 };
@@ -354,4 +356,84 @@ fn real_calls_take_real_time() {
         assert!(latency.p90_nanos <= latency.p99_nanos && latency.p9999_nanos <= latency.max_nanos);
         assert!(latency.mean_nanos * 20_000 <= latency.sum_nanos);
     }
+}
+
+/// Four threads make 200,000 finds among 5,000 keys.
+fn find_unevenly(cache: &Cache, pool: PoolId) {
+    let workers: Vec<_> = (0..4_u64)
+        .map(|seed| {
+            let cache = cache.clone();
+            let work = move || {
+                let mut rng = seeded(seed);
+                for round in 0..50_000_u32 {
+                    // Half of all finds are of 20 keys, the more the lower their number.
+                    let number = if round % 2 == 0 {
+                        (rng.random_range(0.0..1.0_f64).powi(2) * 20.0) as u32
+                    } else {
+                        rng.random_range(0..5_000)
+                    };
+                    let key = number.to_le_bytes();
+                    match round % 3 {
+                        0 => drop(cache.find(&key)),
+                        1 => drop(cache.find_with(&key, |_| ())),
+                        _ => cache.keys(pool).find_many_with(&[&key[..], b"none"], |_, _| ()),
+                    }
+                }
+            };
+            spawn("find", work).expect("a thread")
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+}
+
+#[test]
+fn hot_keys_are_found_while_threads_find_them() {
+    let (cache, pool) = cache(&Clock::System);
+    let other =
+        cache.add_pool(PoolConfig { own_keys: true, ..PoolConfig::named("other") }).expect("a new name");
+    for number in 0..5_000_u32 {
+        put(&cache, pool, &number.to_le_bytes(), &[1; 100], Expiry::Never);
+    }
+    assert!(cache.hot_keys(pool, 10).expect("a pool").is_empty(), "off at the start");
+    let before = cache.ledger().part(Part::Fixed);
+    let config = HotKeysConfig { one_in: 8, ..HotKeysConfig::default() };
+    cache.set_hot_keys(pool, Some(config)).expect("room");
+    assert!(cache.ledger().part(Part::Fixed) > before);
+    find_unevenly(&cache, pool);
+    let hot = cache.hot_keys(pool, 20).expect("a pool");
+    let numbers: Vec<u32> =
+        hot.iter().map(|hot| u32::from_le_bytes(hot.key[..].try_into().expect("four bytes"))).collect();
+    assert_eq!(numbers[..2], [0, 1], "{numbers:?}");
+    assert!(numbers.iter().all(|number| *number < 20), "{numbers:?}");
+    // Key 0 has sqrt(1/20) of the half of 200,000 finds; samples that met another thread's are left out.
+    let wanted = 100_000.0 * (1.0_f64 / 20.0).sqrt();
+    assert!(
+        (0.6 * wanted..1.2 * wanted).contains(&(hot[0].accesses as f64)),
+        "{} for {wanted}",
+        hot[0].accesses
+    );
+    assert!((0.09..0.14).contains(&hot[0].share), "{}", hot[0].share);
+    assert!(cache.hot_keys(other, 10).expect("a pool").is_empty(), "that pool was not asked for");
+
+    cache.set_hot_keys(other, Some(HotKeysConfig { one_in: 1, ..config })).expect("room");
+    for _ in 0..100 {
+        assert!(cache.keys(other).find(b"none").is_none());
+        cache.find(b"none");
+    }
+    let hot = cache.hot_keys(other, 10).expect("a pool");
+    assert_eq!(
+        (hot.len(), &hot[0].key[..], hot[0].accesses),
+        (1, &b"none"[..], 100),
+        "misses of its own keys"
+    );
+    assert_eq!(
+        cache.set_hot_keys(other, Some(HotKeysConfig { keys: 0, ..config })).expect_err("none").kind(),
+        ErrorKind::Config
+    );
+    cache.set_hot_keys(pool, None).expect("off");
+    assert!(cache.hot_keys(pool, 10).expect("a pool").is_empty());
+    let with_other = cache.ledger().part(Part::Fixed);
+    assert!(cache.remove_pool(other).expect("a pool").is_gone);
+    assert!(cache.ledger().part(Part::Fixed) < with_other, "what its hot keys took is given back");
+    assert_eq!(cache.hot_keys(other, 1).expect_err("removed").kind(), ErrorKind::NoSuchPool);
 }
