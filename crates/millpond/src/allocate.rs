@@ -3,6 +3,7 @@
 use base::Part;
 use evict::PolicyKind;
 use index::Index;
+use slab::item::link::CHAIN_BYTES;
 use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
 use slab::{ItemPtr, Layout, SLAB_BYTES, SlabInfo};
 
@@ -68,11 +69,11 @@ impl Body {
     }
 }
 
-fn layout_for(options: &ItemOptions) -> Layout {
+pub(crate) fn layout_for(options: &ItemOptions) -> Layout {
     match options.tag {
         Some(tag) if tag.client_flags != 0 => Layout::TaggedWithFlags,
         Some(_) => Layout::Tagged,
-        None if options.expirable || options.expiry != Expiry::Never => Layout::Expiring,
+        None if options.expirable || options.chainable || options.expiry != Expiry::Never => Layout::Expiring,
         None => Layout::Plain,
     }
 }
@@ -130,18 +131,13 @@ impl Core {
             return Err(Error::new(ErrorKind::KeyLength, context));
         }
         let layout = layout_for(options);
-        let bytes = body.item_bytes(layout, key.len());
+        // A tail ends with its chunk.
+        let chainable = options.chainable && matches!(body, Body::Value(_));
+        let ends = if chainable { CHAIN_BYTES } else { 0 };
+        let bytes = body.item_bytes(layout, key.len()) + ends;
         let sizes = pool.sizes();
-        let (place, value_len) = sizes.place_for(bytes).zip(body.value_len()).ok_or_else(|| {
-            Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "an item of {bytes} bytes is larger than the largest chunk of pool `{}`, {} bytes",
-                    pool.name,
-                    sizes.sizes().last().copied().unwrap_or(0)
-                ),
-            )
-        })?;
+        let place = sizes.place_within(bytes, body.value_len().is_some(), pool)?;
+        let value_len = body.value_len().unwrap_or(0);
         let keyspace = self.keyspace(pool.keyspace);
         // Its bucket is needed when the item is inserted, after the value was written.
         self.index.prefetch(hash);
@@ -158,7 +154,12 @@ impl Core {
         item.state().begin();
         // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread owns it; it is of a
         // class that `bytes` fits into.
-        unsafe { item.init(&fields, key, value_len) };
+        unsafe {
+            item.init(&fields, key, value_len);
+            if chainable {
+                item.init_chain();
+            }
+        }
         if options.user_bits != 0 {
             item.state().set_user_bits(options.user_bits);
         }
@@ -173,7 +174,7 @@ impl Core {
 
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
     /// of a larger class.
-    fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
+    pub(crate) fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
         let class = self.class_at(pool, sizes, place);
         if let Some(ptr) = self.take_from_class(pool, class) {
             return Ok(ptr);

@@ -11,10 +11,12 @@ use index::Index;
 use parking_lot::{Mutex, MutexGuard};
 use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
 
+use crate::chain::ChainLocks;
 use crate::class::Class;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::keyspace::Keyspace;
+use crate::life::Life;
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
@@ -51,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) pins: Pins,
     pub(crate) watch: Watch,
+    pub(crate) chain_locks: ChainLocks,
     seed: u64,
     max_memory: u64,
     pub(crate) pools: Pools,
@@ -130,6 +133,7 @@ impl Cache {
                 clock: config.clock,
                 pins: Pins::new(),
                 watch: Watch::default(),
+                chain_locks: ChainLocks::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,
                 pools,
@@ -181,7 +185,8 @@ impl Cache {
         }
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
         let name = config.name.clone();
-        let pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
+        let mut pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
+        pool.hooks = config.lifecycle.map(|hooks| Arc::new(Life::new(hooks)));
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
         self.core.pools.add(pool);
         self.recover_pool(id);
@@ -324,17 +329,21 @@ impl Cache {
                 let inner = class.inner.lock();
                 let info = inner.chunks.info();
                 assert_eq!((info.pool, info.class), (pool.number, number), "a class's slabs name the class");
-                let view = crate::class::View::new(&core.arena, &inner.chunks);
+                let view = crate::class::View::new(core, &inner.chunks);
                 inner.policy.validate(&view);
                 slabs += inner.chunks.slab_count() as u64;
-                let (mut items, mut queued) = (0, 0);
+                let (mut items, mut queued, mut links) = (0, 0, 0);
                 for slab in inner.chunks.slabs().collect::<Vec<_>>() {
                     assert_eq!(core.arena.info(slab), info, "the slab table says whose a slab is");
                     for number in 0..info.chunks_per_slab() {
                         let ptr = ItemPtr::new(slab, number as u16);
                         let state = core.arena.item(ptr).0.state();
                         queued += usize::from(state.is_queued());
-                        if state.is_indexed() {
+                        // SAFETY: the item is in the index or in a chain, and nobody changes that.
+                        if state.is_indexed() && unsafe { core.arena.item(ptr).0.is_link() } {
+                            links += 1;
+                            assert!(core.is_chained(ptr), "a link is in the chain of its item");
+                        } else if state.is_indexed() {
                             items += 1;
                             assert!(state.is_queued(), "an item in the index is in its queue");
                             // SAFETY: the item is in the index, and the class's lock keeps it from being evicted.
@@ -345,6 +354,7 @@ impl Cache {
                 }
                 assert_eq!(queued, inner.policy.len(), "the policy counts what is queued");
                 assert_eq!(items, class.items(), "the counters count the items");
+                assert_eq!(links, class.links(), "the counters count the links");
                 indexed += items;
             }
             assert_eq!(slabs * SLAB_BYTES as u64, pool.slab_bytes(), "a pool counts its slabs");

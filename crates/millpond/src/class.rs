@@ -1,6 +1,7 @@
 //! A size class of a pool: its chunks and its policy behind one lock.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
@@ -8,8 +9,10 @@ use base::hash::key_hash;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
 use parking_lot::Mutex;
-use slab::{Arena, ChunkNumber, Chunks, ItemPtr, SlabId, SlabInfo, Withheld};
+use slab::{ChunkNumber, Chunks, Item, ItemPtr, SlabId, SlabInfo, Withheld};
 
+use crate::cache::Core;
+use crate::life::{Life, RemovalCause};
 use crate::magazine::{Magazines, batch_for};
 use crate::wheel::Wheel;
 
@@ -24,6 +27,9 @@ pub(crate) const ALLOCATION_FAILURES: usize = 6;
 /// Bytes of items ever put in and ever taken out of the queue, header included.
 pub(crate) const BYTES_IN: usize = 7;
 pub(crate) const BYTES_OUT: usize = 8;
+/// Links ever put into a chain and ever taken out of one.
+pub(crate) const LINKS_IN: usize = 9;
+pub(crate) const LINKS_OUT: usize = 10;
 
 /// A size class of a pool.
 pub(crate) struct Class {
@@ -31,8 +37,10 @@ pub(crate) struct Class {
     pub(crate) info: SlabInfo,
     pub(crate) inner: Mutex<Inner>,
     pub(crate) rule: HitRule,
-    pub(crate) counters: Counters<9>,
+    pub(crate) counters: Counters<11>,
     pub(crate) magazines: Magazines,
+    /// Who is told of its items' ends.
+    pub(crate) life: Option<Arc<Life>>,
     /// How many chunks a thread takes at once, from the chunks of the class and the threads that have a magazine.
     batch: AtomicU32,
     chunks: AtomicU64,
@@ -56,7 +64,7 @@ pub(crate) struct Inner {
 }
 
 impl Class {
-    pub(crate) fn new(info: SlabInfo, policy: PolicyKind, now: u32) -> Self {
+    pub(crate) fn new(info: SlabInfo, policy: PolicyKind, life: Option<Arc<Life>>, now: u32) -> Self {
         let mut policy = Policy::new(policy, now);
         policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
@@ -72,6 +80,7 @@ impl Class {
             }),
             counters: Counters::default(),
             magazines: Magazines::default(),
+            life,
             batch: AtomicU32::new(1),
             chunks: AtomicU64::new(0),
             threads: AtomicU32::new(0),
@@ -131,10 +140,15 @@ impl Class {
         self.counters.sum(INSERTS).saturating_sub(gone.sum())
     }
 
-    /// Counts items that are gone for `reason`, and their bytes.
-    pub(crate) fn count_gone(&self, reason: usize, items: u64, bytes: u64) {
+    /// How many links are in a chain.
+    pub(crate) fn links(&self) -> u64 {
+        self.counters.sum(LINKS_IN).saturating_sub(self.counters.sum(LINKS_OUT))
+    }
+
+    /// Counts items that are gone for `cause`, and their bytes.
+    pub(crate) fn count_gone(&self, cause: RemovalCause, items: u64, bytes: u64) {
         if items > 0 {
-            self.counters.add(reason, items);
+            self.counters.add(cause.counter(), items);
             self.counters.add(BYTES_OUT, bytes);
         }
     }
@@ -142,30 +156,30 @@ impl Class {
 
 impl Inner {
     /// Gives a chunk back that nobody uses.
-    pub(crate) fn free(&mut self, arena: &Arena, ptr: ItemPtr) {
+    pub(crate) fn free(&mut self, core: &Core, ptr: ItemPtr) {
         match &mut self.leaving {
             Some(leaving) if leaving.slab() == ptr.slab() => leaving.push(ptr),
-            _ => self.chunks.push(arena, ptr),
+            _ => self.chunks.push(&core.arena, ptr),
         }
     }
 
     /// Takes an item that left the index out of the queue, if it is in.
-    pub(crate) fn dequeue(&mut self, arena: &Arena, ptr: ItemPtr) {
-        let state = arena.item(ptr).0.state();
+    pub(crate) fn dequeue(&mut self, core: &Core, ptr: ItemPtr) {
+        let state = core.arena.item(ptr).0.state();
         if state.dequeue() {
-            self.policy.removed(state.policy(), &View::new(arena, &self.chunks));
+            self.policy.removed(state.policy(), &View::new(core, &self.chunks));
         }
     }
 
     /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its policy bits were. The
     /// caller owns the chunk then, and the index still has the item.
-    pub(crate) fn claim(&mut self, arena: &Arena, ptr: ItemPtr) -> Result<u8, slab::item::Claim> {
-        let state = arena.item(ptr).0.state();
+    pub(crate) fn claim(&mut self, core: &Core, ptr: ItemPtr) -> Result<u8, slab::item::Claim> {
+        let state = core.arena.item(ptr).0.state();
         let (queued, bits) = (state.is_queued(), state.policy());
         match state.claim() {
             slab::item::Claim::Taken => {
                 if queued {
-                    self.policy.removed(bits, &View::new(arena, &self.chunks));
+                    self.policy.removed(bits, &View::new(core, &self.chunks));
                 }
                 Ok(bits)
             }
@@ -177,16 +191,16 @@ impl Inner {
     /// reference, or the item is in the index. Its entry, unless it has left or is queued.
     pub(crate) fn queue_again(
         &mut self,
-        arena: &Arena,
+        core: &Core,
         ptr: ItemPtr,
         bits: u8,
         hash: u64,
         now: u32,
     ) -> Option<Entry> {
-        let state = arena.item(ptr).0.state();
+        let state = core.arena.item(ptr).0.state();
         let bits = self.policy.readmit(bits, fingerprint(hash));
         state.enqueue(bits, |bits, _| bits)?;
-        let entry = Entry(self.chunks.number(arena, ptr).0);
+        let entry = Entry(self.chunks.number(&core.arena, ptr).0);
         self.policy.push(entry, bits, now);
         Some(entry)
     }
@@ -210,45 +224,70 @@ impl Inner {
 
 /// What a policy sees of the items of a class whose lock is held.
 pub(crate) struct View<'a> {
-    pub(crate) arena: &'a Arena,
+    core: &'a Core,
     pub(crate) chunks: &'a Chunks,
     /// Seed of the key hash in this key space.
-    pub(crate) seed: u64,
+    seed: u64,
+    /// Who may keep items from being evicted.
+    life: Option<&'a Life>,
     /// The hash of the key that was last asked for.
     pub(crate) hash: Cell<Option<u64>>,
 }
 
 impl<'a> View<'a> {
-    /// One for what asks no fingerprints.
-    pub(crate) fn new(arena: &'a Arena, chunks: &'a Chunks) -> Self {
-        Self::with_seed(arena, chunks, 0)
+    /// One for what neither asks for fingerprints nor evicts.
+    pub(crate) fn new(core: &'a Core, chunks: &'a Chunks) -> Self {
+        Self::with_seed(core, chunks, 0)
     }
 
-    pub(crate) fn with_seed(arena: &'a Arena, chunks: &'a Chunks, seed: u64) -> Self {
-        Self { arena, chunks, seed, hash: Cell::new(None) }
+    pub(crate) fn with_seed(core: &'a Core, chunks: &'a Chunks, seed: u64) -> Self {
+        Self { core, chunks, seed, life: None, hash: Cell::new(None) }
+    }
+
+    /// Asks before an item is claimed.
+    pub(crate) fn asking(self, life: Option<&'a Life>) -> Self {
+        Self { life, ..self }
+    }
+
+    #[inline]
+    fn resolve(&self, entry: Entry) -> Option<(ItemPtr, Item<'a>)> {
+        self.chunks.resolve(&self.core.arena, ChunkNumber(entry.0))
     }
 }
 
 impl Items for View<'_> {
     #[inline]
     fn bits(&self, entry: Entry) -> Option<u8> {
-        let (_, item) = self.chunks.resolve(self.arena, ChunkNumber(entry.0))?;
+        let (_, item) = self.resolve(entry)?;
         item.state().is_queued().then(|| item.state().policy())
     }
 
     #[inline]
     fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
-        if let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) {
+        if let Some((_, item)) = self.resolve(entry) {
             item.state().set_policy(mask, value);
         }
     }
 
     #[inline]
     fn claim(&self, entry: Entry) -> Claim {
-        let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) else {
-            return Claim::Gone;
+        let Some((ptr, item)) = self.resolve(entry) else { return Claim::Gone };
+        // SAFETY: the item is queued and this thread holds the lock of the class, without which no chunk that was freed
+        // since it was queued is used again.
+        let claimed = unsafe {
+            if item.is_link() {
+                let claimed = self.core.claim_by_link(item, self.life);
+                if claimed == slab::item::Claim::Taken {
+                    item.state().dequeue();
+                }
+                claimed
+            } else if self.life.is_some_and(|life| !self.core.may_evict(life, ptr)) {
+                slab::item::Claim::Held
+            } else {
+                item.state().claim()
+            }
         };
-        match item.state().claim() {
+        match claimed {
             slab::item::Claim::Taken => Claim::Taken,
             slab::item::Claim::Held => Claim::Held,
             slab::item::Claim::Gone => {
@@ -261,18 +300,23 @@ impl Items for View<'_> {
 
     #[inline]
     fn fingerprint(&self, entry: Entry) -> u32 {
-        let Some((_, item)) = self.chunks.resolve(self.arena, ChunkNumber(entry.0)) else { return 0 };
+        let Some((_, item)) = self.resolve(entry) else { return 0 };
         // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock of the class, without which
         // no chunk that was freed since it was queued is used again.
-        let hash = key_hash(self.seed, unsafe { item.key() });
-        self.hash.set(Some(hash));
-        fingerprint(hash)
+        unsafe {
+            if item.is_link() {
+                return item.link_tag();
+            }
+            let hash = key_hash(self.seed, item.key());
+            self.hash.set(Some(hash));
+            fingerprint(hash)
+        }
     }
 
     #[inline]
     fn prefetch(&self, entry: Entry) {
         if let Some(ptr) = self.chunks.locate(ChunkNumber(entry.0)) {
-            self.arena.item(ptr).0.prefetch();
+            self.core.arena.item(ptr).0.prefetch();
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What an embedder says about a cache, a pool and an item.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base::{ByteSize, Clock};
 use evict::PolicyKind;
 use slab::{ClassError, SLAB_BYTES, SizeClasses};
 
+use crate::life::Lifecycle;
 use crate::strategy::Strategy;
 
 /// A cache.
@@ -86,6 +88,8 @@ pub struct PoolConfig {
     /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]). Default: only
     /// for classes whose allocations fail.
     pub strategy: Strategy,
+    /// What is told of its items' ends, and asked whether they may be evicted. Default: nothing.
+    pub lifecycle: Option<Arc<dyn Lifecycle>>,
     /// Whether its keys are apart from those of other pools. By default all pools share one key space, as in CacheLib:
     /// inserting a key in one pool replaces it in another.
     pub own_keys: bool,
@@ -99,6 +103,7 @@ impl Default for PoolConfig {
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
             strategy: Strategy::Base,
+            lifecycle: None,
             own_keys: false,
         }
     }
@@ -144,6 +149,8 @@ pub struct ItemOptions {
     /// Whether to keep room for an expiry time, so that one can be set later in place. Default: no; [`crate::Keys::touch`]
     /// then copies the item.
     pub expirable: bool,
+    /// Whether links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes. Implies `expirable`.
+    pub chainable: bool,
     /// A tag, for servers: 16 bytes, or 20 with client flags. Implies `expirable`.
     pub tag: Option<ItemTag>,
     /// The item's two user bits at the start.

@@ -31,6 +31,8 @@ pub enum ErrorKind {
     /// The item of the key is not a structured item of the type that was asked for, or is corrupt. Open it as what it was
     /// made as, or remove it.
     WrongType,
+    /// The item was not allocated with room for a chain ([`crate::ItemOptions::chainable`]).
+    NotChainable,
     /// Every item that could be evicted is held by somebody, or the pool's limit is below one slab. Drop handles or
     /// raise the limit, then retry.
     OutOfMemory,

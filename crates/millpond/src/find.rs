@@ -5,10 +5,11 @@ use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{EXPIRED, HITS, REMOVED, fingerprint};
-use crate::config::{Expiry, ItemOptions, ItemTag};
+use crate::class::{HITS, fingerprint};
+use crate::config::{Expiry, ItemOptions};
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
+use crate::life::RemovalCause;
 use crate::watch::{EventKind, Timed, Wanted};
 
 /// How many look-ups of a batch are under way at once.
@@ -74,7 +75,7 @@ impl<'c> Keys<'c> {
 
     /// The item of `key`. Counts a hit or a miss and tells the eviction policy. Takes no lock.
     ///
-    /// An item that has expired is a miss and is removed. While 32,766 handles of the item are held, it is a miss too.
+    /// An item that has expired is a miss and is removed. While 16,382 handles of the item are held, it is a miss too.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let core = self.cache.core();
@@ -88,8 +89,9 @@ impl<'c> Keys<'c> {
 
     #[inline]
     fn find_hashed(self, hash: u64, key: &[u8]) -> Option<ReadHandle<'c>> {
+        let mut strangers = Vec::new();
         let pinned = self.cache.core().pins.pin();
-        let found = self.look_up(hash, key);
+        let found = self.look_up(hash, key, &mut strangers);
         drop(pinned);
         self.judge(hash, found)
     }
@@ -162,10 +164,11 @@ impl<'c> Keys<'c> {
             let mut found = [const { None }; BATCH];
             let stopwatch =
                 core.watch.is_on().then(|| core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock));
+            let mut strangers = Vec::new();
             let pinned = core.pins.pin();
             self.prefetch(keys, &mut hashes);
             for ((found, hash), key) in found.iter_mut().zip(&hashes).zip(keys) {
-                *found = self.look_up(*hash, key);
+                *found = self.look_up(*hash, key, &mut strangers);
             }
             drop(pinned);
             out.extend(
@@ -188,8 +191,9 @@ impl<'c> Keys<'c> {
     /// The item of `key`; counts nothing and tells the policy nothing. An expired item is `None`.
     pub fn peek(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let hash = self.cache.core().hash(self.space(), key);
+        let mut strangers = Vec::new();
         let pinned = self.cache.core().pins.pin();
-        let found = self.look_up(hash, key);
+        let found = self.look_up(hash, key, &mut strangers);
         drop(pinned);
         match found? {
             (Candidate::Live, handle, _) => Some(handle),
@@ -225,7 +229,8 @@ impl<'c> Keys<'c> {
         guard.clear(slot);
         drop(guard);
         if unindexed {
-            core.retire(ptr, if live { REMOVED } else { EXPIRED }, false);
+            let cause = if live { RemovalCause::Removed } else { RemovalCause::Expired };
+            core.retire(ptr, cause, false);
         }
         // Otherwise it was evicted a moment ago.
         unindexed && live
@@ -247,7 +252,7 @@ impl<'c> Keys<'c> {
                 return true;
             }
             let options =
-                ItemOptions { expiry, expirable: true, tag: None::<ItemTag>, user_bits: old.user_bits() };
+                ItemOptions { expiry, expirable: true, user_bits: old.user_bits(), ..ItemOptions::default() };
             let Ok(mut copy) = self.cache.allocate(old.pool(), key, old.len(), &options) else {
                 return false;
             };
@@ -338,9 +343,15 @@ impl<'c> Keys<'c> {
         class.counters.add(HITS, 1);
     }
 
-    /// Finds the item and takes a reference. The caller has pinned.
+    /// Finds the item and takes a reference. The caller has pinned, and drops the items of other keys that were met after
+    /// that: the last handle of an item may call the embedder.
     #[inline]
-    fn look_up(self, hash: u64, key: &[u8]) -> Option<(Candidate, ReadHandle<'c>, SlabInfo)> {
+    fn look_up(
+        self,
+        hash: u64,
+        key: &[u8],
+        strangers: &mut Vec<ReadHandle<'c>>,
+    ) -> Option<(Candidate, ReadHandle<'c>, SlabInfo)> {
         let core = self.cache.core();
         core.index.find(hash, |ptr| {
             let (item, info) = core.arena.item(ptr);
@@ -350,6 +361,7 @@ impl<'c> Keys<'c> {
             let handle = ReadHandle::adopt(core, ptr);
             // SAFETY: the handle holds a reference.
             if unsafe { !item.has_key(key) } {
+                strangers.push(handle);
                 return None;
             }
             // SAFETY: the handle holds a reference.
@@ -373,7 +385,7 @@ impl<'c> Keys<'c> {
                 Some(handle)
             }
             Some((Candidate::Dead, handle, _)) => {
-                core.remove_item(&handle, EXPIRED);
+                core.remove_item(&handle, RemovalCause::Expired);
                 self.space().count_miss();
                 None
             }

@@ -163,7 +163,7 @@ fn show(f: &mut std::fmt::Formatter<'_>, what: &str, key: &[u8], value_len: usiz
 /// A reference to an item: its value, without a copy.
 ///
 /// The item is not evicted, moved or reused while the handle lives; it may be replaced or removed meanwhile, and the
-/// handle then still shows the old value. At most 32,766 handles of one item may live at once.
+/// handle then still shows the old value. At most 16,382 handles of one item may live at once.
 pub struct ReadHandle<'c> {
     view: View<'c>,
 }
@@ -186,6 +186,10 @@ impl<'c> ReadHandle<'c> {
 
     pub(crate) fn item(&self) -> Item<'c> {
         self.view.item
+    }
+
+    pub(crate) fn parts(&self) -> (&'c Core, ItemPtr) {
+        (self.view.core, self.view.ptr)
     }
 
     pub(crate) fn found(&self) -> Found<'_> {
@@ -283,6 +287,10 @@ impl<'c> WriteHandle<'c> {
     pub(crate) fn found(&self) -> Found<'_> {
         // SAFETY: the handle holds a reference, and `&self` keeps `value_mut` away.
         Found(unsafe { View::new(self.core, self.item, self.ptr) })
+    }
+
+    pub(crate) fn parts(&self) -> (&'c Core, ItemPtr) {
+        (self.core, self.ptr)
     }
 
     /// Turns into a handle for reading; the item is in the index now.

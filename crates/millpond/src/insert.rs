@@ -6,9 +6,10 @@ use index::Guard;
 use slab::ItemPtr;
 
 use crate::cache::{Cache, Core};
-use crate::class::{BYTES_IN, BYTES_OUT, EVICTIONS, INSERTS, REMOVED, REPLACED};
+use crate::class::{BYTES_IN, INSERTS};
 use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
+use crate::life::RemovalCause;
 use crate::watch::{EventKind, EventResult, Timed, gone_for};
 
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
@@ -81,7 +82,7 @@ impl Cache {
 
     /// Removes `old`, if it still is the item of its key.
     pub fn remove_matching(&self, old: &ReadHandle<'_>) -> bool {
-        self.core().remove_item(old, REMOVED)
+        self.core().remove_item(old, RemovalCause::Removed)
     }
 }
 
@@ -163,7 +164,7 @@ impl Core {
             drop(guard);
             self.enqueue(new);
             if let Some(old) = old {
-                self.retire(old, REPLACED, hold_old);
+                self.retire(old, RemovalCause::Replaced, hold_old);
             }
             self.grow_index(new.hash());
             return Published::Done { old: old.filter(|_| hold_old), replaced: old.is_some() };
@@ -198,23 +199,25 @@ impl Core {
 
     /// Counts an item that this thread has unindexed, and gives the reference that came with that back unless it is to be
     /// kept. The item's entry leaves the queue when its chunk is freed.
-    pub(crate) fn retire(&self, ptr: ItemPtr, reason: usize, keep: bool) {
+    pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         let (item, info) = self.arena.item(ptr);
-        if self.watch.records() && reason != REPLACED {
+        if self.watch.records() && cause != RemovalCause::Replaced {
             // SAFETY: this thread holds the reference that `unindex` gave it.
-            unsafe { self.note_item(gone_for(reason), self.hash_of_item(ptr), ptr) };
+            unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
-        class.counters.add(reason, 1);
-        class.counters.add(BYTES_OUT, bytes as u64);
+        class.count_gone(cause, 1, bytes as u64);
+        if let Some(life) = &class.life {
+            self.tell_removed(life, ptr, cause);
+        }
         if !keep && item.state().release() {
             self.free(ptr);
         }
     }
 
     /// Removes a held item if it still is the item of its key.
-    pub(crate) fn remove_item(&self, old: &ReadHandle<'_>, reason: usize) -> bool {
+    pub(crate) fn remove_item(&self, old: &ReadHandle<'_>, cause: RemovalCause) -> bool {
         let space = self.keyspace(self.arena.info(old.ptr().slab()).keyspace);
         let mut guard = self.index.lock(self.hash(space, old.key()));
         let Some(slot) = guard.find(|ptr| ptr == old.ptr()) else { return false };
@@ -222,7 +225,7 @@ impl Core {
         guard.clear(slot);
         drop(guard);
         if removed {
-            self.retire(old.ptr(), reason, false);
+            self.retire(old.ptr(), cause, false);
         }
         removed
     }
@@ -235,7 +238,7 @@ impl Core {
         guard.clear(slot);
         drop(guard);
         if unindexed {
-            self.retire(victim, EVICTIONS, false);
+            self.retire(victim, RemovalCause::Evicted, false);
         }
     }
 
@@ -255,7 +258,7 @@ impl Core {
             );
             for ptr in dropped {
                 if self.arena.item(ptr).0.state().unindex() {
-                    self.retire(ptr, EVICTIONS, false);
+                    self.retire(ptr, RemovalCause::Evicted, false);
                 }
             }
         }

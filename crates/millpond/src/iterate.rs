@@ -93,7 +93,7 @@ impl<'c> Items<'c> {
             }
             let handle = ReadHandle::adopt(self.core, ptr);
             // SAFETY: the handle holds a reference.
-            if unsafe { !self.core.is_dead(item, self.core.keyspace(self.keyspace)) } {
+            if unsafe { !item.is_link() && !self.core.is_dead(item, self.core.keyspace(self.keyspace)) } {
                 self.held.push_back(handle);
             }
         }

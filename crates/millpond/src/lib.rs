@@ -27,11 +27,13 @@
 //! 4. A hit takes no lock.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of the others below it; the names of pools,
-//! what is watched, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; under any of them,
-//! the event buffer or a pool's hot keys. None is held while user code runs, and handles may be dropped anywhere.
+//! what is watched, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
+//! chain; under any of them, the event buffer or a pool's hot keys. None is held while user code runs, but for
+//! [`Lifecycle::may_evict`], and handles may be dropped anywhere.
 
 mod allocate;
 mod cache;
+mod chain;
 mod class;
 mod config;
 mod error;
@@ -40,6 +42,8 @@ mod handle;
 mod insert;
 mod iterate;
 mod keyspace;
+mod large;
+mod life;
 mod load;
 mod magazine;
 pub mod monitor;
@@ -62,12 +66,15 @@ mod wheel;
 
 pub use base::{ByteSize, Clock, Ledger, Part};
 pub use cache::{Cache, PoolId};
+pub use chain::{Link, LinkHandle, Links};
 pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
 pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
 pub use iterate::Items;
+pub use large::{MAX_VALUE_BYTES, ValueWriter};
+pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
 };

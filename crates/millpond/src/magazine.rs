@@ -26,7 +26,8 @@ use parking_lot::{Mutex, MutexGuard};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::Core;
-use crate::class::{Class, EVICTIONS, Inner, View, fingerprint};
+use crate::class::{Class, Inner, View, fingerprint};
+use crate::life::RemovalCause;
 use crate::pool::Pool;
 use crate::watch::gone_for;
 
@@ -40,6 +41,9 @@ const PART_OF_SMALL_CLASS: u64 = 128;
 const MAX_SMALL_BATCH: u64 = 64;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
+/// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
+/// [`evict::MAX_HELD_TRIES`] items and more.
+const ROUNDS_ASKING: u32 = 64;
 /// What a magazine takes, in bytes, about.
 const MAGAZINE_BYTES: u64 = MAX_BATCH * (4 + 4 + 12 + 16);
 
@@ -54,6 +58,8 @@ pub(crate) struct Magazine {
     freed: Vec<ItemPtr>,
     /// Evicted, and still in the index: empty but while a batch is evicted.
     evicted: Vec<(ItemPtr, u64)>,
+    /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but meanwhile.
+    ending: Vec<ItemPtr>,
 }
 
 /// An item to be queued.
@@ -111,12 +117,25 @@ pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
 impl Core {
     /// A free chunk of the class, one of a new slab, or that of an evicted item.
     pub(crate) fn take_from_class(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
-        let mut magazine = class.magazines.mine(self, class).lock();
-        if let Some(ptr) = magazine.ready.pop() {
-            return Some(ptr);
+        for _ in 0..ATTEMPTS {
+            let mut magazine = class.magazines.mine(self, class).lock();
+            if let Some(ptr) = magazine.ready.pop() {
+                return Some(ptr);
+            }
+            self.fill(pool, class, &mut magazine);
+            let ptr = magazine.ready.pop();
+            if magazine.ending.is_empty() {
+                return ptr;
+            }
+            let ending = std::mem::take(&mut magazine.ending);
+            drop(magazine);
+            // Their chunks, and those of their links, come to magazines like this one.
+            ending.into_iter().for_each(|ptr| self.unlink_held(ptr, RemovalCause::Evicted));
+            if ptr.is_some() {
+                return ptr;
+            }
         }
-        self.fill(pool, class, &mut magazine);
-        magazine.ready.pop()
+        None
     }
 
     /// Gets a batch of chunks ready, if there are any to be had.
@@ -132,7 +151,7 @@ impl Core {
                     self.pop_free(&mut inner, magazine, batch);
                 } else {
                     let wanted = batch.saturating_sub(magazine.freed.len()).max(1);
-                    self.evict(&mut inner, magazine, wanted);
+                    self.evict(class, &mut inner, magazine, wanted);
                 }
             }
             inner.settle(&self.ledger);
@@ -156,14 +175,31 @@ impl Core {
     }
 
     /// Evicts up to `wanted` items. They are still in the index.
-    fn evict(&self, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) {
+    fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) {
         let keyspace = self.keyspace(inner.chunks.info().keyspace);
         let Inner { chunks, policy, .. } = inner;
-        let view = View::with_seed(&self.arena, chunks, self.hash_seed(keyspace));
-        while magazine.evicted.len() < wanted
-            && let Some(entry) = policy.evict(&view)
-            && let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0))
-        {
+        let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.life.as_deref());
+        // Where an embedder may keep items, more of them may stand in a row than are held otherwise.
+        let mut rounds = if class.life.is_some() { ROUNDS_ASKING } else { 1 };
+        while magazine.evicted.len() + magazine.ending.len() < wanted {
+            let Some(entry) = policy.evict(&view) else {
+                rounds -= 1;
+                if rounds == 0 {
+                    break;
+                }
+                continue;
+            };
+            let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0)) else { break };
+            // SAFETY: the item was claimed under the lock that is held.
+            if let Some(parent) = unsafe { self.parent_of_claimed(ptr) } {
+                magazine.ending.push(parent);
+                continue;
+            }
+            if self.wants_finish(class, ptr) {
+                self.arena.item(ptr).0.state().hold_claimed();
+                magazine.ending.push(ptr);
+                continue;
+            }
             // SAFETY: the item was claimed, so this thread owns its chunk.
             let hash = view.hash.take().unwrap_or_else(|| unsafe { self.hash_of_item(ptr) });
             self.index.prefetch(hash);
@@ -173,16 +209,16 @@ impl Core {
 
     /// Takes what was evicted out of the index.
     fn unlink_evicted(&self, class: &Class, magazine: &mut Magazine) {
-        self.unlink(class, EVICTIONS, magazine.evicted.iter().copied());
+        self.unlink(class, RemovalCause::Evicted, magazine.evicted.iter().copied());
         magazine.freed.extend(magazine.evicted.drain(..).map(|(ptr, _)| ptr));
     }
 
     /// Takes items that this thread has claimed, with the hashes of their keys, out of the index, and counts them as gone
-    /// for `reason`.
+    /// for `cause`.
     pub(crate) fn unlink(
         &self,
         class: &Class,
-        reason: usize,
+        cause: RemovalCause,
         claimed: impl ExactSizeIterator<Item = (ItemPtr, u64)>,
     ) {
         let (items, mut bytes) = (claimed.len() as u64, 0);
@@ -191,18 +227,33 @@ impl Core {
             // SAFETY: the item was claimed, so this thread owns its chunk.
             unsafe {
                 bytes += self.arena.item(ptr).0.used_bytes() as u64;
-                self.note_item(gone_for(reason), hash, ptr);
+                self.note_item(gone_for(cause), hash, ptr);
             }
         }
-        class.count_gone(reason, items, bytes);
+        class.count_gone(cause, items, bytes);
     }
 
-    /// Takes items that this thread has claimed out of the index, counts them as gone for `reason`, and frees them.
-    pub(crate) fn end_claimed(&self, class: &Class, reason: usize, claimed: Vec<ItemPtr>) {
+    /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`, and frees them.
+    pub(crate) fn end_claimed(&self, class: &Class, cause: RemovalCause, mut claimed: Vec<ItemPtr>) {
+        claimed.retain(|ptr| {
+            let wants_finish = self.wants_finish(class, *ptr);
+            if wants_finish {
+                self.arena.item(*ptr).0.state().hold_claimed();
+                self.unlink_held(*ptr, cause);
+            }
+            !wants_finish
+        });
         // SAFETY: the items were claimed, so this thread owns their chunks.
         let with_hash = claimed.iter().map(|ptr| (*ptr, unsafe { self.hash_of_item(*ptr) }));
-        self.unlink(class, reason, with_hash);
+        self.unlink(class, cause, with_hash);
         self.free_evicted(class, claimed);
+    }
+
+    /// Takes an item out of the index that this thread has taken out of sight, with a reference, and gives that back.
+    pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
+        // SAFETY: this thread holds a reference.
+        self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
+        self.retire(ptr, cause, false);
     }
 
     /// Queues what is pending, and takes what was freed out of the queue.
@@ -229,9 +280,9 @@ impl Core {
             }
         }
         let Inner { chunks, policy, .. } = inner;
-        policy.tend(&View::new(&self.arena, chunks));
+        policy.tend(&View::new(self, chunks));
         for ptr in &magazine.freed {
-            inner.dequeue(&self.arena, *ptr);
+            inner.dequeue(self, *ptr);
         }
     }
 
@@ -248,7 +299,7 @@ impl Core {
                 return true;
             }
             if leaving == Some(ptr.slab()) {
-                class.inner.lock().free(&self.arena, *ptr);
+                class.inner.lock().free(self, *ptr);
             } else {
                 ready.push(*ptr);
             }
@@ -256,11 +307,19 @@ impl Core {
         });
     }
 
-    /// Frees the chunk of an item that is neither in the index nor held.
+    /// Ends an item that is neither in the index nor held, and frees its chunk. The caller holds no lock.
     pub(crate) fn free(&self, ptr: ItemPtr) {
         let _using = self.pools.enter();
         // SAFETY: this thread uses the table of pools.
         let class = unsafe { self.class_of(self.arena.item(ptr).1) };
+        if self.wants_finish(class, ptr) {
+            self.finish(class, ptr);
+        }
+        self.free_chunk(class, ptr);
+    }
+
+    /// Frees a chunk that this thread owns, whatever it held.
+    pub(crate) fn free_chunk(&self, class: &Class, ptr: ItemPtr) {
         let mut magazine = class.magazines.mine(self, class).lock();
         magazine.freed.push(ptr);
         let batch = class.batch() as usize;
@@ -275,7 +334,7 @@ impl Core {
         if magazine.ready.len() > 2 * batch {
             let mut inner = class.inner.lock();
             for ptr in magazine.ready.drain(batch..) {
-                inner.free(&self.arena, ptr);
+                inner.free(self, ptr);
             }
         }
     }
@@ -293,7 +352,7 @@ impl Core {
         }
         let mut inner = class.inner.lock();
         for ptr in now {
-            inner.free(&self.arena, ptr);
+            inner.free(self, ptr);
         }
     }
 
@@ -331,7 +390,7 @@ impl Core {
             self.reclaim(class, &mut magazine);
             let mut inner = class.inner.lock();
             for ptr in magazine.ready.drain(..) {
-                inner.free(&self.arena, ptr);
+                inner.free(self, ptr);
             }
             inner.settle(&self.ledger);
         }

@@ -26,7 +26,7 @@ impl Cache {
             let info = inner.chunks.info();
             let seed = core.hash_seed(core.keyspace(info.keyspace));
             let Inner { chunks, policy: queues, .. } = &mut *inner;
-            let view = View::with_seed(&core.arena, chunks, seed);
+            let view = View::with_seed(core, chunks, seed);
             queues.convert(policy, &view, core.now());
             inner.settle(&core.ledger);
             let (chunks, now) = metadata_of_slab(info, policy);

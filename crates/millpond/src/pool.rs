@@ -1,5 +1,6 @@
 //! A pool.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::Part;
@@ -9,6 +10,7 @@ use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
 
 use crate::cache::{Core, PoolId};
 use crate::class::Class;
+use crate::life::Life;
 use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};
 use crate::slot::Slot;
@@ -34,6 +36,8 @@ pub(crate) struct Pool {
     pub(crate) moves: Mutex<(u64, u64)>,
     /// What decides which slabs should move.
     pub(crate) rebalancer: Mutex<Rebalancer>,
+    /// Who is told of its items' ends.
+    pub(crate) hooks: Option<Arc<Life>>,
     /// How many slabs were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
     pub(crate) hot: PoolHeat,
@@ -65,6 +69,7 @@ impl Pool {
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
             rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.0.into())),
+            hooks: None,
             slabs_moved: AtomicU64::new(0),
             hot: PoolHeat::default(),
             is_leaving: AtomicBool::new(false),
@@ -163,7 +168,9 @@ impl Core {
     #[cold]
     fn make_class<'p>(&self, pool: &'p Pool, number: u8, chunk_bytes: u32) -> &'p Class {
         let info = SlabInfo { chunk_bytes, pool: pool.number, class: number, keyspace: pool.keyspace };
-        let (class, made) = pool.classes.get_or_make(number, || Class::new(info, pool.policy(), self.now()));
+        let (class, made) = pool
+            .classes
+            .get_or_make(number, || Class::new(info, pool.policy(), pool.hooks.clone(), self.now()));
         if made {
             self.ledger.charge(Part::Fixed, size_of::<Class>() as u64);
         }

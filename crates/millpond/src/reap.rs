@@ -6,7 +6,8 @@ use evict::{Entry, Items};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::{Cache, Core};
-use crate::class::{Class, EXPIRED, Inner, View};
+use crate::class::{Class, Inner, View};
+use crate::life::RemovalCause;
 use crate::pool::Pool;
 
 /// Entries of a wheel that are looked at under one hold of a class's lock.
@@ -31,7 +32,7 @@ impl Core {
         }
         let Inner { chunks, policy, wheel, .. } = inner;
         wheel.insert(entry, expiry);
-        let view = View::new(&self.arena, chunks);
+        let view = View::new(self, chunks);
         wheel.sweep(policy.len(), |entry| view.prefetch(entry), |entry| view.bits(entry).is_some());
     }
 
@@ -42,7 +43,7 @@ impl Core {
             let mut due = Vec::new();
             let more = self.collect_due(class, &mut due);
             reaped += due.len() as u64;
-            self.end_claimed(class, EXPIRED, due);
+            self.end_claimed(class, RemovalCause::Expired, due);
             if !more {
                 return reaped;
             }
@@ -71,7 +72,7 @@ impl Core {
                 inner.wheel.insert(entry, expiry);
                 continue;
             }
-            match inner.claim(&self.arena, ptr) {
+            match inner.claim(self, ptr) {
                 Ok(_) => due.push(ptr),
                 // Its holder will have let go of it by then.
                 Err(slab::item::Claim::Held) => inner.wheel.insert(entry, now.saturating_add(1)),

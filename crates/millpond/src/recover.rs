@@ -7,14 +7,14 @@
 //! What a reader must never see is something older than what it saw before. An item is complete before its state word says
 //! that it is in the index, and the word says otherwise before a removal returns; so the word alone tells what is there. Between the two
 //! stores of a replacement both items of the key are marked: then a reader may have seen the new one, and nobody
-//! knows which it is. Neither survives.
+//! knows which it is. Neither survives. An item whose chain was being changed does not either.
 //!
 //! Invariants:
 //! 1. A pool's name, by its hash, stands in the words before the first of its slabs is assigned. A number is not given to
 //!    another pool while slabs of its old one are unclaimed.
 //! 2. Slabs that are unclaimed are charged to the ledger.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,8 +24,9 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, SlabInfo, Words};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
-use crate::class::{BYTES_IN, Class, INSERTS, REMOVED};
+use crate::class::{BYTES_IN, Class, INSERTS, LINKS_IN};
 use crate::keyspace::Keyspace;
+use crate::life::RemovalCause;
 use crate::pool::Pool;
 
 /// Chunks that are asked for ahead of the one that is looked at.
@@ -116,9 +117,9 @@ impl Unclaimed {
 /// What was taken over: see [`Cache::recovered`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Items that are in the cache again.
+    /// Items that are in the cache again, also those that have expired or were flushed and leave as such items do.
     pub items: u64,
-    /// Items that are not, because they had expired or were flushed, were being replaced or written, or because their pool
+    /// Items that are not, because they, or what is chained to them, were being replaced or written, or because their pool
     /// has no size class of their chunks any more.
     pub dropped: u64,
 }
@@ -157,20 +158,29 @@ impl Cache {
                 let (cache, slabs) = (self.clone(), slabs.to_vec());
                 base::thread::spawn("recover", move || {
                     let core = cache.core();
-                    if let Ok(pool) = core.pool(id) {
-                        slabs.into_iter().for_each(|(slab, info)| core.recover_slab(&pool, slab, info));
-                    }
+                    core.pool(id).map_or_else(|_| Chains::default(), |pool| core.recover_slabs(&pool, &slabs))
                 })
             })
             .collect();
+        let mut chains = Chains::default();
         for (worker, slabs) in workers.into_iter().zip(slabs.chunks(slabs.len().div_ceil(threads))) {
-            match worker {
-                Ok(worker) => drop(worker.join()),
+            let found = match worker {
+                Ok(worker) => worker.join().unwrap_or_default(),
                 // No thread is to be had: this one does it.
-                Err(_) => slabs.iter().for_each(|(slab, info)| core.recover_slab(&pool, *slab, *info)),
-            }
+                Err(_) => core.recover_slabs(&pool, slabs),
+            };
+            chains.items.extend(found.items);
+            chains.links.extend(found.links);
         }
+        core.recover_chains(chains);
     }
+}
+
+/// What is looked at once all slabs of a pool were: items with room for a chain, and links.
+#[derive(Default)]
+struct Chains {
+    items: Vec<ItemPtr>,
+    links: HashSet<u32>,
 }
 
 impl Core {
@@ -181,7 +191,13 @@ impl Core {
         self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
     }
 
-    fn recover_slab(&self, pool: &Pool, slab: SlabId, info: SlabInfo) {
+    fn recover_slabs(&self, pool: &Pool, slabs: &[(SlabId, SlabInfo)]) -> Chains {
+        let mut chains = Chains::default();
+        slabs.iter().for_each(|(slab, info)| self.recover_slab(pool, *slab, *info, &mut chains));
+        chains
+    }
+
+    fn recover_slab(&self, pool: &Pool, slab: SlabId, info: SlabInfo, chains: &mut Chains) {
         let sizes = pool.sizes();
         let Some(place) = sizes.place_of_size(info.chunk_bytes) else {
             let lost = self.items_of(slab, info).0.len() as u64;
@@ -194,16 +210,20 @@ impl Core {
         pool.add_slab();
         let (chunks, metadata) = metadata_of_slab(info, pool.policy());
         self.add_chunks(chunks, metadata);
-        let (items, free, dropped) = {
-            let (items, free) = self.items_of(slab, info);
-            let space = self.keyspace(pool.keyspace);
-            // SAFETY: the items are complete, and this thread alone knows of them.
-            let (dead, items): (Vec<_>, Vec<_>) =
-                items.into_iter().partition(|ptr| unsafe { self.is_dead(self.arena.item(*ptr).0, space) });
-            dead.iter().for_each(|ptr| self.arena.item(*ptr).0.state().discard());
-            let dropped = dead.len() as u64;
-            (items, [free, dead].concat(), dropped)
-        };
+        // What has expired or was flushed is not found, as ever; but it must not leave before its twin, if it has one.
+        let (mut items, free) = self.items_of(slab, info);
+        items.retain(|ptr| {
+            let item = self.arena.item(*ptr).0;
+            // SAFETY: the item is complete, and this thread alone knows of it.
+            if unsafe { item.is_link() } {
+                chains.links.insert(ptr.to_bits());
+            } else if item.state().is_chained() {
+                chains.items.push(*ptr);
+            } else {
+                return true;
+            }
+            false
+        });
         {
             let mut inner = class.inner.lock();
             inner.chunks.add_used_slab(&self.arena, slab);
@@ -212,11 +232,89 @@ impl Core {
         }
         let revived = items.iter().filter(|ptr| self.index_recovered(class, **ptr)).count() as u64;
         self.queue_recovered(class, &items);
+        self.note_recovered(items.len() as u64, revived);
+    }
+
+    /// Counts what became of so many items, of which some are in the index now.
+    fn note_recovered(&self, items: u64, revived: u64) {
         // The twin of an item that found its key taken was counted, or will be, by whoever took it over.
-        let twins = items.len() as u64 - revived;
+        let twins = items - revived;
         let mut recovered = self.recovered.lock();
         recovered.items = recovered.items.wrapping_add(revived).wrapping_sub(twins);
-        recovered.dropped += dropped + 2 * twins;
+        recovered.dropped += 2 * twins;
+    }
+
+    /// Takes over those items with room for a chain whose chain is whole, with what is chained to them, and gives up all other
+    /// links.
+    fn recover_chains(&self, mut chains: Chains) {
+        let mut torn = Vec::new();
+        for ptr in chains.items {
+            let (item, info) = self.arena.item(ptr);
+            match self.links_of_recovered(ptr, &chains.links) {
+                Some(links) => {
+                    for link in links {
+                        chains.links.remove(&link.to_bits());
+                        self.count_recovered_link(link);
+                    }
+                }
+                None => {
+                    // SAFETY: the item is complete, and this thread alone knows of it.
+                    unsafe { item.set_chain(None, 0) };
+                    torn.push(ptr);
+                }
+            }
+            // SAFETY: the item is in a slab of its pool, which this thread is recovering.
+            let class = unsafe { self.class_of(info) };
+            let revived = self.index_recovered(class, ptr);
+            self.queue_recovered(class, &[ptr]);
+            self.note_recovered(1, u64::from(revived));
+        }
+        for ptr in torn {
+            // Only now, as it may have had a twin.
+            if self.arena.item(ptr).0.state().unindex() {
+                // SAFETY: this thread holds a reference.
+                self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
+                self.forget(ptr);
+                let mut recovered = self.recovered.lock();
+                recovered.items = recovered.items.wrapping_sub(1);
+                recovered.dropped += 1;
+            }
+        }
+        for ptr in chains.links.into_iter().map(ItemPtr::from_bits) {
+            let (link, info) = self.arena.item(ptr);
+            link.state().discard();
+            // SAFETY: as above.
+            unsafe { self.class_of(info) }.inner.lock().free(self, ptr);
+        }
+    }
+
+    /// Gives up an item that was taken over and then found to be doubtful, and is out of sight: nobody is told.
+    fn forget(&self, ptr: ItemPtr) {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: this thread holds the reference that taking it out of sight gave it.
+        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
+        class.count_gone(RemovalCause::Removed, 1, bytes as u64);
+        self.release(ptr);
+    }
+
+    /// The links of an item that was left behind. `None`: the chain was being changed.
+    fn links_of_recovered(&self, parent: ItemPtr, known: &HashSet<u32>) -> Option<Vec<ItemPtr>> {
+        // SAFETY: the item is complete, and this thread alone knows of it.
+        let (mut at, count) = unsafe { self.arena.item(parent).0.chain() };
+        let mut links = Vec::new();
+        while let Some(ptr) = at.filter(|_| links.len() < count as usize) {
+            if !known.contains(&ptr.to_bits()) {
+                return None;
+            }
+            // SAFETY: it is known as a complete link, and this thread alone knows of it.
+            let (next, of) = unsafe { self.arena.item(ptr).0.link() };
+            if of != Some(parent) {
+                return None;
+            }
+            links.push(ptr);
+            at = next;
+        }
+        (at.is_none() && links.len() == count as usize).then_some(links)
     }
 
     /// The chunks of a slab that hold an item, and those that do not.
@@ -252,7 +350,7 @@ impl Core {
                 guard.clear(slot);
                 drop(guard);
                 if unindexed {
-                    self.retire(other, REMOVED, false);
+                    self.forget(other);
                 }
                 item.state().discard();
                 self.free(ptr);
@@ -269,7 +367,17 @@ impl Core {
         true
     }
 
-    /// Queues those items of a slab that are in the index.
+    /// Counts and queues a link of a chain that is whole.
+    fn count_recovered_link(&self, ptr: ItemPtr) {
+        let (link, info) = self.arena.item(ptr);
+        // SAFETY: the link is complete, and this thread alone knows of it.
+        let (class, bytes) = unsafe { (self.class_of(info), link.used_bytes()) };
+        class.counters.add(LINKS_IN, 1);
+        class.counters.add(BYTES_IN, bytes as u64);
+        self.queue_recovered(class, &[ptr]);
+    }
+
+    /// Queues those items of a class that are in the index or in a chain.
     fn queue_recovered(&self, class: &Class, items: &[ItemPtr]) {
         let now = self.now();
         let mut inner = class.inner.lock();
@@ -279,12 +387,17 @@ impl Core {
             if !state.is_indexed() || state.is_queued() {
                 continue;
             }
-            // SAFETY: the item is in the index, and cannot be used again while this thread holds the class's lock.
+            // SAFETY: the item is in the index or a chain, and cannot be used again while this thread holds the class's lock.
             let (hash, expiry) = unsafe {
                 let space = self.keyspace(info.keyspace);
-                (self.hash(space, item.key()), item.expiry().map_or(0, |time| time.load(Ordering::Relaxed)))
+                let hash = if item.is_link() {
+                    u64::from(item.link_tag()) << 16
+                } else {
+                    self.hash(space, item.key())
+                };
+                (hash, item.expiry().map_or(0, |time| time.load(Ordering::Relaxed)))
             };
-            if let Some(entry) = inner.queue_again(&self.arena, ptr, state.policy(), hash, now) {
+            if let Some(entry) = inner.queue_again(self, ptr, state.policy(), hash, now) {
                 self.put_in_wheel(&mut inner, entry, expiry);
             }
         }

@@ -39,7 +39,7 @@ impl Core {
         }
         self.free_evicted(class, moved);
         if let Some(spare) = spare {
-            self.free(spare);
+            self.free_chunk(class, spare);
         }
     }
 
@@ -52,20 +52,39 @@ impl Core {
             return false;
         }
         // SAFETY: this thread holds a reference.
-        let hash = unsafe { self.hash_of_item(from) };
+        let (is_link, hash) = unsafe {
+            let is_link = item.is_link();
+            (is_link, if is_link { 0 } else { self.hash_of_item(from) })
+        };
         self.release(from);
+        if is_link {
+            let moved = self.relocate_link(class, from, to);
+            if let Some((bits, tag)) = moved {
+                self.queue_again(class, to, bits, u64::from(tag) << 16);
+                self.release(to);
+            }
+            return moved.is_some();
+        }
         let mut guard = self.index.lock(hash);
         let Some(slot) = guard.find(|ptr| ptr == from) else { return false };
         // SAFETY: the bucket that points to the chunk is locked. The chunk may hold another item by now, of another home.
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }
-        let Ok(bits) = class.inner.lock().claim(&self.arena, from) else { return false };
+        let mut inner = class.inner.lock();
+        // Whoever comes by one of its links finds the item here or there.
+        let chain = item.state().is_chained().then(|| self.lock_chain_of(hash));
+        let Ok(bits) = inner.claim(self, from) else { return false };
+        drop(inner);
         // SAFETY: this thread has claimed the one, was given the other, and both are of one class.
         unsafe { item.copy_to(target) };
         target.state().publish();
         guard.exchange(slot, to);
-        drop(guard);
+        if chain.is_some() {
+            // SAFETY: the chain's lock is held, and this thread owns the item.
+            unsafe { self.follow(to) };
+        }
+        drop((chain, guard));
         self.queue_again(class, to, bits, hash);
         self.release(to);
         true
@@ -74,7 +93,7 @@ impl Core {
     /// Queues an item that was queued before with these policy bits. The caller holds a reference.
     fn queue_again(&self, class: &Class, ptr: ItemPtr, bits: u8, hash: u64) {
         let mut inner = class.inner.lock();
-        if let Some(entry) = inner.queue_again(&self.arena, ptr, bits, hash, self.now()) {
+        if let Some(entry) = inner.queue_again(self, ptr, bits, hash, self.now()) {
             // SAFETY: the caller holds a reference.
             let expiry =
                 unsafe { self.arena.item(ptr).0.expiry() }.map_or(0, |at| at.load(Ordering::Relaxed));

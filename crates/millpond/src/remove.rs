@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use slab::{ItemPtr, SLAB_BYTES, SlabId};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{Class, REMOVED};
+use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::handle::ReadHandle;
+use crate::life::RemovalCause;
 use crate::pool::Pool;
 
 /// How often, and how long each time, a removal waits for those that hold items or use pools.
@@ -171,7 +172,7 @@ impl Core {
         let is_removed = |ptr: &ItemPtr| {
             let state = self.arena.item(*ptr).0.state();
             state.acquire() == slab::item::Acquired::Yes
-                && self.remove_item(&ReadHandle::adopt(self, *ptr), REMOVED)
+                && self.remove_item(&ReadHandle::adopt(self, *ptr), RemovalCause::Removed)
         };
         chunks.filter(is_removed).count() as u64
     }

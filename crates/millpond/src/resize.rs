@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
+use slab::item::Claim;
 use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{BYTES_IN, Class, EVICTIONS};
+use crate::class::{BYTES_IN, Class};
 use crate::error::{Error, ErrorKind};
+use crate::life::RemovalCause;
 use crate::pool::Pool;
 
 /// Chunks that are looked at under one hold of a class's lock.
@@ -198,19 +200,34 @@ impl Core {
 
     /// Evicts those of `count` chunks of a leaving slab whose items nobody holds.
     fn evict_range(&self, class: &Class, slab: SlabId, first: u16, count: u16) {
-        let mut evicted: Vec<ItemPtr> = Vec::new();
+        let (mut evicted, mut parents) = (Vec::new(), Vec::new());
         let mut inner = class.inner.lock();
         for number in first..=first + (count - 1) {
             if inner.leaving.as_ref().is_some_and(|leaving| leaving.is_fresh(number)) {
                 continue;
             }
             let ptr = ItemPtr::new(slab, number);
-            if inner.claim(&self.arena, ptr).is_ok() {
-                evicted.push(ptr);
+            let item = self.arena.item(ptr).0;
+            if !item.state().is_indexed() {
+                continue;
+            }
+            let life = class.life.as_deref();
+            // SAFETY: the item was in the index or in a chain with the lock of the class held, without which no chunk that was
+            // freed since then is used again.
+            unsafe {
+                if item.is_link() {
+                    if self.claim_by_link(item, life) == Claim::Taken {
+                        parents.extend(self.parent_of_claimed(ptr));
+                    }
+                } else if life.is_none_or(|life| self.may_evict(life, ptr)) && inner.claim(self, ptr).is_ok()
+                {
+                    evicted.push(ptr);
+                }
             }
         }
         drop(inner);
-        self.end_claimed(class, EVICTIONS, evicted);
+        self.end_claimed(class, RemovalCause::Evicted, evicted);
+        parents.into_iter().for_each(|parent| self.unlink_held(parent, RemovalCause::Evicted));
     }
 
     /// Gives an emptied slab, which its class has forgotten, back to the system.

@@ -7,6 +7,8 @@
 use slab::SizeClasses;
 
 use crate::class::Class;
+use crate::error::{Error, ErrorKind};
+use crate::pool::Pool;
 use crate::slot::Slot;
 
 /// The classes that a pool allocates from: chunk sizes, ascending, each with the number of its class.
@@ -27,6 +29,28 @@ impl Sizes {
     #[inline]
     pub(crate) fn place_for(&self, bytes: usize) -> Option<usize> {
         self.classes.class_for(bytes).map(usize::from)
+    }
+
+    /// The place of the smallest class whose chunks hold `bytes`, if they fit otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`], naming `pool`.
+    pub(crate) fn place_within(&self, bytes: usize, fits: bool, pool: &Pool) -> Result<usize, Error> {
+        self.place_for(bytes).filter(|_| fits).ok_or_else(|| {
+            Error::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "an item of {bytes} bytes is larger than the largest chunk of pool `{}`, {} bytes",
+                    pool.name,
+                    self.largest()
+                ),
+            )
+        })
+    }
+
+    /// Size of the largest chunks, in bytes.
+    pub(crate) fn largest(&self) -> u32 {
+        self.classes.sizes().last().copied().unwrap_or(0)
     }
 
     /// The number of the class at `place`.

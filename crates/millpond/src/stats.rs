@@ -64,9 +64,11 @@ pub struct ClassStats {
     pub chunks: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
-    /// Items in it.
+    /// Items in it that have a key.
     pub items: u64,
-    /// Bytes that these items take, headers included.
+    /// Links of chained items in it.
+    pub links: u64,
+    /// Bytes that items and links take, headers included.
     pub item_bytes: u64,
     /// For how long the next item to be evicted has not been used, in seconds, where the policy knows.
     pub tail_age_secs: Option<u32>,
@@ -147,6 +149,7 @@ impl Cache {
         let count = |counter| class.counters.sum(counter);
         ClassStats {
             items: class.items(),
+            links: class.links(),
             item_bytes: count(BYTES_IN).saturating_sub(count(BYTES_OUT)),
             hits: count(HITS),
             inserts: count(INSERTS),

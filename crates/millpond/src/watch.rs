@@ -25,9 +25,9 @@ use parking_lot::Mutex;
 use slab::ItemPtr;
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{EXPIRED, REMOVED};
 use crate::error::Error;
 use crate::handle::{Found, View};
+use crate::life::RemovalCause;
 use latency::Histogram;
 
 pub use events::{
@@ -237,11 +237,12 @@ impl Cache {
 }
 
 /// The kind of event that an item's going for this reason is: a counter of its class.
-pub(crate) const fn gone_for(reason: usize) -> EventKind {
-    match reason {
-        REMOVED => EventKind::Remove,
-        EXPIRED => EventKind::Expire,
-        _ => EventKind::Evict,
+pub(crate) const fn gone_for(cause: RemovalCause) -> EventKind {
+    match cause {
+        RemovalCause::Removed => EventKind::Remove,
+        RemovalCause::Expired => EventKind::Expire,
+        RemovalCause::Replaced => EventKind::Replace,
+        RemovalCause::Evicted => EventKind::Evict,
     }
 }
 

@@ -33,7 +33,8 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8], options: &ItemOpti
     cache.put(item);
 }
 
-const PLAIN: ItemOptions = ItemOptions { expiry: Expiry::Never, expirable: false, tag: None, user_bits: 0 };
+const PLAIN: ItemOptions =
+    ItemOptions { expiry: Expiry::Never, expirable: false, chainable: false, tag: None, user_bits: 0 };
 
 #[test]
 fn what_is_inserted_is_found_until_it_is_removed() {

@@ -60,6 +60,37 @@ fn is_there(cache: &Cache, pool: PoolId, key: u32, len: usize) -> bool {
 }
 
 #[test]
+fn chains_and_long_values_are_there_again() {
+    let folder = Folder::new("chains");
+    let value: Vec<u8> = (0..9_000_000_u32).map(|i| mix64(i.into()) as u8).collect();
+    let clock = Clock::manual(1_000);
+    {
+        let cache = open(&folder.0, 64, &clock);
+        let pool = add_pool(&cache);
+        let long = cache.add_pool(PoolConfig::named("long")).expect("new");
+        cache.put_value(long, b"long", &value, &ItemOptions::default()).expect("room");
+        for change in 0..4_000 {
+            change_a_stack(&cache, pool, change % STACKS, change % 7 < 2).expect("room");
+        }
+    }
+    let cache = open(&folder.0, 64, &clock);
+    let (long, pool) = (cache.add_pool(PoolConfig::named("long")).expect("new"), add_pool(&cache));
+    assert_eq!(cache.recovered(), Recovered { items: 1 + u64::from(STACKS), dropped: 0 });
+    let mut found = Vec::new();
+    cache.keys(long).find(b"long").expect("as before").read_whole(&mut found);
+    assert!(found == value);
+    assert!((0..STACKS).all(|number| check_stack(&cache, pool, number)));
+    assert!(cache.stats().pools[0].sum(|class| class.links) > 100);
+    cache.validate();
+    // They are as good as new ones.
+    (0..4_000).for_each(|change| {
+        change_a_stack(&cache, pool, change % STACKS, change % 2 == 0).expect("room");
+    });
+    assert!((0..STACKS).all(|number| check_stack(&cache, pool, number)));
+    cache.validate();
+}
+
+#[test]
 fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
     let folder = Folder::new("clean");
     let clock = Clock::manual(1_000);
@@ -93,7 +124,8 @@ fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
     let mine = cache.add_pool(mine).expect("new");
     assert_eq!(cache.discard_unclaimed(), 1);
     let recovered = cache.recovered();
-    assert_eq!((recovered.items, recovered.dropped), (19_500 + 1_000 + 300, 1_000 + 700));
+    assert_eq!((recovered.items, recovered.dropped), (19_500 + 1_000 + 1_000 + 1_000, 0));
+    assert_eq!(cache.reap(), 1_000, "what expired meanwhile leaves as ever");
     assert!((0..500).all(|key| !is_there(&cache, mine, key, len(key))));
     assert!((500..21_000).all(|key| is_there(&cache, mine, key, len(key))));
     assert!((21_000..22_000).all(|key| !is_there(&cache, mine, key, len(key))));
@@ -210,8 +242,43 @@ fn version_of(key: u32, value: &[u8]) -> u64 {
     version
 }
 
+/// Its chunks are so small that many values continue in links.
 fn add_pool(cache: &Cache) -> PoolId {
-    cache.add_pool(PoolConfig::named("p")).expect("new")
+    let classes = SizeClassConfig::Factor { factor: 1.5, min: 64, max: 1_024 };
+    cache.add_pool(PoolConfig { classes, ..PoolConfig::named("p") }).expect("new")
+}
+
+/// Keys of chains that grow and shrink: of `n` links, the first says `n - 1`, the last 0.
+const STACKS: u32 = 40;
+
+/// Pushes to a chain or pops from it, or begins it anew.
+fn change_a_stack(cache: &Cache, pool: PoolId, number: u32, pops: bool) -> Result<(), millpond::Error> {
+    let key = (KEYS + number).to_le_bytes();
+    let Some(item) = cache.keys(pool).find(&key) else {
+        let options = ItemOptions { chainable: true, ..ItemOptions::default() };
+        cache.put(cache.allocate(pool, &key, 0, &options)?);
+        return Ok(());
+    };
+    let count = item.link_count();
+    if pops || count > 50 {
+        drop(item.pop_link());
+        return Ok(());
+    }
+    let mut link = item.allocate_link(100 + count as usize)?;
+    link.value_mut().fill(count as u8);
+    item.push_link(link).map_err(drop).expect("allocated for it");
+    Ok(())
+}
+
+fn check_stack(cache: &Cache, pool: PoolId, number: u32) -> bool {
+    let Some(item) = cache.keys(pool).find(&(KEYS + number).to_le_bytes()) else { return false };
+    let mut left = item.link_count() as usize;
+    for link in item.links() {
+        left -= 1;
+        assert_eq!(*link, *vec![left as u8; 100 + left], "stack {number}: a torn chain");
+    }
+    assert_eq!(left, 0);
+    true
 }
 
 /// The process that is killed: two threads write, replace and remove keys of their own for ever, in less memory than they
@@ -242,14 +309,16 @@ fn victim() {
                 } else {
                     let len = rng.random_range(8..2_000);
                     let options = ItemOptions::default();
-                    let Ok(mut item) = cache.allocate(pool, &key.to_le_bytes(), len, &options) else {
+                    let mut value = vec![0; len];
+                    fill(&mut value, key, version);
+                    if cache.put_value(pool, &key.to_le_bytes(), &value, &options).is_err() {
                         // As good as never begun: what is there stays.
                         continue;
-                    };
-                    fill(item.value_mut(), key, version);
-                    cache.put(item);
+                    }
                 }
                 book.note(key, 1, version);
+                let stack = rng.random_range(0..STACKS / THREADS) * THREADS + thread;
+                let _ = change_a_stack(&cache, pool, stack, rng.random_bool(0.4));
             }
         };
         base::thread::spawn("writer", write).expect("a thread");
@@ -289,7 +358,7 @@ fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
     std::fs::create_dir_all(&folder.0).expect("makes the folder");
     let kills: u64 = std::env::var("MILLPOND_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(25);
     let mut rng = seeded(1);
-    let (mut found, mut dropped) = (0, 0);
+    let (mut found, mut dropped, mut whole) = (0, 0, 0);
     for round in 0..kills {
         let mut child = spawn_victim(&folder.0, round);
         base::thread::sleep(Duration::from_micros(rng.random_range(0..30_000)));
@@ -298,11 +367,14 @@ fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
         let cache = open(&folder.0, 16, &Clock::System);
         let pool = add_pool(&cache);
         dropped += cache.recovered().dropped;
-        let mut items = 0;
+        let mut items: u64 = (0..STACKS).map(|number| u64::from(check_stack(&cache, pool, number))).sum();
         for (key, (begun, done)) in (0..KEYS).zip(Book::open(&folder.0).versions()) {
-            let version = cache.keys(pool).find_with(&key.to_le_bytes(), |value| version_of(key, &value));
-            let Some(version) = version else { continue };
+            let Some(item) = cache.keys(pool).find(&key.to_le_bytes()) else { continue };
+            let mut value = Vec::new();
+            item.read_whole(&mut value);
+            let version = version_of(key, &value);
             items += 1;
+            whole += u64::from(item.link_count() > 0);
             assert!(version.is_multiple_of(2), "round {round}, key {key}: a removal has no value");
             assert!(
                 (done..=begun).contains(&version),
@@ -314,5 +386,8 @@ fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
         found += items;
     }
     assert!(found > kills * 1_000, "hardly anything survived: {found} items in {kills} rounds");
-    println!("{found} items were found after {kills} kills, {dropped} were dropped");
+    assert!(whole > kills * 100, "hardly any item with links survived: {whole} in {kills} rounds");
+    println!(
+        "{found} items, {whole} of them with links, were found after {kills} kills, {dropped} were dropped"
+    );
 }

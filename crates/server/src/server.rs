@@ -295,6 +295,7 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
             SizeClassConfig::List(settings.class_sizes_bytes.clone())
         },
         own_keys: settings.own_keys,
+        ..PoolConfig::default()
     }
 }
 

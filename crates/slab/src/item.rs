@@ -8,14 +8,16 @@
 //!        16  CAS token     u64                                       (layouts Tagged, TaggedWithFlags)
 //!        24  last access   u32, atomic, Unix seconds                 (layouts Tagged, TaggedWithFlags)
 //!        28  client flags  u32                                       (layout TaggedWithFlags)
-//!        then the key, then the value
+//!        then the key, then the value, then the ends of the chain: 8 bytes (items with CHAINED)
 //! ```
 //!
 //! An item with a *tail* has [`TAILED`] for the length of its value: its value is empty, and behind its key, from the next
 //! multiple of 4 on, the rest of the chunk is words that are written while others read them.
 //!
-//! The state word, from bit 0: references (15 bits), INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
+//! The state word, from bit 0: references (14 bits), CHAINED, INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
 //! 8 bits, and the chunk's incarnation (4 bits), which changes each time the chunk is allocated.
+//!
+//! CHAINED says that the item has room for the ends of a chain of *links*, which are items without a key: see [`link`].
 //!
 //! Invariants:
 //! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The exception is the
@@ -37,17 +39,10 @@ use std::ptr::NonNull;
 
 use base::sync::atomic::{AtomicU32, Ordering};
 
-const REFS: u32 = 0x7fff;
-/// Most references that are given out; one more is kept for whoever unlinks the item.
-const MOST_HELD: u32 = REFS - 1;
-const INDEXED: u32 = 1 << 15;
-const FETCHED: u32 = 1 << 16;
-const USER_SHIFT: u32 = 17;
-const USER: u32 = 0b11 << USER_SHIFT;
-const QUEUED: u32 = 1 << 19;
-const POLICY_SHIFT: u32 = 20;
-const POLICY: u32 = 0xff << POLICY_SHIFT;
-const INCARNATION_SHIFT: u32 = 28;
+pub mod link;
+mod state;
+
+pub use state::{Acquired, Claim, StateWord};
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 255;
@@ -125,275 +120,6 @@ pub struct Fields {
     /// The client's flags. Ignored where the layout has no room.
     pub client_flags: u32,
 }
-
-/// What became of an attempt to take a reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acquired {
-    /// A reference was taken.
-    Yes,
-    /// The item is not in the index (any more).
-    Gone,
-    /// 32,766 references are held already.
-    Overflow,
-}
-
-/// References and flags of an item: see the module.
-#[repr(transparent)]
-pub struct StateWord(AtomicU32);
-
-impl StateWord {
-    /// A word of its own, for tests and models.
-    pub fn new(bits: u32) -> Self {
-        Self(AtomicU32::new(bits))
-    }
-
-    /// Begins the life of a freshly allocated chunk: one reference, the next incarnation.
-    #[inline]
-    pub fn begin(&self) {
-        let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
-        self.0.store(incarnation << INCARNATION_SHIFT | 1, Ordering::Relaxed);
-    }
-
-    /// Begins the life of a freshly allocated chunk as a copy of the item with the state `of`: one reference, the next
-    /// incarnation, and what was known of the item's accesses and of its user.
-    #[inline]
-    pub fn begin_copy(&self, of: &Self) {
-        let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
-        let kept = of.0.load(Ordering::Relaxed) & (FETCHED | USER | POLICY);
-        self.0.store(incarnation << INCARNATION_SHIFT | kept | 1, Ordering::Relaxed);
-    }
-
-    /// Takes over an item that another process left behind: its references died with that process, and no queue has it.
-    /// `false`: there is no item. What is known of its accesses and its user stays.
-    pub fn revive(&self) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
-        self.0.store(word & !(REFS | QUEUED), Ordering::Relaxed);
-        word & INDEXED != 0
-    }
-
-    /// Ends the life of an item that was just revived and is in no index.
-    pub fn discard(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) & !INDEXED, Ordering::Relaxed);
-    }
-
-    /// Makes the item findable, with the policy's first bits. The caller holds the first reference.
-    #[inline]
-    pub fn publish(&self) {
-        self.0.fetch_or(INDEXED, Ordering::Release);
-    }
-
-    /// Takes a reference. Leaves no trace of the access: that is [`Self::record_access`].
-    #[inline]
-    pub fn acquire(&self) -> Acquired {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & INDEXED == 0 {
-                return Acquired::Gone;
-            }
-            if word & REFS >= MOST_HELD {
-                return Acquired::Overflow;
-            }
-            match self.0.compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Acquired::Yes,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Records an access by a holder of a reference: FETCHED is set, and the policy's bits become `hit(bits, first)`,
-    /// where `first` says that the item was never fetched before. Writes nothing where nothing changes. Returns
-    /// `first`.
-    #[inline]
-    pub fn record_access(&self, hit: impl Fn(u8, bool) -> u8) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            let first = word & FETCHED == 0;
-            let policy = u32::from(hit((word >> POLICY_SHIFT) as u8, first)) << POLICY_SHIFT;
-            let next = word & !POLICY | policy | FETCHED;
-            if next == word {
-                return first;
-            }
-            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return first,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Takes one more reference; the caller holds one already.
-    ///
-    /// # Panics
-    /// Where 32,766 are held.
-    #[inline]
-    pub fn duplicate(&self) {
-        let word = self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(word & REFS < MOST_HELD, "32,766 handles of one item are held at once");
-    }
-
-    /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the caller frees it.
-    #[inline]
-    #[must_use]
-    pub fn release(&self) -> bool {
-        let word = self.0.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(word & REFS != 0, "a reference was given back twice");
-        word & (REFS | INDEXED) == 1
-    }
-
-    /// Takes the item out of sight, and a reference to it, in one step: whoever unlinks an item must keep it from being
-    /// freed until it has left its queue. `false`: somebody else already did (invariant 2).
-    #[inline]
-    pub fn unindex(&self) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & INDEXED == 0 {
-                return false;
-            }
-            let next = (word & !INDEXED) + 1;
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Claims the item for eviction: succeeds only where it is in the index and nobody holds it. The claimant owns
-    /// the chunk. Called under the lock of the class, as it clears QUEUED too.
-    #[inline]
-    pub fn claim(&self) -> Claim {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & REFS != 0 {
-                return Claim::Held;
-            }
-            if word & INDEXED == 0 {
-                return Claim::Gone;
-            }
-            let next = word & !(INDEXED | QUEUED);
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Claim::Taken,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or where the item was fetched
-    /// already, `hit(bits, earlier)`, where `earlier` is what hits have made of its bits until now. Returns what they are. `None`: it has left the index, or has an entry already, and must
-    /// not be queued. Called under the lock of the class.
-    #[inline]
-    pub fn enqueue(&self, bits: u8, hit: impl Fn(u8, u8) -> u8) -> Option<u8> {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & INDEXED == 0 || word & QUEUED != 0 {
-                return None;
-            }
-            let earlier = (word >> POLICY_SHIFT) as u8;
-            let bits = if word & FETCHED == 0 { bits } else { hit(bits, earlier) };
-            let next = word & !POLICY | u32::from(bits) << POLICY_SHIFT | QUEUED;
-            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(bits),
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Clears QUEUED and says whether it was set. Called under the lock of the class.
-    #[inline]
-    pub fn dequeue(&self) -> bool {
-        self.0.fetch_and(!QUEUED, Ordering::Relaxed) & QUEUED != 0
-    }
-
-    /// The policy's bits.
-    #[inline]
-    pub fn policy(&self) -> u8 {
-        (self.0.load(Ordering::Relaxed) >> POLICY_SHIFT) as u8
-    }
-
-    /// Sets the policy's bits under `mask` to those of `value`.
-    #[inline]
-    pub fn set_policy(&self, mask: u8, value: u8) {
-        let (mask, value) = (u32::from(mask) << POLICY_SHIFT, u32::from(value & mask) << POLICY_SHIFT);
-        let mut word = self.0.load(Ordering::Relaxed);
-        while let Err(now) =
-            self.0.compare_exchange_weak(word, word & !mask | value, Ordering::Relaxed, Ordering::Relaxed)
-        {
-            word = now;
-        }
-    }
-
-    /// The chunk's incarnation, 0–15.
-    #[inline]
-    pub fn incarnation(&self) -> u8 {
-        (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT) as u8
-    }
-
-    /// Whether the item is in the index.
-    #[inline]
-    pub fn is_indexed(&self) -> bool {
-        self.0.load(Ordering::Acquire) & INDEXED != 0
-    }
-
-    /// Whether the item has an entry in its class's queue.
-    #[inline]
-    pub fn is_queued(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & QUEUED != 0
-    }
-
-    /// Whether the item was ever fetched.
-    #[inline]
-    pub fn is_fetched(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & FETCHED != 0
-    }
-
-    /// How many references are held.
-    #[inline]
-    pub fn references(&self) -> u32 {
-        self.0.load(Ordering::Relaxed) & REFS
-    }
-
-    /// The user's two bits.
-    #[inline]
-    pub fn user_bits(&self) -> u8 {
-        ((self.0.load(Ordering::Acquire) & USER) >> USER_SHIFT) as u8
-    }
-
-    /// Sets user bits and returns what they were.
-    #[inline]
-    pub fn set_user_bits(&self, bits: u8) -> u8 {
-        let word = self.0.fetch_or(u32::from(bits) << USER_SHIFT & USER, Ordering::AcqRel);
-        ((word & USER) >> USER_SHIFT) as u8
-    }
-
-    /// Clears user bits and returns what they were.
-    #[inline]
-    pub fn clear_user_bits(&self, bits: u8) -> u8 {
-        let word = self.0.fetch_and(!(u32::from(bits) << USER_SHIFT & USER), Ordering::AcqRel);
-        ((word & USER) >> USER_SHIFT) as u8
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn bits_for_test(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn set_bits_for_test(&self, bits: u32) {
-        self.0.store(bits, Ordering::Relaxed);
-    }
-}
-
-/// What became of an attempt to evict an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// The claimant owns the chunk.
-    Taken,
-    /// Somebody holds a reference.
-    Held,
-    /// It is not in the index any more.
-    Gone,
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<StateWord>() == 4);
 
 /// Longer keys are compared by the C library.
 const SHORT_KEY_BYTES: usize = 64;
@@ -513,7 +239,8 @@ impl<'a> Item<'a> {
             if layout == Layout::TaggedWithFlags {
                 to.chunk.add(28).cast::<u32>().write(self.client_flags());
             }
-            to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len);
+            let ends = if self.state().is_chained() { link::CHAIN_BYTES } else { 0 };
+            to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len + ends);
             // The lengths are the same now, and so is the place of the tail.
             for (from, to) in self.tail().into_iter().flatten().zip(to.tail().into_iter().flatten()) {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -527,8 +254,11 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`], but that the item need not be initialised.
     pub unsafe fn is_plausible(self) -> bool {
         // SAFETY: passed on; the header of any chunk may be read.
-        let (key_len, value_len, layout) = unsafe { self.lengths() };
-        key_len > 0 && layout.item_bytes(key_len, value_len) <= self.chunk_bytes as usize
+        let ((key_len, value_len, layout), bytes) = unsafe { (self.lengths(), self.used_bytes()) };
+        // Without a key it is a link.
+        let is_whole = key_len > 0
+            || (value_len >= link::LINK_BYTES && layout == Layout::Plain && !self.state().is_chained());
+        is_whole && bytes <= self.chunk_bytes as usize
     }
 
     /// Key length, value length and layout.
@@ -641,8 +371,9 @@ impl<'a> Item<'a> {
     pub unsafe fn used_bytes(self) -> usize {
         // SAFETY: passed on.
         let ((key_len, value_len, layout), tailed) = unsafe { (self.lengths(), self.has_tail()) };
+        let ends = if self.state().is_chained() { link::CHAIN_BYTES } else { 0 };
         // A tail is all that the chunk has.
-        if tailed { self.chunk_bytes as usize } else { layout.item_bytes(key_len, value_len) }
+        if tailed { self.chunk_bytes as usize } else { layout.item_bytes(key_len, value_len) + ends }
     }
 
     /// When the item was made, Unix seconds.

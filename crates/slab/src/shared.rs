@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::SLAB_BYTES;
 use crate::words::Words;
@@ -16,7 +17,7 @@ use crate::words::Words;
 /// `MLPDSHM` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"MLPDSHM\0");
 /// The layout of both files, and of items in slabs.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Words of the header: magic, version, slab size, and what is not used yet.
 const HEADER: usize = 512;
 /// Words for whoever stands above: [`Shared::engine_words`].
@@ -32,6 +33,20 @@ pub struct Shared {
     /// Locked while it is open.
     _lock: File,
     was_there: bool,
+}
+
+/// How often, and how long each time, a process is waited for that is ending, or that was just forked from this one.
+const WAITS: u32 = 50;
+const WAIT: Duration = Duration::from_millis(10);
+
+fn lock_soon(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..WAITS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => base::thread::sleep(WAIT),
+            done => return done,
+        }
+    }
+    file.try_lock()
 }
 
 impl Shared {
@@ -55,7 +70,7 @@ impl Shared {
                 .map_err(|error| named(&format!("cannot open `{name}` in"), error))
         };
         let lock = open("words")?;
-        lock.try_lock().map_err(|error| match error {
+        lock_soon(&lock).map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::new(
                 ErrorKind::WouldBlock,
                 format!(

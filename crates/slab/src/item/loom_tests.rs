@@ -123,3 +123,29 @@ fn loom_a_writer_that_queues_late_does_not_queue_what_is_gone() {
         assert_eq!(chunk.freed.load(Ordering::SeqCst), 1);
     });
 }
+
+#[test]
+fn loom_an_item_that_is_claimed_by_its_link_is_freed_once() {
+    loom::model(|| {
+        let chunk = Chunk::new();
+        let reader = {
+            let chunk = Arc::clone(&chunk);
+            thread::spawn(move || chunk.read())
+        };
+        let remover = {
+            let chunk = Arc::clone(&chunk);
+            thread::spawn(move || {
+                if chunk.state.unindex() && chunk.state.release() {
+                    chunk.free();
+                }
+            })
+        };
+        // The lock of a link's class says nothing about this item.
+        if chunk.state.unindex_if_idle() == Claim::Taken && chunk.state.release() {
+            chunk.free();
+        }
+        reader.join().expect("no panic");
+        remover.join().expect("no panic");
+        assert_eq!(chunk.freed.load(Ordering::SeqCst), 1, "somebody frees it");
+    });
+}

@@ -22,6 +22,7 @@ fn every_layout_keeps_what_it_has_room_for() {
         with_item(|item| {
             // SAFETY: the chunk belongs to this test alone, and the item fits.
             unsafe {
+                item.state().begin();
                 item.init(&fields(layout), b"key", 5);
                 item.value_mut().copy_from_slice(b"value");
                 assert_eq!((item.key(), item.value()), (&b"key"[..], &b"value"[..]));
@@ -77,6 +78,49 @@ fn a_claim_takes_an_idle_item_once() {
 }
 
 #[test]
+fn what_is_held_is_not_taken_for_a_link() {
+    let word = StateWord::new(0);
+    word.begin();
+    assert_eq!(word.unindex_if_idle(), Claim::Held, "its maker holds it");
+    word.publish();
+    assert_eq!(word.enqueue(0x5a, |_, _| 0), Some(0x5a));
+    assert!(!word.release());
+    assert_eq!(word.unindex_if_idle(), Claim::Taken);
+    assert_eq!((word.references(), word.is_indexed(), word.is_queued()), (1, false, true));
+    assert!(word.release());
+    assert_eq!(word.unindex_if_idle(), Claim::Gone);
+}
+
+#[test]
+fn a_chain_lies_behind_the_value_and_a_link_before_its_own() {
+    with_item(|item| {
+        let (a, b) = (ItemPtr::from_bits(7), ItemPtr::from_bits(9));
+        // SAFETY: the chunk belongs to this test alone, and the items fit.
+        unsafe {
+            item.state().begin();
+            item.init(&fields(Layout::Expiring), b"key", 5);
+            item.value_mut().copy_from_slice(b"value");
+            item.init_chain();
+            assert_eq!(item.chain(), (None, 0));
+            item.set_chain(Some(a), 3);
+            assert_eq!((item.chain(), item.value()), ((Some(a), 3), &b"value"[..]));
+            assert_eq!(item.used_bytes(), 16 + 3 + 5 + link::CHAIN_BYTES);
+            assert!(item.is_plausible() && !item.is_link());
+
+            item.state().begin();
+            assert!(!item.state().is_chained(), "a chunk begins without");
+            item.init_link(1, 0xabcd, 4);
+            item.link_value_mut().copy_from_slice(b"link");
+            assert!(item.is_link() && item.is_plausible());
+            assert_eq!(item.link(), (None, None));
+            item.set_link(Some(b), Some(a));
+            assert_eq!((item.link(), item.link_tag()), ((Some(b), Some(a)), 0xabcd));
+            assert_eq!((item.link_value(), item.used_bytes()), (&b"link"[..], link::link_item_bytes(4)));
+        }
+    });
+}
+
+#[test]
 fn references_do_not_overflow_into_flags() {
     let word = StateWord::new(0);
     word.begin();
@@ -85,10 +129,10 @@ fn references_do_not_overflow_into_flags() {
     while word.acquire() != Acquired::Overflow {
         taken += 1;
     }
-    assert_eq!(taken, 0x7ffe);
-    assert!(word.is_indexed() && !word.is_fetched());
+    assert_eq!(taken, 0x3ffe);
+    assert!(word.is_indexed() && !word.is_fetched() && !word.is_chained());
     assert!(word.unindex(), "one reference is kept for this");
-    assert_eq!((word.references(), word.is_indexed(), word.is_fetched()), (0x7fff, false, false));
+    assert_eq!((word.references(), word.is_indexed(), word.is_fetched()), (0x3fff, false, false));
 }
 
 #[test]
@@ -138,11 +182,14 @@ fn a_copy_has_all_that_the_item_has() {
         unsafe {
             from.init(&fields, b"a key", 200);
             from.value_mut().fill(7);
+            from.init_chain();
+            from.set_chain(Some(ItemPtr::from_bits(7)), n as u32);
             from.state().publish();
             from.state().record_access(|_, _| 0xa5);
             from.state().set_user_bits(0b10);
             from.copy_to(to);
             assert_eq!((to.key(), to.value(), to.layout()), (from.key(), from.value(), layout));
+            assert_eq!((to.chain(), to.used_bytes()), (from.chain(), from.used_bytes()));
             assert_eq!((to.created(), to.cas(), to.client_flags()), (11, from.cas(), from.client_flags()));
             let time = |field: Option<&AtomicU32>| field.map(|field| field.load(Ordering::Relaxed));
             assert_eq!(time(to.expiry()), time(from.expiry()));

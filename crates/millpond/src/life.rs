@@ -1,0 +1,208 @@
+//! Telling an embedder how the lives of its items end.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use base::Part;
+use parking_lot::Mutex;
+use slab::ItemPtr;
+
+use crate::cache::Core;
+use crate::chain::{LinkHandle, Links};
+use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
+use crate::handle::{Found, View};
+
+/// Why an item left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RemovalCause {
+    /// To make room: for another item, because a limit was lowered, or because a slab went elsewhere.
+    Evicted,
+    /// Its time had come, or it was flushed.
+    Expired,
+    /// By key or by handle.
+    Removed,
+    /// Another item has its key now.
+    Replaced,
+}
+
+impl RemovalCause {
+    /// The counter of the class that counts such ends.
+    pub(crate) fn counter(self) -> usize {
+        match self {
+            Self::Evicted => EVICTIONS,
+            Self::Expired => EXPIRED,
+            Self::Removed => REMOVED,
+            Self::Replaced => REPLACED,
+        }
+    }
+}
+
+/// What a pool tells of its items, and asks about them: [`crate::PoolConfig::lifecycle`]. All methods have a default that does
+/// nothing, and are called on whichever thread ends an item. [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for
+/// what takes slabs away or waits for that: limits, memory, policies, [`crate::Cache::move_slab`], [`crate::Cache::maintain`].
+///
+/// An item that was inserted ends exactly once: first [`Self::on_remove`], then [`Self::on_destroy`]. One that was allocated and never
+/// inserted, and one that another process left and this one could not take over, does not count. When the cache itself
+/// is dropped, the items that are in it do not end: their memory does.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use millpond::{Cache, CacheConfig, Departed, ItemOptions, Lifecycle, PoolConfig, RemovalCause};
+///
+/// #[derive(Default)]
+/// struct Count(AtomicU64);
+/// impl Lifecycle for Count {
+///     fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+///         assert_eq!((item.key(), cause), (&b"k"[..], RemovalCause::Removed));
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+/// # fn main() -> Result<(), millpond::Error> {
+/// let count = Arc::new(Count::default());
+/// let cache = Cache::new(CacheConfig::default())?;
+/// let lifecycle = Some(count.clone() as Arc<dyn Lifecycle>);
+/// let pool = cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named("counted") })?;
+/// cache.put(cache.allocate(pool, b"k", 0, &ItemOptions::default())?);
+/// let held = cache.find(b"k");
+/// cache.remove(b"k");
+/// assert_eq!(count.0.load(Ordering::Relaxed), 0);
+/// drop(held);
+/// assert_eq!(count.0.load(Ordering::Relaxed), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Lifecycle: Send + Sync {
+    /// Whether the item may be evicted, which is about to happen. `false`: it gets another turn in its queue, and something else
+    /// is evicted. What may not be evicted still expires, and can be removed and replaced; and slabs that hold such items
+    /// cannot be given up, so that lowering a limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation where
+    /// some thousands of such items stand in a row.
+    ///
+    /// Called with locks of the engine held, and often: it must return at once, and must neither use the cache nor panic. It
+    /// may be asked about an item that is evicted only later, or never. Default: yes.
+    fn may_evict(&self, item: Found<'_>) -> bool {
+        let _ = item;
+        true
+    }
+
+    /// The item has left the index: nobody will find it any more. Handles of it may be held still.
+    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+        let _ = (item, cause);
+    }
+
+    /// Nobody holds the item any more; its memory will be used again. What the item owns elsewhere – a file, a
+    /// connection, a count – can be given up here.
+    fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
+        let _ = (item, cause);
+    }
+}
+
+impl std::fmt::Debug for dyn Lifecycle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lifecycle")
+    }
+}
+
+/// An item that has left its cache, for as long as a [`Lifecycle`] is shown it.
+#[derive(Clone, Copy)]
+pub struct Departed<'a> {
+    found: Found<'a>,
+    core: &'a Core,
+    ptr: ItemPtr,
+}
+
+impl<'a> Departed<'a> {
+    /// What is chained to it, the latest first.
+    pub fn links(&self) -> Links<'a> {
+        Links::of(self.core, self.ptr)
+    }
+
+    /// The link that was chained to it last.
+    pub fn first_link(&self) -> Option<LinkHandle<'a>> {
+        self.links().next()
+    }
+}
+
+impl<'a> Deref for Departed<'a> {
+    type Target = Found<'a>;
+
+    fn deref(&self) -> &Found<'a> {
+        &self.found
+    }
+}
+
+impl std::fmt::Debug for Departed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.found.fmt(f)
+    }
+}
+
+/// Whom a pool tells of its items' ends, and what those that are still held left for.
+#[derive(Debug)]
+pub(crate) struct Life {
+    hooks: Arc<dyn Lifecycle>,
+    /// Items that have left and that somebody may hold, by the bits of their pointers.
+    leaving: Mutex<HashMap<u32, RemovalCause>>,
+}
+
+/// What an entry of `leaving` takes, in bytes, about.
+const LEAVING_BYTES: u64 = 16;
+
+impl Life {
+    pub(crate) fn new(hooks: Arc<dyn Lifecycle>) -> Self {
+        Self { hooks, leaving: Mutex::default() }
+    }
+}
+
+impl Core {
+    /// # Safety
+    /// As for [`View::new`].
+    unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
+        let item = self.arena.item(ptr).0;
+        // SAFETY: passed on.
+        Departed { found: Found(unsafe { View::new(self, item, ptr) }), core: self, ptr }
+    }
+
+    /// Whether an item may be evicted.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::key`].
+    pub(crate) unsafe fn may_evict(&self, life: &Life, ptr: ItemPtr) -> bool {
+        let item = self.arena.item(ptr).0;
+        // SAFETY: passed on.
+        life.hooks.may_evict(Found(unsafe { View::new(self, item, ptr) }))
+    }
+
+    /// Tells that an item has left the index. The caller holds a reference and no lock.
+    pub(crate) fn tell_removed(&self, life: &Life, ptr: ItemPtr, cause: RemovalCause) {
+        // SAFETY: the caller holds a reference.
+        life.hooks.on_remove(unsafe { self.departed(ptr) }, cause);
+        life.leaving.lock().insert(ptr.to_bits(), cause);
+        self.ledger.charge(Part::Fixed, LEAVING_BYTES);
+    }
+
+    /// Ends an item that this thread owns, whose chunk is about to be free: tells of it, and gives up what is chained to
+    /// it. The caller holds no lock.
+    #[cold]
+    pub(crate) fn finish(&self, class: &Class, ptr: ItemPtr) {
+        if let Some(life) = &class.life {
+            let cause = life.leaving.lock().remove(&ptr.to_bits());
+            // Without an entry it was never inserted.
+            if let Some(cause) = cause {
+                self.ledger.release(Part::Fixed, LEAVING_BYTES);
+                // SAFETY: this thread owns the chunk.
+                life.hooks.on_destroy(unsafe { self.departed(ptr) }, cause);
+            }
+        }
+        if self.arena.item(ptr).0.state().is_chained() {
+            self.end_chain(ptr);
+        }
+    }
+
+    /// Whether something is to be done when the item ends: [`Self::finish`].
+    #[inline]
+    pub(crate) fn wants_finish(&self, class: &Class, ptr: ItemPtr) -> bool {
+        class.life.is_some() || self.arena.item(ptr).0.state().is_chained()
+    }
+}
