@@ -115,7 +115,8 @@ impl Cache {
         ledger.charge(Part::Slabs, unclaimed.slab_count() as u64 * SLAB_BYTES as u64);
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
-        let entries = unclaimed.chunks().max(INITIAL_ENTRIES);
+        // What was left behind is all to find a place.
+        let entries = (unclaimed.chunks() + unclaimed.chunks() / 16).max(INITIAL_ENTRIES);
         let index = Index::new(entries, max_entries, Arc::clone(&ledger)).map_err(system)?;
         let keyspaces: Box<[_]> = (0..=MAX_POOLS).map(|_| OnceLock::new()).collect();
         let _ = keyspaces[0].set(Box::new(keyspace(kept.as_ref(), 0)));

@@ -30,7 +30,9 @@ use crate::life::RemovalCause;
 use crate::pool::Pool;
 
 /// Chunks that are asked for ahead of the one that is looked at.
-const AHEAD: u32 = 8;
+const CHUNKS_AHEAD: u32 = 8;
+/// Buckets of the index that are asked for ahead of the one that is put into.
+const BUCKETS_AHEAD: usize = 12;
 /// A seed of its own for the hashes of names, which outlive processes.
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
@@ -211,26 +213,35 @@ impl Core {
         let (chunks, metadata) = metadata_of_slab(info, pool.policy());
         self.add_chunks(chunks, metadata);
         // What has expired or was flushed is not found, as ever; but it must not leave before its twin, if it has one.
-        let (mut items, free) = self.items_of(slab, info);
-        items.retain(|ptr| {
-            let item = self.arena.item(*ptr).0;
+        let (found, free) = self.items_of(slab, info);
+        let mut items = Vec::with_capacity(found.len());
+        for (ptr, hash) in found {
+            let item = self.arena.item(ptr).0;
             // SAFETY: the item is complete, and this thread alone knows of it.
             if unsafe { item.is_link() } {
                 chains.links.insert(ptr.to_bits());
             } else if item.state().is_chained() {
-                chains.items.push(*ptr);
+                chains.items.push(ptr);
             } else {
-                return true;
+                items.push((ptr, hash));
             }
-            false
-        });
+        }
         {
             let mut inner = class.inner.lock();
             inner.chunks.add_used_slab(&self.arena, slab);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
             class.note_slabs(&inner);
         }
-        let revived = items.iter().filter(|ptr| self.index_recovered(class, **ptr)).count() as u64;
+        // A twin of what is put into the index may be taken out of it at once, and must have been counted.
+        class.counters.add(INSERTS, items.len() as u64);
+        class.counters.add(BYTES_IN, items.iter().map(|(ptr, _)| self.recovered_bytes(*ptr)).sum());
+        let mut revived = 0;
+        for (i, &(ptr, hash)) in items.iter().enumerate() {
+            if let Some((_, ahead)) = items.get(i + BUCKETS_AHEAD) {
+                self.index.prefetch(*ahead);
+            }
+            revived += u64::from(self.index_recovered(ptr, hash));
+        }
         self.queue_recovered(class, &items);
         self.note_recovered(items.len() as u64, revived);
     }
@@ -265,8 +276,11 @@ impl Core {
             }
             // SAFETY: the item is in a slab of its pool, which this thread is recovering.
             let class = unsafe { self.class_of(info) };
-            let revived = self.index_recovered(class, ptr);
-            self.queue_recovered(class, &[ptr]);
+            class.counters.add(INSERTS, 1);
+            class.counters.add(BYTES_IN, self.recovered_bytes(ptr));
+            let hash = self.recovered_hash(ptr);
+            let revived = self.index_recovered(ptr, hash);
+            self.queue_recovered(class, &[(ptr, hash)]);
             self.note_recovered(1, u64::from(revived));
         }
         for ptr in torn {
@@ -290,10 +304,10 @@ impl Core {
 
     /// Gives up an item that was taken over and then found to be doubtful, and is out of sight: nobody is told.
     fn forget(&self, ptr: ItemPtr) {
-        let (item, info) = self.arena.item(ptr);
+        let info = self.arena.info(ptr.slab());
         // SAFETY: this thread holds the reference that taking it out of sight gave it.
-        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
-        class.count_gone(RemovalCause::Removed, 1, bytes as u64);
+        let class = unsafe { self.class_of(info) };
+        class.count_gone(RemovalCause::Removed, 1, self.recovered_bytes(ptr));
         self.release(ptr);
     }
 
@@ -317,29 +331,43 @@ impl Core {
         (at.is_none() && links.len() == count as usize).then_some(links)
     }
 
-    /// The chunks of a slab that hold an item, and those that do not.
-    fn items_of(&self, slab: SlabId, info: SlabInfo) -> (Vec<ItemPtr>, Vec<ItemPtr>) {
+    /// The chunks of a slab that hold an item, with the hashes of their keys, and those that do not.
+    fn items_of(&self, slab: SlabId, info: SlabInfo) -> (Vec<(ItemPtr, u64)>, Vec<ItemPtr>) {
         let per_slab = info.chunks_per_slab();
-        (0..per_slab).map(|number| ItemPtr::new(slab, number as u16)).partition(|ptr| {
-            let ahead = u32::from(ptr.number()) + AHEAD;
-            if ahead < per_slab {
-                self.arena.item(ItemPtr::new(slab, ahead as u16)).0.prefetch();
+        let (mut items, mut free) = (Vec::with_capacity(per_slab as usize), Vec::new());
+        for number in 0..per_slab {
+            let ptr = ItemPtr::new(slab, number as u16);
+            if number + CHUNKS_AHEAD < per_slab {
+                self.arena.item(ItemPtr::new(slab, (number + CHUNKS_AHEAD) as u16)).0.prefetch();
             }
-            let (item, _) = self.arena.item(*ptr);
+            let item = self.arena.item(ptr).0;
             // SAFETY: this thread alone knows of the slab.
-            let is_item = item.state().revive() && unsafe { item.is_plausible() };
-            if !is_item {
+            if item.state().revive() && unsafe { item.is_plausible() } {
+                items.push((ptr, self.recovered_hash(ptr)));
+            } else {
                 item.state().discard();
+                free.push(ptr);
             }
-            is_item
-        })
+        }
+        (items, free)
+    }
+
+    /// What an item takes that was left behind.
+    fn recovered_bytes(&self, ptr: ItemPtr) -> u64 {
+        // SAFETY: the item is complete, and this thread alone knows of it, or holds a reference.
+        unsafe { self.arena.item(ptr).0.used_bytes() as u64 }
+    }
+
+    /// What the index or, of a link, its chain knows an item by that was left behind.
+    fn recovered_hash(&self, ptr: ItemPtr) -> u64 {
+        let item = self.arena.item(ptr).0;
+        // SAFETY: the item is complete, and this thread alone knows of it.
+        unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
     /// Puts an item into the index. `false`: its key has another, and both are out now.
-    fn index_recovered(&self, class: &Class, ptr: ItemPtr) -> bool {
+    fn index_recovered(&self, ptr: ItemPtr, hash: u64) -> bool {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: the item is complete, and this thread alone knows of it.
-        let (hash, bytes) = unsafe { (self.hash_of_item(ptr), item.used_bytes()) };
         loop {
             let mut guard = self.index.lock(hash);
             // SAFETY: as above.
@@ -353,6 +381,9 @@ impl Core {
                     self.forget(other);
                 }
                 item.state().discard();
+                // SAFETY: this thread owns the chunk.
+                let class = unsafe { self.class_of(info) };
+                class.count_gone(RemovalCause::Removed, 1, self.recovered_bytes(ptr));
                 self.free(ptr);
                 return false;
             }
@@ -361,42 +392,32 @@ impl Core {
             }
             self.make_room(guard);
         }
-        class.counters.add(INSERTS, 1);
-        class.counters.add(BYTES_IN, bytes as u64);
         self.grow_index(hash);
         true
     }
 
     /// Counts and queues a link of a chain that is whole.
     fn count_recovered_link(&self, ptr: ItemPtr) {
-        let (link, info) = self.arena.item(ptr);
+        let info = self.arena.info(ptr.slab());
         // SAFETY: the link is complete, and this thread alone knows of it.
-        let (class, bytes) = unsafe { (self.class_of(info), link.used_bytes()) };
+        let class = unsafe { self.class_of(info) };
         class.counters.add(LINKS_IN, 1);
-        class.counters.add(BYTES_IN, bytes as u64);
-        self.queue_recovered(class, &[ptr]);
+        class.counters.add(BYTES_IN, self.recovered_bytes(ptr));
+        self.queue_recovered(class, &[(ptr, self.recovered_hash(ptr))]);
     }
 
     /// Queues those items of a class that are in the index or in a chain.
-    fn queue_recovered(&self, class: &Class, items: &[ItemPtr]) {
+    fn queue_recovered(&self, class: &Class, items: &[(ItemPtr, u64)]) {
         let now = self.now();
         let mut inner = class.inner.lock();
-        for &ptr in items {
-            let (item, info) = self.arena.item(ptr);
+        for &(ptr, hash) in items {
+            let item = self.arena.item(ptr).0;
             let state = item.state();
             if !state.is_indexed() || state.is_queued() {
                 continue;
             }
             // SAFETY: the item is in the index or a chain, and cannot be used again while this thread holds the class's lock.
-            let (hash, expiry) = unsafe {
-                let space = self.keyspace(info.keyspace);
-                let hash = if item.is_link() {
-                    u64::from(item.link_tag()) << 16
-                } else {
-                    self.hash(space, item.key())
-                };
-                (hash, item.expiry().map_or(0, |time| time.load(Ordering::Relaxed)))
-            };
+            let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
             if let Some(entry) = inner.queue_again(self, ptr, state.policy(), hash, now) {
                 self.put_in_wheel(&mut inner, entry, expiry);
             }
