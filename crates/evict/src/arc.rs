@@ -91,6 +91,10 @@ impl Arc {
         }
     }
 
+    pub(crate) fn ghosts(&self) -> usize {
+        self.ghosts.len(B1) + self.ghosts.len(B2)
+    }
+
     pub(crate) fn ghost_bytes(&self) -> usize {
         self.ghosts.bytes()
     }

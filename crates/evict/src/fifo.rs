@@ -10,7 +10,7 @@
 //! 2. In a queue's chain, no block but the head and the tail is empty, and entries keep their order.
 //! 3. `Fifo::len` is the number of entries in the chain, stale ones included.
 
-use crate::Entry;
+use crate::{Entry, Items};
 
 const NONE: u32 = (1 << 26) - 1;
 const LEN_SHIFT: u32 = 26;
@@ -167,6 +167,11 @@ impl Fifo {
         let head = blocks.at(self.head);
         let at = self.taken as usize + ahead;
         (at < head.len()).then(|| Entry(head.entries[at]))
+    }
+
+    /// The first entry that is not stale, if it is in the head's block.
+    pub fn first<const N: usize>(&self, blocks: &Blocks<N>, items: &impl Items) -> Option<Entry> {
+        (0..N).map_while(|ahead| self.peek(blocks, ahead)).find(|entry| items.bits(*entry).is_some())
     }
 
     fn drop_head<const N: usize>(&mut self, blocks: &mut Blocks<N>) {

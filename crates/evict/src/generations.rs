@@ -355,6 +355,22 @@ impl Generations {
         clock.tail_generations.store(generations, Relaxed);
     }
 
+    /// For how many seconds the generation behind the `items` last of `part` has been alive; how many the part has where it
+    /// has no more.
+    pub(crate) fn age_behind_secs(&self, part: Part, items: usize, now: u32) -> Result<u32, usize> {
+        let (mut stamp, mut covered) = (self.oldest(part), 0);
+        loop {
+            covered += self.live(stamp);
+            if covered > items {
+                return Ok(now.saturating_sub(self.began[usize::from(stamp)].load(Relaxed)));
+            }
+            match self.next(stamp) {
+                Some(next) => stamp = next,
+                None => return Err(covered),
+            }
+        }
+    }
+
     #[cold]
     fn note_tail_hit(&self, part: Part, stamp: u8) {
         let clock = &self[part];

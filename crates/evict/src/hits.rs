@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use base::sync::atomic::{AtomicU8, Ordering};
 
-use crate::generations::Generations;
+use crate::generations::{Generations, Part};
 use crate::lru::LruClock;
 use crate::s3fifo;
 use crate::sieve;
@@ -87,17 +87,25 @@ impl HitRule {
     /// seconds only where it matters.
     #[inline]
     pub fn apply(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> u8 {
+        self.apply_in(bits, first, now).0
+    }
+
+    /// The same, and the number of the queue that the item was in, as in [`crate::Queue`]: below [`crate::MAX_QUEUES`]. Items
+    /// that are not queued yet count for the first.
+    #[inline]
+    pub fn apply_in(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> (u8, usize) {
         let hits = &*self.0;
         match hits.rule.load(Ordering::Acquire) {
-            rule if rule == Rule::S3Fifo as u8 => s3fifo::hit(bits),
-            rule if rule == Rule::Sieve as u8 => sieve::hit(bits),
+            rule if rule == Rule::S3Fifo as u8 => (s3fifo::hit(bits), s3fifo::queue_of(bits)),
+            rule if rule == Rule::Sieve as u8 => (sieve::hit(bits), 0),
             rule if rule == Rule::Lru as u8 => {
-                hits.lru.get().map_or(bits, |clock| clock.hit(bits, first, now))
+                (hits.lru.get().map_or(bits, |clock| clock.hit(bits, first, now)), 0)
             }
             rule if rule >= Rule::Lists as u8 => {
-                hits.generations.get().map_or(bits, |generations| generations.hit(bits, now))
+                let after = hits.generations.get().map_or(bits, |generations| generations.hit(bits, now));
+                (after, Part::of(bits) as usize)
             }
-            _ => bits,
+            _ => (bits, 0),
         }
     }
 

@@ -278,6 +278,24 @@ impl Lru {
             .then(|| now.saturating_sub(self.clock.began[usize::from(oldest)].load(Ordering::Relaxed)))
     }
 
+    /// The age of the generation behind the `items` last entries. Those of items that were hit since count too.
+    pub(crate) fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
+        let (mut generation, present) =
+            (self.clock.oldest.load(Ordering::Relaxed), self.clock.present.load(Ordering::Acquire));
+        let mut covered = 0;
+        loop {
+            covered += self.queues[usize::from(generation)].len();
+            if covered > items {
+                let began = self.clock.began[usize::from(generation)].load(Ordering::Relaxed);
+                return Some(now.saturating_sub(began));
+            }
+            if generation == present {
+                return None;
+            }
+            generation = generation.wrapping_add(1);
+        }
+    }
+
     pub(crate) fn validate(&self, items: &impl Items) {
         let oldest = self.clock.oldest.load(Ordering::Relaxed);
         let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);

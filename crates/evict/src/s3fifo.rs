@@ -21,6 +21,7 @@
 
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
+use crate::queues::Queue;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 const COUNT: u8 = 0b011;
@@ -33,6 +34,12 @@ const SWEPT_PER_REMOVAL: usize = 4;
 #[inline]
 pub(crate) fn hit(bits: u8) -> u8 {
     if bits & COUNT == COUNT { bits } else { bits + 1 }
+}
+
+/// The number of the queue that an item is in, by its bits.
+#[inline]
+pub(crate) fn queue_of(bits: u8) -> usize {
+    usize::from(bits & MAIN != 0)
 }
 
 /// What the bits of an item say that was queued before.
@@ -254,6 +261,22 @@ impl S3Fifo {
 
     pub(crate) fn len(&self) -> usize {
         self.items
+    }
+
+    pub(crate) fn queues(&self, items: &impl Items) -> [Queue; 2] {
+        let small = self.small_items.min(self.items);
+        let queue = |name, number, len, fifo: &Fifo| Queue {
+            name,
+            number,
+            items: len,
+            age_secs: None,
+            oldest: fifo.first(&self.blocks, items),
+        };
+        [queue("small", 0, small, &self.small), queue("main", 1, self.items - small, &self.main)]
+    }
+
+    pub(crate) fn ghosts(&self) -> usize {
+        self.ghost.len(0)
     }
 
     pub(crate) fn queue_bytes(&self) -> usize {

@@ -121,6 +121,12 @@ impl Sieve {
         self.items
     }
 
+    /// The oldest item, if it is found near the end.
+    pub(crate) fn oldest(&self, items: &impl Items) -> Option<Entry> {
+        // What was spared is older than what is ahead.
+        self.passed.first(&self.blocks, items).or_else(|| self.ahead.first(&self.blocks, items))
+    }
+
     pub(crate) fn queue_bytes(&self) -> usize {
         self.blocks.bytes()
     }

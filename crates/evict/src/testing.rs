@@ -74,6 +74,13 @@ impl Sim {
         self.entries.len()
     }
 
+    /// The queue that an access hits, or 0 for a miss.
+    pub(crate) fn queue_of_hit(&mut self, key: u64) -> usize {
+        let bits = self.entries.get(&key).map(|entry| self.table.0.borrow()[entry].bits);
+        self.access(key);
+        bits.map_or(0, |bits| self.rule.apply_in(bits, false, || self.now).1)
+    }
+
     /// A hit, or a miss that inserts.
     pub(crate) fn access(&mut self, key: u64) -> bool {
         if let Some(entry) = self.entries.get(&key) {

@@ -8,7 +8,7 @@ use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
 use slab::{ItemPtr, Layout, SLAB_BYTES, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{ALLOCATION_FAILURES, Class, Inner};
+use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class, Inner, SLABS_ADDED};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
@@ -150,7 +150,9 @@ impl Core {
             cas: options.tag.map_or(0, |tag| tag.cas),
             client_flags: options.tag.map_or(0, |tag| tag.client_flags),
         };
-        let (item, _) = self.arena.item(ptr);
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: this thread owns a chunk of the slab.
+        unsafe { self.class_of(info) }.counters.add(ALLOCATIONS, 1);
         item.state().begin();
         // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread owns it; it is of a
         // class that `bytes` fits into.
@@ -235,6 +237,7 @@ impl Core {
         };
         self.add_chunks(chunks, metadata);
         inner.chunks.add_slab(&self.arena, slab);
+        class.counters.add(SLABS_ADDED, 1);
         class.note_slabs(inner);
         true
     }

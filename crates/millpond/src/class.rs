@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use base::counter::Counters;
 use base::hash::key_hash;
 use base::{Ledger, Part};
-use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
+use evict::{Claim, Entry, HitRule, Items, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
 use slab::{ChunkNumber, Chunks, Item, ItemPtr, SlabId, SlabInfo, Withheld};
 
@@ -16,20 +16,36 @@ use crate::life::{Life, RemovalCause};
 use crate::magazine::{Magazines, batch_for};
 use crate::wheel::Wheel;
 
-/// Counters of a class.
+/// Counters of a class. Hits have one for each queue of the policy, from this one on.
 pub(crate) const HITS: usize = 0;
-pub(crate) const INSERTS: usize = 1;
-pub(crate) const EVICTIONS: usize = 2;
-pub(crate) const EXPIRED: usize = 3;
-pub(crate) const REMOVED: usize = 4;
-pub(crate) const REPLACED: usize = 5;
-pub(crate) const ALLOCATION_FAILURES: usize = 6;
+pub(crate) const INSERTS: usize = MAX_QUEUES;
+pub(crate) const EVICTIONS: usize = INSERTS + 1;
+pub(crate) const EXPIRED: usize = INSERTS + 2;
+pub(crate) const REMOVED: usize = INSERTS + 3;
+pub(crate) const REPLACED: usize = INSERTS + 4;
+pub(crate) const ALLOCATION_FAILURES: usize = INSERTS + 5;
 /// Bytes of items ever put in and ever taken out of the queue, header included.
-pub(crate) const BYTES_IN: usize = 7;
-pub(crate) const BYTES_OUT: usize = 8;
+pub(crate) const BYTES_IN: usize = INSERTS + 6;
+pub(crate) const BYTES_OUT: usize = INSERTS + 7;
 /// Links ever put into a chain and ever taken out of one.
-pub(crate) const LINKS_IN: usize = 9;
-pub(crate) const LINKS_OUT: usize = 10;
+pub(crate) const LINKS_IN: usize = INSERTS + 8;
+pub(crate) const LINKS_OUT: usize = INSERTS + 9;
+pub(crate) const ALLOCATIONS: usize = INSERTS + 10;
+/// Of evicted items: those never found, those that would have expired, and the sum of the times since they were made.
+pub(crate) const EVICTED_UNREAD: usize = INSERTS + 11;
+pub(crate) const EVICTED_EXPIRING: usize = INSERTS + 12;
+pub(crate) const EVICTED_AGE_SECS: usize = INSERTS + 13;
+/// Of expired items: those never found, and those that nobody came upon.
+pub(crate) const EXPIRED_UNREAD: usize = INSERTS + 14;
+pub(crate) const REAPED: usize = INSERTS + 15;
+/// Items of slabs that left: those that were moved, and those that were evicted.
+pub(crate) const MOVED: usize = INSERTS + 16;
+pub(crate) const MOVE_EVICTIONS: usize = INSERTS + 17;
+/// Slabs that came, that left, and that could not be emptied.
+pub(crate) const SLABS_ADDED: usize = INSERTS + 18;
+pub(crate) const SLABS_RELEASED: usize = INSERTS + 19;
+pub(crate) const RELEASES_ABORTED: usize = INSERTS + 20;
+const COUNTERS: usize = INSERTS + 21;
 
 /// A size class of a pool.
 pub(crate) struct Class {
@@ -37,7 +53,11 @@ pub(crate) struct Class {
     pub(crate) info: SlabInfo,
     pub(crate) inner: Mutex<Inner>,
     pub(crate) rule: HitRule,
-    pub(crate) counters: Counters<11>,
+    pub(crate) counters: Counters<COUNTERS>,
+    /// What the hits of each queue were when the policy was last changed.
+    hits_before: [AtomicU64; MAX_QUEUES],
+    /// For how long the item that was evicted last had not been used, in seconds; where that is not known, since it was made.
+    last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
     /// Who is told of its items' ends.
     pub(crate) life: Option<Arc<Life>>,
@@ -79,6 +99,8 @@ impl Class {
                 ghost_bytes: 0,
             }),
             counters: Counters::default(),
+            hits_before: Default::default(),
+            last_idle_secs: AtomicU32::new(0),
             magazines: Magazines::default(),
             life,
             batch: AtomicU32::new(1),
@@ -145,12 +167,72 @@ impl Class {
         self.counters.sum(LINKS_IN).saturating_sub(self.counters.sum(LINKS_OUT))
     }
 
-    /// Counts items that are gone for `cause`, and their bytes.
-    pub(crate) fn count_gone(&self, cause: RemovalCause, items: u64, bytes: u64) {
-        if items > 0 {
-            self.counters.add(cause.counter(), items);
-            self.counters.add(BYTES_OUT, bytes);
+    /// Finds that found something.
+    pub(crate) fn hits(&self) -> u64 {
+        (HITS..HITS + MAX_QUEUES).map(|queue| self.counters.sum(queue)).sum()
+    }
+
+    /// Those of the queue with this number, since the policy was last changed.
+    pub(crate) fn hits_of_queue(&self, queue: usize) -> u64 {
+        self.counters.sum(HITS + queue).saturating_sub(self.hits_before[queue].load(Ordering::Relaxed))
+    }
+
+    /// Lets the hits of queues count from now on.
+    pub(crate) fn begin_hits_of_queues(&self) {
+        for (queue, before) in self.hits_before.iter().enumerate() {
+            before.store(self.counters.sum(HITS + queue), Ordering::Relaxed);
         }
+    }
+
+    /// For how long the item that was evicted last had not been used, in seconds.
+    pub(crate) fn last_idle_secs(&self) -> u32 {
+        self.last_idle_secs.load(Ordering::Relaxed)
+    }
+
+    /// Counts items that are gone for `cause`.
+    pub(crate) fn count_gone(&self, cause: RemovalCause, gone: &Gone) {
+        if gone.items == 0 {
+            return;
+        }
+        self.counters.add(cause.counter(), gone.items);
+        self.counters.add(BYTES_OUT, gone.bytes);
+        if cause == RemovalCause::Evicted {
+            self.counters.add(EVICTED_UNREAD, gone.unread);
+            self.counters.add(EVICTED_EXPIRING, gone.expiring);
+            self.counters.add(EVICTED_AGE_SECS, gone.age_secs);
+            self.last_idle_secs.store(gone.last_idle_secs, Ordering::Relaxed);
+        } else if cause == RemovalCause::Expired {
+            self.counters.add(EXPIRED_UNREAD, gone.unread);
+        }
+    }
+}
+
+/// What is known of items that are gone.
+#[derive(Default)]
+pub(crate) struct Gone {
+    items: u64,
+    bytes: u64,
+    unread: u64,
+    expiring: u64,
+    age_secs: u64,
+    last_idle_secs: u32,
+}
+
+impl Gone {
+    /// One more.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::key`].
+    pub(crate) unsafe fn add(&mut self, item: Item<'_>, now: u32) {
+        // SAFETY: passed on.
+        let (bytes, created, expiry, used) =
+            unsafe { (item.used_bytes(), item.created(), item.expiry(), item.last_access()) };
+        self.items += 1;
+        self.bytes += bytes as u64;
+        self.unread += u64::from(!item.state().is_fetched());
+        self.expiring += u64::from(expiry.is_some_and(|time| time.load(Ordering::Relaxed) != 0));
+        self.age_secs += u64::from(now.saturating_sub(created));
+        self.last_idle_secs = now.saturating_sub(used.map_or(created, |time| time.load(Ordering::Relaxed)));
     }
 }
 

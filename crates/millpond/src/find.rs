@@ -1,5 +1,7 @@
 //! Looking items up.
 
+use std::cell::Cell;
+
 use base::pin::Guard;
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
@@ -338,9 +340,14 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         // SAFETY: the caller's duty.
         let class = unsafe { core.class_of(info) };
-        item.state().record_access(|bits, first| class.rule.apply(bits, first, || core.now()));
+        let queue = Cell::new(0);
+        item.state().record_access(|bits, first| {
+            let (bits, number) = class.rule.apply_in(bits, first, || core.now());
+            queue.set(number);
+            bits
+        });
         class.rule.count(|| fingerprint(hash));
-        class.counters.add(HITS, 1);
+        class.counters.add(HITS + queue.get(), 1);
     }
 
     /// Finds the item and takes a reference. The caller has pinned, and drops the items of other keys that were met after

@@ -6,7 +6,7 @@ use index::Guard;
 use slab::ItemPtr;
 
 use crate::cache::{Cache, Core};
-use crate::class::{BYTES_IN, INSERTS};
+use crate::class::{BYTES_IN, Gone, INSERTS};
 use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
 use crate::life::RemovalCause;
@@ -206,8 +206,13 @@ impl Core {
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }
         // SAFETY: this thread holds the reference that `unindex` gave it.
-        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
-        class.count_gone(cause, 1, bytes as u64);
+        let class = unsafe { self.class_of(info) };
+        // When it was made matters only where it was not the caller's doing.
+        let by_itself = matches!(cause, RemovalCause::Evicted | RemovalCause::Expired);
+        let mut gone = Gone::default();
+        // SAFETY: as above.
+        unsafe { gone.add(item, if by_itself { self.now() } else { 0 }) };
+        class.count_gone(cause, &gone);
         if let Some(life) = &class.life {
             self.tell_removed(life, ptr, cause);
         }

@@ -42,6 +42,64 @@ impl Cache {
     }
 }
 
+/// What is held of a pool: see [`Cache::held`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Items that somebody has a handle of, those that are being made and those that were removed meanwhile included. Each keeps its
+    /// slab where it is.
+    pub items: u64,
+    /// Handles of them.
+    pub handles: u64,
+    /// Bytes of their chunks.
+    pub bytes: u64,
+}
+
+impl Cache {
+    /// Counts what is held of a pool, by looking at each of its chunks: some 5 ns for each, and nothing where nobody asks. For whoever
+    /// wonders why a slab does not leave, or why memory does not come back.
+    ///
+    /// ```
+    /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// let pool = cache.add_pool(PoolConfig::named("users"))?;
+    /// cache.put(cache.allocate(pool, b"a", 10, &ItemOptions::default())?);
+    /// let handles = [cache.find(b"a"), cache.find(b"a")];
+    /// let held = cache.held(pool)?;
+    /// assert_eq!((held.items, held.handles), (1, 2));
+    /// # drop(handles);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::NoSuchPool`].
+    pub fn held(&self, pool: PoolId) -> Result<Held, Error> {
+        let core = self.core();
+        let mut held = Held::default();
+        for (_, class) in core.pool(pool)?.used_classes() {
+            let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
+            for slab in slabs {
+                for first in (0..class.info.chunks_per_slab()).step_by(STEP as usize) {
+                    // No slab is given back while it is looked at.
+                    let _pinned = core.pins.pin();
+                    if core.arena.info(slab) != class.info {
+                        break;
+                    }
+                    for number in first..class.info.chunks_per_slab().min(first + STEP) {
+                        let (item, _) = core.arena.item(ItemPtr::new(slab, number as u16));
+                        let handles = item.state().references();
+                        held.items += u64::from(handles > 0);
+                        held.handles += u64::from(handles);
+                        held.bytes += u64::from(handles > 0) * u64::from(class.info.chunk_bytes);
+                    }
+                }
+            }
+        }
+        Ok(held)
+    }
+}
+
 /// The items of a pool: see [`Cache::items`].
 pub struct Items<'c> {
     core: &'c Core,

@@ -72,7 +72,7 @@ pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
-pub use iterate::Items;
+pub use iterate::{Held, Items};
 pub use large::{MAX_VALUE_BYTES, ValueWriter};
 pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{
@@ -80,7 +80,7 @@ pub use load::{
 };
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
-pub use stats::{CacheStats, ClassStats, PoolStats};
+pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;

@@ -26,7 +26,7 @@ use parking_lot::{Mutex, MutexGuard};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::Core;
-use crate::class::{Class, Inner, View, fingerprint};
+use crate::class::{Class, Gone, Inner, View, fingerprint};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
 use crate::watch::gone_for;
@@ -219,18 +219,18 @@ impl Core {
         &self,
         class: &Class,
         cause: RemovalCause,
-        claimed: impl ExactSizeIterator<Item = (ItemPtr, u64)>,
+        claimed: impl Iterator<Item = (ItemPtr, u64)>,
     ) {
-        let (items, mut bytes) = (claimed.len() as u64, 0);
+        let (now, mut gone) = (self.now(), Gone::default());
         for (ptr, hash) in claimed {
             self.index.remove(hash, ptr);
             // SAFETY: the item was claimed, so this thread owns its chunk.
             unsafe {
-                bytes += self.arena.item(ptr).0.used_bytes() as u64;
+                gone.add(self.arena.item(ptr).0, now);
                 self.note_item(gone_for(cause), hash, ptr);
             }
         }
-        class.count_gone(cause, items, bytes);
+        class.count_gone(cause, &gone);
     }
 
     /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`, and frees them.

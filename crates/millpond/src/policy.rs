@@ -28,6 +28,7 @@ impl Cache {
             let Inner { chunks, policy: queues, .. } = &mut *inner;
             let view = View::with_seed(core, chunks, seed);
             queues.convert(policy, &view, core.now());
+            class.begin_hits_of_queues();
             inner.settle(&core.ledger);
             let (chunks, now) = metadata_of_slab(info, policy);
             core.add_chunks(chunks * slabs, now * slabs);

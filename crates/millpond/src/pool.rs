@@ -40,6 +40,10 @@ pub(crate) struct Pool {
     pub(crate) hooks: Option<Arc<Life>>,
     /// How many slabs were moved between classes, whatever for.
     pub(crate) slabs_moved: AtomicU64,
+    /// How many of those its strategy asked for.
+    pub(crate) rebalances: AtomicU64,
+    /// How often its limit was set.
+    pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
     /// Whether it is being removed; then for ever.
     is_leaving: AtomicBool,
@@ -71,6 +75,8 @@ impl Pool {
             rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.0.into())),
             hooks: None,
             slabs_moved: AtomicU64::new(0),
+            rebalances: AtomicU64::new(0),
+            resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),

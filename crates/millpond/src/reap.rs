@@ -6,7 +6,7 @@ use evict::{Entry, Items};
 use slab::{ChunkNumber, ItemPtr};
 
 use crate::cache::{Cache, Core};
-use crate::class::{Class, Inner, View};
+use crate::class::{Class, Inner, REAPED, View};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
 
@@ -43,6 +43,7 @@ impl Core {
             let mut due = Vec::new();
             let more = self.collect_due(class, &mut due);
             reaped += due.len() as u64;
+            class.counters.add(REAPED, due.len() as u64);
             self.end_claimed(class, RemovalCause::Expired, due);
             if !more {
                 return reaped;

@@ -20,6 +20,7 @@ impl Cache {
             let view = PoolView::of(&self.pool_stats(pool), self.core().is_full(pool));
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
             if self.core().move_slab(pool, decided.victim, decided.receiver) {
+                pool.rebalances.fetch_add(1, Ordering::Relaxed);
                 moved.push((pool.id(), decided));
             }
         }

@@ -24,7 +24,7 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, SlabInfo, Words};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
-use crate::class::{BYTES_IN, Class, INSERTS, LINKS_IN};
+use crate::class::{BYTES_IN, Class, Gone, INSERTS, LINKS_IN};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
@@ -304,11 +304,18 @@ impl Core {
 
     /// Gives up an item that was taken over and then found to be doubtful, and is out of sight: nobody is told.
     fn forget(&self, ptr: ItemPtr) {
-        let info = self.arena.info(ptr.slab());
         // SAFETY: this thread holds the reference that taking it out of sight gave it.
-        let class = unsafe { self.class_of(info) };
-        class.count_gone(RemovalCause::Removed, 1, self.recovered_bytes(ptr));
+        let class = unsafe { self.class_of(self.arena.info(ptr.slab())) };
+        self.count_given_up(class, ptr);
         self.release(ptr);
+    }
+
+    /// Counts an item that was taken over as gone.
+    fn count_given_up(&self, class: &Class, ptr: ItemPtr) {
+        let mut gone = Gone::default();
+        // SAFETY: the item is complete, and this thread alone knows of it, or holds a reference.
+        unsafe { gone.add(self.arena.item(ptr).0, 0) };
+        class.count_gone(RemovalCause::Removed, &gone);
     }
 
     /// The links of an item that was left behind. `None`: the chain was being changed.
@@ -383,7 +390,7 @@ impl Core {
                 item.state().discard();
                 // SAFETY: this thread owns the chunk.
                 let class = unsafe { self.class_of(info) };
-                class.count_gone(RemovalCause::Removed, 1, self.recovered_bytes(ptr));
+                self.count_given_up(class, ptr);
                 self.free(ptr);
                 return false;
             }

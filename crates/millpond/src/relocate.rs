@@ -13,7 +13,7 @@ use slab::item::Acquired;
 use slab::{ItemPtr, SlabId};
 
 use crate::cache::Core;
-use crate::class::Class;
+use crate::class::{Class, MOVED};
 use crate::pool::Pool;
 
 impl Core {
@@ -29,6 +29,7 @@ impl Core {
             }
             let Some(to) = spare.take().or_else(|| self.take_from_class(pool, class)) else { break };
             if self.relocate(class, from, to) {
+                class.counters.add(MOVED, 1);
                 moved.push(from);
             } else {
                 spare = Some(to);

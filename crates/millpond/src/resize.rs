@@ -14,7 +14,7 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{BYTES_IN, Class};
+use crate::class::{BYTES_IN, Class, MOVE_EVICTIONS, RELEASES_ABORTED, SLABS_RELEASED};
 use crate::error::{Error, ErrorKind};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
@@ -40,6 +40,7 @@ impl Cache {
         let core = self.core();
         let pool = core.pool(pool)?;
         pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
+        pool.resizes.fetch_add(1, Ordering::Relaxed);
         core.shrink_pool(&pool)
     }
 
@@ -181,6 +182,7 @@ impl Core {
                 class.note_slabs(&inner);
                 drop(inner);
                 self.finish_leave(pool, class, slab);
+                class.counters.add(SLABS_RELEASED, 1);
                 return true;
             }
         }
@@ -188,6 +190,7 @@ impl Core {
         if let Some(withheld) = class.set_leaving(&mut inner, None) {
             inner.chunks.restore(&self.arena, withheld);
         }
+        class.counters.add(RELEASES_ABORTED, 1);
         false
     }
 
@@ -226,6 +229,7 @@ impl Core {
             }
         }
         drop(inner);
+        class.counters.add(MOVE_EVICTIONS, (evicted.len() + parents.len()) as u64);
         self.end_claimed(class, RemovalCause::Evicted, evicted);
         parents.into_iter().for_each(|parent| self.unlink_held(parent, RemovalCause::Evicted));
     }

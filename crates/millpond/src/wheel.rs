@@ -67,7 +67,6 @@ impl Wheel {
     }
 
     /// How many entries there are, stale ones included.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries
     }

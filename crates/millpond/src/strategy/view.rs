@@ -78,7 +78,7 @@ impl fmt::Display for ClassView {
 }
 
 impl From<&ClassStats> for ClassView {
-    /// Without what statistics do not tell: projected ages.
+    /// Projected ages are those with one slab less, where the policy knows.
     fn from(class: &ClassStats) -> Self {
         Self {
             number: class.number,
@@ -87,7 +87,7 @@ impl From<&ClassStats> for ClassView {
             free_chunks: class.free_chunks,
             items: class.items,
             tail_age_secs: class.tail_age_secs,
-            projected_age_secs: None,
+            projected_age_secs: class.projected_tail_age_secs,
             counts: Counts {
                 hits: class.hits,
                 tail_hits: class.tail_hits,

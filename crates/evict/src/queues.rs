@@ -1,0 +1,162 @@
+//! What a policy tells of its queues, for statistics.
+
+use crate::generations::Part;
+use crate::{Entry, Items, Order, Policy};
+
+/// Most queues that a policy has.
+pub const MAX_QUEUES: usize = 3;
+
+/// A queue of a policy at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// What it is called in the policy's paper.
+    pub name: &'static str,
+    /// Its number, as [`crate::HitRule::apply_in`] tells it.
+    pub number: usize,
+    /// How many items it has; by counts that hits race with.
+    pub items: usize,
+    /// For how long its last item has not been used, in seconds, where the policy knows.
+    pub age_secs: Option<u32>,
+    /// Its oldest item, where the policy does not know ages and it is found near the end.
+    pub oldest: Option<Entry>,
+}
+
+impl Policy {
+    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to nothing.
+    pub fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue> {
+        let one = |name, items, age_secs, oldest| vec![Queue { name, number: 0, items, age_secs, oldest }];
+        match &self.order {
+            Order::Lru(lru) => one("lru", lru.len(), lru.tail_age_secs(now), None),
+            Order::Sieve(sieve) => one("sieve", sieve.len(), None, sieve.oldest(items)),
+            Order::S3Fifo(s3fifo) => s3fifo.queues(items).to_vec(),
+            Order::LruInsertion(_) => self.parts(now, &[(Part::Proven, "upper"), (Part::Trial, "lower")]),
+            Order::TwoQ(_) => {
+                self.parts(now, &[(Part::Young, "hot"), (Part::Trial, "cold"), (Part::Proven, "warm")])
+            }
+            Order::TinyLfu(_) => {
+                let names =
+                    [(Part::Young, "window"), (Part::Trial, "probation"), (Part::Proven, "protected")];
+                self.parts(now, &names)
+            }
+            Order::Arc(_) => self.parts(now, &[(Part::Trial, "t1"), (Part::Proven, "t2")]),
+        }
+    }
+
+    fn parts(&self, now: u32, names: &[(Part, &'static str)]) -> Vec<Queue> {
+        let Some(lists) = self.lists() else { return Vec::new() };
+        let queue = |(part, name): &(Part, &'static str)| {
+            let items = lists.part_len(*part);
+            let age_secs = (items > 0).then(|| lists.generations().age_secs(*part, now));
+            Queue { name, number: *part as usize, items, age_secs, oldest: None }
+        };
+        names.iter().map(queue).collect()
+    }
+
+    /// How many keys of evicted items it remembers.
+    pub fn ghosts(&self) -> usize {
+        match &self.order {
+            Order::S3Fifo(s3fifo) => s3fifo.ghosts(),
+            Order::Arc(arc) => arc.ghosts(),
+            _ => 0,
+        }
+    }
+
+    /// For how many seconds the item has not been used that would be evicted next if those evicted before it, `items` of them,
+    /// were gone, where the policy knows. `None` too where it has no more than that.
+    pub fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
+        if let Order::Lru(lru) = &self.order {
+            return lru.projected_age_secs(items, now);
+        }
+        let lists = self.lists()?;
+        let mut left = items;
+        for part in [Part::Trial, Part::Proven, Part::Young] {
+            match lists.generations().age_behind_secs(part, left, now) {
+                Ok(age) => return Some(age),
+                Err(passed) => left -= passed.min(left),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::PolicyKind;
+    use crate::testing::Sim;
+
+    #[test]
+    fn queues_are_those_of_the_policy_and_have_all_items() {
+        for kind in PolicyKind::ALL {
+            let mut sim = Sim::new(kind, 1_000);
+            for i in 0..20_000_u64 {
+                sim.now = (i / 10) as u32;
+                // Numbers below 300 come again and again.
+                sim.access(if i % 2 == 0 { i % 300 } else { i });
+            }
+            let queues = sim.policy.queues(&sim.table, sim.now);
+            assert!(
+                queues.len() <= super::MAX_QUEUES
+                    && queues.iter().all(|queue| queue.number < super::MAX_QUEUES)
+            );
+            assert_eq!(
+                queues.iter().map(|queue| queue.items).sum::<usize>(),
+                sim.len(),
+                "{kind}: {queues:?}"
+            );
+            let known = |queue: &&super::Queue| {
+                queue.items > 0 && (queue.age_secs.is_some() != queue.oldest.is_some())
+            };
+            assert!(
+                queues.iter().filter(|queue| queue.items > 0).all(|queue| known(&queue)),
+                "{kind}: {queues:?}"
+            );
+            assert_eq!(
+                sim.policy.ghosts() > 0,
+                matches!(kind, PolicyKind::S3Fifo { .. } | PolicyKind::Arc),
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn hits_are_told_by_queue() {
+        for kind in PolicyKind::ALL {
+            let mut sim = Sim::new(kind, 100);
+            let mut hits = [0; super::MAX_QUEUES];
+            (0..100).for_each(|key| assert!(!sim.access(key)));
+            for round in 0..40_u64 {
+                // Ten keys stay, and others pass by.
+                (0..10).for_each(|key| hits[sim.queue_of_hit(key)] += 1);
+                (0..20).for_each(|i| assert!(!sim.access(1_000 + round * 20 + i)));
+            }
+            let names = sim.policy.queues(&sim.table, sim.now);
+            let told: usize = names.iter().map(|queue| hits[queue.number]).sum();
+            assert_eq!(told, 400, "{kind}: {hits:?}");
+            assert!(
+                hits[names.last().map_or(0, |last| last.number)] > 0 || names.len() == 3,
+                "{kind}: {hits:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_projected_age_is_that_behind_a_slab() {
+        for kind in [PolicyKind::Lru { refresh_secs: 0 }, PolicyKind::Arc] {
+            let mut sim = Sim::new(kind, 1_000);
+            for i in 0..1_000_u64 {
+                sim.now = i as u32;
+                sim.access(i);
+            }
+            // One came each second: what is behind the last 500 has waited for some 500 s.
+            let tail = sim.policy.tail_age_secs(sim.now).expect("known");
+            let behind = sim.policy.projected_age_secs(500, sim.now).expect("known");
+            assert!(
+                (940..=1_000).contains(&tail) && (430..=560).contains(&behind),
+                "{kind}: {tail}, {behind}"
+            );
+            assert_eq!(sim.policy.projected_age_secs(1_000, sim.now), None, "{kind}: nothing is left");
+        }
+        let sim = Sim::new(PolicyKind::Sieve, 10);
+        assert_eq!(sim.policy.projected_age_secs(1, 0), None);
+    }
+}
