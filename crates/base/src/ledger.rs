@@ -17,6 +17,8 @@ pub enum Part {
     Queues,
     /// Ghost entries of evicted keys.
     Ghosts,
+    /// Compact caches.
+    Compact,
     /// Connection buffers and state.
     Connections,
     /// Tables, counters and whatever else is fixed at start-up.
@@ -25,8 +27,8 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order in which they are reported.
-    pub const ALL: [Self; 6] =
-        [Self::Slabs, Self::Index, Self::Queues, Self::Ghosts, Self::Connections, Self::Fixed];
+    pub const ALL: [Self; 7] =
+        [Self::Slabs, Self::Index, Self::Queues, Self::Ghosts, Self::Compact, Self::Connections, Self::Fixed];
 
     /// The name under which the part is reported, as a metric label.
     pub const fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Part {
             Self::Index => "index",
             Self::Queues => "queues",
             Self::Ghosts => "ghosts",
+            Self::Compact => "compact",
             Self::Connections => "connections",
             Self::Fixed => "fixed",
         }

@@ -256,7 +256,10 @@ impl Core {
         let metadata = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
         let slabs = self.ledger.part(Part::Slabs).max(1);
         let spent = slabs + metadata;
-        let others = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Connections);
+        let others = [Part::Fixed, Part::Connections, Part::Compact]
+            .iter()
+            .map(|part| self.ledger.part(*part))
+            .sum::<u64>();
         let all = self.ledger.limit().saturating_sub(others).max(spent);
         (chunks as u128 * all as u128 / spent as u128) as u64
     }

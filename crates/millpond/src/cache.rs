@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use base::hash::key_hash;
 use base::pin::Pins;
@@ -13,6 +13,7 @@ use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
 
 use crate::chain::ChainLocks;
 use crate::class::Class;
+use crate::compact::Store;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::keyspace::Keyspace;
@@ -64,7 +65,10 @@ pub(crate) struct Core {
     pub(crate) kept: Option<Kept>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
     pub(crate) recovered: Mutex<Recovered>,
+    pub(crate) huge_pages: bool,
     pub(crate) structures: Structures,
+    /// The compact caches whose memory is part of this cache's.
+    pub(crate) compact: Mutex<Vec<Weak<Store>>>,
     /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
     /// use.
     pub(crate) chunks: AtomicU64,
@@ -143,7 +147,9 @@ impl Cache {
                 kept,
                 unclaimed: Mutex::new(unclaimed),
                 recovered: Mutex::default(),
+                huge_pages: config.huge_pages,
                 structures,
+                compact: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
             }),
@@ -302,6 +308,11 @@ impl Core {
         if self.arena.item(ptr).0.state().release() {
             self.free(ptr);
         }
+    }
+
+    /// The compact caches that there are.
+    pub(crate) fn compact_stores(&self) -> Vec<Arc<Store>> {
+        self.compact.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn add_chunks(&self, chunks: u64, metadata_bytes: u64) {

@@ -33,8 +33,10 @@
 
 mod allocate;
 mod cache;
+mod cells;
 mod chain;
 mod class;
+pub mod compact;
 mod config;
 mod error;
 mod find;

@@ -99,14 +99,21 @@ impl Core {
             let largest =
                 pools.iter().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
             let taken = largest.is_some_and(|pool| self.shrink_by_a_slab(pool));
-            if !taken {
+            if !taken && !self.shrink_compact() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
-                    "the cache cannot shrink to its limit: items are held, or what remains is not in slabs",
+                    "the cache cannot shrink to its limit: items are held, or what remains is neither in slabs nor in compact caches",
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Takes memory from the largest compact cache that has some to give.
+    fn shrink_compact(&self) -> bool {
+        let mut stores = self.compact_stores();
+        stores.sort_by_key(|store| std::cmp::Reverse(store.bytes()));
+        stores.iter().any(|store| store.shrink(self))
     }
 
     /// Takes a slab from another class than `class`, one of at least `least_slabs`, for an allocation. A move empties a

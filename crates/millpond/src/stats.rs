@@ -11,6 +11,7 @@ use crate::class::{
     EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, INSERTS, Inner, MOVE_EVICTIONS, MOVED, REAPED,
     RELEASES_ABORTED, REMOVED, REPLACED, SLABS_ADDED, SLABS_RELEASED, View,
 };
+use crate::compact::CompactStats;
 
 /// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under way.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct CacheStats {
     pub shared_misses: u64,
     /// All pools, by number.
     pub pools: Vec<PoolStats>,
+    /// All compact caches, in the order in which they were made.
+    pub compact: Vec<CompactStats>,
 }
 
 /// A pool at one moment.
@@ -195,6 +198,7 @@ impl Cache {
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
             pools: core.pools.all().iter().map(|pool| self.pool_stats(pool)).collect(),
+            compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
         }
     }
 

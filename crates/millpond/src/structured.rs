@@ -180,7 +180,6 @@ mod entries;
 mod header;
 mod map;
 mod ordered;
-mod tail;
 mod value;
 
 use std::sync::atomic::{AtomicU64, Ordering};

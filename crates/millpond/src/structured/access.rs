@@ -4,10 +4,10 @@ use parking_lot::MutexGuard;
 
 use super::entries::Room;
 use super::header::Shape;
-use super::tail::{Corrupt, Look, Tail};
 use super::{StructureOptions, Usage};
 use crate::allocate::Body;
 use crate::cache::{Cache, PoolId};
+use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::find::Keys;

@@ -6,9 +6,9 @@ use bytemuck::Pod;
 
 use super::access::{Change, Handle};
 use super::header::{HEADER, Kind, LEN, Shape};
-use super::tail::{Corrupt, Look, Tail, words_for};
 use super::{StructureOptions, Usage};
 use crate::cache::{Cache, PoolId};
+use crate::cells::{Cells as Tail, Corrupt, Look, words_for};
 use crate::error::{Error, ErrorKind};
 
 /// A number of elements of plain data, in an item of the cache: see [`crate::structured`].

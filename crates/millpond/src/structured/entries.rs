@@ -6,7 +6,7 @@
 
 use super::StructureOptions;
 use super::header::{FREE, GARBAGE, HEADER, Kind, LEN, NEXT, SLOTS, Shape, VARIES};
-use super::tail::{Corrupt, Look, Tail, words_for};
+use crate::cells::{Cells as Tail, Corrupt, Look, words_for};
 
 /// Bits of a directory's word that name an entry.
 pub(super) const ENTRY_BITS: u32 = 20;

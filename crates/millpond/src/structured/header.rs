@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::tail::{Corrupt, Look, Tail};
+use crate::cells::{Cells as Tail, Corrupt, Look};
 
 /// `MPST` in memory.
 const MAGIC: u32 = u32::from_le_bytes(*b"MPST");

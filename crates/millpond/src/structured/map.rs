@@ -12,10 +12,10 @@ use bytemuck::{Pod, bytes_of};
 use super::access::{Change, Handle};
 use super::entries::{ENTRY, ENTRY_BITS, Entries, Room, directory};
 use super::header::{HEADER, Kind, LEN, SLOTS};
-use super::tail::{Corrupt, Look, Tail};
 use super::value::{Value, read};
 use super::{StructureOptions, Usage};
 use crate::cache::{Cache, PoolId};
+use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::error::Error;
 
 /// A map from plain data to plain data or byte strings, in an item of the cache: see [`crate::structured`].

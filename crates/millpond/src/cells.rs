@@ -1,47 +1,48 @@
-//! The words of a structured item, and reading and writing them while others do.
+//! Words that some threads read while others write to them: of structured items and of compact caches.
 //!
-//! All accesses are atomic and relaxed; what orders them is the sequence ([`super::header`]) or the lock of the stripe.
+//! All accesses are atomic and relaxed. What orders them, and says whether what was read is whole, is the sequence or
+//! the lock of whatever the words belong to.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
-/// The bytes are not those of a structure, or are being written: which of the two, the sequence tells.
+/// The words are not what they should be, or are being written: which of the two, their sequence tells.
 #[derive(Debug)]
-pub(super) struct Corrupt;
+pub(crate) struct Corrupt;
 
-/// What came of looking into a tail that others may be writing to.
-pub(super) type Look<T> = Result<T, Corrupt>;
+/// What came of looking at words that others may be writing to.
+pub(crate) type Look<T> = Result<T, Corrupt>;
 
 const WORD: usize = size_of::<u32>();
 
 /// Words that `bytes` bytes take.
-pub(super) const fn words_for(bytes: usize) -> usize {
+pub(crate) const fn words_for(bytes: usize) -> usize {
     bytes.div_ceil(WORD)
 }
 
-/// The words behind the key of an item.
+/// Words in a row.
 #[derive(Clone, Copy)]
-pub(super) struct Tail<'a>(pub(super) &'a [AtomicU32]);
+pub(crate) struct Cells<'a>(pub(crate) &'a [AtomicU32]);
 
-impl<'a> Tail<'a> {
+impl<'a> Cells<'a> {
     /// How many words there are.
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.0.len()
     }
 
     #[inline]
-    pub(super) fn word(self, at: usize) -> Look<&'a AtomicU32> {
+    pub(crate) fn word(self, at: usize) -> Look<&'a AtomicU32> {
         self.0.get(at).ok_or(Corrupt)
     }
 
     #[inline]
-    pub(super) fn get(self, at: usize) -> Look<u32> {
+    pub(crate) fn get(self, at: usize) -> Look<u32> {
         Ok(self.word(at)?.load(Ordering::Relaxed))
     }
 
     #[inline]
-    pub(super) fn set(self, at: usize, value: u32) -> Look<()> {
+    pub(crate) fn set(self, at: usize, value: u32) -> Look<()> {
         self.word(at)?.store(value, Ordering::Relaxed);
         Ok(())
     }
@@ -55,7 +56,7 @@ impl<'a> Tail<'a> {
 
     /// Reads bytes that begin with word `at`.
     #[inline]
-    pub(super) fn read(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub(crate) fn read(self, at: usize, out: &mut [u8]) -> Look<()> {
         let words = self.span(at, out.len())?;
         let mut chunks = out.chunks_exact_mut(WORD);
         for (bytes, word) in chunks.by_ref().zip(words) {
@@ -71,7 +72,7 @@ impl<'a> Tail<'a> {
 
     /// Writes bytes that begin with word `at`, and zeros to the end of their last word.
     #[inline]
-    pub(super) fn write(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub(crate) fn write(self, at: usize, bytes: &[u8]) -> Look<()> {
         for (word, bytes) in self.span(at, bytes.len())?.iter().zip(bytes.chunks(WORD)) {
             let mut all = [0; WORD];
             all[..bytes.len()].copy_from_slice(bytes);
@@ -82,7 +83,7 @@ impl<'a> Tail<'a> {
 
     /// Whether the bytes that begin with word `at` are `bytes`. What follows them in their last word is zero.
     #[inline]
-    pub(super) fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
+    pub(crate) fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
         let words = self.span(at, bytes.len())?;
         Ok(words.iter().zip(bytes.chunks(WORD)).all(|(word, bytes)| {
             let mut all = [0; WORD];
@@ -92,7 +93,7 @@ impl<'a> Tail<'a> {
     }
 
     /// Copies `words` words.
-    pub(super) fn copy(self, from: usize, to: Tail<'_>, at: usize, words: usize) -> Look<()> {
+    pub(crate) fn copy(self, from: usize, to: Cells<'_>, at: usize, words: usize) -> Look<()> {
         for (from, to) in self.span(from, words * WORD)?.iter().zip(to.span(at, words * WORD)?) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -101,14 +102,14 @@ impl<'a> Tail<'a> {
 
     /// The value that begins with word `at`.
     #[inline]
-    pub(super) fn pod<T: Pod>(self, at: usize) -> Look<T> {
+    pub(crate) fn pod<T: Pod>(self, at: usize) -> Look<T> {
         let mut value = T::zeroed();
         self.read(at, bytemuck::bytes_of_mut(&mut value))?;
         Ok(value)
     }
 
     /// Reads bytes from byte `at` on.
-    pub(super) fn read_bytes(self, at: usize, out: &mut [u8]) -> Look<()> {
+    pub(crate) fn read_bytes(self, at: usize, out: &mut [u8]) -> Look<()> {
         if at.is_multiple_of(WORD) {
             return self.read(at / WORD, out);
         }
@@ -120,7 +121,7 @@ impl<'a> Tail<'a> {
     }
 
     /// Writes bytes from byte `at` on, and leaves those around them as they are.
-    pub(super) fn write_bytes(self, at: usize, bytes: &[u8]) -> Look<()> {
+    pub(crate) fn write_bytes(self, at: usize, bytes: &[u8]) -> Look<()> {
         if at.is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD) {
             return self.write(at / WORD, bytes);
         }
@@ -141,28 +142,28 @@ mod tests {
     #[test]
     fn bytes_are_read_as_they_were_written_wherever_they_begin() {
         let words: Vec<AtomicU32> = (0..16).map(|_| AtomicU32::new(u32::MAX)).collect();
-        let tail = Tail(&words);
+        let cells = Cells(&words);
         let bytes: Vec<u8> = (1..=64).collect();
         for at in 0..20 {
             for len in 0..30 {
-                tail.write(0, &[0xff; 64]).expect("inside");
-                tail.write_bytes(at, &bytes[..len]).expect("inside");
+                cells.write(0, &[0xff; 64]).expect("inside");
+                cells.write_bytes(at, &bytes[..len]).expect("inside");
                 let (mut out, mut all) = (vec![0; len], [0; 64]);
-                tail.read_bytes(at, &mut out).expect("inside");
+                cells.read_bytes(at, &mut out).expect("inside");
                 assert_eq!(out, bytes[..len]);
-                tail.read(0, &mut all).expect("inside");
+                cells.read(0, &mut all).expect("inside");
                 let others = all.iter().enumerate().filter(|(i, _)| !(at..at + len).contains(i));
                 assert!(others.map(|(_, byte)| *byte).all(|byte| byte == 0xff), "{at} {len}");
             }
         }
         for len in 0..=12 {
-            tail.write(3, &bytes[..len]).expect("inside");
-            assert!(tail.equals(3, &bytes[..len]).expect("inside"));
+            cells.write(3, &bytes[..len]).expect("inside");
+            assert!(cells.equals(3, &bytes[..len]).expect("inside"));
             if len > 0 {
-                assert!(!tail.equals(3, &[&bytes[..len - 1], &[0xff]].concat()).expect("inside"));
+                assert!(!cells.equals(3, &[&bytes[..len - 1], &[0xff]].concat()).expect("inside"));
             }
         }
-        assert!(tail.get(16).is_err() && tail.write(15, &[0; 5]).is_err());
-        assert!(tail.read(usize::MAX, &mut [0]).is_err() && tail.read_bytes(usize::MAX, &mut [0]).is_err());
+        assert!(cells.get(16).is_err() && cells.write(15, &[0; 5]).is_err());
+        assert!(cells.read(usize::MAX, &mut [0]).is_err() && cells.read_bytes(usize::MAX, &mut [0]).is_err());
     }
 }
