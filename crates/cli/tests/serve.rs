@@ -126,6 +126,17 @@ fn it_says_where_it_listens_and_stops_when_told_to() {
     }
 }
 
+/// The monitor tells of what it does; this process has more resident than these limits, whatever the cache does.
+#[test]
+fn the_memory_monitor_is_heard_in_the_log() {
+    let limits = ["monitor.mode=resident-memory", "monitor.lower_bytes=1MiB", "monitor.upper_bytes=5MiB"];
+    let arguments: Vec<&str> = limits.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut server = Running::start(serve(&arguments));
+    let line = server.wait_for_log("The cache has given memory back.");
+    assert!(line.contains("given_bytes=4194304") && line.contains("resident"), "{line}");
+    server.wait_for_log("Memory is short, and the cache may give no more back.");
+}
+
 /// The line that it says to try does what it says.
 #[test]
 fn the_line_to_try_works() {

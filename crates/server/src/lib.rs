@@ -25,10 +25,12 @@ mod machine;
 mod maintenance;
 mod memcached;
 mod metrics;
+mod monitoring;
 mod net;
 mod run;
 mod server;
 mod shared;
+mod watching;
 
 pub use config::Config;
 pub use error::{Error, ErrorKind};

@@ -68,6 +68,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
             if let Err(error) = shared.cache.maintain() {
                 tracing::debug!(%error, "The cache is above its memory for now.");
             }
+            shared.monitoring.tell();
         }
     };
     base::thread::spawn("maintenance", body)

@@ -76,6 +76,9 @@ impl Server {
         let pin = config.pin_threads;
         let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
         let shared = Arc::new(Shared::new(cache, config, pools, listeners, workers));
+        let config = shared.config();
+        shared.watching.apply(&shared.cache, &shared.pools, &config.watch)?;
+        shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
             threads: Vec::new(),
@@ -172,9 +175,17 @@ impl Server {
         let changes = change::between(&old, config)?;
         let merged = change::with_online(&old, config);
         let cache = &self.shared.cache;
-        cache.set_memory(merged.memory()).map_err(|e| {
-            Error::with_source(ErrorKind::Engine, "memory cannot be changed; max_memory bounds it", e)
-        })?;
+        let monitoring = &self.shared.monitoring;
+        // What a monitor has given back it takes back by itself.
+        let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
+        if !is_lent || old.memory() != merged.memory() {
+            monitoring.stop();
+            cache.set_memory(merged.memory()).map_err(|e| {
+                Error::with_source(ErrorKind::Engine, "memory cannot be changed; max_memory bounds it", e)
+            })?;
+            monitoring.start(cache, &merged.monitor)?;
+        }
+        self.shared.watching.apply(cache, &self.shared.pools, &merged.watch)?;
         for (settings, pool) in merged.pools.iter().zip(&self.shared.pools) {
             cache.set_pool_limit(pool.id, settings.limit.set()).map_err(|e| {
                 Error::with_source(
@@ -218,6 +229,8 @@ impl Server {
             let _ = thread.join();
         }
         self.admin = None;
+        self.shared.monitoring.stop();
+        self.shared.watching.stop();
         self.shared.maintenance.stop();
         if let Some(thread) = self.maintenance.take() {
             let _ = thread.join();

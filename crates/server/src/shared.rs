@@ -11,7 +11,9 @@ use protocol::memcached::Limits;
 use crate::config::{Address, Config, Protocol};
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
+use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer};
+use crate::watching::Watching;
 
 /// The settings that change while serving, in the form in which they are asked for.
 #[derive(Clone, Debug)]
@@ -228,6 +230,8 @@ pub(crate) struct Shared {
     cas: AtomicU64,
     pub(crate) draining: AtomicBool,
     pub(crate) maintenance: Maintenance,
+    pub(crate) watching: Watching,
+    pub(crate) monitoring: Monitoring,
     pub(crate) started_secs: u32,
 }
 
@@ -262,6 +266,8 @@ impl Shared {
             cas: AtomicU64::new(first_cas),
             draining: AtomicBool::new(false),
             maintenance: Maintenance::default(),
+            watching: Watching::default(),
+            monitoring: Monitoring::default(),
         }
     }
 

@@ -355,6 +355,13 @@ pub fn dump_get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// A key as it is written in listings: all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits.
+pub fn shown_key(key: &[u8]) -> String {
+    let mut shown = Vec::new();
+    write_percent_encoded(&mut shown, key);
+    String::from_utf8(shown).unwrap_or_default()
+}
+
 /// Appends `bytes` with all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits (RFC 3986, section 2.1).
 fn write_percent_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
     let digit = |value: u8| *b"0123456789ABCDEF".get(usize::from(value & 15)).unwrap_or(&b'0');

@@ -7,12 +7,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millpond::{CacheStats, ClassStats, PoolStats};
+use millpond::monitor::MonitorStatus;
+use millpond::watch::{EventStats, LatencyStats};
+use millpond::{CacheStats, ClassStats, PoolStats, QueueStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::figures::{CLASS_FIGURES, Figure};
 use crate::metrics::Counter;
 use crate::shared::Shared;
 
@@ -27,42 +30,6 @@ struct Metric {
     kind: MetricType,
     samples: Vec<Sample>,
 }
-
-/// Name, help, kind, and the figure.
-type ClassMetric = (&'static str, &'static str, MetricType, fn(&ClassStats) -> u64);
-
-/// What is known of a size class, with name, help and whether it only grows.
-const CLASS_METRICS: &[ClassMetric] = &[
-    ("millpond_class_chunk_bytes", "Size of the chunks of a size class.", MetricType::Gauge, |c| {
-        u64::from(c.chunk_bytes)
-    }),
-    ("millpond_class_slabs", "Slabs of a size class.", MetricType::Gauge, |c| c.slabs),
-    ("millpond_class_free_chunks", "Chunks without an item.", MetricType::Gauge, |c| c.free_chunks),
-    ("millpond_class_items", "Items.", MetricType::Gauge, |c| c.items),
-    (
-        "millpond_class_item_bytes",
-        "Bytes that items take, headers and keys included.",
-        MetricType::Gauge,
-        |c| c.item_bytes,
-    ),
-    ("millpond_class_hits", "Finds that found something.", MetricType::Counter, |c| c.hits),
-    ("millpond_class_inserts", "Items inserted.", MetricType::Counter, |c| c.inserts),
-    ("millpond_class_evictions", "Items evicted.", MetricType::Counter, |c| c.evictions),
-    (
-        "millpond_class_expired",
-        "Items found to be expired or flushed, and removed.",
-        MetricType::Counter,
-        |c| c.expired,
-    ),
-    ("millpond_class_removed", "Items removed by key.", MetricType::Counter, |c| c.removed),
-    ("millpond_class_replaced", "Items replaced by another.", MetricType::Counter, |c| c.replaced),
-    (
-        "millpond_class_allocation_failures",
-        "Allocations that failed because nothing could be evicted.",
-        MetricType::Counter,
-        |c| c.allocation_failures,
-    ),
-];
 
 /// All metrics as text.
 ///
@@ -108,11 +75,23 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(listener_counters(shared));
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
+    metrics.extend(queue_metrics(&stats.pools));
+    metrics.extend(latency_metrics(&shared.cache.latencies()));
+    metrics.extend(event_metrics(shared));
+    metrics.extend(monitor_metrics(shared));
     metrics
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
     Metric { name, help, kind: MetricType::Gauge, samples }
+}
+
+fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
+    Metric { name, help, kind: MetricType::Counter, samples }
+}
+
+fn class_labels(pool: &PoolStats, class: &ClassStats) -> Vec<(&'static str, String)> {
+    vec![("pool", pool.name.clone()), ("class", class.number.to_string())]
 }
 
 fn server_metrics(shared: &Shared) -> Vec<Metric> {
@@ -194,12 +173,9 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
     let per_pool = |field: fn(&PoolStats) -> Option<u64>| -> Vec<Sample> {
         pools.iter().filter_map(|pool| Some((pool_label(pool), field(pool)?))).collect()
     };
-    let per_class = |field: fn(&ClassStats) -> Option<u64>| -> Vec<Sample> {
+    let per_class = |field: &dyn Fn(&ClassStats) -> Option<u64>| -> Vec<Sample> {
         let of_pool = |pool: &PoolStats| -> Vec<Sample> {
-            let sample = |class: &ClassStats| {
-                let labels = vec![("pool", pool.name.clone()), ("class", class.number.to_string())];
-                Some((labels, field(class)?))
-            };
+            let sample = |class: &ClassStats| Some((class_labels(pool, class), field(class)?));
             pool.classes.iter().filter_map(sample).collect()
         };
         pools.iter().flat_map(of_pool).collect()
@@ -215,26 +191,142 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             "Bytes of the slabs of a pool.",
             per_pool(|pool| Some(pool.slab_bytes)),
         ),
-        Metric {
-            name: "millpond_pool_misses",
-            help: "Finds that found nothing, of pools with keys of their own.",
-            kind: MetricType::Counter,
-            samples: per_pool(|pool| Some(pool.misses)),
-        },
+        counter(
+            "millpond_pool_misses",
+            "Finds that found nothing, of pools with keys of their own.",
+            per_pool(|pool| Some(pool.misses)),
+        ),
         gauge(
             "millpond_class_tail_age_seconds",
             "For how long the next item to be evicted has not been used, where the policy knows.",
-            per_class(|class| class.tail_age_secs.map(u64::from)),
+            per_class(&|class| class.tail_age_secs.map(u64::from)),
+        ),
+        gauge(
+            "millpond_class_projected_tail_age_seconds",
+            "The same if the class had a slab less.",
+            per_class(&|class| class.projected_tail_age_secs.map(u64::from)),
+        ),
+        counter(
+            "millpond_pool_slabs_moved",
+            "Slabs taken from a class of a pool for another.",
+            per_pool(|pool| Some(pool.slabs_moved)),
+        ),
+        counter(
+            "millpond_pool_rebalances",
+            "Slabs moved because the pool's strategy said so.",
+            per_pool(|pool| Some(pool.rebalances)),
+        ),
+        counter(
+            "millpond_pool_resizes",
+            "Times that the limit of a pool was set.",
+            per_pool(|pool| Some(pool.resizes)),
         ),
     ];
-    for (name, help, kind, field) in CLASS_METRICS {
-        let of_class = |pool: &PoolStats| -> Vec<Sample> {
-            let labels =
-                |class: &ClassStats| vec![("pool", pool.name.clone()), ("class", class.number.to_string())];
-            pool.classes.iter().map(|class| (labels(class), field(class))).collect()
-        };
-        let samples = pools.iter().flat_map(of_class).collect();
-        metrics.push(Metric { name, help, kind: *kind, samples });
+    for figure in CLASS_FIGURES {
+        let Figure { metric, help, kind, of, .. } = figure;
+        let samples = per_class(&|class| Some(of(class)));
+        metrics.push(Metric { name: metric, help, kind: *kind, samples });
     }
     metrics
+}
+
+/// The queues of the policies, by class.
+fn queue_metrics(pools: &[PoolStats]) -> Vec<Metric> {
+    let per_queue = |field: fn(&QueueStats) -> Option<u64>| -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for (pool, class) in pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)))
+        {
+            for queue in &class.queues {
+                let Some(value) = field(queue) else { continue };
+                let mut labels = class_labels(pool, class);
+                labels.push(("queue", queue.name.to_owned()));
+                samples.push((labels, value));
+            }
+        }
+        samples
+    };
+    vec![
+        gauge(
+            "millpond_queue_items",
+            "Items of a queue of a class's policy.",
+            per_queue(|queue| Some(queue.items)),
+        ),
+        gauge(
+            "millpond_queue_age_seconds",
+            "For how long the last item of a queue has not been used, or has been there, where it is known.",
+            per_queue(|queue| queue.age_secs.map(u64::from)),
+        ),
+        counter("millpond_queue_hits", "Finds of items of a queue.", per_queue(|queue| Some(queue.hits))),
+    ]
+}
+
+/// How long calls of the engine take, where they are timed.
+fn latency_metrics(latencies: &[LatencyStats]) -> Vec<Metric> {
+    let call = |latency: &LatencyStats| vec![("call", latency.what.name().to_owned())];
+    let mut quantiles = Vec::new();
+    for latency in latencies {
+        let figures = [
+            ("0.5", latency.p50_nanos),
+            ("0.9", latency.p90_nanos),
+            ("0.99", latency.p99_nanos),
+            ("0.999", latency.p999_nanos),
+            ("0.9999", latency.p9999_nanos),
+            ("1", latency.max_nanos),
+        ];
+        for (quantile, nanos) in figures {
+            let mut labels = call(latency);
+            labels.push(("quantile", quantile.to_owned()));
+            quantiles.push((labels, nanos));
+        }
+    }
+    let samples = latencies.iter().map(|latency| (call(latency), latency.samples)).collect();
+    vec![
+        gauge(
+            "millpond_call_latency_nanoseconds",
+            "Latency of the engine's calls since timing was switched on, by quantile.",
+            quantiles,
+        ),
+        counter("millpond_call_samples", "Calls that were timed.", samples),
+    ]
+}
+
+/// The events that are written to a file.
+fn event_metrics(shared: &Shared) -> Vec<Metric> {
+    let stats = shared.cache.event_stats();
+    let one = |value: fn(&EventStats) -> u64| stats.iter().map(|stats| (vec![], value(stats))).collect();
+    vec![
+        counter(
+            "millpond_events_recorded",
+            "Events of sampled keys that were recorded.",
+            one(|stats| stats.recorded),
+        ),
+        counter(
+            "millpond_events_dropped",
+            "Events of sampled keys that found the buffer full.",
+            one(|stats| stats.dropped),
+        ),
+    ]
+}
+
+/// What the memory monitor did.
+fn monitor_metrics(shared: &Shared) -> Vec<Metric> {
+    let status = shared.monitoring.status();
+    let one =
+        |value: fn(&MonitorStatus) -> u64| status.iter().map(|status| (vec![], value(status))).collect();
+    vec![
+        gauge(
+            "millpond_monitor_given_bytes",
+            "Memory that the cache has given back and not taken back.",
+            one(|status| status.given_bytes),
+        ),
+        counter("millpond_monitor_runs", "Runs of the memory monitor.", one(|status| status.runs)),
+        counter("millpond_monitor_gives", "Runs that gave memory back.", one(|status| status.gives)),
+        counter("millpond_monitor_takes", "Runs that took memory back.", one(|status| status.takes)),
+        counter(
+            "millpond_monitor_exhausted",
+            "Runs that found memory short and might give no more back.",
+            one(|status| status.exhausted),
+        ),
+        counter("millpond_monitor_errors", "Runs that failed.", one(|status| status.errors)),
+    ]
 }

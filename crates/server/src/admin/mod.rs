@@ -1,8 +1,9 @@
-//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`.
+//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
 //! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
 
+mod figures;
 mod metrics;
 mod serve;
 mod stats;
@@ -90,11 +91,12 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route("/stats.json", get(stats_json))
+        .route("/hotkeys.json", get(hot_keys_json))
         .with_state(shared)
 }
 
 async fn index() -> &'static str {
-    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n"
+    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n"
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
@@ -114,6 +116,13 @@ async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn stats_json(State(shared): State<Arc<Shared>>) -> Response {
-    let text = stats::collect(&shared).to_string();
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+    json(&stats::collect(&shared))
+}
+
+async fn hot_keys_json(State(shared): State<Arc<Shared>>) -> Response {
+    json(&stats::hot_keys(&shared))
+}
+
+fn json(value: &serde_json::Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }

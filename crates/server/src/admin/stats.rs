@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use millpond::watch::LatencyStats;
 use millpond::{ClassStats, PoolStats};
+use protocol::memcached::reply::shown_key;
 use serde_json::{Map, Value, json};
 
+use super::figures::CLASS_FIGURES;
 use crate::metrics::Counter;
 use crate::shared::{ListenerState, Shared};
 
@@ -27,11 +30,57 @@ pub(super) fn collect(shared: &Shared) -> Value {
             "entries": stats.index_entries,
             "capacity": stats.index_capacity,
             "growing": stats.index_growing,
+            "load": stats.index_load(),
         },
+        "latency_nanos": latencies(shared),
+        "events": shared.cache.event_stats().map(|events| {
+            json!({"one_in": events.one_in, "recorded": events.recorded, "dropped": events.dropped})
+        }),
+        "monitor": shared.monitoring.status().map(|status| {
+            json!({
+                "runs": status.runs,
+                "gives": status.gives,
+                "takes": status.takes,
+                "exhausted": status.exhausted,
+                "errors": status.errors,
+                "given_bytes": status.given_bytes,
+                "last_decision": status.last_decision,
+                "last_error": status.last_error,
+            })
+        }),
         "shared_misses": stats.shared_misses,
         "listeners": shared.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
         "pools": stats.pools.iter().map(pool_json).collect::<Vec<_>>(),
     })
+}
+
+/// The hot keys of each pool, the hottest first; keys as in listings.
+pub(super) fn hot_keys(shared: &Shared) -> Value {
+    let of_pool = |pool: &std::sync::Arc<crate::shared::Pool>| {
+        let keys = shared.cache.hot_keys(pool.id, usize::MAX).unwrap_or_default();
+        let shown = keys
+            .iter()
+            .map(|hot| json!({"key": shown_key(&hot.key), "accesses": hot.accesses, "share": hot.share}));
+        (pool.name.clone(), Value::Array(shown.collect()))
+    };
+    Value::Object(shared.pools.iter().map(of_pool).collect())
+}
+
+fn latencies(shared: &Shared) -> Map<String, Value> {
+    let latency = |latency: LatencyStats| {
+        let figures = json!({
+            "samples": latency.samples,
+            "mean": latency.mean_nanos,
+            "p50": latency.p50_nanos,
+            "p90": latency.p90_nanos,
+            "p99": latency.p99_nanos,
+            "p999": latency.p999_nanos,
+            "p9999": latency.p9999_nanos,
+            "max": latency.max_nanos,
+        });
+        (latency.what.name().to_owned(), figures)
+    };
+    shared.cache.latencies().into_iter().map(latency).collect()
 }
 
 fn listener_json(listener: &ListenerState) -> Value {
@@ -66,26 +115,25 @@ fn pool_json(pool: &PoolStats) -> Value {
         "hits": pool.sum(|class| class.hits),
         "misses": pool.misses,
         "evictions": pool.sum(|class| class.evictions),
+        "strategy": pool.strategy,
+        "slabs_moved": pool.slabs_moved,
+        "rebalances": pool.rebalances,
+        "resizes": pool.resizes,
         "classes": pool.classes.iter().map(class_json).collect::<Vec<_>>(),
     })
 }
 
 fn class_json(class: &ClassStats) -> Value {
-    json!({
-        "number": class.number,
-        "chunk_bytes": class.chunk_bytes,
-        "slabs": class.slabs,
-        "chunks": class.chunks,
-        "free_chunks": class.free_chunks,
-        "items": class.items,
-        "item_bytes": class.item_bytes,
-        "tail_age_secs": class.tail_age_secs,
-        "hits": class.hits,
-        "inserts": class.inserts,
-        "evictions": class.evictions,
-        "expired": class.expired,
-        "removed": class.removed,
-        "replaced": class.replaced,
-        "allocation_failures": class.allocation_failures,
-    })
+    let mut shown = Map::new();
+    for figure in CLASS_FIGURES {
+        shown.insert(figure.name.to_owned(), json!((figure.of)(class)));
+    }
+    shown.insert("number".to_owned(), json!(class.number));
+    shown.insert("tail_age_secs".to_owned(), json!(class.tail_age_secs));
+    shown.insert("projected_tail_age_secs".to_owned(), json!(class.projected_tail_age_secs));
+    let queues = class.queues.iter().map(|queue| {
+        json!({"name": queue.name, "items": queue.items, "age_secs": queue.age_secs, "hits": queue.hits})
+    });
+    shown.insert("queues".to_owned(), Value::Array(queues.collect()));
+    Value::Object(shown)
 }

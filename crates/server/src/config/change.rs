@@ -58,6 +58,8 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged.busy_poll_micros = new.busy_poll_micros;
     merged.limits = new.limits.clone();
     merged.log = new.log.clone();
+    merged.watch = new.watch.clone();
+    merged.monitor = new.monitor.clone();
     for pool in &mut merged.pools {
         if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
             pool.limit = changed.limit;

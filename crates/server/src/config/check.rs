@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use base::ByteSize;
 use millpond::strategy::Strategy;
 
-use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings};
+use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings, Watch};
 use crate::error::{Error, ErrorKind};
 
 /// The largest item that the engine can hold: one slab.
@@ -24,6 +24,10 @@ pub fn check(config: &Config) -> Result<(), Error> {
     check_listeners(config, &mut problems);
     check_limits(config, &config.limits, &mut problems);
     check_admin(config, &mut problems);
+    check_watch(&config.watch, &mut problems);
+    if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
+        problems.push(format!("monitor: {error}"));
+    }
     if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, problems.join("\n"))) }
 }
 
@@ -163,6 +167,16 @@ fn check_limits(config: &Config, limits: &Limits, problems: &mut Vec<String>) {
     at_most("max_get_line_bytes", limits.max_get_line_bytes, ByteSize::mib(64));
     at_most("max_output_buffer_bytes", limits.max_output_buffer_bytes, ByteSize::gib(1));
     at_most("max_item_bytes", limits.max_item_bytes, MAX_ITEM);
+}
+
+fn check_watch(watch: &Watch, problems: &mut Vec<String>) {
+    if watch.hot_keys > 1_024 {
+        problems.push(format!("watch.hot_keys: {} is too many; give at most 1024", watch.hot_keys));
+    }
+    let shares = [("hot_keys_one_in", watch.hot_keys_one_in), ("trace_one_in", watch.trace_one_in)];
+    for (name, _) in shares.into_iter().filter(|(_, one_in)| *one_in == 0) {
+        problems.push(format!("watch.{name}: one in 0 is none; give at least 1"));
+    }
 }
 
 fn check_admin(config: &Config, problems: &mut Vec<String>) {

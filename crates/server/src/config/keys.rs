@@ -150,9 +150,65 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "admin.enabled",
-        "Whether the HTTP server with /metrics, /healthz and /stats.json runs. Default true.",
+        "Whether the HTTP server with /metrics, /healthz, /stats.json and /hotkeys.json runs. Default true.",
     ),
     restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
+    online(
+        "watch.latency_one_in",
+        "One call of the engine in so many is timed: find, allocate, insert and remove, shown as percentiles in /metrics and\n\
+         /stats.json. 0: none. Default 0; 1000 costs about 1 %.",
+    ),
+    online(
+        "watch.hot_keys",
+        "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json.\n\
+         0: none are looked for. Default 0.",
+    ),
+    online(
+        "watch.hot_keys_one_in",
+        "One find in so many is looked at for hot keys, at least 1. Default 100.",
+    ),
+    online(
+        "watch.trace_file",
+        "A file to which the events of a sample of keys are written, for `millpond bench replay` (docs/watching.md). It is\n\
+         overwritten, and grows for as long as this is set. Default \"\" (none).",
+    ),
+    online(
+        "watch.trace_one_in",
+        "The events of one key in so many are written there, at least 1. Default 1000.",
+    ),
+    online(
+        "monitor.mode",
+        "What is watched, so that the cache gives memory back when others run short (docs/memory-monitor.md): \"off\",\n\
+         \"free-memory\" (of the machine), \"resident-memory\" (of this process) or \"cgroup\". Default \"off\".",
+    ),
+    online("monitor.interval_millis", "How often, in milliseconds. Default 1000."),
+    online(
+        "monitor.lower_bytes",
+        "Below so much available memory the cache gives back; below so much resident memory it takes back. Default 10GiB.",
+    ),
+    online(
+        "monitor.upper_bytes",
+        "Above so much available memory the cache takes back; above so much resident memory it gives back. Default 15GiB.",
+    ),
+    online(
+        "monitor.give_percent",
+        "How much is given back at once, in percent of what lies between lower and upper. Default 5.",
+    ),
+    online(
+        "monitor.take_percent",
+        "How much is taken back at once, in percent of what lies between lower and upper. Default 5.",
+    ),
+    online("monitor.max_given_percent", "The most that is given back, in percent of `memory`. Default 20."),
+    online(
+        "monitor.take_window_secs",
+        "Seconds over which the rate is measured at which memory gets short, by which taking back is slowed.\n\
+         0: it is not slowed. Default 0.",
+    ),
+    online(
+        "monitor.max_pressure_percent",
+        "In mode \"cgroup\": memory is given back while tasks waited for memory for more than so many percent of the last ten\n\
+         seconds (PSI). 0: pressure is not read. Default 10.0.",
+    ),
     online(
         "log.level",
         "What is logged to standard error: \"error\", \"warn\", \"info\", \"debug\" or \"trace\". Default \"info\".",

@@ -17,13 +17,15 @@ mod suggest;
 mod values;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::ByteSize;
 use millpond::PolicyKind;
+use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
-pub use values::{Address, Auto, FileMode, LogLevel, Protocol};
+pub use values::{Address, Auto, FileMode, LogLevel, MonitorMode, Protocol};
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +58,10 @@ pub struct Config {
     pub limits: Limits,
     /// The HTTP server for operators.
     pub admin: Admin,
+    /// What is sampled.
+    pub watch: Watch,
+    /// Giving memory back when others need it.
+    pub monitor: MonitorSettings,
     /// What is logged.
     pub log: Log,
 }
@@ -75,6 +81,8 @@ impl Default for Config {
             pools: vec![PoolSettings::default()],
             limits: Limits::default(),
             admin: Admin::default(),
+            watch: Watch::default(),
+            monitor: MonitorSettings::default(),
             log: Log::default(),
         }
     }
@@ -210,6 +218,98 @@ pub struct Admin {
 impl Default for Admin {
     fn default() -> Self {
         Self { enabled: true, address: Address::loopback(11212) }
+    }
+}
+
+/// What is sampled of calls and keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Watch {
+    /// One call of the engine in so many is timed; 0 = none.
+    pub latency_one_in: u32,
+    /// How many hot keys are kept of each pool; 0 = none are looked for.
+    pub hot_keys: usize,
+    /// One find in so many is looked at for them.
+    pub hot_keys_one_in: u32,
+    /// The file to which events are written; empty = none.
+    pub trace_file: PathBuf,
+    /// The events of one key in so many are written.
+    pub trace_one_in: u32,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            latency_one_in: 0,
+            hot_keys: 0,
+            hot_keys_one_in: 100,
+            trace_file: PathBuf::new(),
+            trace_one_in: 1_000,
+        }
+    }
+}
+
+/// When memory is given back and taken back: [`millpond::monitor`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MonitorSettings {
+    /// What is watched, or nothing.
+    pub mode: MonitorMode,
+    /// How often.
+    pub interval_millis: u32,
+    /// Below so much available memory it is given back; below so much resident memory it is taken back.
+    pub lower_bytes: ByteSize,
+    /// Above so much available memory it is taken back; above so much resident memory it is given back.
+    pub upper_bytes: ByteSize,
+    /// How much is given back at once, in percent of what lies between.
+    pub give_percent: u32,
+    /// How much is taken back at once, in percent of what lies between.
+    pub take_percent: u32,
+    /// The most that is given back, in percent of the memory.
+    pub max_given_percent: u32,
+    /// Over how long the rate is measured by which taking back is slowed; 0 = it is not.
+    pub take_window_secs: u32,
+    /// Under more pressure than this memory is given back, in cgroups; 0 = pressure is not read.
+    pub max_pressure_percent: f64,
+}
+
+impl Default for MonitorSettings {
+    fn default() -> Self {
+        let engine = MonitorConfig::default();
+        Self {
+            mode: MonitorMode::Off,
+            interval_millis: engine.interval.as_millis() as u32,
+            lower_bytes: engine.lower,
+            upper_bytes: engine.upper,
+            give_percent: engine.give_percent,
+            take_percent: engine.take_percent,
+            max_given_percent: engine.max_given_percent,
+            take_window_secs: engine.take_window.as_secs() as u32,
+            max_pressure_percent: engine.max_pressure_percent.unwrap_or(0.0),
+        }
+    }
+}
+
+impl MonitorSettings {
+    /// As the engine wants it; `None` = there is no monitor.
+    pub fn engine(&self) -> Option<MonitorConfig> {
+        let mode = match self.mode {
+            MonitorMode::Off => return None,
+            MonitorMode::FreeMemory => Mode::FreeMemory,
+            MonitorMode::ResidentMemory => Mode::ResidentMemory,
+            MonitorMode::Cgroup => Mode::Cgroup,
+        };
+        Some(MonitorConfig {
+            mode,
+            interval: Duration::from_millis(self.interval_millis.into()),
+            lower: self.lower_bytes,
+            upper: self.upper_bytes,
+            give_percent: self.give_percent,
+            take_percent: self.take_percent,
+            max_given_percent: self.max_given_percent,
+            take_window: Duration::from_secs(self.take_window_secs.into()),
+            max_pressure_percent: (self.max_pressure_percent != 0.0).then_some(self.max_pressure_percent),
+        })
     }
 }
 

@@ -27,7 +27,7 @@ pub fn render(config: &Config) -> Result<String, Error> {
     for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
-    for section in ["listener", "pool", "limits", "admin", "log"] {
+    for section in ["listener", "pool", "limits", "admin", "watch", "monitor", "log"] {
         match table.get(section) {
             Some(Value::Array(entries)) => {
                 for entry in entries {

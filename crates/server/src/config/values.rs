@@ -255,3 +255,17 @@ choices! {
         Trace = "trace",
     }
 }
+
+choices! {
+    /// What the memory monitor watches.
+    MonitorMode {
+        /// Nothing: there is none.
+        Off = "off",
+        /// What the machine has available.
+        FreeMemory = "free-memory",
+        /// What this process has resident.
+        ResidentMemory = "resident-memory",
+        /// What is available to this process's cgroup and those above it, and memory pressure.
+        Cgroup = "cgroup",
+    }
+}

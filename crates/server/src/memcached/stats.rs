@@ -15,6 +15,9 @@ use crate::config::{Address, Protocol};
 use crate::metrics::Counter;
 use crate::net::Output;
 
+/// Most keys of `stats hotkeys`.
+const MAX_HOT_KEYS: usize = 50;
+
 /// Which counters `stats` shows under which names.
 const COUNTERS: &[(&str, &[Counter])] = &[
     ("cmd_get", &[Counter::GetHits, Counter::GetMisses]),
@@ -68,6 +71,7 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"slabs"), _) => self.slabs(out),
             (Some(b"conns"), _) => self.connections(out),
             (Some(b"sizes"), _) => self.sizes(out),
+            (Some(b"hotkeys"), _) => self.hot_keys(out),
             (Some(b"reset"), _) => {
                 self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
                 return Ok(Reply::Reset.as_bytes());
@@ -125,6 +129,16 @@ impl<'c> Commands<'_, 'c> {
         number(out, "total_items", sum(|class| class.inserts));
         number(out, "evictions", sum(|class| class.evictions));
         number(out, "reclaimed", sum(|class| class.expired));
+        number(out, "expired_unfetched", sum(|class| class.expired_unread));
+        number(out, "evicted_unfetched", sum(|class| class.evicted_unread));
+        number(out, "crawler_reclaimed", sum(|class| class.reaped));
+        number(out, "slabs_moved", stats.pools.iter().map(|pool| pool.slabs_moved).sum());
+        number(out, "slab_reassign_rescues", sum(|class| class.items_moved));
+        number(out, "slab_reassign_evictions_nomem", sum(|class| class.move_evictions));
+        number(out, "slab_reassign_busy_deletes", sum(|class| class.slab_releases_aborted));
+        if let Some(status) = shared.monitoring.status() {
+            number(out, "monitor_given_bytes", status.given_bytes);
+        }
         for (part, bytes) in &stats.memory {
             number(out, &format!("memory_{}", part.name()), *bytes);
         }
@@ -180,13 +194,31 @@ impl<'c> Commands<'_, 'c> {
                 reply::stat_number(out, &format!("items:{}:{name}", class_number(class.number)), value);
             };
             stat("number", class.items);
+            // memcached has `hot`, `warm` and `cold` here, as the policy 2q has; others have queues of other names.
+            for queue in &class.queues {
+                stat(&format!("number_{}", queue.name), queue.items);
+                if let Some(age) = queue.age_secs {
+                    stat(&format!("age_{}", queue.name), u64::from(age));
+                }
+                stat(&format!("hits_to_{}", queue.name), queue.hits);
+            }
             if let Some(age) = class.tail_age_secs {
                 stat("age", u64::from(age));
             }
+            if let Some(age) = class.projected_tail_age_secs {
+                stat("age_projected", u64::from(age));
+            }
             stat("mem_requested", class.item_bytes);
+            stat("mem_slack", class.slack_bytes());
             stat("evicted", class.evictions);
+            stat("evicted_nonzero", class.evicted_expiring);
+            stat("evicted_time", u64::from(class.last_evicted_idle_secs));
+            stat("evicted_unfetched", class.evicted_unread);
+            stat("expired_unfetched", class.expired_unread);
             stat("outofmemory", class.allocation_failures);
             stat("reclaimed", class.expired);
+            stat("crawler_reclaimed", class.reaped);
+            stat("ghosts", class.ghosts);
         }
     }
 
@@ -205,12 +237,33 @@ impl<'c> Commands<'_, 'c> {
             stat("total_chunks", class.chunks);
             stat("used_chunks", class.chunks.saturating_sub(class.free_chunks));
             stat("free_chunks", class.free_chunks);
+            stat("mem_requested", class.item_bytes);
+            stat("mem_wasted", class.slack_bytes() + class.unused_slab_bytes());
             stat("get_hits", class.hits);
             stat("cmd_set", class.inserts);
             stat("delete_hits", class.removed);
+            stat("allocations", class.allocations);
+            stat("pages_added", class.slabs_added);
+            stat("pages_released", class.slabs_released);
+            stat("page_releases_aborted", class.slab_releases_aborted);
+            stat("items_moved", class.items_moved);
+            stat("move_evictions", class.move_evictions);
         }
         reply::stat_number(out, "active_slabs", active);
         reply::stat_number(out, "total_malloced", pool.map_or(0, |pool| pool.slab_bytes));
+    }
+
+    /// The keys of the pool that are found most often, the hottest first, if they are looked for. Keys are written as in listings.
+    fn hot_keys(&self, out: &mut Vec<u8>) {
+        let keys = self.shared.cache.hot_keys(self.pool.id, MAX_HOT_KEYS).unwrap_or_default();
+        for (hot, rank) in keys.iter().zip(1..) {
+            let mut stat = |name: &str, value: &str| {
+                reply::stat(out, &format!("hotkeys:{rank}:{name}"), value);
+            };
+            stat("key", &reply::shown_key(&hot.key));
+            stat("accesses", &hot.accesses.to_string());
+            stat("percent", &format!("{:.2}", hot.share * 100.0));
+        }
     }
 
     /// Items by the size of their chunks: the classes are finer than memcached's steps of 32 bytes for small items, and

@@ -1,0 +1,78 @@
+//! The memory monitor: started, changed and stopped as the configuration says, and heard in the log.
+
+use std::sync::{Mutex, PoisonError};
+
+use millpond::Cache;
+use millpond::monitor::{Monitor, MonitorStatus, MonitorThread, Source};
+
+use crate::config::MonitorSettings;
+use crate::error::{Error, ErrorKind};
+
+/// The monitor, if there is one.
+#[derive(Default)]
+pub(crate) struct Monitoring(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    settings: Option<MonitorSettings>,
+    thread: Option<MonitorThread>,
+    /// What the log has told of.
+    told: MonitorStatus,
+}
+
+impl Monitoring {
+    /// Whether this is what is in force already.
+    pub(crate) fn is(&self, settings: &MonitorSettings) -> bool {
+        self.lock().settings.as_ref() == Some(settings)
+    }
+
+    /// Stops the monitor. The cache keeps the memory that it has.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        (state.settings, state.thread) = (None, None);
+    }
+
+    /// Watches as `settings` say from now on, and gives back from the memory that the cache has now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where what should be watched cannot be read.
+    pub(crate) fn start(&self, cache: &Cache, settings: &MonitorSettings) -> Result<(), Error> {
+        let refused =
+            |error| Error::with_source(ErrorKind::System, "the memory monitor cannot be started", error);
+        let monitor = settings.engine().map(|config| Monitor::new(cache, config, Source::default()));
+        let thread = monitor.transpose().map_err(refused)?.map(MonitorThread::start);
+        let thread = thread.transpose().map_err(refused)?;
+        let told = MonitorStatus::default();
+        *self.lock() = State { settings: Some(settings.clone()), thread, told };
+        Ok(())
+    }
+
+    /// What it has done so far; `None` where there is none.
+    pub(crate) fn status(&self) -> Option<MonitorStatus> {
+        self.lock().thread.as_ref().map(MonitorThread::status)
+    }
+
+    /// Logs what it did since the last time.
+    pub(crate) fn tell(&self) {
+        let mut state = self.lock();
+        let Some(now) = state.thread.as_ref().map(MonitorThread::status) else { return };
+        let given_bytes = now.given_bytes;
+        let decision = now.last_decision.as_deref().unwrap_or_default();
+        if now.exhausted > state.told.exhausted {
+            tracing::warn!(given_bytes, decision, "Memory is short, and the cache may give no more back.");
+        } else if now.gives > state.told.gives {
+            tracing::info!(given_bytes, decision, "The cache has given memory back.");
+        } else if now.takes > state.told.takes {
+            tracing::info!(given_bytes, decision, "The cache has taken memory back.");
+        }
+        if now.errors > state.told.errors {
+            let error = now.last_error.as_deref().unwrap_or_default();
+            tracing::warn!(errors = now.errors, error, "The memory monitor could not do its work.");
+        }
+        state.told = now;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,181 @@
+//! What the server samples, and the memory monitor, through configuration, commands and admin pages.
+
+mod support;
+
+use base::ByteSize;
+use millpond_server::config::{Auto, MonitorMode, PoolSettings};
+use millpond_server::{Config, ErrorKind, Server};
+use support::{Client, address, config, get_page, metric, wait_until};
+
+/// The lines of an answer up to `END`.
+fn lines(client: &mut Client, request: &str) -> Vec<String> {
+    client.send(request);
+    let mut lines = Vec::new();
+    loop {
+        let line = client.line();
+        if line == "END" {
+            return lines;
+        }
+        assert!(!line.is_empty(), "the answer broke off");
+        lines.push(line);
+    }
+}
+
+#[test]
+fn hot_keys_latencies_and_events_are_switched_while_serving() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("events.csv");
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("set popular 0 0 1\r\n1\r\n"), "STORED");
+    assert_eq!(lines(&mut client, "stats hotkeys\r\n"), Vec::<String>::new(), "off at the start");
+    assert!(!get_page(&server, "/metrics").1.contains("quantile="));
+
+    let mut changed = config();
+    changed.watch.latency_one_in = 1;
+    changed.watch.hot_keys = 8;
+    changed.watch.hot_keys_one_in = 1;
+    changed.watch.trace_file = trace.clone();
+    changed.watch.trace_one_in = 1;
+    let changes = server.reload(&changed).expect("good");
+    assert!(changes.iter().filter(|change| change.path.starts_with("watch.")).all(|change| change.online));
+    for _ in 0..9 {
+        assert_eq!(client.ask("mg popular s\r\n"), "HD s1");
+    }
+    assert_eq!(client.ask("mg none s\r\n"), "EN");
+    let hot = lines(&mut client, "stats hotkeys\r\n");
+    assert_eq!(hot[0], "STAT hotkeys:1:key popular");
+    assert_eq!(hot[1], "STAT hotkeys:1:accesses 9");
+    assert_eq!(hot[2], "STAT hotkeys:1:percent 90.00");
+    let page: serde_json::Value = serde_json::from_str(&get_page(&server, "/hotkeys.json").1).expect("JSON");
+    assert_eq!(
+        (page["default"][0]["key"].as_str(), page["default"][0]["accesses"].as_u64()),
+        (Some("popular"), Some(9))
+    );
+    assert_eq!(metric(&server, "millpond_call_samples_total{call=\"find\"}"), 10);
+    assert!(metric(&server, "millpond_call_latency_nanoseconds{call=\"find\",quantile=\"0.99\"}") > 0);
+    assert_eq!(metric(&server, "millpond_events_recorded_total{}"), 10);
+
+    // A reload that changes nothing of it forgets nothing.
+    changed.limits.max_connections = 77;
+    server.reload(&changed).expect("good");
+    assert_eq!(lines(&mut client, "stats hotkeys\r\n")[1], "STAT hotkeys:1:accesses 9");
+    changed.watch.trace_one_in = 1_000_000_000;
+    server.reload(&changed).expect("good");
+    assert_eq!(client.ask("mg popular s\r\n"), "HD s1");
+    assert_eq!(metric(&server, "millpond_events_recorded_total{}"), 10);
+
+    server.reload(&config()).expect("good");
+    let written = std::fs::read_to_string(&trace).expect("a trace");
+    let finds = written.lines().filter(|line| line.contains(",get,1,,find,")).count();
+    assert_eq!((written.lines().count(), finds), (11, 10), "{written}");
+    assert_eq!(lines(&mut client, "stats hotkeys\r\n"), Vec::<String>::new());
+    assert!(!get_page(&server, "/metrics").1.contains("millpond_events_recorded_total{}"));
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_stops_the_start_and_says_so() {
+    let mut config = config();
+    config.watch.trace_file = "/nowhere/at/all/events.csv".into();
+    let error = Server::start(config).map(drop).expect_err("there is no such folder");
+    assert_eq!(error.kind(), ErrorKind::System);
+    assert!(error.to_string().contains("watch.trace_file: /nowhere/at/all/events.csv"), "{error}");
+}
+
+fn monitored(mode: MonitorMode) -> Config {
+    let mut config = config();
+    config.monitor.mode = mode;
+    config.monitor.interval_millis = 5;
+    // This process has more resident than that, whatever the cache does.
+    config.monitor.lower_bytes = ByteSize::mib(1);
+    config.monitor.upper_bytes = ByteSize::mib(5);
+    config.monitor.give_percent = 100;
+    config
+}
+
+#[test]
+fn the_monitor_gives_memory_back_and_the_figures_tell() {
+    let server = Server::start(monitored(MonitorMode::ResidentMemory)).expect("a server");
+    let limit = || metric(&server, "millpond_memory_limit_bytes{}");
+    // A fifth of the 16 slabs is all that may be given.
+    wait_until("all is given that may be", || metric(&server, "millpond_monitor_exhausted_total{}") > 0);
+    assert_eq!(metric(&server, "millpond_monitor_given_bytes{}"), (64 << 20) - limit());
+    assert!(limit() < 64 << 20 && limit() >= 51 << 20, "{}", limit());
+    assert!(metric(&server, "millpond_monitor_gives_total{}") > 0);
+    let page: serde_json::Value = serde_json::from_str(&get_page(&server, "/stats.json").1).expect("JSON");
+    assert!(
+        page["monitor"]["last_decision"].as_str().is_some_and(|text| text.contains("resident")),
+        "{page}"
+    );
+    let mut client = Client::connect(address(&server));
+    assert!(client.stat("monitor_given_bytes") > 0);
+
+    // A reload that changes nothing of it takes nothing back.
+    let mut changed = monitored(MonitorMode::ResidentMemory);
+    changed.limits.max_connections = 77;
+    let before = limit();
+    server.reload(&changed).expect("good");
+    assert_eq!(limit(), before);
+    // Switched off, the cache has what is configured; and again as much when the machine has plenty.
+    server.reload(&config()).expect("good");
+    assert_eq!(limit(), 64 << 20);
+    assert!(!get_page(&server, "/metrics").1.contains("millpond_monitor_runs_total{}"));
+    server.reload(&monitored(MonitorMode::FreeMemory)).expect("good");
+    wait_until("it runs", || metric(&server, "millpond_monitor_runs_total{}") > 2);
+    assert_eq!(limit(), 64 << 20);
+}
+
+#[test]
+fn a_monitor_that_makes_no_sense_is_refused_by_name() {
+    let mut wrong = monitored(MonitorMode::FreeMemory);
+    wrong.monitor.upper_bytes = wrong.monitor.lower_bytes;
+    let error = Server::start(wrong).map(drop).expect_err("nothing lies between");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("monitor: upper is"), "{error}");
+    let server = Server::start(config()).expect("a server");
+    let mut wrong = monitored(MonitorMode::FreeMemory);
+    wrong.monitor.give_percent = 0;
+    assert!(server.reload(&wrong).expect_err("nothing to give").to_string().contains("give_percent is 0"));
+    wrong = config();
+    wrong.watch.hot_keys_one_in = 0;
+    assert!(server.reload(&wrong).expect_err("none").to_string().contains("watch.hot_keys_one_in"));
+}
+
+#[test]
+fn items_and_slabs_are_told_in_full() {
+    let mut config = config();
+    config.memory = Auto::Set(ByteSize::mib(16));
+    config.pools[0] = PoolSettings { policy: "2q".parse().expect("a policy"), ..PoolSettings::default() };
+    let server = Server::start(config).expect("a server");
+    let mut client = Client::connect(address(&server));
+    let value = "v".repeat(20_000);
+    for number in 0..2_000 {
+        assert_eq!(client.ask(format!("set key{number} 0 1000 20000\r\n{value}\r\n")), "STORED");
+    }
+    assert_eq!(client.ask("mg key1999 s\r\n"), "HD s20000");
+    let items = lines(&mut client, "stats items\r\n").join("\n");
+    for name in
+        ["number_hot", "number_warm", "number_cold", "age_hot", "hits_to_hot", "mem_slack", "age_projected"]
+    {
+        assert!(items.contains(&format!(":{name} ")), "{name} in {items}");
+    }
+    let stat = |text: &str, name: &str| -> u64 {
+        let line =
+            text.lines().find(|line| line.contains(&format!(":{name} "))).unwrap_or_else(|| panic!("{name}"));
+        line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+    };
+    assert!(stat(&items, "evicted") > 1_000);
+    assert_eq!(stat(&items, "evicted_unfetched"), stat(&items, "evicted"));
+    assert_eq!(stat(&items, "evicted_nonzero"), stat(&items, "evicted"));
+    let slabs = lines(&mut client, "stats slabs\r\n").join("\n");
+    assert_eq!(stat(&slabs, "allocations"), 2_000);
+    assert_eq!(stat(&slabs, "pages_added"), stat(&slabs, "total_pages"));
+    assert!(stat(&slabs, "mem_wasted") > 0);
+    assert_eq!(client.stat("evicted_unfetched"), stat(&items, "evicted"));
+    let (_, text) = get_page(&server, "/metrics");
+    for name in
+        ["millpond_queue_items", "millpond_class_slack_bytes", "millpond_class_evicted_age_seconds_total"]
+    {
+        assert!(text.contains(&format!("{name}{{pool=\"default\",class=")), "{name}");
+    }
+}
