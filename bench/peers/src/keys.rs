@@ -29,20 +29,23 @@ pub(crate) fn key(number: u64) -> Key {
 }
 
 /// How requests spread over keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Spread {
     /// All keys alike.
     Uniform,
-    /// The k-th most popular key in proportion to `k^-0.99`.
-    Zipf,
+    /// The k-th most popular key in proportion to `k` to the power of minus so many hundredths.
+    Zipf(u8),
 }
+
+/// Zipf with the exponent that YCSB made usual.
+pub(crate) const ZIPF: Spread = Spread::Zipf(99);
 
 impl Spread {
     /// The name in tables.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> String {
         match self {
-            Self::Uniform => "uniform",
-            Self::Zipf => "Zipf 0.99",
+            Self::Uniform => "uniform".to_owned(),
+            Self::Zipf(hundredths) => format!("Zipf {:.2}", f64::from(hundredths) / 100.0),
         }
     }
 }
@@ -68,7 +71,10 @@ impl Source {
     /// Numbers below `keys`, drawn by `spread` from `seed`.
     pub(crate) fn new(spread: Spread, keys: u32, seed: u64) -> Self {
         let keys = u64::from(keys.max(1));
-        let zipf = (spread == Spread::Zipf).then(|| Zipf::new(keys as f64, 0.99).ok()).flatten();
+        let zipf = match spread {
+            Spread::Zipf(hundredths) => Zipf::new(keys as f64, f64::from(hundredths) / 100.0).ok(),
+            Spread::Uniform => None,
+        };
         Self { rng: rng::seeded(seed), keys, zipf }
     }
 
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn orders_stay_below_the_number_of_keys_and_scatter_all_of_them() {
-        for spread in [Spread::Uniform, Spread::Zipf] {
+        for spread in [Spread::Uniform, ZIPF, Spread::Zipf(60)] {
             let drawn = order(spread, 1_000, 50_000, 7);
             assert!(drawn.iter().all(|number| *number < 1_000));
             assert_eq!(drawn, order(spread, 1_000, 50_000, 7), "{spread:?} repeats");
@@ -111,7 +117,7 @@ mod tests {
     #[test]
     fn zipf_prefers_a_few() {
         let mut counts = vec![0_u32; 10_000];
-        for number in order(Spread::Zipf, 10_000, 100_000, 7) {
+        for number in order(ZIPF, 10_000, 100_000, 7) {
             counts[number as usize] += 1;
         }
         counts.sort_unstable_by(|a, b| b.cmp(a));

@@ -28,12 +28,16 @@ use options::{Options, Section};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Lengths of values in the matrix, in bytes.
+const MATRIX_VALUES: [usize; 4] = [64, 256, 1024, 4096];
+
 /// All figures of a run.
 #[derive(Debug, Default, Serialize)]
 struct Figures {
     surroundings: Option<surroundings::Surroundings>,
     limits: Vec<limits::Latency>,
     embedded: Vec<embedded::Embedded>,
+    matrix: Vec<embedded::Embedded>,
     hit_ratios: Vec<embedded::HitRatio>,
     memory: Option<memory::Memory>,
     servers: Vec<servers::Scenario>,
@@ -62,7 +66,12 @@ fn run(options: &Options, figures: &mut Figures) -> Result<()> {
     }
     if options.has(Section::Embedded) {
         for value_len in &options.values {
-            figures.embedded.push(embedded::embedded(options, *value_len)?);
+            figures.embedded.push(embedded::embedded(options, *value_len, false)?);
+        }
+    }
+    if options.has(Section::Matrix) {
+        for value_len in MATRIX_VALUES {
+            figures.matrix.push(embedded::embedded(options, value_len, true)?);
         }
     }
     if options.has(Section::Hits) {

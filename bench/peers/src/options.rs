@@ -12,6 +12,8 @@ use crate::contestant::Name;
 pub(crate) enum Section {
     /// Throughput of caches in process.
     Embedded,
+    /// The same for values of 64 B to 4 KiB, Zipf of 0.6 to 1.2, and 1 to 16 threads: hundreds of cells.
+    Matrix,
     /// Hit ratios of caches in process.
     Hits,
     /// Memory per item, and items held per GiB.

@@ -64,7 +64,7 @@ impl<C: Contestant> Field<'_, C> {
                 Task::FindMany => self.find_many(&mut walk),
                 Task::Copy => self.copy(&mut walk),
                 Task::Insert => self.insert(),
-                Task::Mixed => self.mixed(&mut walk),
+                Task::Mixed(replaced) => self.mixed(&mut walk, replaced.into()),
             };
             operations += STRETCH;
             now = Clock::System.monotonic_nanos();
@@ -124,11 +124,12 @@ impl<C: Contestant> Field<'_, C> {
         (first..first + STRETCH).map(|number| u64::from(self.cache.insert(&key(number), self.value))).sum()
     }
 
-    fn mixed(&self, walk: &mut Walk<'_>) -> u64 {
+    fn mixed(&self, walk: &mut Walk<'_>, replaced: u64) -> u64 {
         let (mut hits, mut sum) = (0, 0);
         for i in 0..STRETCH {
             let key = walk.next(0);
-            if i % 20 == 19 {
+            // Spread evenly over each hundred.
+            if i * replaced % 100 < replaced {
                 hits += u64::from(self.cache.insert(&key, self.value));
             } else if let Some(byte) = self.cache.find(&key, |value| value[0]) {
                 hits += 1;

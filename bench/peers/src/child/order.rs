@@ -8,13 +8,15 @@ use crate::keys::Spread;
 /// What a child is to do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Draw the orders of both spreads over this many keys, this long; before the cache is built, so that they count
+    /// Draw the order of a spread over this many keys, this long; before the cache is built, so that it counts
     /// with the process and not with the cache.
     Draw {
         /// Keys that are asked for.
         keys: u32,
-        /// Length of an order.
+        /// Length of the order.
         length: usize,
+        /// How requests spread over the keys.
+        spread: Spread,
     },
     /// Build an empty cache. What is resident now counts as the process itself.
     Build(Spec),
@@ -76,21 +78,22 @@ pub(crate) enum Task {
     Copy,
     /// Insert keys that are not there.
     Insert,
-    /// 95 finds to 5 replacements.
-    Mixed,
+    /// In a hundred operations so many replacements, evenly between the finds.
+    Mixed(u8),
 }
 
 impl Task {
     /// The name in tables.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
+    pub(crate) fn name(self) -> String {
+        let name = match self {
             Self::Find => "find",
             Self::FindNext => "find, each after the last",
             Self::FindMany => "find, batches of 16",
             Self::Copy => "find and copy out",
             Self::Insert => "insert",
-            Self::Mixed => "95 % find, 5 % replace",
-        }
+            Self::Mixed(replaced) => return format!("{} % find, {replaced} % replace", 100 - replaced),
+        };
+        name.to_owned()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The child's side: carries out orders one after the other.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use base::rng::{self, Rng as _};
 use super::measure::Field;
 use super::order::{Answer, Held, Measured, Order};
 use crate::contestant::{Contestant, Foyer, Millpond, Moka, Name, Nothing, QuickCache, Spec};
-use crate::keys::{Source, Spread, key, order};
+use crate::keys::{Source, Spread, ZIPF, key, order};
 use crate::machine;
 
 /// Numbers from here on are never asked for, only inserted.
@@ -34,8 +35,7 @@ struct Stage<C> {
     cache: Option<(C, Spec)>,
     /// Resident memory before the cache was built, in bytes.
     resident_before: u64,
-    uniform: Vec<u32>,
-    zipf: Vec<u32>,
+    orders: HashMap<Spread, Vec<u32>>,
     fresh: AtomicU64,
 }
 
@@ -45,8 +45,7 @@ impl<C: Contestant> Stage<C> {
             name,
             cache: None,
             resident_before: 0,
-            uniform: Vec::new(),
-            zipf: Vec::new(),
+            orders: HashMap::new(),
             fresh: AtomicU64::new(FRESH),
         };
         let mut out = std::io::stdout().lock();
@@ -62,9 +61,9 @@ impl<C: Contestant> Stage<C> {
 
     fn obey(&mut self, order_given: Order) -> Result<Answer> {
         match order_given {
-            Order::Draw { keys, length } => {
-                self.uniform = order(Spread::Uniform, keys, length, 1);
-                self.zipf = order(Spread::Zipf, keys, length, 2);
+            Order::Draw { keys, length, spread } => {
+                let seed = 1 + self.orders.len() as u64;
+                self.orders.insert(spread, order(spread, keys, length, seed));
             }
             Order::Build(spec) => {
                 self.resident_before = machine::resident_bytes(std::process::id())?;
@@ -78,7 +77,7 @@ impl<C: Contestant> Stage<C> {
             Order::Bill => return Ok(Answer::Bill(self.built()?.0.bill().context("it keeps no account")?)),
             Order::Measure(plan) => {
                 let (cache, spec) = self.built()?;
-                let order = if plan.spread == Spread::Zipf { &self.zipf } else { &self.uniform };
+                let order = self.orders.get(&plan.spread).context("no order was drawn for this spread")?;
                 let value = vec![0; spec.value_len];
                 let measured = Field { cache, order, value: &value, fresh: &self.fresh }.measure(plan)?;
                 cache.settle();
@@ -116,7 +115,7 @@ impl<C: Contestant> Stage<C> {
     fn look_aside(&self, keys: u32, warm_up: u64, requests: u64) -> Result<Answer> {
         let (cache, spec) = self.built()?;
         let value = vec![0; spec.value_len];
-        let mut source = Source::new(Spread::Zipf, keys, 3);
+        let mut source = Source::new(ZIPF, keys, 3);
         let mut hits = 0;
         let start = Clock::System.monotonic_nanos();
         for i in 0..warm_up + requests {

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::child::{Child, Heap, Order, Plan, Task};
 use crate::contestant::{Name, Spec};
-use crate::keys::Spread;
+use crate::keys::{Spread, ZIPF};
 use crate::machine::{Patience, load_average};
 use crate::options::Options;
 use crate::report::{Middle, Table};
@@ -52,12 +52,14 @@ pub(crate) struct Measurement {
     rows: Vec<Row>,
 }
 
+const SPREADS: [Spread; 2] = [Spread::Uniform, ZIPF];
+
 /// The measurements at a given fill: first all keys fit, then the caches are full.
 fn plans(millis: u64) -> (Vec<Plan>, Vec<Plan>) {
     let plan = |task, spread, threads| Plan { task, threads, spread, millis };
     let mut hits = Vec::new();
-    for spread in [Spread::Uniform, Spread::Zipf] {
-        for task in [Task::Find, Task::FindNext, Task::FindMany, Task::Copy, Task::Mixed] {
+    for spread in SPREADS {
+        for task in [Task::Find, Task::FindNext, Task::FindMany, Task::Copy, Task::Mixed(5)] {
             for threads in [1, 2] {
                 // What is only there to explain the others is measured once.
                 if threads == 1 || !matches!(task, Task::FindNext | Task::FindMany) {
@@ -70,8 +72,23 @@ fn plans(millis: u64) -> (Vec<Plan>, Vec<Plan>) {
     (hits, full)
 }
 
-/// Measures all contestants with values of `value_len` bytes, and prints tables.
-pub(crate) fn embedded(options: &Options, value_len: usize) -> Result<Embedded> {
+/// Every task at every number of threads and every skew, where [`plans`] has a choice.
+fn matrix(millis: u64) -> (Vec<Plan>, Vec<Plan>) {
+    let mut hits = Vec::new();
+    for spread in SKEWS {
+        for task in [Task::Find, Task::Mixed(5), Task::Mixed(30)] {
+            hits.extend(THREADS.map(|threads| Plan { task, threads, spread, millis }));
+        }
+    }
+    let full = THREADS.map(|threads| Plan { task: Task::Insert, threads, spread: SKEWS[0], millis });
+    (hits, full.to_vec())
+}
+
+const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+const SKEWS: [Spread; 4] = [Spread::Zipf(60), Spread::Zipf(80), ZIPF, Spread::Zipf(120)];
+
+/// Measures all contestants with values of `value_len` bytes, and prints tables; `whole` asks for [`matrix`].
+pub(crate) fn embedded(options: &Options, value_len: usize, whole: bool) -> Result<Embedded> {
     let memory_bytes = options.memory.as_u64();
     println!("\n## In process: values of {value_len} B, {} for each cache\n", options.memory);
     let mut names = vec![Name::Nothing];
@@ -84,13 +101,15 @@ pub(crate) fn embedded(options: &Options, value_len: usize) -> Result<Embedded> 
     let mut children = Vec::new();
     for entry in &specs {
         let mut child = Child::start(entry.name, Heap::Fast)?;
-        child.ask(&Order::Draw { keys, length })?;
+        for spread in if whole { &SKEWS[..] } else { &SPREADS } {
+            child.ask(&Order::Draw { keys, length, spread: *spread })?;
+        }
         child.ask(&Order::Build(entry.spec))?;
         child.hold(&Order::Fill { fresh: false, count: keys.into() })?;
         children.push(child);
     }
 
-    let (hits, full) = plans(options.turn_ms);
+    let (hits, full) = if whole { matrix(options.turn_ms) } else { plans(options.turn_ms) };
     let mut patience = Patience::new(options.patience_ms);
     let mut measurements = Vec::new();
     for plan in hits {
@@ -162,8 +181,8 @@ fn print_measurements(outcome: &Embedded) {
     for Measurement { plan, rows, .. } in &outcome.measurements {
         let row_of = |name| rows.iter().find(|row| row.name == name);
         let mut cells = vec![
-            plan.task.name().to_owned(),
-            if plan.task == Task::Insert { "new" } else { plan.spread.name() }.to_owned(),
+            plan.task.name(),
+            if plan.task == Task::Insert { "new".to_owned() } else { plan.spread.name() },
             plan.threads.to_string(),
             row_of(Name::Nothing).map_or_else(String::new, |row| format!("{:.1}", row.cpu_nanos.median)),
         ];
