@@ -149,3 +149,125 @@ fn loom_an_item_that_is_claimed_by_its_link_is_freed_once() {
         assert_eq!(chunk.freed.load(Ordering::SeqCst), 1, "somebody frees it");
     });
 }
+
+/// An item that may be in either of two chunks, and the index entry that says where.
+struct Place {
+    chunks: [StateWord; 2],
+    contents: [loom::cell::UnsafeCell<u32>; 2],
+    /// The number of the chunk, or 2: there is no such item.
+    entry: AtomicU32,
+    /// The lock of the entry's bucket.
+    bucket: loom::sync::Mutex<()>,
+    freed: [AtomicU32; 2],
+}
+
+impl Place {
+    fn new() -> Arc<Self> {
+        let chunks = [StateWord::new(0), StateWord::new(0)];
+        chunks[0].begin();
+        chunks[0].publish();
+        assert!(!chunks[0].release());
+        Arc::new(Self {
+            chunks,
+            contents: [loom::cell::UnsafeCell::new(7), loom::cell::UnsafeCell::new(0)],
+            entry: AtomicU32::new(0),
+            bucket: loom::sync::Mutex::new(()),
+            freed: [AtomicU32::new(0), AtomicU32::new(0)],
+        })
+    }
+
+    fn free(&self, chunk: usize) {
+        assert_eq!(self.freed[chunk].fetch_add(1, Ordering::SeqCst), 0, "a chunk is freed once");
+        // SAFETY: what this model checks: nobody reads a chunk that is free.
+        self.contents[chunk].with_mut(|content| unsafe { *content = 99 });
+    }
+
+    /// Finds the item as the engine does: without the lock first, and with it where the chunk turned out to be gone.
+    fn find(&self) -> Option<usize> {
+        let chunk = self.entry.load(Ordering::Acquire) as usize;
+        if chunk < 2 && self.chunks[chunk].acquire() == Acquired::Yes {
+            return Some(chunk);
+        }
+        let _locked = self.bucket.lock().expect("no panic");
+        let chunk = self.entry.load(Ordering::Acquire) as usize;
+        (chunk < 2 && self.chunks[chunk].acquire() == Acquired::Yes).then_some(chunk)
+    }
+
+    fn read(&self) -> bool {
+        let Some(chunk) = self.find() else { return false };
+        // SAFETY: what this model checks: whoever holds a reference may read.
+        self.contents[chunk].with(|content| assert_eq!(unsafe { *content }, 7, "torn or gone"));
+        if self.chunks[chunk].release() {
+            self.free(chunk);
+        }
+        true
+    }
+
+    /// Moves the item out of a slab that leaves.
+    fn relocate(&self) {
+        let locked = self.bucket.lock().expect("no panic");
+        if self.entry.load(Ordering::Acquire) != 0 || self.chunks[0].claim() != Claim::Taken {
+            return;
+        }
+        self.chunks[1].begin_copy(&self.chunks[0]);
+        // SAFETY: what this model checks: the claimant alone has the one chunk, and was given the other.
+        let content = self.contents[0].with(|content| unsafe { *content });
+        // SAFETY: as above.
+        self.contents[1].with_mut(|to| unsafe { *to = content });
+        self.chunks[1].publish();
+        self.entry.store(1, Ordering::Release);
+        drop(locked);
+        if self.chunks[1].release() {
+            self.free(1);
+        }
+        self.free(0);
+    }
+
+    fn remove(&self) -> bool {
+        let locked = self.bucket.lock().expect("no panic");
+        let chunk = self.entry.load(Ordering::Acquire) as usize;
+        if chunk == 2 {
+            return false;
+        }
+        let removed = self.chunks[chunk].unindex();
+        self.entry.store(2, Ordering::Release);
+        drop(locked);
+        if removed && self.chunks[chunk].release() {
+            self.free(chunk);
+        }
+        removed
+    }
+}
+
+#[test]
+fn loom_an_item_that_moves_is_found_by_all() {
+    loom::model(|| {
+        let place = Place::new();
+        let reader = {
+            let place = Arc::clone(&place);
+            thread::spawn(move || assert!(place.read() && place.read(), "nobody removed it"))
+        };
+        place.relocate();
+        reader.join().expect("no panic");
+        let moved = place.entry.load(Ordering::SeqCst) == 1;
+        assert_eq!(place.freed[0].load(Ordering::SeqCst), u32::from(moved));
+        assert_eq!(place.freed[1].load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn loom_an_item_that_moves_while_it_is_removed_ends_once() {
+    loom::model(|| {
+        let place = Place::new();
+        let others = [Place::remove as fn(&Place) -> bool, Place::read].map(|work| {
+            let place = Arc::clone(&place);
+            thread::spawn(move || work(&place))
+        });
+        place.relocate();
+        let [removed, _read] = others.map(|other| other.join().expect("no panic"));
+        assert!(removed, "it was there, here or there");
+        let freed: u32 = place.freed.iter().map(|freed| freed.load(Ordering::SeqCst)).sum();
+        let used = 1 + u32::from(place.chunks[1].incarnation() > 0);
+        assert_eq!(freed, used, "every chunk that it was in is free");
+    });
+}
