@@ -151,6 +151,7 @@ impl Core {
             client_flags: options.tag.map_or(0, |tag| tag.client_flags),
         };
         let (item, info) = self.arena.item(ptr);
+        assert!(bytes <= info.chunk_bytes as usize, "a chunk is at least as long as its item");
         // SAFETY: this thread owns a chunk of the slab.
         unsafe { self.class_of(info) }.counters.add(ALLOCATIONS, 1);
         item.state().begin();

@@ -21,7 +21,9 @@ use crate::life::Life;
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::sizing::Range;
 use crate::structured::Structures;
+use crate::tune::Tuner;
 use crate::watch::Watch;
 
 /// Most pools of a cache.
@@ -192,9 +194,14 @@ impl Cache {
         }
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
         let name = config.name.clone();
+        let range = Range::of(&sizes);
+        let sizes =
+            if config.tuning.is_some() { self.sizes_left(number, &range).unwrap_or(sizes) } else { sizes };
         let mut pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
+        pool.range = range;
         pool.hooks = config.lifecycle.map(|hooks| Arc::new(Life::new(hooks)));
-        self.core.ledger.charge(Part::Fixed, pool.fixed_bytes() as u64);
+        *pool.tuner.lock() = config.tuning.map(|tuning| Box::new(Tuner::new(tuning, self.core.now())));
+        self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());
         self.core.pools.add(pool);
         self.recover_pool(id);
         names.insert(config.name, id);

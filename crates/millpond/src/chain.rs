@@ -572,6 +572,9 @@ impl Core {
             let tag = link.link_tag();
             let _locked = self.lock_chain(tag);
             let parent = link.link().1.filter(|_| link.state().is_indexed() && link.link_tag() == tag)?;
+            if link.used_bytes() > self.arena.item(to).1.chunk_bytes as usize {
+                return None;
+            }
             let bits = inner.claim(self, from).ok()?;
             drop(inner);
             link.copy_to(target);

@@ -45,7 +45,10 @@ pub(crate) const MOVE_EVICTIONS: usize = INSERTS + 17;
 pub(crate) const SLABS_ADDED: usize = INSERTS + 18;
 pub(crate) const SLABS_RELEASED: usize = INSERTS + 19;
 pub(crate) const RELEASES_ABORTED: usize = INSERTS + 20;
-const COUNTERS: usize = INSERTS + 21;
+/// Items that came from another class of the pool, or went to one, when chunk sizes changed.
+pub(crate) const MOVED_IN: usize = INSERTS + 21;
+pub(crate) const MOVED_OUT: usize = INSERTS + 22;
+const COUNTERS: usize = INSERTS + 23;
 
 /// A size class of a pool.
 pub(crate) struct Class {
@@ -158,8 +161,9 @@ impl Class {
 
     /// How many items are in the index; exact when nobody changes that.
     pub(crate) fn items(&self) -> u64 {
-        let gone = [EVICTIONS, EXPIRED, REMOVED, REPLACED].iter().map(|counter| self.counters.sum(*counter));
-        self.counters.sum(INSERTS).saturating_sub(gone.sum())
+        let sum =
+            |counters: &[usize]| counters.iter().map(|counter| self.counters.sum(*counter)).sum::<u64>();
+        sum(&[INSERTS, MOVED_IN]).saturating_sub(sum(&[EVICTIONS, EXPIRED, REMOVED, REPLACED, MOVED_OUT]))
     }
 
     /// How many links are in a chain.

@@ -8,6 +8,7 @@ use evict::PolicyKind;
 use slab::{ClassError, SLAB_BYTES, SizeClasses};
 
 use crate::life::Lifecycle;
+use crate::sizing::Tuning;
 use crate::strategy::Strategy;
 
 /// A cache.
@@ -85,6 +86,9 @@ pub struct PoolConfig {
     pub policy: PolicyKind,
     /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
     pub classes: SizeClassConfig,
+    /// Whether its chunk sizes follow its items, and when ([`crate::Cache::tune_classes`]): then `classes` are those that it begins with, and
+    /// bound what they may become. Default: they stay as they are.
+    pub tuning: Option<Tuning>,
     /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]). Default: only
     /// for classes whose allocations fail.
     pub strategy: Strategy,
@@ -102,6 +106,7 @@ impl Default for PoolConfig {
             limit: None,
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
+            tuning: None,
             strategy: Strategy::Base,
             lifecycle: None,
             own_keys: false,

@@ -59,10 +59,12 @@ mod relocate;
 mod remove;
 mod resize;
 mod sizes;
+pub mod sizing;
 mod slot;
 mod stats;
 pub mod strategy;
 pub mod structured;
+mod tune;
 pub mod watch;
 mod wheel;
 
@@ -83,6 +85,7 @@ pub use load::{
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
 pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
+pub use tune::Tuned;
 
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = slab::item::MAX_KEY_BYTES;

@@ -13,8 +13,11 @@ use crate::class::Class;
 use crate::life::Life;
 use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};
-use crate::slot::Slot;
+use crate::sizing::Range;
+use crate::slot::{Retired, Slot};
+use crate::stats::ClassStats;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
+use crate::tune::{LeavingClass, Tuner};
 use crate::watch::PoolHeat;
 
 /// A part of the cache with its own limit, policy and size classes.
@@ -26,6 +29,14 @@ pub(crate) struct Pool {
     pub(crate) keyspace: u16,
     policy: RwLock<PolicyKind>,
     sizes: Slot<Sizes>,
+    /// What its sizes may be.
+    pub(crate) range: Range,
+    /// What keeps its sizes to its items, if anything does.
+    pub(crate) tuner: Mutex<Option<Box<Tuner>>>,
+    /// Classes that it allocates from no more.
+    pub(crate) leaving_classes: Mutex<Vec<LeavingClass>>,
+    /// What happened in classes that are gone.
+    pub(crate) past: Mutex<ClassStats>,
     /// Most bytes of slabs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
@@ -60,6 +71,7 @@ impl Pool {
         limit_bytes: u64,
         strategy: Strategy,
     ) -> Self {
+        let range = Range::of(&sizes);
         Self {
             number: id.0,
             life: id.1,
@@ -67,6 +79,10 @@ impl Pool {
             keyspace,
             policy: RwLock::new(policy),
             sizes: Slot::with(Box::new(Sizes::new(sizes))),
+            range,
+            tuner: Mutex::new(None),
+            leaving_classes: Mutex::default(),
+            past: Mutex::default(),
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
             classes: Classes::new(),
@@ -115,6 +131,21 @@ impl Pool {
         self.sizes.get().expect("a pool has sizes for as long as it is there")
     }
 
+    /// Has it allocate from these classes, and returns those of before.
+    pub(crate) fn swap_sizes(&self, sizes: Sizes) -> Option<Retired<Sizes>> {
+        self.sizes.put(Box::new(sizes))
+    }
+
+    /// Whether it allocates from the class with this number no more.
+    pub(crate) fn is_class_leaving(&self, number: u8) -> bool {
+        self.sizes().place_of(number).is_none()
+    }
+
+    /// Takes a class out that has no slab and gets none any more.
+    pub(crate) fn take_class(&self, number: u8) -> Option<Retired<Class>> {
+        self.classes.take(number)
+    }
+
     /// The class with this number, if it was ever used.
     #[inline]
     pub(crate) fn used_class(&self, class: u8) -> Option<&Class> {
@@ -127,8 +158,10 @@ impl Pool {
     }
 
     /// Memory of the pool's own tables, in bytes. Classes count for themselves.
-    pub(crate) fn fixed_bytes(&self) -> usize {
-        size_of::<Self>() + Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes()
+    pub(crate) fn fixed_bytes(&self) -> u64 {
+        let tuner = if self.tuner.lock().is_some() { Tuner::bytes() } else { 0 };
+        let tables = Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes();
+        (size_of::<Self>() + tables) as u64 + tuner
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -167,8 +200,15 @@ impl Core {
     /// The class at a place of the pool's sizes. Made when first used.
     #[inline]
     pub(crate) fn class_at<'p>(&self, pool: &'p Pool, sizes: &Sizes, place: usize) -> &'p Class {
-        let number = sizes.number(place);
-        pool.used_class(number).unwrap_or_else(|| self.make_class(pool, number, sizes.sizes()[place]))
+        self.class_numbered(pool, sizes.number(place), sizes.sizes()[place])
+    }
+
+    /// The class with this number and chunk size. Made when first used.
+    #[inline]
+    pub(crate) fn class_numbered<'p>(&self, pool: &'p Pool, number: u8, chunk_bytes: u32) -> &'p Class {
+        let class = pool.used_class(number).unwrap_or_else(|| self.make_class(pool, number, chunk_bytes));
+        debug_assert_eq!(class.info.chunk_bytes, chunk_bytes, "a number stands for one size at a time");
+        class
     }
 
     #[cold]

@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. A pool leaves the table only when no slab names it, and none is assigned to it any more. So who has one of its items finds
 //!    it there.
-//! 2. It is freed when everybody who used the table at that moment has stopped.
+//! 2. It is freed when everybody who used the table at that moment has stopped. So are a size class without slabs, and a table of sizes,
+//!    that left their pool.
 //! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of a class that has
 //!    no chunk any more.
 //! 4. A number is given to another pool only after the one that had it was freed.
@@ -18,7 +19,9 @@ use base::pin::{Grace, Pinned, Pins};
 use parking_lot::Mutex;
 
 use crate::cache::{MAX_POOLS, PoolId};
+use crate::class::Class;
 use crate::pool::Pool;
+use crate::sizes::Sizes;
 use crate::slot::{Retired, Slot};
 
 /// All pools by number.
@@ -29,8 +32,15 @@ pub(crate) struct Pools {
     /// All pools have numbers below this.
     bound: AtomicU32,
     users: Pins,
-    /// What left the table and may be looked at yet.
-    retired: Mutex<Vec<(Grace, Retired<Pool>)>>,
+    /// What left the table, or a pool, and may be looked at yet.
+    retired: Mutex<Vec<(Grace, Remains)>>,
+}
+
+/// What is to be freed.
+pub(crate) enum Remains {
+    Pool(Retired<Pool>),
+    Class(Retired<Class>),
+    Sizes(Retired<Sizes>),
 }
 
 /// That a thread uses the table.
@@ -124,7 +134,7 @@ impl Pools {
     /// Whether a pool may be given this number.
     pub(crate) fn is_vacant(&self, number: u16) -> bool {
         self.slots[usize::from(number)].get().is_none()
-            && !self.retired.lock().iter().any(|(_, pool)| pool.number == number)
+            && !self.has_retired(|remains| matches!(remains, Remains::Pool(pool) if pool.number == number))
     }
 
     /// Adds a pool, whose number is vacant. The caller is the only one who adds or removes pools.
@@ -140,9 +150,24 @@ impl Pools {
     pub(crate) fn remove(&self, number: u16) {
         if let Some(pool) = self.slots[usize::from(number)].take() {
             self.lives[usize::from(number)].fetch_add(1, Ordering::AcqRel);
-            let grace = self.users.grace();
-            self.retired.lock().push((grace, pool));
+            self.retire(Remains::Pool(pool));
         }
+    }
+
+    /// Frees what was taken out of the table or a pool when nobody can look at it any more.
+    pub(crate) fn retire(&self, remains: Remains) {
+        let grace = self.grace();
+        self.retired.lock().push((grace, remains));
+    }
+
+    /// Whether a class with this number was taken out of the pool and not freed yet.
+    pub(crate) fn has_retired_class(&self, pool: u16, number: u8) -> bool {
+        let is_it = |class: &Class| (class.info.pool, class.info.class) == (pool, number);
+        self.has_retired(|remains| matches!(remains, Remains::Class(class) if is_it(class)))
+    }
+
+    fn has_retired(&self, is_it: impl Fn(&Remains) -> bool) -> bool {
+        self.retired.lock().iter().any(|(_, remains)| is_it(remains))
     }
 
     /// A grace period of all who use the table now.
@@ -156,18 +181,24 @@ impl Pools {
     }
 
     /// Frees what nobody can look at any more, each after a call of `freed`. Says how much is left. Never waits.
-    pub(crate) fn free_retired(&self, freed: impl Fn(&Pool)) -> usize {
+    pub(crate) fn free_retired(&self, freed: impl Fn(&Remains)) -> usize {
         let mut retired = self.retired.lock();
         let done: Vec<_> = retired.extract_if(.., |(grace, _)| grace.has_passed(&self.users)).collect();
-        for (_, pool) in &done {
-            freed(pool);
+        for (_, remains) in &done {
+            freed(remains);
         }
         let left = retired.len();
         drop(retired);
-        for (_, pool) in done {
+        for (_, remains) in done {
             // SAFETY: invariant 2: it was taken out, and everybody who used the table then has stopped; nobody has come to it by an
             // item since, as there was none (invariants 1 and 3).
-            drop(unsafe { pool.free() });
+            unsafe {
+                match remains {
+                    Remains::Pool(pool) => drop(pool.free()),
+                    Remains::Class(class) => drop(class.free()),
+                    Remains::Sizes(sizes) => drop(sizes.free()),
+                }
+            }
         }
         left
     }

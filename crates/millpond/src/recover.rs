@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use base::Part;
 use base::hash::key_hash;
-use slab::{ItemPtr, SLAB_BYTES, SlabId, SlabInfo, Words};
+use slab::{ItemPtr, SLAB_BYTES, SizeClasses, SlabId, SlabInfo, Words};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
@@ -28,6 +28,7 @@ use crate::class::{BYTES_IN, Class, Gone, INSERTS, LINKS_IN};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::sizing::{self, Range, SizeHistogram};
 
 /// Chunks that are asked for ahead of the one that is looked at.
 const CHUNKS_AHEAD: u32 = 8;
@@ -122,7 +123,7 @@ pub struct Recovered {
     /// Items that are in the cache again, also those that have expired or were flushed and leave as such items do.
     pub items: u64,
     /// Items that are not, because they, or what is chained to them, were being replaced or written, or because their pool
-    /// has no size class of their chunks any more.
+    /// had chunks of more than 255 sizes.
     pub dropped: u64,
 }
 
@@ -141,6 +142,16 @@ impl Cache {
             self.core().discard_slab(slab);
         }
         count
+    }
+
+    /// The chunk sizes of the slabs that the pool with this number left, as far as it may have so many.
+    pub(crate) fn sizes_left(&self, number: u16, range: &Range) -> Option<SizeClasses> {
+        let unclaimed = self.core().unclaimed.lock();
+        let slabs = unclaimed.slabs.get(&number)?;
+        // As if each were full of items that fill their chunks: then the best sizes are theirs.
+        let mut items = SizeHistogram::new();
+        slabs.iter().for_each(|(_, info)| items.add(info.chunk_bytes, info.chunks_per_slab().into()));
+        SizeClasses::by_list(&sizing::choose(&items, range)).ok()
     }
 
     /// Takes over what the pool of this name left. The pool was just added and is not in use yet.
@@ -200,13 +211,11 @@ impl Core {
     }
 
     fn recover_slab(&self, pool: &Pool, slab: SlabId, info: SlabInfo, chains: &mut Chains) {
-        let sizes = pool.sizes();
-        let Some(place) = sizes.place_of_size(info.chunk_bytes) else {
+        let Some(class) = self.class_for_found(pool, info.chunk_bytes) else {
             let lost = self.items_of(slab, info).0.len() as u64;
             self.recovered.lock().dropped += lost;
             return self.discard_slab(slab);
         };
-        let class = self.class_at(pool, sizes, place);
         let info = class.info;
         self.arena.reassign(slab, info);
         pool.add_slab();

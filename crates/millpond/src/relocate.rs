@@ -5,7 +5,9 @@
 //! that already reads it in place goes on, as the old chunk is not written to before nobody does. Nobody ever misses it.
 //!
 //! The chunks come from the class itself: free ones, or those of the items that would be evicted next. So what a slab
-//! less costs is what the class values least, and not what happened to lie in the slab.
+//! less costs is what the class values least, and not what happened to lie in the slab. The items of a class that the pool
+//! allocates from no more ([`crate::tune`]) go to the class that fits them now: to its free chunks, or to a new slab of it; where
+//! there is none, within their class as long as it has other slabs; and at last to the place of what that other class values least.
 
 use std::sync::atomic::Ordering;
 
@@ -13,14 +15,17 @@ use slab::item::Acquired;
 use slab::{ItemPtr, SlabId};
 
 use crate::cache::Core;
-use crate::class::{Class, MOVED};
+use crate::class::{BYTES_IN, BYTES_OUT, Class, LINKS_IN, LINKS_OUT, MOVED, MOVED_IN, MOVED_OUT};
 use crate::pool::Pool;
 
 impl Core {
-    /// Moves the items of a slab that leaves to other chunks of its class, until there are no more of those.
+    /// Moves the items of a slab that leaves to other chunks, until there are no more of those.
     pub(crate) fn move_items(&self, pool: &Pool, class: &Class, slab: SlabId) {
         // From here on no magazine gives out chunks of the slab.
         self.empty_magazines(class);
+        if pool.is_class_leaving(class.info.class) {
+            return self.move_to_others(pool, class, slab);
+        }
         let (mut moved, mut spare) = (Vec::new(), None);
         for number in 0..class.info.chunks_per_slab() {
             let from = ItemPtr::new(slab, number as u16);
@@ -29,7 +34,6 @@ impl Core {
             }
             let Some(to) = spare.take().or_else(|| self.take_from_class(pool, class)) else { break };
             if self.relocate(class, from, to) {
-                class.counters.add(MOVED, 1);
                 moved.push(from);
             } else {
                 spare = Some(to);
@@ -44,11 +48,58 @@ impl Core {
         }
     }
 
-    /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns. The caller owns `from`
-    /// then, which others may still read.
+    /// Moves the items of a slab that leaves to the classes that fit them now.
+    fn move_to_others(&self, pool: &Pool, class: &Class, slab: SlabId) {
+        let sizes = pool.sizes();
+        let has_others = class.inner.lock().chunks.slab_count() > 1;
+        let mut moved = Vec::new();
+        for number in 0..class.info.chunks_per_slab() {
+            let from = ItemPtr::new(slab, number as u16);
+            let Some(bytes) = self.size_of_item(from) else { continue };
+            let Some(place) = sizes.place_for(bytes) else { continue };
+            let fitting = self.class_at(pool, sizes, place);
+            let to = self.take_spare(pool, fitting);
+            let to = to.or_else(|| has_others.then(|| self.take_from_class(pool, class)).flatten());
+            let Some(to) = to.or_else(|| self.take_from_class(pool, fitting)) else { continue };
+            if self.relocate(class, from, to) {
+                moved.push(from);
+            } else {
+                // SAFETY: this thread owns the chunk.
+                self.free_chunk(unsafe { self.class_of(self.arena.item(to).1) }, to);
+            }
+            if moved.len() == MOST_WAITING {
+                self.free_evicted(class, std::mem::take(&mut moved));
+            }
+        }
+        self.free_evicted(class, moved);
+    }
+
+    /// Bytes that the item at `ptr` takes, if there is one.
+    pub(crate) fn size_of_item(&self, ptr: ItemPtr) -> Option<usize> {
+        let item = self.arena.item(ptr).0;
+        if item.state().acquire() != Acquired::Yes {
+            return None;
+        }
+        // SAFETY: this thread holds a reference.
+        let bytes = unsafe { item.used_bytes() };
+        self.release(ptr);
+        Some(bytes)
+    }
+
+    /// A chunk of the class that is free, or one of a new slab: nothing is evicted.
+    fn take_spare(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
+        let mut inner = class.inner.lock();
+        inner.chunks.pop(&self.arena).or_else(|| {
+            let is_added = self.add_slab(pool, class, &mut inner);
+            is_added.then(|| inner.chunks.pop(&self.arena)).flatten()
+        })
+    }
+
+    /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns, in the same class or another of the
+    /// pool. The caller owns `from` then, which others may still read.
     fn relocate(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> bool {
         debug_assert_ne!(from.slab(), to.slab(), "a slab that leaves gives out no chunks");
-        let (item, target) = (self.arena.item(from).0, self.arena.item(to).0);
+        let (item, (target, target_info)) = (self.arena.item(from).0, self.arena.item(to));
         if item.state().acquire() != Acquired::Yes {
             return false;
         }
@@ -61,8 +112,7 @@ impl Core {
         if is_link {
             let moved = self.relocate_link(class, from, to);
             if let Some((bits, tag)) = moved {
-                self.queue_again(class, to, bits, u64::from(tag) << 16);
-                self.release(to);
+                self.end_relocation(class, (from, to), bits, u64::from(tag) << 16);
             }
             return moved.is_some();
         }
@@ -72,12 +122,16 @@ impl Core {
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }
+        // SAFETY: as above. It may also be another item of the same key.
+        if unsafe { item.used_bytes() } > target_info.chunk_bytes as usize {
+            return false;
+        }
         let mut inner = class.inner.lock();
         // Whoever comes by one of its links finds the item here or there.
         let chain = item.state().is_chained().then(|| self.lock_chain_of(hash));
         let Ok(bits) = inner.claim(self, from) else { return false };
         drop(inner);
-        // SAFETY: this thread has claimed the one, was given the other, and both are of one class.
+        // SAFETY: this thread has claimed the one and was given the other, and the item fits into both.
         unsafe { item.copy_to(target) };
         target.state().publish();
         guard.exchange(slot, to);
@@ -86,9 +140,30 @@ impl Core {
             unsafe { self.follow(to) };
         }
         drop((chain, guard));
-        self.queue_again(class, to, bits, hash);
-        self.release(to);
+        self.end_relocation(class, (from, to), bits, hash);
         true
+    }
+
+    /// Counts and queues an item that was moved, and gives the reference to the copy back. The caller owns the chunk that it was in.
+    fn end_relocation(&self, class: &Class, (from, to): (ItemPtr, ItemPtr), bits: u8, hash: u64) {
+        class.counters.add(MOVED, 1);
+        let (item, (copy, target_info)) = (self.arena.item(from).0, self.arena.item(to));
+        // SAFETY: this thread has a reference to the copy and owns the item.
+        let target = unsafe { self.class_of(target_info) };
+        if target_info.class != class.info.class {
+            // SAFETY: as above. A tail is as long as its chunk allows.
+            let (is_link, taken, left) =
+                unsafe { (copy.is_link(), copy.used_bytes() as u64, item.used_bytes() as u64) };
+            let (came, went) = if is_link { (LINKS_IN, LINKS_OUT) } else { (MOVED_IN, MOVED_OUT) };
+            for (class, count, bytes_count, bytes) in
+                [(target, came, BYTES_IN, taken), (class, went, BYTES_OUT, left)]
+            {
+                class.counters.add(count, 1);
+                class.counters.add(bytes_count, bytes);
+            }
+        }
+        self.queue_again(target, to, bits, hash);
+        self.release(to);
     }
 
     /// Queues an item that was queued before with these policy bits. The caller holds a reference.

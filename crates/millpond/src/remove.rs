@@ -4,8 +4,6 @@
 //! too. A slab goes when nobody holds or reads anything in it, the pool with its last slab, and its memory when nobody can be
 //! looking at it any more ([`crate::pools`]). Nothing of this waits for long: what held items keep is left to [`Cache::maintain`].
 
-use std::time::Duration;
-
 use base::Part;
 use base::pin::Grace;
 use parking_lot::Mutex;
@@ -17,10 +15,8 @@ use crate::error::{Error, ErrorKind};
 use crate::handle::ReadHandle;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
-
-/// How often, and how long each time, a removal waits for those that hold items or use pools.
-const WAITS: u32 = 10;
-const WAIT: Duration = Duration::from_millis(1);
+use crate::pools::Remains;
+use crate::resize::{WAIT, WAITS};
 
 /// What a removal came to: see [`Cache::remove_pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,9 +175,13 @@ impl Core {
 
     /// Frees what nobody can be looking at any more, and says how much is left.
     pub(crate) fn free_retired(&self) -> usize {
-        self.pools.free_retired(|pool| {
-            pool.used_classes().for_each(|(_, class)| class.end_bill(&self.ledger));
-            self.ledger.release(Part::Fixed, pool.fixed_bytes() as u64);
+        self.pools.free_retired(|remains| match remains {
+            Remains::Pool(pool) => {
+                pool.used_classes().for_each(|(_, class)| class.end_bill(&self.ledger));
+                self.ledger.release(Part::Fixed, pool.fixed_bytes());
+            }
+            Remains::Class(class) => class.end_bill(&self.ledger),
+            Remains::Sizes(sizes) => self.ledger.release(Part::Fixed, sizes.table_bytes() as u64),
         })
     }
 }

@@ -22,10 +22,10 @@ use crate::pool::Pool;
 /// Chunks that are looked at under one hold of a class's lock.
 const STEP: u16 = 64;
 /// How often, and how long each time, held items of a slab are waited for before another slab is tried.
-const WAITS: u32 = 10;
+pub(crate) const WAITS: u32 = 10;
 /// The same when slabs are rebalanced, which another round may do as well.
 pub(crate) const MOVE_WAITS: u32 = 2;
-const WAIT: Duration = Duration::from_millis(1);
+pub(crate) const WAIT: Duration = Duration::from_millis(1);
 /// Slabs of a pool that allocations may move between classes as fast as they like.
 const FREE_MOVES: u64 = 64;
 
@@ -61,7 +61,8 @@ impl Cache {
         self.core().shrink_to_limit()
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), lets classes trade slabs
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), has chunk
+    /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`]), and gives slabs back where more than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
     /// nothing to do.
     ///
@@ -71,6 +72,7 @@ impl Cache {
         self.reap();
         self.go_on_removing();
         self.rebalance();
+        self.tune();
         for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
             self.core().shrink_pool(pool)?;
         }
@@ -149,11 +151,14 @@ impl Core {
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)
-            .map(|(_, class)| (class.inner.lock().chunks.slab_count(), class))
-            .filter(|(slabs, _)| *slabs >= least_slabs)
+            .map(|(number, class)| {
+                (pool.is_class_leaving(number), class.inner.lock().chunks.slab_count(), class)
+            })
+            .filter(|(_, slabs, _)| *slabs >= least_slabs)
             .collect();
-        candidates.sort_by_key(|(slabs, _)| std::cmp::Reverse(*slabs));
-        candidates.iter().any(|(_, class)| self.release_slab(pool, class, waits))
+        // Those that leave come first.
+        candidates.sort_by_key(|(leaves, slabs, _)| std::cmp::Reverse((*leaves, *slabs)));
+        candidates.iter().any(|(_, _, class)| self.release_slab(pool, class, waits))
     }
 
     /// Empties a slab of the class and gives it back: of its slabs the one with the lowest ordinal. `false`: items of it are
@@ -168,8 +173,9 @@ impl Core {
     pub(crate) fn release_this_slab(&self, pool: &Pool, class: &Class, slab: SlabId, waits: u32) -> bool {
         self.begin_leave(class, slab);
         let per_slab = class.info.chunks_per_slab();
-        // The class's only slab has nowhere to move its items to.
-        let moves = !pool.is_leaving() && class.inner.lock().chunks.slab_count() > 1;
+        // The class's only slab has nowhere to move its items to, unless others have taken its place.
+        let moves = !pool.is_leaving()
+            && (class.inner.lock().chunks.slab_count() > 1 || pool.is_class_leaving(class.info.class));
         for wait in 0..=waits {
             if wait > 0 {
                 base::thread::sleep(WAIT);

@@ -9,7 +9,7 @@ use slab::SizeClasses;
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::slot::Slot;
+use crate::slot::{Retired, Slot};
 
 /// The classes that a pool allocates from: chunk sizes, ascending, each with the number of its class.
 #[derive(Debug)]
@@ -22,6 +22,12 @@ impl Sizes {
     /// Classes that are numbered in the order of their sizes.
     pub(crate) fn new(classes: SizeClasses) -> Self {
         let numbers = (0..classes.sizes().len()).map(|number| number as u8).collect();
+        Self::numbered(classes, numbers)
+    }
+
+    /// Classes with these numbers, in the order of their sizes.
+    pub(crate) fn numbered(classes: SizeClasses, numbers: Box<[u8]>) -> Self {
+        debug_assert_eq!(classes.sizes().len(), numbers.len());
         Self { classes, numbers }
     }
 
@@ -104,6 +110,11 @@ impl Classes {
     /// All that there are, with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Class)> {
         (0..=u8::MAX).zip(&*self.0).filter_map(|(number, slot)| slot.get().map(|class| (number, class)))
+    }
+
+    /// Takes a class out that has no slab and gets none any more.
+    pub(crate) fn take(&self, number: u8) -> Option<Retired<Class>> {
+        self.0[usize::from(number)].take()
     }
 
     /// Memory of the table, in bytes.

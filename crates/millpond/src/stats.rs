@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use base::Part;
 use slab::ChunkNumber;
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::{Cache, Core, PoolId};
 use crate::class::{
     ALLOCATION_FAILURES, ALLOCATIONS, BYTES_IN, BYTES_OUT, Class, EVICTED_AGE_SECS, EVICTED_EXPIRING,
     EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, INSERTS, Inner, MOVE_EVICTIONS, MOVED, REAPED,
@@ -60,8 +60,10 @@ pub struct PoolStats {
     pub resizes: u64,
     /// Misses in its own key space; 0 for pools that share one.
     pub misses: u64,
-    /// Its classes that were ever used.
+    /// Its classes that were ever used and are not gone.
     pub classes: Vec<ClassStats>,
+    /// What was counted in classes that are gone because the pool's chunk sizes changed; [`Self::sum`] has it.
+    pub past: ClassStats,
 }
 
 /// A size class of a pool at one moment.
@@ -71,6 +73,8 @@ pub struct ClassStats {
     pub number: u8,
     /// Size of its chunks, in bytes.
     pub chunk_bytes: u32,
+    /// Whether the pool allocates in it no more, since its chunk sizes have changed: it goes when its slabs are empty.
+    pub is_leaving: bool,
     /// Its slabs.
     pub slabs: u64,
     /// Chunks of all its slabs.
@@ -165,6 +169,33 @@ impl ClassStats {
         (used * u64::from(self.chunk_bytes)).saturating_sub(self.item_bytes)
     }
 
+    /// Adds what was counted in a class that is gone.
+    pub(crate) fn add(&mut self, gone: &Self) {
+        for (sum, count) in [
+            (&mut self.tail_hits, gone.tail_hits),
+            (&mut self.hits, gone.hits),
+            (&mut self.inserts, gone.inserts),
+            (&mut self.evictions, gone.evictions),
+            (&mut self.expired, gone.expired),
+            (&mut self.removed, gone.removed),
+            (&mut self.replaced, gone.replaced),
+            (&mut self.allocation_failures, gone.allocation_failures),
+            (&mut self.allocations, gone.allocations),
+            (&mut self.evicted_unread, gone.evicted_unread),
+            (&mut self.evicted_expiring, gone.evicted_expiring),
+            (&mut self.evicted_age_secs, gone.evicted_age_secs),
+            (&mut self.expired_unread, gone.expired_unread),
+            (&mut self.reaped, gone.reaped),
+            (&mut self.items_moved, gone.items_moved),
+            (&mut self.move_evictions, gone.move_evictions),
+            (&mut self.slabs_added, gone.slabs_added),
+            (&mut self.slabs_released, gone.slabs_released),
+            (&mut self.slab_releases_aborted, gone.slab_releases_aborted),
+        ] {
+            *sum += count;
+        }
+    }
+
     /// Bytes at the ends of slabs that are no chunk.
     pub fn unused_slab_bytes(&self) -> u64 {
         (self.slabs * slab::SLAB_BYTES as u64).saturating_sub(self.chunks * u64::from(self.chunk_bytes))
@@ -179,9 +210,14 @@ impl CacheStats {
 }
 
 impl PoolStats {
-    /// The sum over its classes of what `field` picks.
+    /// The sum over its classes of what `field` picks, also over those that are gone.
     pub fn sum(&self, field: impl Fn(&ClassStats) -> u64) -> u64 {
-        self.classes.iter().map(field).sum()
+        self.classes.iter().chain([&self.past]).map(field).sum()
+    }
+
+    /// What its items leave of their chunks, and what the chunks leave of the slabs, in bytes.
+    pub fn slack_bytes(&self) -> u64 {
+        self.classes.iter().map(|class| class.slack_bytes() + class.unused_slab_bytes()).sum()
     }
 }
 
@@ -216,12 +252,18 @@ impl Cache {
             rebalances: pool.rebalances.load(Ordering::Relaxed),
             resizes: pool.resizes.load(Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },
-            classes: pool.used_classes().map(|(number, class)| self.class_stats(number, class)).collect(),
+            classes: pool
+                .used_classes()
+                .map(|(number, class)| self.core().class_stats(number, class, pool.is_class_leaving(number)))
+                .collect(),
+            past: pool.past.lock().clone(),
         }
     }
+}
 
-    fn class_stats(&self, number: u8, class: &Class) -> ClassStats {
-        let in_magazines = self.core().fold_magazines(class) as u64;
+impl Core {
+    pub(crate) fn class_stats(&self, number: u8, class: &Class, is_leaving: bool) -> ClassStats {
+        let in_magazines = self.fold_magazines(class) as u64;
         let inner = class.inner.lock();
         let partial = self.locked_stats(number, class, &inner, in_magazines);
         drop(inner);
@@ -249,13 +291,14 @@ impl Cache {
             slabs_added: count(SLABS_ADDED),
             slabs_released: count(SLABS_RELEASED),
             slab_releases_aborted: count(RELEASES_ABORTED),
+            is_leaving,
             ..partial
         }
     }
 
     /// What is known under the lock of the class.
     fn locked_stats(&self, number: u8, class: &Class, inner: &Inner, in_magazines: u64) -> ClassStats {
-        let now = self.core().now();
+        let now = self.now();
         let info = inner.chunks.info();
         let slabs = inner.chunks.slab_count() as u64;
         let per_slab = info.chunks_per_slab();
@@ -279,14 +322,14 @@ impl Cache {
     }
 
     fn queue_stats(&self, class: &Class, inner: &Inner, now: u32) -> Vec<QueueStats> {
-        let arena = &self.core().arena;
+        let arena = &self.arena;
         let made_secs = |entry: evict::Entry| {
             let (_, item) = inner.chunks.resolve(arena, ChunkNumber(entry.0))?;
             // SAFETY: the item was queued a moment ago, and this thread holds the lock of the class, without which no chunk that
             // was freed since then is used again.
             Some(unsafe { item.created() })
         };
-        let queues = inner.policy.queues(&View::new(self.core(), &inner.chunks), now);
+        let queues = inner.policy.queues(&View::new(self, &inner.chunks), now);
         let stats = |queue: evict::Queue| QueueStats {
             name: queue.name,
             items: queue.items as u64,

@@ -142,7 +142,7 @@ fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
 }
 
 #[test]
-fn items_without_a_size_class_are_dropped_and_others_stay() {
+fn items_of_other_chunk_sizes_stay_and_move_to_those_of_today() {
     let folder = Folder::new("classes");
     let clock = Clock::manual(1_000);
     let pool = |sizes: &[u32]| PoolConfig {
@@ -157,10 +157,19 @@ fn items_without_a_size_class_are_dropped_and_others_stay() {
     }
     let cache = open(&folder.0, 64, &clock);
     let pool = cache.add_pool(pool(&[512, 1_024, 2_048])).expect("new");
-    assert_eq!(cache.recovered(), Recovered { items: 400, dropped: 1_000 });
-    assert!((0..1_400).all(|key| is_there(&cache, pool, key, 900) == (key >= 1_000)));
-    (0..1_000).for_each(|key| put(&cache, pool, key, 100, Expiry::Never));
-    assert!((0..1_000).all(|key| is_there(&cache, pool, key, 100)));
+    assert_eq!(cache.recovered(), Recovered { items: 1_400, dropped: 0 });
+    let all_there =
+        |cache: &Cache| (0..1_400).all(|key| is_there(cache, pool, key, if key < 1_000 { 100 } else { 900 }));
+    assert!(all_there(&cache));
+    cache.validate();
+    let chunks = |cache: &Cache| {
+        let classes = cache.stats().pools.remove(0).classes;
+        classes.iter().filter(|class| class.items > 0).map(|class| class.chunk_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(chunks(&cache), [1_024, 256]);
+    cache.maintain().expect("nothing to shrink");
+    assert_eq!(chunks(&cache), [512, 1_024]);
+    assert!(all_there(&cache));
     cache.validate();
 }
 

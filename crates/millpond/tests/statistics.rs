@@ -63,6 +63,7 @@ fn a_new_class_counts_what_it_was_asked_for() {
     let queue = |name, items| QueueStats { name, items, age_secs: (items > 0).then_some(0), hits: 0 };
     // All fields by name, so that a new one must be thought of here.
     let expected = ClassStats {
+        is_leaving: false,
         number: 0,
         chunk_bytes: 1_000,
         slabs: 1,

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
+use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
 use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
-use crate::config::{Address, Config, PoolSettings};
+use crate::config::{Address, Classes, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::maintenance;
@@ -200,6 +201,7 @@ impl Server {
             };
             cache.set_pool_policy(pool.id, settings.policy).map_err(refused)?;
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
+            cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
@@ -307,6 +309,7 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
         } else {
             SizeClassConfig::List(settings.class_sizes_bytes.clone())
         },
+        tuning: tuning(settings),
         own_keys: settings.own_keys,
         ..PoolConfig::default()
     }
@@ -315,6 +318,11 @@ fn pool_config(settings: &PoolSettings) -> PoolConfig {
 /// How the pool's classes trade slabs; the name was checked with the configuration.
 fn strategy(settings: &PoolSettings) -> Strategy {
     Strategy::by_name(&settings.rebalance).unwrap_or_default()
+}
+
+/// Whether the pool's size classes follow its items.
+fn tuning(settings: &PoolSettings) -> Option<Tuning> {
+    (settings.classes == Classes::Tuned).then(Tuning::default)
 }
 
 fn listener_states(

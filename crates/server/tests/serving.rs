@@ -5,7 +5,7 @@ mod support;
 use std::net::TcpStream;
 
 use base::ByteSize;
-use millpond_server::config::{Address, Auto, ListenerConfig, PoolSettings};
+use millpond_server::config::{Address, Auto, Classes, ListenerConfig, PoolSettings};
 use millpond_server::{Config, ErrorKind, Server};
 use support::{Client, address, config, get_page, metric, tcp, wait_until};
 
@@ -330,7 +330,9 @@ fn a_server_takes_over_what_the_last_one_left() {
     let mut changed = server.config().as_ref().clone();
     changed.pools[0].policy = "arc".parse().expect("a policy");
     changed.pools[0].rebalance = "marginal-hits".to_owned();
-    server.reload(&changed).expect("both can be changed");
+    changed.pools[0].classes = Classes::Tuned;
+    let changes = server.reload(&changed).expect("all can be changed");
+    assert!(changes.len() == 3 && changes.iter().all(|change| change.online), "{changes:?}");
     assert_eq!(client.ask("mg kept s\r\n"), "HD s3");
     assert!(get_page(&server, "/stats.json").1.contains("\"arc\""));
     server.stop();

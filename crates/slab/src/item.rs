@@ -219,11 +219,12 @@ impl<'a> Item<'a> {
     /// Makes the chunk `to` a copy of this item, with one reference.
     ///
     /// # Safety
-    /// The caller owns both chunks, and `to` is as long as this one. Others may still read this item.
+    /// The caller owns both chunks, and this item fits into `to`. Others may still read this item.
     pub unsafe fn copy_to(self, to: Item<'_>) {
-        debug_assert_eq!(self.chunk_bytes, to.chunk_bytes);
+        // SAFETY: the caller owns this chunk, which holds an item.
+        debug_assert!(unsafe { self.used_bytes() } <= to.chunk_bytes as usize);
         to.state().begin_copy(self.state());
-        // SAFETY: the fields and bytes lie inside both chunks, which are of one length; nobody reads `to`, and of this
+        // SAFETY: the fields and bytes lie inside both chunks, as the item fits into both; nobody reads `to`, and of this
         // item others only read, but for the two times, which are copied as the atomics that they are.
         unsafe {
             let (key_len, value_len, layout) = self.lengths();

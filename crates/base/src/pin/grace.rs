@@ -4,7 +4,7 @@ use super::{Pins, SHARED};
 use crate::sync::atomic::Ordering;
 
 /// A grace period that began when it was made: see [`Pins::grace`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Grace {
     /// Slots whose readers were pinned then and may be yet, with their counts.
     readers: Vec<(usize, u64)>,

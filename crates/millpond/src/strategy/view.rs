@@ -119,7 +119,8 @@ impl PoolView {
             number: stats.id.number(),
             free_slabs: if is_full { 0 } else { spare / SLAB_BYTES as u64 },
             is_full,
-            classes: stats.classes.iter().map(ClassView::from).collect(),
+            // Those that leave get nothing, and give all that they have anyway.
+            classes: stats.classes.iter().filter(|class| !class.is_leaving).map(ClassView::from).collect(),
         }
     }
 

@@ -65,6 +65,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
             pool.limit = changed.limit;
             pool.policy = changed.policy;
             pool.rebalance.clone_from(&changed.rebalance);
+            pool.classes = changed.classes;
         }
     }
     merged

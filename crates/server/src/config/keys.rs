@@ -84,6 +84,12 @@ pub const KEYS: &[Key] = &[
          \"tail-age\", \"hits-per-slab\", \"marginal-hits\", \"free-memory\" or \"random\" (docs/rebalancing.md). Default \"base\".",
     ),
     restart("pool.own_keys", "Whether the pool's keys are apart from those of other pools. Default true."),
+    online(
+        "pool.classes",
+        "Whether its size classes stay as they are (\"fixed\") or follow the sizes of its items (\"tuned\"), which saves most of\n\
+         what items leave of their chunks (docs/size-classes.md); the settings below are then those that it begins with, and\n\
+         bound them. Default \"fixed\".",
+    ),
     restart("pool.class_factor", "How much larger each size class is than the one before. Default 1.25."),
     restart("pool.class_min_bytes", "The smallest size class. Default 64, which is also the least."),
     restart(

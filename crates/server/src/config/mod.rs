@@ -25,7 +25,7 @@ use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
-pub use values::{Address, Auto, FileMode, LogLevel, MonitorMode, Protocol};
+pub use values::{Address, Auto, Classes, FileMode, LogLevel, MonitorMode, Protocol};
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,6 +130,8 @@ pub struct PoolSettings {
     pub rebalance: String,
     /// Whether its keys are apart from those of other pools.
     pub own_keys: bool,
+    /// Whether its size classes follow its items.
+    pub classes: Classes,
     /// How much larger each size class is than the one before.
     pub class_factor: f64,
     /// The smallest size class.
@@ -148,6 +150,7 @@ impl Default for PoolSettings {
             policy: PolicyKind::S3_FIFO,
             rebalance: "base".to_owned(),
             own_keys: true,
+            classes: Classes::Fixed,
             class_factor: 1.25,
             class_min_bytes: ByteSize::new(64),
             class_max_bytes: ByteSize::mib(4),

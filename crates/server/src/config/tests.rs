@@ -93,6 +93,7 @@ fn wrong_values_are_refused_by_name() {
         ("[[listener]]\nmode = \"rwx\"", &["octal"]),
         ("[[pool]]\npolicy = \"fifo\"", &["s3-fifo, sieve, lru"]),
         ("[[pool]]\nrebalance = \"hits\"", &["pool.default.rebalance", "hits-per-slab"]),
+        ("[[pool]]\nclasses = \"tune\"", &["fixed", "tuned"]),
         ("[[pool]]\nclass_factor = 1.0", &["pool.default.class_factor"]),
         ("[[pool]]\nclass_max_bytes = \"8MiB\"", &["class_max_bytes", "4MiB"]),
         ("[[pool]]\nclass_sizes_bytes = [128, 64]", &["ascend"]),

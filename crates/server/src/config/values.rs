@@ -241,6 +241,16 @@ impl Default for Protocol {
 }
 
 choices! {
+    /// Whether a pool's size classes stay as they are.
+    Classes {
+        /// They do.
+        Fixed = "fixed",
+        /// They follow the pool's items.
+        Tuned = "tuned",
+    }
+}
+
+choices! {
     /// How important a message must be to be logged.
     LogLevel {
         /// What makes the server or a connection fail.

@@ -1,0 +1,368 @@
+//! Size classes that follow the items: looking at what a pool holds, changing its sizes, and emptying the classes of before.
+//!
+//! What a pool *holds* is looked at, by a sample of the chunks of its slabs, and not what is inserted: slack is what held items leave of
+//! their chunks, so that an item counts by how long it stays; and insertions pay nothing for it.
+//!
+//! When the sizes change ([`crate::sizing`]), the table that allocations go by is swapped; readers never look at it. A class whose
+//! size and items are kept keeps its number and all that it has. The others *leave*: nothing new is allocated in them once those who had seen
+//! the old table have stopped (a grace period of [`crate::pools`]), and slab by slab their items move to the chunks of the class
+//! that now fits them ([`crate::relocate`]). A class without slabs is taken out and freed a grace period later; from then on its
+//! number may be another's.
+//!
+//! Invariants:
+//! 1. The table is changed, and classes are emptied and taken out, with the pool's `resizing` held.
+//! 2. A number stands for one chunk size until nobody can know it by that any more: it is not given again while it is in the table,
+//!    is leaving, or belongs to a class that was taken out and not freed.
+
+use base::Part;
+use base::hash::mix64;
+use base::pin::Grace;
+use base::rng::{RngExt, seeded};
+use slab::{ItemPtr, SizeClasses, SlabId};
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::Class;
+use crate::error::Error;
+use crate::pool::Pool;
+use crate::pools::Remains;
+use crate::resize::{MOVE_WAITS, WAIT, WAITS};
+use crate::sizes::Sizes;
+use crate::sizing::{Decision, SizeHistogram, Tuning};
+
+/// Chunks of a pool that one look takes in at most; each costs a cache miss, some 100 ns.
+const MOST_LOOKS: u64 = 32_768;
+/// Chunks of each class that it takes in at least.
+const LEAST_LOOKS: u64 = 256;
+/// Chunks that are looked at under one pin.
+const STEP: usize = 64;
+/// Slabs of leaving classes that one call of [`Cache::maintain`] empties in each pool.
+const SLABS_PER_ROUND: usize = 8;
+
+/// What keeps the sizes of a pool to its items.
+pub(crate) struct Tuner {
+    pub(crate) tuning: Tuning,
+    seen: SizeHistogram,
+    /// When the pool was last looked at, in seconds.
+    looked_at: u32,
+}
+
+impl Tuner {
+    pub(crate) fn new(tuning: Tuning, now: u32) -> Self {
+        Self { tuning, seen: SizeHistogram::new(), looked_at: now }
+    }
+
+    /// Its memory, in bytes.
+    pub(crate) fn bytes() -> u64 {
+        SizeHistogram::memory_bytes() as u64
+    }
+}
+
+/// A class that a pool allocates from no more.
+pub(crate) struct LeavingClass {
+    number: u8,
+    chunk_bytes: u32,
+    /// Of those who may have seen the table in which it was. `None`: it was in none.
+    grace: Option<Grace>,
+}
+
+/// What came of a call to tune: see [`Cache::tune_classes`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// What was decided, and why.
+    pub decision: Decision,
+    /// Slabs of the classes of before that held items keep.
+    pub slabs_left: u64,
+}
+
+impl Cache {
+    /// Looks at what a pool holds and gives it the chunk sizes that suit it best, if that saves enough memory
+    /// ([`Tuning::least_gain`]; by that of [`crate::PoolConfig::tuning`], or else by the default). A pool that has a tuning does so by
+    /// itself ([`Self::maintain`]).
+    ///
+    /// Readers and writers go on meanwhile. Items move to chunks of the new sizes and keep all that they have; where a full pool has no
+    /// room for that, what would be evicted next goes. Held items stay where they are, and [`Self::maintain`] goes on with their slabs.
+    /// Costs a look at up to 32,768 items, some milliseconds for the choice, and a copy of each item that moves, on the calling thread.
+    ///
+    /// ```
+    /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// let pool = cache.add_pool(PoolConfig::named("users"))?;
+    /// for i in 0..20_000_u32 {
+    ///     cache.put(cache.allocate(pool, &i.to_le_bytes(), 300, &ItemOptions::default())?);
+    /// }
+    /// let before = cache.stats().pools[0].slack_bytes();
+    /// let tuned = cache.tune_classes(pool)?;
+    /// assert!(tuned.decision.applies, "{}", tuned.decision.reason);
+    /// assert!(cache.stats().pools[0].slack_bytes() < before / 10);
+    /// assert_eq!(cache.stats().index_entries, 20_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::NoSuchPool`].
+    pub fn tune_classes(&self, pool: PoolId) -> Result<Tuned, Error> {
+        let core = self.core();
+        let decision = {
+            let pool = core.pool(pool)?;
+            let _resizing = pool.resizing.lock();
+            let tuning = pool.tuner.lock().as_ref().map(|tuner| tuner.tuning.clone()).unwrap_or_default();
+            let mut seen = SizeHistogram::new();
+            core.look_at_sizes(&pool, &mut seen);
+            core.retune(&pool, &tuning, &seen)
+        };
+        // What leaves is emptied once those who saw the old table have stopped, and this thread was one of them.
+        let mut slabs_left = 0;
+        for wait in 0..=WAITS {
+            if wait > 0 {
+                base::thread::sleep(WAIT);
+            }
+            let Ok(pool) = core.pool(pool) else { break };
+            let _resizing = pool.resizing.lock();
+            slabs_left = core.empty_leaving(&pool, usize::MAX);
+            if pool.leaving_classes.lock().is_empty() {
+                break;
+            }
+        }
+        core.free_retired();
+        Ok(Tuned { decision, slabs_left })
+    }
+
+    /// Has a pool's size classes follow its items, or stay as they are (`None`), while serving.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::NoSuchPool`].
+    pub fn set_pool_tuning(&self, pool: PoolId, tuning: Option<Tuning>) -> Result<(), Error> {
+        let core = self.core();
+        let pool = core.pool(pool)?;
+        let mut tuner = pool.tuner.lock();
+        match (&mut *tuner, tuning) {
+            (Some(tuner), Some(tuning)) => tuner.tuning = tuning,
+            (none @ None, Some(tuning)) => {
+                core.ledger.charge(Part::Fixed, Tuner::bytes());
+                *none = Some(Box::new(Tuner::new(tuning, core.now())));
+            }
+            (some, None) => {
+                if some.take().is_some() {
+                    core.ledger.release(Part::Fixed, Tuner::bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tunes the pools whose time has come, and goes on emptying classes that leave.
+    pub(crate) fn tune(&self) {
+        let core = self.core();
+        for pool in core.pools.all().iter().filter(|pool| !pool.is_leaving()) {
+            // Another thread that takes slabs is at work: the next round will do.
+            let Some(_resizing) = pool.resizing.try_lock() else { continue };
+            core.tune_if_due(pool);
+            core.empty_leaving(pool, SLABS_PER_ROUND);
+        }
+        core.free_retired();
+    }
+}
+
+impl Core {
+    fn tune_if_due(&self, pool: &Pool) {
+        // One change at a time.
+        if !pool.leaving_classes.lock().is_empty() {
+            return;
+        }
+        let mut tuner = pool.tuner.lock();
+        let Some(tuner) = &mut *tuner else { return };
+        let now = self.now();
+        if now.saturating_sub(tuner.looked_at) < tuner.tuning.every_secs {
+            return;
+        }
+        tuner.looked_at = now;
+        tuner.seen.age();
+        self.look_at_sizes(pool, &mut tuner.seen);
+        self.retune(pool, &tuner.tuning, &tuner.seen);
+    }
+
+    /// Decides whether the pool's sizes should change, and changes them. The caller holds the pool's `resizing`.
+    fn retune(&self, pool: &Pool, tuning: &Tuning, seen: &SizeHistogram) -> Decision {
+        let mut range = pool.range;
+        range.most_classes = tuning.most_classes.unwrap_or(range.most_classes).clamp(1, MOST_CLASSES);
+        let mut decision = tuning.decide(seen, pool.sizes().sizes(), &range);
+        if decision.applies && !self.change_sizes(pool, &decision.sizes, seen) {
+            decision.applies = false;
+            decision.reason = "the classes of earlier sizes still hold too many of the 255 numbers".into();
+        }
+        decision
+    }
+
+    /// Adds the sizes of a sample of the pool's items, each for as many as it stands for.
+    fn look_at_sizes(&self, pool: &Pool, seen: &mut SizeHistogram) {
+        let slabs: Vec<(&Class, Vec<SlabId>)> = pool
+            .used_classes()
+            .map(|(_, class)| (class, class.inner.lock().chunks.slabs().collect()))
+            .collect();
+        let chunks = |(class, slabs): &(&Class, Vec<SlabId>)| {
+            slabs.len() as u64 * u64::from(class.info.chunks_per_slab())
+        };
+        let all: u64 = slabs.iter().map(chunks).sum();
+        let mut rng = seeded(mix64(u64::from(pool.number) << 32 | u64::from(self.now())));
+        for of_class in &slabs {
+            let chunks = chunks(of_class);
+            let looks = (MOST_LOOKS * chunks / all.max(1)).max(LEAST_LOOKS).min(chunks);
+            // One of each of so many equal parts.
+            let part = |look: u64| look * chunks / looks.max(1);
+            let places: Vec<u64> =
+                (0..looks).map(|look| rng.random_range(part(look)..part(look + 1))).collect();
+            let (class, slabs) = of_class;
+            let found: Vec<u32> =
+                places.chunks(STEP).flat_map(|places| self.sizes_at(class, slabs, places)).collect();
+            let (items, count) = (class.items() + class.links(), found.len() as u64);
+            for (i, bytes) in (0_u64..).zip(found) {
+                // The whole number of items that this one stands for, such that all stand for all.
+                seen.add(bytes, (i + 1) * items / count - i * items / count);
+            }
+        }
+    }
+
+    /// The sizes of the items in some of the chunks of a class, numbered over `slabs`.
+    fn sizes_at(&self, class: &Class, slabs: &[SlabId], places: &[u64]) -> Vec<u32> {
+        let per_slab = u64::from(class.info.chunks_per_slab());
+        let _pinned = self.pins.pin();
+        let size = |place: &u64| {
+            let slab = slabs[(place / per_slab) as usize];
+            // A slab that has left the class since then may have other chunks.
+            if self.arena.info(slab) != class.info {
+                return None;
+            }
+            let ptr = ItemPtr::new(slab, (place % per_slab) as u16);
+            self.size_of_item(ptr).map(|bytes| bytes as u32)
+        };
+        places.iter().filter_map(size).collect()
+    }
+
+    /// Has the pool, which holds items as `seen`, allocate from classes of these sizes. `false`: too many numbers are in use. The
+    /// caller holds the pool's `resizing`.
+    fn change_sizes(&self, pool: &Pool, sizes: &[u32], seen: &SizeHistogram) -> bool {
+        self.free_retired();
+        let Ok(classes) = SizeClasses::by_list(sizes) else { return false };
+        let mut leaving = pool.leaving_classes.lock();
+        let present = pool.sizes();
+        let mut vacant = self.vacant_numbers(pool, &leaving);
+        let number = |place: usize| {
+            let below = place.checked_sub(1).map_or(0, |below| classes.sizes()[below]);
+            let kept = present.place_of_size(classes.sizes()[place]);
+            let kept = kept.filter(|kept| is_kept(present, *kept, below, seen));
+            kept.map(|kept| present.number(kept)).or_else(|| vacant.next())
+        };
+        let Some(numbers) = (0..classes.sizes().len()).map(number).collect::<Option<Box<[u8]>>>() else {
+            return false;
+        };
+        drop(vacant);
+        let sizes = Sizes::numbered(classes, numbers);
+        self.ledger.charge(Part::Fixed, sizes.table_bytes() as u64);
+        let Some(before) = pool.swap_sizes(sizes) else { return false };
+        let grace = self.pools.grace();
+        let goes = |(place, size): (usize, &u32)| {
+            let number = before.number(place);
+            let grace = Some(grace.clone());
+            pool.is_class_leaving(number).then_some(LeavingClass { number, chunk_bytes: *size, grace })
+        };
+        leaving.extend(before.sizes().iter().enumerate().filter_map(goes));
+        self.pools.retire(Remains::Sizes(before));
+        true
+    }
+
+    /// The numbers that no class of the pool has or had a moment ago.
+    fn vacant_numbers<'a>(
+        &'a self,
+        pool: &'a Pool,
+        leaving: &'a [LeavingClass],
+    ) -> Box<dyn Iterator<Item = u8> + 'a> {
+        let in_use = |number: u8| {
+            pool.used_class(number).is_some()
+                || pool.sizes().place_of(number).is_some()
+                || leaving.iter().any(|class| class.number == number)
+                || self.pools.has_retired_class(pool.number, number)
+        };
+        Box::new((0..MOST_CLASSES as u8).filter(move |number| !in_use(*number)))
+    }
+
+    /// The class for a slab of the pool that another process left: one that the pool allocates from, or one that leaves.
+    /// `None`: there are too many.
+    pub(crate) fn class_for_found<'p>(&self, pool: &'p Pool, chunk_bytes: u32) -> Option<&'p Class> {
+        let sizes = pool.sizes();
+        if let Some(place) = sizes.place_of_size(chunk_bytes) {
+            return Some(self.class_at(pool, sizes, place));
+        }
+        let mut leaving = pool.leaving_classes.lock();
+        let number = match number_of_leaving(&leaving, chunk_bytes) {
+            Some(number) => number,
+            None => {
+                let number = self.vacant_numbers(pool, &leaving).next()?;
+                leaving.push(LeavingClass { number, chunk_bytes, grace: None });
+                number
+            }
+        };
+        Some(self.class_numbered(pool, number, chunk_bytes))
+    }
+
+    /// Empties up to `most_slabs` slabs of classes that the pool allocates from no more, and takes those out that have none. The caller
+    /// holds the pool's `resizing`. Says how many slabs they have yet.
+    fn empty_leaving(&self, pool: &Pool, most_slabs: usize) -> u64 {
+        let mut left = most_slabs;
+        let mut leaving = std::mem::take(&mut *pool.leaving_classes.lock());
+        leaving.retain_mut(|class| !self.empty_class(pool, class, &mut left));
+        let slabs_of = |class: &LeavingClass| {
+            pool.used_class(class.number).map_or(0, |class| class.inner.lock().chunks.slab_count() as u64)
+        };
+        let slabs_left = leaving.iter().map(slabs_of).sum();
+        pool.leaving_classes.lock().extend(leaving);
+        slabs_left
+    }
+
+    /// Empties up to `left` slabs of a class, and takes it out when it has none. `true`: its number is free, or will be.
+    fn empty_class(&self, pool: &Pool, leaving: &mut LeavingClass, left: &mut usize) -> bool {
+        if leaving.grace.as_mut().is_some_and(|grace| !self.pools.has_passed(grace)) {
+            return false;
+        }
+        let Some(class) = pool.used_class(leaving.number) else { return true };
+        let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
+        for slab in slabs {
+            if *left == 0 {
+                return false;
+            }
+            // What held items keep is for another round.
+            if self.release_this_slab(pool, class, slab, MOVE_WAITS) {
+                *left -= 1;
+            }
+        }
+        if class.inner.lock().chunks.slab_count() > 0 {
+            return false;
+        }
+        let past = self.class_stats(leaving.number, class, true);
+        pool.past.lock().add(&past);
+        if let Some(class) = pool.take_class(leaving.number) {
+            self.pools.retire(Remains::Class(class));
+        }
+        true
+    }
+}
+
+/// Most classes of a pool.
+const MOST_CLASSES: usize = slab::classes::MAX_CLASSES;
+
+/// Whether the class at a place of `present` stays, where a class of `below` bytes is to come below it: not if many of its
+/// items would then be in the wrong one.
+fn is_kept(present: &Sizes, place: usize, below: u32, seen: &SizeHistogram) -> bool {
+    let (size, lowest) =
+        (present.sizes()[place], place.checked_sub(1).map_or(0, |below| present.sizes()[below]));
+    let fit_below = seen.items_between(lowest, below);
+    fit_below * MOVES_FOR_ONE_THAT_STAYS <= seen.items_between(lowest, size)
+}
+
+/// A class is given up where more than one of so many of its items would fit into a smaller one.
+const MOVES_FOR_ONE_THAT_STAYS: u64 = 20;
+
+fn number_of_leaving(leaving: &[LeavingClass], chunk_bytes: u32) -> Option<u8> {
+    leaving.iter().find(|class| class.chunk_bytes == chunk_bytes).map(|class| class.number)
+}
