@@ -1,11 +1,17 @@
 //! Key hashing: XXH3 with a seed, specified and stable, so that it may one day be written to shared memory.
 
-pub use xxhash_rust::xxh3::xxh3_64_with_seed;
+pub use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 /// The hash of `key` under `seed`. The seed is random per cache, so that a client cannot aim at one bucket.
 #[inline]
 pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
+}
+
+/// A hash of 128 bits, where two keys must not be taken for one another.
+#[inline]
+pub fn key_hash_128(seed: u64, key: &[u8]) -> u128 {
+    xxh3_128_with_seed(key, seed)
 }
 
 /// Spreads the bits of `x`; a bijection. Used where one hash must yield a second, independent one.
@@ -25,6 +31,7 @@ mod tests {
     fn matches_the_published_vectors() {
         assert_eq!(key_hash(0, b""), 0x2d06_8005_38d3_94c2);
         assert_eq!(key_hash(0x9e37_79b1_85eb_ca8d, b""), 0xa8a6_b918_b2f0_364a);
+        assert_eq!(key_hash_128(0, b""), 0x99aa_06d3_0147_98d8_6001_c324_468d_497f);
     }
 
     #[test]

@@ -51,7 +51,7 @@ use bytemuck::{Pod, bytes_of};
 
 use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
-use bucket::{Bucket, Form};
+use bucket::{Bucket, Form, Locked};
 pub(crate) use store::Store;
 use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED, RESIZES};
 
@@ -197,9 +197,23 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         self.put(key, value, false)
     }
 
+    /// Sets the value of `key` if `allowed` says so while the bucket is locked.
+    pub(crate) fn set_if(&self, key: &K, value: &V, allowed: impl FnOnce() -> bool) -> bool {
+        let _pinned = self.core().pins.pin();
+        let locked = self.store.lock(bytes_of(key));
+        let allowed = allowed();
+        if allowed {
+            self.put_locked(locked, (key, value), true);
+        }
+        allowed
+    }
+
     fn put(&self, key: &K, value: &V, replace: bool) -> Option<V> {
         let _pinned = self.core().pins.pin();
-        let mut locked = self.store.lock(bytes_of(key));
+        self.put_locked(self.store.lock(bytes_of(key)), (key, value), replace)
+    }
+
+    fn put_locked(&self, mut locked: Locked<'_>, (key, value): (&K, &V), replace: bool) -> Option<V> {
         if let Ok(Some(number)) = locked.find(bytes_of(key)) {
             let old = value_at(locked.bucket, number).ok();
             if replace {
@@ -230,7 +244,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     }
 
     /// Makes the value of `key` `new` where it is `old`; `None`: it is not.
-    fn exchange(&self, key: &K, old: Option<V>, new: Option<V>) -> Updated<V> {
+    pub(crate) fn exchange(&self, key: &K, old: Option<V>, new: Option<V>) -> Updated<V> {
         let _pinned = self.core().pins.pin();
         let mut locked = self.store.lock(bytes_of(key));
         let number = locked.find(bytes_of(key)).ok().flatten();

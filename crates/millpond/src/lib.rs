@@ -49,6 +49,7 @@ mod life;
 mod load;
 mod magazine;
 pub mod monitor;
+pub mod negative;
 mod policy;
 mod pool;
 mod pools;

@@ -49,6 +49,7 @@ use std::sync::Arc;
 use base::counter::Counters;
 
 use crate::cache::{Cache, PoolId};
+use crate::negative::NegativeCache;
 pub use asynchronous::Task;
 use flight::Flights;
 use store::Found;
@@ -80,6 +81,8 @@ struct Inner {
     cache: Cache,
     pool: PoolId,
     absent_mark: u8,
+    /// Where it is kept that there is no value, in the place of marked items.
+    negative: Option<NegativeCache>,
     flights: Arc<Flights>,
     counters: Counters<8>,
 }
@@ -103,10 +106,21 @@ impl Loader {
 
     /// The same with other user bits for the mark, where the application uses the second one itself.
     pub fn with_absent_mark(cache: &Cache, pool: PoolId, bits: u8) -> Self {
+        Self::made(cache, pool, bits, None)
+    }
+
+    /// The same with a negative cache: what a loader found to be absent is noted there, in the place of an item, and asked for where the
+    /// cache has no item. The loader voids what it stores or removes; whoever writes past it calls [`NegativeCache::void`].
+    pub fn with_negative_cache(cache: &Cache, pool: PoolId, negative: &NegativeCache) -> Self {
+        Self::made(cache, pool, ABSENT_MARK, Some(negative.clone()))
+    }
+
+    fn made(cache: &Cache, pool: PoolId, bits: u8, negative: Option<NegativeCache>) -> Self {
         let inner = Inner {
             cache: cache.clone(),
             pool,
             absent_mark: bits,
+            negative,
             flights: Arc::new(Flights::new(base::rng::entropy_seed())),
             counters: Counters::default(),
         };
@@ -193,13 +207,17 @@ impl Loader {
     /// Where it meets a load that is just being stored, it waits until that is done.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.inner.flights.void(key);
-        self.inner.cache.keys(self.inner.pool).remove(key)
+        let was_absent = self.void_negative(key);
+        self.inner.cache.keys(self.inner.pool).remove(key) || was_absent
     }
 
     /// Removes all keys of the pool's key space, as [`crate::Keys::flush`] does, and sees to it that nothing is stored
     /// whose load has begun before.
     pub fn flush(&self) {
         self.inner.flights.void_all();
+        if let Some(negative) = &self.inner.negative {
+            negative.void_all();
+        }
         self.inner.cache.keys(self.inner.pool).flush();
     }
 
@@ -209,6 +227,14 @@ impl Loader {
     /// # Errors
     /// As for [`Cache::allocate`]; then the key is removed, so that no older value stays.
     pub fn put(&self, key: &[u8], options: &LoadOptions, loaded: &Loaded) -> Result<(), crate::Error> {
+        if let (None, Some(negative)) = (&loaded.value, &self.inner.negative) {
+            // Begun before the removal: a value that is put after that makes it void.
+            let ticket = negative.begin(key);
+            self.inner.flights.void(key);
+            self.inner.cache.keys(self.inner.pool).remove(key);
+            self.note_absent(ticket, options, loaded);
+            return Ok(());
+        }
         let item = match self.make_item(key, options, loaded) {
             Ok(Some(item)) => item,
             Ok(None) => {
@@ -222,6 +248,7 @@ impl Loader {
         };
         self.inner.flights.void(key);
         self.inner.cache.put(item);
+        self.void_negative(key);
         Ok(())
     }
 

@@ -236,6 +236,9 @@ pub(crate) struct Structures {
     /// The mark of this process on frozen items: never 0.
     mark: u32,
     next_id: AtomicU64,
+    /// What a test does between the copying of a structure and its taking the place of the old one.
+    #[cfg(test)]
+    before_exchange: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Structures {
@@ -244,6 +247,16 @@ impl Structures {
             stripes: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             mark: (entropy_seed() as u32).max(1),
             next_id: AtomicU64::new(entropy_seed()),
+            #[cfg(test)]
+            before_exchange: Mutex::new(None),
+        }
+    }
+
+    #[cfg(test)]
+    fn pause_before_exchange(&self) {
+        let pause = self.before_exchange.lock().take();
+        if let Some(pause) = pause {
+            pause();
         }
     }
 
@@ -259,3 +272,6 @@ impl Structures {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests;

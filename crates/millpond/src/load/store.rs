@@ -3,6 +3,7 @@
 use crate::config::{Expiry, ItemOptions};
 use crate::error::Error;
 use crate::handle::{ReadHandle, WriteHandle};
+use crate::negative::Ticket;
 
 use super::flight::Claim;
 use super::value::{Fetched, LoadOptions, Loaded, Origin, Value};
@@ -36,18 +37,29 @@ pub(super) enum Found<'c> {
 }
 
 /// What must still be so when a loaded value is stored: that the key has no item, or that it has this one.
-pub(super) struct Lease<'c>(Option<ReadHandle<'c>>);
+pub(super) struct Lease<'c> {
+    item: Option<ReadHandle<'c>>,
+    /// With a negative cache, what the loader may note there.
+    ticket: Option<Ticket>,
+}
 
 impl Loader {
     /// Looks a key up as an access to it.
     #[inline]
     pub(super) fn look_up(&self, key: &[u8], options: &LoadOptions) -> Found<'_> {
-        self.judge(self.inner.cache.keys(self.inner.pool).find(key), options)
+        self.judge(key, self.inner.cache.keys(self.inner.pool).find(key), options)
     }
 
     #[inline]
-    fn judge<'c>(&self, found: Option<ReadHandle<'c>>, options: &LoadOptions) -> Found<'c> {
-        let Some(handle) = found else { return Found::Nothing };
+    fn judge<'c>(&self, key: &[u8], found: Option<ReadHandle<'c>>, options: &LoadOptions) -> Found<'c> {
+        let Some(handle) = found else {
+            let is_absent = self.inner.negative.as_ref().is_some_and(|negative| negative.is_absent(key));
+            return if is_absent {
+                Found::Fresh(Fetched { value: None, origin: Origin::Fresh })
+            } else {
+                Found::Nothing
+            };
+        };
         if handle.user_bits() & self.inner.absent_mark != 0 {
             return Found::Fresh(Fetched { value: None, origin: Origin::Fresh });
         }
@@ -63,10 +75,12 @@ impl Loader {
     /// # Errors
     /// The value, where it is fresh by now: another flight ended between the look-up and the start of this one.
     pub(super) fn lease(&self, key: &[u8], options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
-        match self.judge(self.inner.cache.keys(self.inner.pool).peek(key), options) {
+        // Begun before the cache is looked at, and so before the owner is asked.
+        let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(key));
+        match self.judge(key, self.inner.cache.keys(self.inner.pool).peek(key), options) {
             Found::Fresh(fetched) => Err(fetched),
-            Found::Stale(handle) | Found::Fallback(handle) => Ok(Lease(Some(handle))),
-            Found::Nothing => Ok(Lease(None)),
+            Found::Stale(handle) | Found::Fallback(handle) => Ok(Lease { item: Some(handle), ticket }),
+            Found::Nothing => Ok(Lease { item: None, ticket }),
         }
     }
 
@@ -95,6 +109,10 @@ impl Loader {
         options: &LoadOptions,
         loaded: &Loaded,
     ) -> Option<ReadHandle<'c>> {
+        if let (None, Some(ticket)) = (&loaded.value, lease.ticket) {
+            self.store_absent(claim, lease, (ticket, options), loaded);
+            return None;
+        }
         let item = match self.make_item(&claim.key(), options, loaded) {
             Ok(item) => item?,
             Err(_) => {
@@ -104,15 +122,52 @@ impl Loader {
         };
         let stored = if !claim.begin_storing() {
             None
-        } else if let Some(old) = &lease.0 {
+        } else if let Some(old) = &lease.item {
             self.inner.cache.replace_matching(old, item).ok()
         } else {
             self.inner.cache.insert(item).ok()
         };
         if stored.is_none() {
             self.count(OVERTAKEN);
+        } else {
+            self.void_negative(&claim.key());
         }
         stored
+    }
+
+    /// Notes that there is no value, if the lease still holds and the flight is not void; an older value goes.
+    fn store_absent(
+        &self,
+        claim: &Claim,
+        lease: &Lease<'_>,
+        (ticket, options): (Ticket, &LoadOptions),
+        loaded: &Loaded,
+    ) {
+        if expiry_of(options, loaded).is_none() {
+            return;
+        }
+        // A value that is put between this and the note makes the ticket void, and one that is put after the note voids that.
+        let holds = || match &lease.item {
+            Some(old) => self.inner.cache.remove_matching(old),
+            None => self.inner.cache.keys(self.inner.pool).peek(&claim.key()).is_none(),
+        };
+        if !(claim.begin_storing() && holds() && self.note_absent(ticket, options, loaded)) {
+            self.count(OVERTAKEN);
+        }
+    }
+
+    /// Notes that there is no value for as long as a loaded absence is kept. `false`: it is not noted.
+    pub(super) fn note_absent(&self, ticket: Ticket, options: &LoadOptions, loaded: &Loaded) -> bool {
+        let secs = match expiry_of(options, loaded) {
+            Some(Expiry::After(secs)) => secs,
+            _ => return false,
+        };
+        self.inner.negative.as_ref().is_some_and(|negative| negative.note_for(ticket, Some(secs)))
+    }
+
+    /// Forgets that there is no value. `false`: that was not known to the negative cache.
+    pub(super) fn void_negative(&self, key: &[u8]) -> bool {
+        self.inner.negative.as_ref().is_some_and(|negative| negative.void(key))
     }
 }
 

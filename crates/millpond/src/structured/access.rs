@@ -282,6 +282,8 @@ impl Handle {
             // It has grown meanwhile; the caller looks again.
             return Ok(());
         }
+        #[cfg(test)]
+        core.structures.pause_before_exchange();
         let expiry = old.expires_at();
         new.set_expiry(expiry.map_or(Expiry::Never, Expiry::At));
         new.set_user_bits(old.user_bits());

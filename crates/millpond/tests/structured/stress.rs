@@ -268,3 +268,88 @@ fn what_is_moved_while_it_is_written_to_loses_nothing() {
     assert!(gone < 20_000, "{gone}: most of what is written is to stay");
     cache.validate();
 }
+
+#[test]
+fn what_is_written_while_the_map_is_copied_is_in_the_copy() {
+    const COPIES: u64 = 1_000;
+    let (cache, pool) = cache_of(256, &Clock::manual(1_000));
+    let map = Map::<u32, u64>::create(&cache, pool, b"map", &defaults()).expect("room").expect("new");
+    let copies = Arc::new(AtomicU64::new(0));
+    let copier = {
+        let (map, copies) = (map.clone(), Arc::clone(&copies));
+        spawn("copier".into(), move || {
+            while copies.fetch_add(1, Ordering::Relaxed) < COPIES {
+                map.compact().expect("room");
+            }
+        })
+    };
+    let writers: Vec<_> = (0..2)
+        .map(|thread| {
+            let (map, copies) = (map.clone(), Arc::clone(&copies));
+            spawn(format!("writer-{thread}"), move || {
+                let mut round = 0;
+                while copies.load(Ordering::Relaxed) < COPIES || round < 100 {
+                    let key = (round % 20) as u32 * 2 + thread;
+                    let before = (round >= 20).then(|| round - 20);
+                    assert_eq!(map.insert(&key, &round).expect("room"), before, "a change was lost");
+                    round += 1;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().expect("no panic");
+    }
+    copier.join().expect("no panic");
+    assert_eq!(map.len().expect("there"), 40);
+    cache.validate();
+}
+
+#[test]
+fn what_was_read_before_another_thread_wrote_is_read_again() {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 15_000;
+    let (cache, pool) = cache_of(256, &Clock::manual(1_000));
+    let map = Map::<u32, u64>::create(&cache, pool, b"map", &defaults()).expect("room").expect("new");
+    let ordered = OrderedMap::<u64, u64>::create(&cache, pool, b"ordered", &defaults());
+    let ordered = ordered.expect("room").expect("new");
+    let array = Array::<u64>::create(&cache, pool, b"array", 2, &defaults()).expect("room").expect("new");
+    let workers: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (map, ordered, array) = (map.clone(), ordered.clone(), array.clone());
+            spawn(format!("worker-{thread}"), move || {
+                for round in 0..ROUNDS {
+                    map.update(&((round % 3) as u32), |count| Some(count.unwrap_or(0) + 1)).expect("room");
+                    array.update(1, |count| count + 1).expect("there");
+                    // New keys before, between and behind those of the others, and some of them away again.
+                    let key = mix64(round) % 500 * THREADS + thread;
+                    ordered.insert(&key, &round).expect("room");
+                    if round % 4 == 0 {
+                        assert_eq!(ordered.remove(&key).expect("there"), Some(round));
+                    }
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().expect("no panic");
+    }
+    let sum: u64 = map.entries().expect("there").into_iter().map(|(_, count)| count).sum();
+    assert_eq!((sum, array.to_vec().expect("there")), (THREADS * ROUNDS, vec![0, THREADS * ROUNDS]));
+    let entries = ordered.entries().expect("there");
+    assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
+    for thread in 0..THREADS {
+        // Each thread alone wrote to its keys, all in the same order.
+        let mine = entries.iter().filter(|(key, _)| key % THREADS == thread);
+        let mine: Vec<_> = mine.map(|(key, round)| (key / THREADS, *round)).collect();
+        let mut expected = BTreeMap::new();
+        for round in 0..ROUNDS {
+            expected.insert(mix64(round) % 500, round);
+            if round % 4 == 0 {
+                expected.remove(&(mix64(round) % 500));
+            }
+        }
+        assert_eq!(mine, expected.into_iter().collect::<Vec<_>>());
+    }
+    cache.validate();
+}

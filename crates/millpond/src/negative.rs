@@ -1,0 +1,340 @@
+//! Negative caching: what is known not to be there, in a few bytes a key.
+//!
+//! A cache in front of a database is asked again and again for keys that the database does not have; each such miss costs a
+//! query. (Berg et al., "The CacheLib Caching Engine", OSDI 2020, section 2: caching of negative results.) A [`NegativeCache`]
+//! remembers such keys by a *fingerprint* of 64 or 128 bits, in a [`crate::compact`] cache: 12.2 or 21.3 bytes each, however long the
+//! key is, beside the 64 and more of an item that says so.
+//!
+//! ```
+//! use millpond::negative::{NegativeCache, NegativeConfig};
+//! use millpond::{ByteSize, Cache, CacheConfig};
+//! # fn main() -> Result<(), millpond::Error> {
+//! # let database_has = |_: &[u8]| false;
+//! let cache = Cache::new(CacheConfig::default())?;
+//! let absent = NegativeCache::new(&cache, NegativeConfig::new("absent users", ByteSize::mib(4)))?;
+//!
+//! let key = b"user:1";
+//! if !absent.is_absent(key) {
+//!     // Before the database is asked, so that an insertion in the meantime is noticed.
+//!     let ticket = absent.begin(key);
+//!     if !database_has(key) {
+//!         absent.note(ticket);
+//!     }
+//! }
+//! assert!(absent.is_absent(key));
+//!
+//! // Whoever inserts the key into the database says so after that.
+//! absent.void(key);
+//! assert!(!absent.is_absent(key));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What must hold:
+//! 1. Once [`NegativeCache::void`] has returned, the key is not said to be absent by what was found before it began: neither by an
+//!    entry, nor by a [`Ticket`] that was begun before. This is the lease of Nishtala et al., "Scaling Memcache at Facebook",
+//!    NSDI 2013, section 3.2.1. A void moves the version of its key's stripe, and then locks the key's bucket to remove the entry; a note
+//!    compares the version while it holds the lock of that bucket. So either the note sees the version moved, or the
+//!    void sees the note's entry. A stripe is shared by many keys: a note may be refused for another key's sake.
+//! 2. An expired entry says nothing.
+//! 3. What says that a key is absent was said of its fingerprint. Another key with the same one is said to be absent as well: with `n`
+//!    entries, a key that is there is taken for one of them with a probability of `n / 2^64`, or `n / 2^128`. Ten million
+//!    entries of 64 bits and a million questions a second about keys that are there: one wrong answer in three weeks, which lasts
+//!    until the entry expires. The hash is seeded at random, so that nobody can make keys meet who does not see the seed; XXH3 is no
+//!    cryptographic hash all the same. Take 64 bits where a wrong answer is a nuisance, and 128, the default, where it is a fault.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base::counter::Counters;
+use base::hash::{key_hash, key_hash_128};
+use base::{ByteSize, Part};
+
+use crate::cache::Cache;
+use crate::compact::{CompactCache, CompactConfig, CompactStats};
+use crate::error::Error;
+
+/// Stripes of keys that a void cannot tell apart.
+const STRIPES: usize = 1024;
+
+const KNOWN: usize = 0;
+const UNKNOWN: usize = 1;
+const NOTED: usize = 2;
+const REFUSED: usize = 3;
+const VOIDED: usize = 4;
+const EXPIRED: usize = 5;
+
+/// How much of a key is kept: see [`crate::negative`], 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fingerprint {
+    /// 64 bits: 12.2 bytes an entry.
+    Bits64,
+    /// 128 bits: 21.3 bytes an entry.
+    #[default]
+    Bits128,
+}
+
+/// A negative cache.
+#[derive(Clone, Debug)]
+pub struct NegativeConfig {
+    /// Its name in statistics.
+    pub name: String,
+    /// Its memory: see [`CompactConfig::memory`].
+    pub memory: ByteSize,
+    /// See [`CompactConfig::max_memory`].
+    pub max_memory: Option<ByteSize>,
+    /// For how long a key is known to be absent, in seconds; `None` = until it is evicted or voided. Default 60.
+    pub ttl_secs: Option<u32>,
+    /// How much of a key is kept. Default 128 bits.
+    pub fingerprint: Fingerprint,
+    /// Seed of the hash of its keys. Default: from the operating system.
+    pub hash_seed: Option<u64>,
+}
+
+impl NegativeConfig {
+    /// One of this name and size with all defaults.
+    pub fn new(name: impl Into<String>, memory: ByteSize) -> Self {
+        Self {
+            name: name.into(),
+            memory,
+            max_memory: None,
+            ttl_secs: Some(60),
+            fingerprint: Fingerprint::default(),
+            hash_seed: None,
+        }
+    }
+}
+
+/// A negative cache at one moment. Counters only grow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NegativeStats {
+    /// Questions whose answer was that the key is absent.
+    pub known: u64,
+    /// The other ones.
+    pub unknown: u64,
+    /// Notes that were taken.
+    pub noted: u64,
+    /// Notes that came too late, because the key, or one of its stripe, was voided meanwhile.
+    pub refused: u64,
+    /// Entries that were voided.
+    pub voided: u64,
+    /// Entries that were found to be expired.
+    pub expired: u64,
+    /// The entries.
+    pub entries: CompactStats,
+}
+
+/// What an owner was about to be asked for, and when: from [`NegativeCache::begin`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Ticket {
+    fingerprint: u128,
+    version: u32,
+    epoch: u32,
+}
+
+/// Entries by fingerprint: when they expire, Unix seconds, 0 = never.
+enum Entries {
+    Narrow(CompactCache<[u32; 2], u32>),
+    Wide(CompactCache<[u32; 4], u32>),
+}
+
+/// Runs `$body` with the entries and the key that a fingerprint has in them.
+macro_rules! with_entries {
+    ($self:expr, $fingerprint:expr, |$entries:ident, $key:ident| $body:expr) => {
+        match &$self.entries {
+            Entries::Narrow($entries) => {
+                let $key = &halves($fingerprint as u64);
+                $body
+            }
+            Entries::Wide($entries) => {
+                let $key = &{
+                    let ([a, b], [c, d]) = (halves($fingerprint as u64), halves(($fingerprint >> 64) as u64));
+                    [a, b, c, d]
+                };
+                $body
+            }
+        }
+    };
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
+struct Inner {
+    cache: Cache,
+    entries: Entries,
+    seed: u64,
+    ttl_secs: Option<u32>,
+    /// How often keys of each stripe were voided.
+    versions: Box<[AtomicU32]>,
+    /// How often all were.
+    epoch: AtomicU32,
+    counters: Counters<6>,
+}
+
+impl Inner {
+    fn versions_bytes(&self) -> u64 {
+        size_of_val::<[AtomicU32]>(&self.versions) as u64
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.cache.ledger().release(Part::Compact, self.versions_bytes());
+    }
+}
+
+/// Keys that are known not to be there: see [`crate::negative`]. Cloning is cheap and shares it.
+#[derive(Clone)]
+pub struct NegativeCache {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for NegativeCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NegativeCache").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl NegativeCache {
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// As for [`CompactCache::new`].
+    pub fn new(cache: &Cache, config: NegativeConfig) -> Result<Self, Error> {
+        let compact = CompactConfig {
+            name: config.name,
+            memory: config.memory,
+            max_memory: config.max_memory,
+            hash_seed: config.hash_seed,
+        };
+        let entries = match config.fingerprint {
+            Fingerprint::Bits64 => Entries::Narrow(CompactCache::new(cache, compact)?),
+            Fingerprint::Bits128 => Entries::Wide(CompactCache::new(cache, compact)?),
+        };
+        let inner = Inner {
+            cache: cache.clone(),
+            entries,
+            seed: config.hash_seed.unwrap_or_else(base::rng::entropy_seed),
+            ttl_secs: config.ttl_secs,
+            versions: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
+            epoch: AtomicU32::new(0),
+            counters: Counters::default(),
+        };
+        cache.ledger().charge(Part::Compact, inner.versions_bytes());
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn fingerprint(&self, key: &[u8]) -> u128 {
+        match self.inner.entries {
+            Entries::Narrow(_) => key_hash(self.inner.seed, key).into(),
+            Entries::Wide(_) => key_hash_128(self.inner.seed, key),
+        }
+    }
+
+    /// The version of a fingerprint's stripe.
+    fn version(&self, fingerprint: u128) -> &AtomicU32 {
+        &self.inner.versions[(fingerprint % STRIPES as u128) as usize]
+    }
+
+    fn now(&self) -> u32 {
+        self.inner.cache.clock().unix_secs()
+    }
+
+    fn count(&self, counter: usize, n: u64) {
+        self.inner.counters.add(counter, n);
+    }
+
+    /// Whether `key` is known to be absent. A use of its entry.
+    pub fn is_absent(&self, key: &[u8]) -> bool {
+        let fingerprint = self.fingerprint(key);
+        let known = with_entries!(self.inner, fingerprint, |entries, key| match entries.get(key) {
+            None => false,
+            Some(expiry) if expiry == 0 || expiry > self.now() => true,
+            Some(expiry) => {
+                let gone = entries.exchange(key, Some(expiry), None).is_some();
+                self.count(EXPIRED, gone.into());
+                false
+            }
+        });
+        self.count(if known { KNOWN } else { UNKNOWN }, 1);
+        known
+    }
+
+    /// Begins to find out whether `key` is absent: to be called before its owner is asked.
+    pub fn begin(&self, key: &[u8]) -> Ticket {
+        // The epoch first: who empties the cache raises it before, and who voids a key raises its version before.
+        let epoch = self.inner.epoch.load(Ordering::Acquire);
+        let fingerprint = self.fingerprint(key);
+        Ticket { fingerprint, version: self.version(fingerprint).load(Ordering::Acquire), epoch }
+    }
+
+    /// Notes that the key of this ticket is absent, for [`NegativeConfig::ttl_secs`]. `false`: it was voided since the ticket was
+    /// begun, and nothing is noted.
+    pub fn note(&self, ticket: Ticket) -> bool {
+        self.note_for(ticket, self.inner.ttl_secs)
+    }
+
+    /// The same for so many seconds; `None` = until it is evicted or voided.
+    pub fn note_for(&self, ticket: Ticket, ttl_secs: Option<u32>) -> bool {
+        let Ticket { fingerprint, version, epoch } = ticket;
+        let expiry = ttl_secs.map_or(0, |secs| self.now().saturating_add(secs).max(1));
+        let is_valid = || {
+            self.version(fingerprint).load(Ordering::Acquire) == version
+                && self.inner.epoch.load(Ordering::Acquire) == epoch
+        };
+        let noted =
+            with_entries!(self.inner, fingerprint, |entries, key| entries.set_if(key, &expiry, is_valid));
+        self.count(if noted { NOTED } else { REFUSED }, 1);
+        noted
+    }
+
+    /// Forgets that `key` is absent, and makes tickets void that were begun before: to be called once the key was inserted at its owner's.
+    /// `false`: it was not known to be absent.
+    pub fn void(&self, key: &[u8]) -> bool {
+        let fingerprint = self.fingerprint(key);
+        self.version(fingerprint).fetch_add(1, Ordering::AcqRel);
+        let was = with_entries!(self.inner, fingerprint, |entries, key| entries.remove(key).is_some());
+        self.count(VOIDED, was.into());
+        was
+    }
+
+    /// The same for all keys.
+    pub fn void_all(&self) {
+        self.inner.epoch.fetch_add(1, Ordering::AcqRel);
+        match &self.inner.entries {
+            Entries::Narrow(entries) => entries.purge(),
+            Entries::Wide(entries) => entries.purge(),
+        }
+    }
+
+    /// Changes its memory: see [`CompactCache::resize`].
+    ///
+    /// # Errors
+    /// As for [`CompactCache::resize`].
+    pub fn resize(&self, memory: ByteSize) -> Result<(), Error> {
+        match &self.inner.entries {
+            Entries::Narrow(entries) => entries.resize(memory),
+            Entries::Wide(entries) => entries.resize(memory),
+        }
+    }
+
+    /// What it holds, and what was done so far.
+    pub fn stats(&self) -> NegativeStats {
+        let count = |counter| self.inner.counters.sum(counter);
+        NegativeStats {
+            known: count(KNOWN),
+            unknown: count(UNKNOWN),
+            noted: count(NOTED),
+            refused: count(REFUSED),
+            voided: count(VOIDED),
+            expired: count(EXPIRED),
+            entries: match &self.inner.entries {
+                Entries::Narrow(entries) => entries.stats(),
+                Entries::Wide(entries) => entries.stats(),
+            },
+        }
+    }
+}
