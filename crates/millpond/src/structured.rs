@@ -59,10 +59,55 @@
 //!    if the sequence is still the same.
 //! 8. The identity of a structure is given out once (a random beginning in each process, and then by ones), and growth keeps it.
 
+/// What every structure can say of itself.
+macro_rules! all_structures {
+    () => {
+        /// The key of its item.
+        pub fn key(&self) -> &[u8] {
+            self.handle.key()
+        }
+
+        /// How many entries, or elements, there are.
+        ///
+        /// # Errors
+        /// [`crate::ErrorKind::Gone`].
+        pub fn len(&self) -> Result<usize, Error> {
+            Ok(self.handle.read(|tail| Ok(tail.get(LEN)? as usize))?.1)
+        }
+
+        /// Whether there is none.
+        ///
+        /// # Errors
+        /// [`crate::ErrorKind::Gone`].
+        pub fn is_empty(&self) -> Result<bool, Error> {
+            Ok(self.len()? == 0)
+        }
+    };
+}
+use all_structures;
+
 /// What both maps do with all that is in them. `$bounds`: those of their keys.
 macro_rules! whole_map {
     ($map:ident, $($bounds:tt)+) => {
+        impl<K, V: ?Sized> Clone for $map<K, V> {
+            fn clone(&self) -> Self {
+                Self { handle: self.handle.clone(), types: PhantomData }
+            }
+        }
+
+        impl<K, V: ?Sized> std::fmt::Debug for $map<K, V> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($map)).field(&self.handle).finish()
+            }
+        }
+
         impl<K: $($bounds)+, V: Value + ?Sized> $map<K, V> {
+            /// The value of an entry.
+            fn value_of(&self, tail: Tail<'_>, entry: usize) -> Look<V::Owned> {
+                let (at, len) = Self::ENTRIES.value(tail, entry)?;
+                read::<V>(tail, at, len)
+            }
+
             /// Makes an empty map. `None`: the key has an item already.
             ///
             /// # Errors
@@ -118,26 +163,7 @@ macro_rules! whole_map {
                 }
             }
 
-            /// The key of its item.
-            pub fn key(&self) -> &[u8] {
-                self.handle.key()
-            }
-
-            /// How many entries there are.
-            ///
-            /// # Errors
-            /// [`crate::ErrorKind::Gone`].
-            pub fn len(&self) -> Result<usize, Error> {
-                Ok(self.handle.read(|tail| Ok(tail.get(LEN)? as usize))?.1)
-            }
-
-            /// Whether there is none.
-            ///
-            /// # Errors
-            /// [`crate::ErrorKind::Gone`].
-            pub fn is_empty(&self) -> Result<bool, Error> {
-                Ok(self.len()? == 0)
-            }
+            super::all_structures!();
 
             /// All entries, as they were at one moment: copied at once.
             ///

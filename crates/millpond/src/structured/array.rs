@@ -104,26 +104,7 @@ impl<T: Pod> Array<T> {
         }
     }
 
-    /// The key of its item.
-    pub fn key(&self) -> &[u8] {
-        self.handle.key()
-    }
-
-    /// How many elements there are.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Gone`].
-    pub fn len(&self) -> Result<usize, Error> {
-        Ok(self.handle.read(|tail| Ok(tail.get(LEN)? as usize))?.1)
-    }
-
-    /// Whether there is none.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Gone`].
-    pub fn is_empty(&self) -> Result<bool, Error> {
-        Ok(self.len()? == 0)
-    }
+    super::all_structures!();
 
     /// The element at `index`; `None` = it is beyond the end.
     ///

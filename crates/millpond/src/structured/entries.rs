@@ -19,6 +19,18 @@ pub(super) struct Room {
     pub(super) words: usize,
 }
 
+/// What became of a value that was put in.
+pub(super) enum Put {
+    /// Its key has another entry now.
+    New(u32),
+    /// Its entry is another one now.
+    Moved(u32),
+    /// Its entry is the same.
+    InPlace,
+    /// There is no room, but so much would do. Nothing was changed.
+    Full(Room),
+}
+
 /// How the entries of a map lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entries {
@@ -50,11 +62,6 @@ impl Entries {
     /// Words of a directory for so many entries. A hashed one is at most three quarters full.
     fn slots(self, entries: usize) -> usize {
         if self.kind == Kind::Map { entries + entries / 3 + 2 } else { entries }
-    }
-
-    /// Whether a directory has room for so many entries.
-    pub(super) fn has_slots(self, tail: Tail<'_>, entries: usize) -> Look<bool> {
-        Ok(self.slots(entries) <= tail.get(SLOTS)? as usize)
     }
 
     /// The room that `options` ask for.
@@ -91,7 +98,7 @@ impl Entries {
     }
 
     /// The room that is needed for an entry more, or to change one that is there, which stays until the change is made.
-    pub(super) fn needed(self, tail: Tail<'_>, value_len: usize, is_new: bool) -> Look<Room> {
+    fn needed(self, tail: Tail<'_>, value_len: usize, is_new: bool) -> Look<Room> {
         let Room { entries, words } = self.taken(tail)?;
         Ok(Room { entries: entries + usize::from(is_new), words: words + self.words_of(value_len) })
     }
@@ -101,8 +108,31 @@ impl Entries {
         Ok(Room { entries: tail.get(LEN)? as usize, words: self.live(tail)? })
     }
 
+    /// Puts the value of a key in, whose entry is `found`. What is left to do is the directory's.
+    pub(super) fn put(self, tail: Tail<'_>, found: Option<usize>, key: &[u8], value: &[u8]) -> Look<Put> {
+        if let Some(entry) = found
+            && self.overwrite(tail, entry, value)?
+        {
+            return Ok(Put::InPlace);
+        }
+        let has_slots =
+            found.is_some() || self.slots(tail.get(LEN)? as usize + 1) <= tail.get(SLOTS)? as usize;
+        let new = if has_slots { self.append(tail, key, value)? } else { None };
+        Ok(match (new, found) {
+            (Some(new), Some(old)) => {
+                self.give_back(tail, old)?;
+                Put::Moved(new)
+            }
+            (Some(new), None) => {
+                self.count(tail, LEN, 1)?;
+                Put::New(new)
+            }
+            (None, found) => Put::Full(self.needed(tail, value.len(), found.is_none())?),
+        })
+    }
+
     /// Puts an entry behind the others, or where one was given back. `None`: there is no room.
-    pub(super) fn append(self, tail: Tail<'_>, key: &[u8], value: &[u8]) -> Look<Option<u32>> {
+    fn append(self, tail: Tail<'_>, key: &[u8], value: &[u8]) -> Look<Option<u32>> {
         let words = self.words_of(value.len());
         let free = if self.value_bytes.is_some() { tail.get(FREE)? } else { 0 };
         let entry = if free != 0 {
@@ -142,12 +172,12 @@ impl Entries {
     }
 
     /// Words of an entry.
-    pub(super) fn size(self, tail: Tail<'_>, entry: usize) -> Look<usize> {
+    fn size(self, tail: Tail<'_>, entry: usize) -> Look<usize> {
         Ok(self.words_of(self.value(tail, entry)?.1))
     }
 
     /// Puts another value into an entry. `false`: it is too long for that.
-    pub(super) fn overwrite(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> Look<bool> {
+    fn overwrite(self, tail: Tail<'_>, entry: usize, value: &[u8]) -> Look<bool> {
         let (old, new) = (self.size(tail, entry)?, self.words_of(value.len()));
         if new > old {
             return Ok(false);

@@ -10,7 +10,7 @@ use base::hash::key_hash;
 use bytemuck::{Pod, bytes_of};
 
 use super::access::{Change, Handle};
-use super::entries::{ENTRY, ENTRY_BITS, Entries, Room, directory};
+use super::entries::{ENTRY, ENTRY_BITS, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN, SLOTS};
 use super::value::{Value, read};
 use super::{StructureOptions, Usage};
@@ -38,18 +38,6 @@ use crate::error::Error;
 pub struct Map<K, V: ?Sized> {
     handle: Handle,
     types: PhantomData<fn(&K, &V)>,
-}
-
-impl<K, V: ?Sized> Clone for Map<K, V> {
-    fn clone(&self) -> Self {
-        Self { handle: self.handle.clone(), types: PhantomData }
-    }
-}
-
-impl<K, V: ?Sized> std::fmt::Debug for Map<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Map").field(&self.handle).finish()
-    }
 }
 
 impl<K: Pod, V: Value + ?Sized> Map<K, V> {
@@ -154,35 +142,19 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
         }
     }
 
-    fn value_of(&self, tail: Tail<'_>, entry: usize) -> Look<V::Owned> {
-        let (at, len) = Self::ENTRIES.value(tail, entry)?;
-        read::<V>(tail, at, len)
-    }
-
     fn store(&self, tail: Tail<'_>, key: &K, value: &[u8]) -> Look<Change<Option<V::Owned>>> {
-        let (entries, key) = (Self::ENTRIES, bytes_of(key));
-        let full = |is_new| {
-            let room = entries.needed(tail, value.len(), is_new)?;
-            Ok(Change::Full(entries.tail_words(room), room))
-        };
-        let Some((slot, entry)) = self.find(tail, key)? else {
-            if !entries.has_slots(tail, tail.get(LEN)? as usize + 1)? {
-                return full(true);
+        let key = bytes_of(key);
+        let found = self.find(tail, key)?;
+        let old = found.map(|(_, entry)| self.value_of(tail, entry)).transpose()?;
+        match (Self::ENTRIES.put(tail, found.map(|(_, entry)| entry), key, value)?, found) {
+            (Put::Full(room), _) => return Ok(Change::Full(Self::ENTRIES.tail_words(room), room)),
+            (Put::Moved(entry), Some((slot, _))) => {
+                tail.set(HEADER + slot, entry | tag(self.hash(key)) << ENTRY_BITS)?;
             }
-            let Some(entry) = entries.append(tail, key, value)? else { return full(true) };
-            entries.count(tail, LEN, 1)?;
-            self.link(tail, self.hash(key), entry)?;
-            return Ok(Change::Done(None));
-        };
-        let old = self.value_of(tail, entry)?;
-        if !entries.overwrite(tail, entry, value)? {
-            let Some(new) = entries.append(tail, key, value)? else {
-                return full(false);
-            };
-            entries.give_back(tail, entry)?;
-            tail.set(HEADER + slot, new | tag(self.hash(key)) << ENTRY_BITS)?;
+            (Put::New(entry) | Put::Moved(entry), _) => self.link(tail, self.hash(key), entry)?,
+            (Put::InPlace, _) => {}
         }
-        Ok(Change::Done(Some(old)))
+        Ok(Change::Done(old))
     }
 
     /// Names an entry in the directory, whose key is not in it.

@@ -10,7 +10,7 @@ use std::ops::{Bound, RangeBounds};
 use bytemuck::{Pod, bytes_of};
 
 use super::access::{Change, Handle};
-use super::entries::{ENTRY, Entries, Room, directory};
+use super::entries::{ENTRY, Entries, Put, Room, directory};
 use super::header::{HEADER, Kind, LEN};
 use super::value::{Value, read};
 use super::{StructureOptions, Usage};
@@ -42,18 +42,6 @@ use crate::error::Error;
 pub struct OrderedMap<K, V: ?Sized> {
     handle: Handle,
     types: PhantomData<fn(&K, &V)>,
-}
-
-impl<K, V: ?Sized> Clone for OrderedMap<K, V> {
-    fn clone(&self) -> Self {
-        Self { handle: self.handle.clone(), types: PhantomData }
-    }
-}
-
-impl<K, V: ?Sized> std::fmt::Debug for OrderedMap<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("OrderedMap").field(&self.handle).finish()
-    }
 }
 
 /// Where a key stands, or would stand, and its entry.
@@ -226,11 +214,6 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         Ok((at, None))
     }
 
-    fn value_of(&self, tail: Tail<'_>, entry: usize) -> Look<V::Owned> {
-        let (at, len) = Self::ENTRIES.value(tail, entry)?;
-        read::<V>(tail, at, len)
-    }
-
     fn store(
         &self,
         tail: Tail<'_>,
@@ -238,33 +221,20 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         key: &K,
         value: &[u8],
     ) -> Look<Change<Option<V::Owned>>> {
-        let (entries, key) = (Self::ENTRIES, bytes_of(key));
-        let full = |is_new| {
-            let room = entries.needed(tail, value.len(), is_new)?;
-            Ok(Change::Full(entries.tail_words(room), room))
-        };
-        let Some(entry) = found else {
-            let len = tail.get(LEN)? as usize;
-            if !entries.has_slots(tail, len + 1)? {
-                return full(true);
+        let old = found.map(|entry| self.value_of(tail, entry)).transpose()?;
+        let len = tail.get(LEN)? as usize;
+        match Self::ENTRIES.put(tail, found, bytes_of(key), value)? {
+            Put::Full(room) => return Ok(Change::Full(Self::ENTRIES.tail_words(room), room)),
+            Put::New(entry) => {
+                for slot in (at..len).rev() {
+                    tail.set(HEADER + slot + 1, tail.get(HEADER + slot)?)?;
+                }
+                tail.set(HEADER + at, entry)?;
             }
-            let Some(entry) = entries.append(tail, key, value)? else { return full(true) };
-            for slot in (at..len).rev() {
-                tail.set(HEADER + slot + 1, tail.get(HEADER + slot)?)?;
-            }
-            tail.set(HEADER + at, entry)?;
-            entries.count(tail, LEN, 1)?;
-            return Ok(Change::Done(None));
-        };
-        let old = self.value_of(tail, entry)?;
-        if !entries.overwrite(tail, entry, value)? {
-            let Some(new) = entries.append(tail, key, value)? else {
-                return full(false);
-            };
-            entries.give_back(tail, entry)?;
-            tail.set(HEADER + at, new)?;
+            Put::Moved(entry) => tail.set(HEADER + at, entry)?,
+            Put::InPlace => {}
         }
-        Ok(Change::Done(Some(old)))
+        Ok(Change::Done(old))
     }
 
     fn take(&self, tail: Tail<'_>, (at, found): Place) -> Look<Option<V::Owned>> {
