@@ -1,5 +1,5 @@
-//! What every room of Millpond stands on: byte sizes, clock, seeded randomness, hashing, counters, the memory
-//! ledger, and the few places where threads are started.
+//! What every room of Millpond stands on: byte sizes, clock, seeded randomness, hashing, counters, words that are read while
+//! they are written, the memory ledger, and the few places where threads are started.
 //!
 //! This crate exists so that time, randomness and spawning are *injected*: `clippy.toml` bans the standard
 //! library's own everywhere else, and a test can drive any policy without a thread or a wall clock.
@@ -11,6 +11,7 @@ pub mod hash;
 pub mod ledger;
 pub mod pin;
 pub mod rng;
+pub mod sequence;
 pub mod sync;
 pub mod thread;
 

@@ -3,7 +3,9 @@
 //! The word has the number of entries (8 bits), the lock (1 bit) and a version (23 bits) that each change raises. An entry is
 //! its key and its value, each from a word's beginning.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::AtomicU32;
+
+use base::sequence;
 
 use crate::cells::{Cells, Look, words_for};
 
@@ -95,15 +97,13 @@ impl<'t> Bucket<'t> {
 
     #[inline]
     pub(super) fn head(self) -> Head {
-        Head(self.word().load(Ordering::Acquire))
+        Head(sequence::current(self.word()))
     }
 
     /// Whether nothing was written since the head was `before`.
     #[inline]
     pub(super) fn is_still(self, before: Head) -> bool {
-        // Orders the reads before this one.
-        fence(Ordering::Acquire);
-        self.word().load(Ordering::Relaxed) == before.0
+        sequence::is_still(self.word(), before.0)
     }
 
     /// The entry of a key among the first `count`.
@@ -140,11 +140,12 @@ impl<'t> Bucket<'t> {
 
     /// Takes the lock if the head still is `head`, which is unlocked: what was read under it is so now.
     pub(super) fn try_lock(self, head: Head) -> Option<Locked<'t>> {
-        let locked = head.0 | LOCK;
-        self.word().compare_exchange(head.0, locked, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // Orders that store before those of the holder: who sees one of them sees the bucket locked, or another version.
-        fence(Ordering::Release);
-        Some(Locked { bucket: self, head, count: head.count(), changed: false })
+        sequence::try_open(self.word(), head.0, head.0 | LOCK).then(|| Locked {
+            bucket: self,
+            head,
+            count: head.count(),
+            changed: false,
+        })
     }
 }
 
@@ -256,7 +257,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let version = self.head.0 & !(COUNT | LOCK);
         let version = if self.changed { version.wrapping_add(VERSION_ONE) } else { version };
-        self.bucket.word().store(version | self.count as u32, Ordering::Release);
+        sequence::close(self.bucket.word(), version | self.count as u32);
     }
 }
 

@@ -5,7 +5,9 @@
 //! an earlier one, and they are moved from the first to the last. The *frontier* parts those that were moved from those that
 //! were not. It moves under the lock of the bucket that it passes.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use base::sequence;
 
 /// Sizes and frontier. One thread changes them at a time.
 #[derive(Debug)]
@@ -74,14 +76,13 @@ impl Shape {
     #[inline]
     pub(super) fn load(&self) -> View {
         loop {
-            let before = self.sequence.load(Ordering::Acquire);
+            let before = sequence::current(&self.sequence);
             let view = View {
                 old: self.old.load(Ordering::Relaxed),
                 new: self.new.load(Ordering::Relaxed),
                 frontier: self.frontier.load(Ordering::Relaxed),
             };
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
+            if before.is_multiple_of(2) && sequence::is_still(&self.sequence, before) {
                 return view;
             }
             std::hint::spin_loop();
@@ -90,13 +91,12 @@ impl Shape {
 
     /// Changes the mapping. Called by one thread at a time.
     pub(super) fn store(&self, view: View) {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
+        let before = self.sequence.load(Ordering::Relaxed);
+        sequence::open(&self.sequence, before.wrapping_add(1));
         self.old.store(view.old, Ordering::Relaxed);
         self.new.store(view.new, Ordering::Relaxed);
         self.frontier.store(view.frontier, Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        sequence::close(&self.sequence, before.wrapping_add(2));
     }
 }
 

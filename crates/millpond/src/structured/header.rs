@@ -1,6 +1,8 @@
 //! The first 16 words of every structure. docs/formats/structured-items.md has the table.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
+
+use base::sequence;
 
 use crate::cells::{Cells as Tail, Corrupt, Look};
 
@@ -79,26 +81,22 @@ impl Tail<'_> {
     /// The sequence, before what it stands for is read.
     #[inline]
     pub(super) fn sequence(self) -> Look<u32> {
-        Ok(self.word(AT_SEQUENCE)?.load(Ordering::Acquire))
+        Ok(sequence::current(self.word(AT_SEQUENCE)?))
     }
 
     /// Whether nothing was written since the sequence was `before`.
     #[inline]
     pub(super) fn is_still(self, before: u32) -> Look<bool> {
-        // Orders the reads before this one.
-        fence(Ordering::Acquire);
-        Ok(self.get(AT_SEQUENCE)? == before)
+        Ok(sequence::is_still(self.word(AT_SEQUENCE)?, before))
     }
 
     /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of the stripe, and the
     /// sequence is even. It is left odd where `change` panics (invariant 4).
     pub(super) fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
-        let sequence = self.get(AT_SEQUENCE)?;
-        self.set(AT_SEQUENCE, sequence.wrapping_add(1))?;
-        // Orders that store before those of `change`: who sees one of them sees the sequence odd, or further.
-        fence(Ordering::Release);
+        let (word, before) = (self.word(AT_SEQUENCE)?, self.get(AT_SEQUENCE)?);
+        sequence::open(word, before.wrapping_add(1));
         let result = change(self);
-        self.word(AT_SEQUENCE)?.store(sequence.wrapping_add(2), Ordering::Release);
+        sequence::close(word, before.wrapping_add(2));
         result
     }
 
