@@ -1,11 +1,13 @@
 //! Structured items: against std's collections, in full caches, across processes, and with many threads at once.
 
+#[path = "structured/kill.rs"]
+mod kill;
 #[path = "structured/model.rs"]
 mod model;
 #[path = "structured/stress.rs"]
 mod stress;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::hash::mix64;
@@ -324,9 +326,13 @@ impl Folder {
 
     /// A cache that goes on with what the last one left.
     fn open(&self) -> (Cache, PoolId) {
+        Self::open_at(&self.0)
+    }
+
+    fn open_at(folder: &Path) -> (Cache, PoolId) {
         let config = CacheConfig {
             memory: ByteSize::mib(256),
-            shared: Some(self.0.clone()),
+            shared: Some(folder.to_owned()),
             huge_pages: false,
             ..CacheConfig::default()
         };

@@ -17,7 +17,7 @@ fn spawn<T: Send + 'static>(name: String, body: impl FnOnce() -> T + Send + 'sta
 }
 
 /// A value that says of itself whether it is whole.
-fn value(key: u32, round: u32) -> Vec<u8> {
+pub(crate) fn value(key: u32, round: u32) -> Vec<u8> {
     let len = mix64(u64::from(key) << 32 | u64::from(round)) % 60;
     let mut value = vec![(key ^ round) as u8; len as usize];
     value.extend(key.to_le_bytes());
@@ -25,7 +25,7 @@ fn value(key: u32, round: u32) -> Vec<u8> {
     value
 }
 
-fn round_of(key: u32, bytes: &[u8]) -> u32 {
+pub(crate) fn round_of(key: u32, bytes: &[u8]) -> u32 {
     let round = u32::from_le_bytes(*bytes.last_chunk().expect("long enough"));
     assert_eq!(bytes, value(key, round), "a torn value, or one of another key");
     round
