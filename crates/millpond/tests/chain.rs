@@ -215,6 +215,32 @@ fn values_of_any_length_come_back() {
 }
 
 #[test]
+#[ignore = "takes 3 GiB of memory"]
+fn the_longest_value_comes_back() {
+    let (cache, pool) = cache(1_200, PolicyKind::default());
+    let byte = |at: usize| (at as u64 ^ at as u64 >> 12) as u8;
+    let len = millpond::MAX_VALUE_BYTES;
+    let mut writer = cache.allocate_value(pool, b"long", len, &ItemOptions::default()).expect("room");
+    while writer.remaining() > 0 {
+        let at = len - writer.remaining();
+        let piece = writer.unwritten();
+        let written = piece.len();
+        (at..).zip(piece).for_each(|(at, to)| *to = byte(at));
+        writer.advance(written);
+    }
+    cache.put(writer.finish().expect("whole"));
+    let item = cache.find(b"long").expect("inserted");
+    assert_eq!(item.whole_len(), len);
+    let mut whole = Vec::new();
+    item.read_whole(&mut whole);
+    assert!(whole.len() == len && whole.iter().enumerate().all(|(at, found)| *found == byte(at)));
+    drop(item);
+    cache.validate();
+    let too_long = cache.allocate_value(pool, b"k", len + 1, &ItemOptions::default());
+    assert_eq!(too_long.expect_err("longer than values are").kind(), ErrorKind::TooLarge);
+}
+
+#[test]
 fn a_value_is_inserted_only_once_it_is_whole() {
     let (cache, pool) = cache(32, PolicyKind::default());
     let mut writer = cache.allocate_value(pool, b"k", 9 << 20, &ItemOptions::default()).expect("room");
