@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod inspect;
 mod serve;
 
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ enum Command {
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
     Bench(bench::command::BenchCommand),
+    /// Show what lies in the shared memory of a cache, without disturbing it.
+    Inspect(inspect::InspectArguments),
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => server::run(|| arguments.load()).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
+        Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {
             arguments.print(defaults).map_err(|e| e.to_string())

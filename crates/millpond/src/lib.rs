@@ -32,6 +32,7 @@
 //! [`Lifecycle::may_evict`], and handles may be dropped anywhere.
 
 mod allocate;
+mod attach;
 mod cache;
 mod cells;
 mod chain;
@@ -69,6 +70,7 @@ mod tune;
 pub mod watch;
 mod wheel;
 
+pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
 pub use base::{ByteSize, Clock, Ledger, Part};
 pub use cache::{Cache, PoolId};
 pub use chain::{Link, LinkHandle, Links};

@@ -43,18 +43,23 @@ pub(crate) struct Kept {
     first_word: usize,
 }
 
+/// What the words know a pool's name by; zero means that there is none.
+pub(crate) fn name_hash(name: &str) -> u64 {
+    key_hash(NAME_SEED, name.as_bytes()).max(1)
+}
+
+/// The first of the two words of a key space, among the engine's.
+pub(crate) fn flush_words(keyspace: u16) -> usize {
+    MAX_POOLS + 2 * usize::from(keyspace)
+}
+
 impl Kept {
     pub(crate) fn new((words, first_word): (Arc<Words>, usize)) -> Self {
         Self { words, first_word }
     }
 
-    fn name_hash(name: &str) -> u64 {
-        // Zero means that there is none.
-        key_hash(NAME_SEED, name.as_bytes()).max(1)
-    }
-
     pub(crate) fn note_name(&self, id: u16, name: &str) {
-        self.words[self.first_word + usize::from(id)].store(Self::name_hash(name), Ordering::Release);
+        self.words[self.first_word + usize::from(id)].store(name_hash(name), Ordering::Release);
     }
 
     /// Forgets the pool with this number, which has no slab any more.
@@ -67,7 +72,7 @@ impl Kept {
     }
 
     fn word_of(&self, keyspace: u16) -> usize {
-        self.first_word + MAX_POOLS + 2 * usize::from(keyspace)
+        self.first_word + flush_words(keyspace)
     }
 
     /// What was flushed in a key space, as the last process left it.
@@ -100,7 +105,7 @@ impl Unclaimed {
 
     /// The number that the pool of this name had, if it left slabs.
     pub(crate) fn id_of(&self, name: &str) -> Option<u16> {
-        self.ids.get(&Kept::name_hash(name)).copied()
+        self.ids.get(&name_hash(name)).copied()
     }
 
     /// Whether slabs of the pool that had this number are unclaimed.

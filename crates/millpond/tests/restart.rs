@@ -14,6 +14,9 @@ use millpond::{
     Recovered, SizeClassConfig,
 };
 
+#[path = "restart/onlooker.rs"]
+mod onlooker;
+
 /// A folder of its own in memory, which ends with the test.
 struct Folder(PathBuf);
 

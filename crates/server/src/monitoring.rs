@@ -18,6 +18,8 @@ struct State {
     thread: Option<MonitorThread>,
     /// What the log has told of.
     told: MonitorStatus,
+    /// Whether it could give no more back when the log was last written to.
+    was_exhausted: bool,
 }
 
 impl Monitoring {
@@ -42,8 +44,7 @@ impl Monitoring {
         let monitor = settings.engine().map(|config| Monitor::new(cache, config, Source::default()));
         let thread = monitor.transpose().map_err(refused)?.map(MonitorThread::start);
         let thread = thread.transpose().map_err(refused)?;
-        let told = MonitorStatus::default();
-        *self.lock() = State { settings: Some(settings.clone()), thread, told };
+        *self.lock() = State { settings: Some(settings.clone()), thread, ..State::default() };
         Ok(())
     }
 
@@ -58,18 +59,23 @@ impl Monitoring {
         let Some(now) = state.thread.as_ref().map(MonitorThread::status) else { return };
         let given_bytes = now.given_bytes;
         let decision = now.last_decision.as_deref().unwrap_or_default();
-        if now.exhausted > state.told.exhausted {
-            tracing::warn!(given_bytes, decision, "Memory is short, and the cache may give no more back.");
-        } else if now.gives > state.told.gives {
+        // What happened since the last time may be several things; the words are of the last one.
+        if now.gives > state.told.gives {
             tracing::info!(given_bytes, decision, "The cache has given memory back.");
-        } else if now.takes > state.told.takes {
+        }
+        if now.takes > state.told.takes {
             tracing::info!(given_bytes, decision, "The cache has taken memory back.");
+        }
+        let is_exhausted = now.exhausted > state.told.exhausted;
+        // Once for as long as it lasts.
+        if is_exhausted && !state.was_exhausted {
+            tracing::warn!(given_bytes, decision, "Memory is short, and the cache may give no more back.");
         }
         if now.errors > state.told.errors {
             let error = now.last_error.as_deref().unwrap_or_default();
             tracing::warn!(errors = now.errors, error, "The memory monitor could not do its work.");
         }
-        state.told = now;
+        (state.told, state.was_exhausted) = (now, is_exhausted);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -47,7 +47,7 @@ impl SlabInfo {
     }
 
     #[inline]
-    const fn unpack(bits: u64) -> Self {
+    pub(crate) const fn unpack(bits: u64) -> Self {
         Self {
             chunk_bytes: (bits >> 40) as u32,
             class: (bits >> 32) as u8,

@@ -6,6 +6,7 @@
 //! - [`classes`]: which chunk sizes exist;
 //! - [`item`]: header, key and value inside a chunk, and the state word that counts references;
 //! - [`shared`] and [`words`]: a cache that outlives its process, in files in memory;
+//! - [`onlooker`]: looking into those files while another process has them;
 //! - [`chunks`]: free chunks of one pool and class.
 //!
 //! Nothing here locks or evicts: the engine puts a [`chunks::Chunks`] behind the lock of its class.
@@ -14,6 +15,7 @@ pub mod arena;
 pub mod chunks;
 pub mod classes;
 pub mod item;
+pub mod onlooker;
 pub mod ptr;
 pub mod shared;
 pub mod words;
@@ -22,6 +24,7 @@ pub use arena::{Arena, SlabInfo};
 pub use chunks::{ChunkNumber, Chunks, Withheld};
 pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};
+pub use onlooker::Onlooker;
 pub use ptr::{ItemPtr, SlabId};
 pub use shared::Shared;
 pub use words::Words;

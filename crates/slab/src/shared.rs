@@ -18,12 +18,27 @@ use crate::words::Words;
 const MAGIC: u64 = u64::from_le_bytes(*b"MLPDSHM\0");
 /// The layout of both files, and of items in slabs.
 const VERSION: u64 = 2;
+/// What the header of a cache says that this program can use.
+const KNOWN: [u64; 3] = [MAGIC, VERSION, SLAB_BYTES as u64];
 /// Words of the header: magic, version, slab size, and what is not used yet.
-const HEADER: usize = 512;
+pub(crate) const HEADER: usize = 512;
 /// Words for whoever stands above: [`Shared::engine_words`].
-const ENGINE: usize = 16 << 10;
+pub(crate) const ENGINE: usize = 16 << 10;
 /// Most slabs: a word each.
-const SLABS: usize = 1 << 16;
+pub(crate) const SLABS: usize = 1 << 16;
+
+/// Refuses a cache of another kind or layout, with the advice.
+pub(crate) fn check_header(folder: &Path, found: &[u64; 3], advice: &str) -> io::Result<()> {
+    if *found == KNOWN {
+        return Ok(());
+    }
+    let [magic, layout, slab_bytes] = found;
+    let folder = folder.display();
+    let text = format!(
+        "{folder} holds no cache of this version (magic {magic:x}, layout {layout}, slabs of {slab_bytes} bytes): {advice}"
+    );
+    Err(io::Error::new(ErrorKind::InvalidData, text))
+}
 
 /// The open files of a cache.
 #[derive(Debug)]
@@ -83,28 +98,16 @@ impl Shared {
         let was_there = lock.metadata()?.len() > 0;
         let words =
             Words::in_file(&lock, HEADER + ENGINE + SLABS).map_err(|error| named("cannot map", error))?;
-        let header = [MAGIC, VERSION, SLAB_BYTES as u64];
-        let found: Vec<u64> =
-            words.iter().take(header.len()).map(|word| word.load(Ordering::Acquire)).collect();
+        let found = [0, 1, 2].map(|at: usize| words[at].load(Ordering::Acquire));
         // A process that died before it wrote the magic number left nothing behind.
         let is_new = found[0] == 0;
-        if !is_new && found != header {
-            return Err(io::Error::new(
-                ErrorKind::InvalidData,
-                format!(
-                    "{} holds no cache of this version (magic {:x}, layout {}, slabs of {} bytes): remove it to start \
-                     with an empty one",
-                    folder.display(),
-                    found[0],
-                    found[1],
-                    found[2],
-                ),
-            ));
+        if !is_new {
+            check_header(folder, &found, "remove it to start with an empty one")?;
         }
         let slabs = open("slabs")?;
         if is_new {
             slabs.set_len(0)?;
-            for (word, value) in words.iter().zip(header).rev() {
+            for (word, value) in words.iter().zip(KNOWN).rev() {
                 word.store(value, Ordering::Release);
             }
         }

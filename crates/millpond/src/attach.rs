@@ -1,0 +1,384 @@
+//! Looking at a cache in shared memory from another process, without disturbing it.
+//!
+//! Nothing is written, no lock is taken and no memory of the cache is mapped: what is looked at is copied, and what has changed
+//! meanwhile is found out ([`slab::onlooker`] says how, and what it rests on). It does not matter whether the cache's own process
+//! works, stands still or is gone.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use base::Clock;
+use base::hash::key_hash;
+use slab::onlooker::{Chunk, Copied, Copies};
+use slab::{ItemPtr, Onlooker, SLAB_BYTES, SlabInfo};
+
+use crate::cache::MAX_POOLS;
+use crate::config::ItemTag;
+use crate::error::{Error, ErrorKind};
+use crate::recover::{flush_words, name_hash};
+
+/// A cache in shared memory ([`crate::CacheConfig::shared`]), as another process sees it.
+///
+/// What it returns was complete, unexpired and in the cache at one moment of the call: items that are written, replaced or removed
+/// meanwhile are whole or not there. Of a key that is being replaced, the old item, the new one or both may be seen in a walk. An item
+/// that is moved from one slab to another during a walk may be seen twice or not at all.
+///
+/// ```
+/// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig, ReadOnlyCache};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("millpond-attach-doc-{}", std::process::id()));
+/// let cache = Cache::new(CacheConfig { shared: Some(folder.clone()), ..CacheConfig::default() })?;
+/// let pool = cache.add_pool(PoolConfig::named("users"))?;
+/// let mut item = cache.allocate(pool, b"user:1", 5, &ItemOptions::default())?;
+/// item.value_mut().copy_from_slice(b"Alice");
+/// cache.put(item);
+///
+/// // In another process:
+/// let mut onlooker = ReadOnlyCache::attach(&folder)?;
+/// onlooker.refresh()?;
+/// let users = onlooker.pool_named("users")?.expect("there is one");
+/// assert_eq!(onlooker.find(users, b"user:1")?.expect("there is one").value, b"Alice");
+/// # drop((cache, onlooker));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ReadOnlyCache {
+    folder: PathBuf,
+    files: Onlooker,
+    clock: Clock,
+    copies: Copies,
+    /// Where the last walk found items, by the hash of their key.
+    index: Vec<Place>,
+    /// By pool, as the last walk found them.
+    keyspaces: HashMap<u16, u16>,
+}
+
+/// Where a key's item was.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u64,
+    ptr: ItemPtr,
+    info: SlabInfo,
+}
+
+/// A pool of such a cache. Pools are known by number, and by the hash of their name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachedPool {
+    /// Its number.
+    pub number: u16,
+    /// Whether it has keys of its own.
+    pub own_keys: bool,
+    /// Its slabs, by size of their chunks in bytes, ascending.
+    pub slabs: Vec<(u32, u64)>,
+    name_hash: u64,
+}
+
+impl AttachedPool {
+    /// Whether this is its name.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name_hash == name_hash(name)
+    }
+
+    /// Bytes of all its slabs.
+    pub fn slab_bytes(&self) -> u64 {
+        self.slabs.iter().map(|(_, slabs)| slabs * SLAB_BYTES as u64).sum()
+    }
+}
+
+/// An item, for as long as a walk shows it: in a copy that nobody else writes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    copied: Copied<'a>,
+    info: SlabInfo,
+}
+
+impl<'a> Seen<'a> {
+    /// The key.
+    pub fn key(&self) -> &'a [u8] {
+        self.copied.key()
+    }
+
+    /// The value; of an item with a chain, what lies before it, and of a structured item nothing.
+    pub fn value(&self) -> &'a [u8] {
+        self.copied.value()
+    }
+
+    /// The number of its pool.
+    pub fn pool(&self) -> u16 {
+        self.info.pool
+    }
+
+    /// Size of its chunk, in bytes.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.info.chunk_bytes
+    }
+
+    /// Bytes of its chunk that it uses.
+    pub fn size_bytes(&self) -> usize {
+        self.copied.used_bytes()
+    }
+
+    /// How many links its chain has, about.
+    pub fn links(&self) -> u32 {
+        self.copied.links()
+    }
+
+    /// Whether it is a structured item, which has no value.
+    pub fn is_structured(&self) -> bool {
+        self.copied.has_tail()
+    }
+
+    /// When it was made, Unix seconds.
+    pub fn created_at(&self) -> u32 {
+        self.copied.created()
+    }
+
+    /// When it expires, Unix seconds; `None` = never.
+    pub fn expires_at(&self) -> Option<u32> {
+        Some(self.copied.expiry()).filter(|time| *time != 0)
+    }
+
+    /// When it was last found, Unix seconds, of items with a tag.
+    pub fn last_access(&self) -> Option<u32> {
+        self.copied.last_access()
+    }
+
+    /// The tag, if it was made with one.
+    pub fn tag(&self) -> Option<ItemTag> {
+        self.copied.tag().map(|(cas, client_flags)| ItemTag { cas, client_flags })
+    }
+
+    /// Whether it was ever found.
+    pub fn was_fetched(&self) -> bool {
+        self.copied.is_fetched()
+    }
+}
+
+/// What [`ReadOnlyCache::find`] found: a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The value, as in [`Seen::value`].
+    pub value: Vec<u8>,
+    /// When it was made, Unix seconds.
+    pub created_at: u32,
+    /// When it expires, Unix seconds; `None` = never.
+    pub expires_at: Option<u32>,
+    /// The tag, if it was made with one.
+    pub tag: Option<ItemTag>,
+    /// How many links its chain has, about.
+    pub links: u32,
+}
+
+/// What a walk met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Items that were shown.
+    pub items: u64,
+    /// Items that have expired or were flushed, and were not shown.
+    pub dead: u64,
+    /// Links of chains.
+    pub links: u64,
+    /// Chunks without an item.
+    pub free_chunks: u64,
+    /// Chunks that changed while they were looked at.
+    pub changing: u64,
+    /// Slabs that were given away or to another class while they were looked at.
+    pub changing_slabs: u64,
+}
+
+/// What was flushed in a key space: its words ([`crate::keyspace`]).
+#[derive(Clone, Copy)]
+struct Flush {
+    before: u64,
+    at: u64,
+}
+
+impl Flush {
+    fn has(self, created: u32, now: u32) -> bool {
+        // Where a flush is due that nobody has carried out, nothing was made since it is.
+        u64::from(created) < self.before || (self.at != 0 && u64::from(now) >= self.at)
+    }
+}
+
+impl ReadOnlyCache {
+    /// Looks at the cache in `folder`, by the system's clock. The index is empty until [`Self::refresh`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where there is no cache, where its files may not be read, or where it is of another layout; the text
+    /// says which, and what to do.
+    pub fn attach(folder: &Path) -> Result<Self, Error> {
+        Self::attach_with_clock(folder, Clock::System)
+    }
+
+    /// The same, by another clock: what expires is told by it.
+    ///
+    /// # Errors
+    /// As [`Self::attach`].
+    pub fn attach_with_clock(folder: &Path, clock: Clock) -> Result<Self, Error> {
+        let files = Onlooker::open(folder).map_err(|error| {
+            Error::with_source(ErrorKind::System, "cannot look at the shared cache", error)
+        })?;
+        let copies = Copies::default();
+        Ok(Self {
+            folder: folder.to_owned(),
+            files,
+            clock,
+            copies,
+            index: Vec::new(),
+            keyspaces: HashMap::new(),
+        })
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        let context = format!("cannot look at the cache in {}", self.folder.display());
+        Error::with_source(ErrorKind::System, context, error)
+    }
+
+    /// Whether the cache's files were removed: what is seen then does not change any more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where the system does not tell.
+    pub fn is_removed(&self) -> Result<bool, Error> {
+        self.files.is_removed().map_err(|error| self.failed(error))
+    }
+
+    fn flush(&self, keyspace: u16) -> Result<Flush, Error> {
+        let words = self.files.engine_words(flush_words(keyspace), 2);
+        match words.map_err(|error| self.failed(error))?[..] {
+            [before, at] => Ok(Flush { before, at }),
+            _ => Ok(Flush { before: 0, at: 0 }),
+        }
+    }
+
+    /// The pools that have slabs, by number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where the files cannot be read.
+    pub fn pools(&self) -> Result<Vec<AttachedPool>, Error> {
+        let words = self.files.engine_words(0, MAX_POOLS).map_err(|error| self.failed(error))?;
+        let mut pools: Vec<AttachedPool> = Vec::new();
+        for (_, info) in self.files.slabs().map_err(|error| self.failed(error))? {
+            let at = match pools.binary_search_by_key(&info.pool, |pool| pool.number) {
+                Ok(at) => at,
+                Err(at) => {
+                    let name_hash = words.get(usize::from(info.pool)).copied().unwrap_or(0);
+                    let own_keys = info.keyspace != 0;
+                    let pool = AttachedPool { number: info.pool, own_keys, slabs: Vec::new(), name_hash };
+                    pools.insert(at, pool);
+                    at
+                }
+            };
+            let slabs = &mut pools[at].slabs;
+            match slabs.binary_search_by_key(&info.chunk_bytes, |(chunk_bytes, _)| *chunk_bytes) {
+                Ok(at) => slabs[at].1 += 1,
+                Err(at) => slabs.insert(at, (info.chunk_bytes, 1)),
+            }
+        }
+        Ok(pools)
+    }
+
+    /// The number of the pool of this name, if it has slabs.
+    ///
+    /// # Errors
+    /// As [`Self::pools`].
+    pub fn pool_named(&self, name: &str) -> Result<Option<u16>, Error> {
+        Ok(self.pools()?.iter().find(|pool| pool.is_named(name)).map(|pool| pool.number))
+    }
+
+    /// Shows every item of a pool, or of all, to `seen`. Copies each slab three times, some milliseconds for each.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where the files cannot be read.
+    pub fn walk(&mut self, pool: Option<u16>, mut seen: impl FnMut(Seen<'_>)) -> Result<Walked, Error> {
+        let slabs = self.files.slabs().map_err(|error| self.failed(error))?;
+        let mut walked = Walked::default();
+        for (slab, info) in slabs.into_iter().filter(|(_, info)| pool.is_none_or(|pool| info.pool == pool)) {
+            let (flush, clock) = (self.flush(info.keyspace)?, &self.clock);
+            let looked = self.files.look_at_slab(slab, info, &mut self.copies, |chunk| match chunk {
+                Chunk::Free => walked.free_chunks += 1,
+                Chunk::Changing => walked.changing += 1,
+                Chunk::Item(copied) if copied.is_link() => walked.links += 1,
+                Chunk::Item(copied) if is_dead(copied, flush, clock) => walked.dead += 1,
+                Chunk::Item(copied) => {
+                    walked.items += 1;
+                    seen(Seen { copied, info });
+                }
+            });
+            let is_there = looked.map_err(|error| self.failed(error))?;
+            walked.changing_slabs += u64::from(!is_there);
+        }
+        Ok(walked)
+    }
+
+    /// Builds the index anew, by a walk over all pools: 24 bytes for each item. What is inserted or moved later is not found before
+    /// the next call.
+    ///
+    /// # Errors
+    /// As [`Self::walk`].
+    pub fn refresh(&mut self) -> Result<Walked, Error> {
+        let mut index = std::mem::take(&mut self.index);
+        index.clear();
+        let slabs = self.files.slabs().map_err(|error| self.failed(error))?;
+        self.keyspaces = slabs.into_iter().map(|(_, info)| (info.pool, info.keyspace)).collect();
+        let walked = self.walk(None, |item| {
+            let hash = hash_of(item.info.keyspace, item.key());
+            index.push(Place { hash, ptr: item.copied.ptr(), info: item.info });
+        })?;
+        index.sort_unstable_by_key(|place| place.hash);
+        self.index = index;
+        Ok(walked)
+    }
+
+    /// The item of `key` among the keys of `pool`, if the last [`Self::refresh`] found it and it still lies there; a pool that had
+    /// no slab then has no keys. Reads the item three times, some microseconds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where the files cannot be read.
+    pub fn find(&mut self, pool: u16, key: &[u8]) -> Result<Option<Snapshot>, Error> {
+        let Some(&keyspace) = self.keyspaces.get(&pool) else { return Ok(None) };
+        let hash = hash_of(keyspace, key);
+        let first = self.index.partition_point(|place| place.hash < hash);
+        let candidates = self.index[first..].iter().take_while(|place| place.hash == hash);
+        let (flush, clock) = (self.flush(keyspace)?, &self.clock);
+        for Place { ptr, info, .. } in candidates.copied().filter(|place| place.info.keyspace == keyspace) {
+            let found = self.files.look_at_chunk(ptr, info, &mut self.copies, |chunk| match chunk {
+                Chunk::Item(copied) if copied.key() == key && !is_dead(copied, flush, clock) => {
+                    Some(Snapshot::of(Seen { copied, info }))
+                }
+                _ => None,
+            });
+            let found = match found {
+                Ok(found) => found.flatten(),
+                Err(error) => return Err(self.failed(error)),
+            };
+            if let Some(found) = found {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Snapshot {
+    fn of(item: Seen<'_>) -> Self {
+        Self {
+            value: item.value().to_vec(),
+            created_at: item.created_at(),
+            expires_at: item.expires_at(),
+            tag: item.tag(),
+            links: item.links(),
+        }
+    }
+}
+
+fn is_dead(copied: Copied<'_>, flush: Flush, clock: &Clock) -> bool {
+    let (now, expiry) = (clock.unix_secs(), copied.expiry());
+    (expiry != 0 && now >= expiry) || flush.has(copied.created(), now)
+}
+
+/// Of the index here: it need not be that of the cache, whose seed is its own.
+fn hash_of(keyspace: u16, key: &[u8]) -> u64 {
+    key_hash(keyspace.into(), key)
+}
