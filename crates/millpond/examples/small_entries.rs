@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Instant;
 
+use base::rng::RngExt;
 use millpond::compact::{CompactCache, CompactConfig};
 use millpond::structured::{Map, StructureOptions};
 use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
@@ -23,6 +24,7 @@ fn main() -> Result<(), Failure> {
     println!("{:<16}{:>14}{:>8}{:>8}{:>8}", "", "entries/MiB", "set", "hit", "miss");
     items()?;
     compact()?;
+    hit_ratios()?;
     println!("\none entry more in a map of n, and one read, ns");
     println!(
         "{:<10}{:>16}{:>16}{:>16}{:>16}",
@@ -86,6 +88,37 @@ fn compact() -> Result<(), Failure> {
     let hit = time(1_000_000, |i| assert!(compact.get(&key(there[key(i) as usize % there.len()])).is_some()));
     let miss = time(1_000_000, |i| assert!(compact.get(&key(ENTRIES + i)).is_none()));
     report("compact cache", compact.stats().entries, [set, hit, miss]);
+    Ok(())
+}
+
+/// Gets of keys of which the lower ones are asked for more often, each put in where it is not there.
+fn hit_ratios() -> Result<(), Failure> {
+    const GETS: u64 = 10_000_000;
+    let keys = || {
+        let mut rng = base::rng::seeded(1);
+        (0..GETS).map(move |_| (rng.random_range(0.0..1.0_f64).powi(4) * 2e7) as u64).map(key)
+    };
+    let (cache, pool) = cache()?;
+    let mut items = 0;
+    for key in keys().map(u64::to_le_bytes) {
+        if cache.find_with(&key, |_| ()).is_some() {
+            items += 1;
+        } else if let Ok(mut item) = cache.allocate(pool, &key, 8, &ItemOptions::default()) {
+            item.value_mut().copy_from_slice(&key);
+            cache.put(item);
+        }
+    }
+    let (cache, _) = self::cache()?;
+    let memory = ByteSize::new(cache.ledger().free() & !0xffff);
+    let compact = CompactCache::<u64, u64>::new(&cache, CompactConfig::new("compact", memory))?;
+    for key in keys() {
+        if compact.get(&key).is_none() {
+            compact.set(&key, &key);
+        }
+    }
+    let ratio = |hits: u64| 100.0 * hits as f64 / GETS as f64;
+    let (items, compact) = (ratio(items), ratio(compact.stats().hits));
+    println!("\nhit ratio, skewed gets of 20 million keys: items {items:.1} %, compact cache {compact:.1} %");
     Ok(())
 }
 

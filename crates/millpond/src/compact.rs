@@ -134,7 +134,7 @@ type Updated<V> = Option<Option<V>>;
 impl<K: Pod, V: Pod> CompactCache<K, V> {
     const FORM: Form = Form::new(size_of::<K>(), size_of::<V>());
 
-    /// Makes an empty one.
+    /// Makes an empty one. May take slabs away: not to be called from a [`crate::Lifecycle`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space is to be had, and
@@ -304,6 +304,7 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     }
 
     /// Changes its memory, on the calling thread, while it is used. What does not fit any more leaves by the order of use.
+    /// May take slabs away: not to be called from a [`crate::Lifecycle`].
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for less than a bucket or more than [`CompactConfig::max_memory`]; [`ErrorKind::OutOfMemory`] where

@@ -186,6 +186,15 @@ macro_rules! whole_map {
                 self.handle.usage(|tail| Self::ENTRIES.usage(tail))
             }
 
+            /// Removes all entries, as one step. The item stays as large as it is.
+            ///
+            /// # Errors
+            /// [`crate::ErrorKind::Gone`].
+            pub fn clear(&self) -> Result<(), Error> {
+                let clear = |tail: Tail<'_>| Self::ENTRIES.clear(tail).map(Change::Done);
+                self.handle.write(None, clear, |_, _, _| Err(Corrupt)).map(drop)
+            }
+
             /// Copies it to the smallest item that holds it, without garbage.
             ///
             /// # Errors

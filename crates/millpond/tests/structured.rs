@@ -8,11 +8,16 @@ mod model;
 mod stress;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base::hash::mix64;
 use millpond::structured::{Array, Map, OrderedMap, StructureOptions};
-use millpond::{ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, PoolConfig, PoolId};
+use millpond::{
+    ByteSize, Cache, CacheConfig, Clock, Departed, ErrorKind, Expiry, ItemOptions, Lifecycle, PoolConfig,
+    PoolId, RemovalCause,
+};
 
 fn cache_of(mib: u64, clock: &Clock) -> (Cache, PoolId) {
     let config = CacheConfig {
@@ -312,6 +317,40 @@ fn structures_move_with_their_slab() {
         map.insert(&300, &1).expect("room");
     }
     cache.validate();
+}
+
+/// Uses the map whose items leave.
+#[derive(Default)]
+struct Meddler {
+    map: OnceLock<Map<u32, u64>>,
+    replaced: AtomicU64,
+}
+
+impl Lifecycle for Meddler {
+    fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
+        assert_eq!((item.key(), cause), (&b"map"[..], RemovalCause::Replaced));
+        if let Some(map) = self.map.get() {
+            let count = self.replaced.fetch_add(1, Ordering::Relaxed);
+            map.insert(&u32::MAX, &count).expect("no lock is held, and the new item is there");
+        }
+    }
+}
+
+#[test]
+fn who_is_told_that_a_structure_has_grown_may_use_it() {
+    let (cache, _) = cache();
+    let meddler = Arc::new(Meddler::default());
+    let lifecycle = Some(Arc::clone(&meddler) as Arc<dyn Lifecycle>);
+    let pool = cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named("told") }).expect("new");
+    let map = Map::<u32, u64>::create(&cache, pool, b"map", &defaults()).expect("room").expect("new");
+    let _ = meddler.map.set(map.clone());
+    for i in 0..1_000 {
+        assert_eq!(map.insert(&i, &i.into()).expect("room"), None);
+    }
+    let replaced = meddler.replaced.load(Ordering::Relaxed);
+    assert!(replaced > 3, "{replaced}");
+    assert_eq!(map.get(&u32::MAX).expect("there"), Some(replaced - 1));
+    assert_eq!(map.len().expect("there"), 1_001);
 }
 
 /// A folder in memory, which ends with the test.

@@ -90,6 +90,14 @@ impl Entries {
         Ok(true)
     }
 
+    /// Takes all entries out.
+    pub(super) fn clear(self, tail: Tail<'_>) -> Look<()> {
+        let slots = tail.get(SLOTS)? as usize;
+        (0..slots).try_for_each(|slot| tail.set(HEADER + slot, 0))?;
+        [LEN, FREE, GARBAGE].into_iter().try_for_each(|at| tail.set(at, 0))?;
+        tail.set(NEXT, (HEADER + slots) as u32)
+    }
+
     /// Words that the entries take now.
     fn live(self, tail: Tail<'_>) -> Look<usize> {
         let (next, slots, garbage) = (tail.get(NEXT)?, tail.get(SLOTS)?, tail.get(GARBAGE)?);

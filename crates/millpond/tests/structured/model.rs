@@ -18,6 +18,7 @@ enum Op {
     Append(u16, u8),
     Range(u16, u16, usize),
     Compact,
+    Clear,
     /// Another handle goes on.
     Open,
 }
@@ -35,6 +36,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => (key.clone(), any::<u8>()).prop_map(|(key, byte)| Op::Append(key, byte)),
         2 => (key.clone(), key, 0..50_usize).prop_map(|(a, b, limit)| Op::Range(a, b, limit)),
         1 => Just(Op::Compact),
+        1 => prop_oneof![Just(Op::Clear), Just(Op::Compact)],
         1 => Just(Op::Open),
     ];
     prop::collection::vec(op, 0..1_500)
@@ -108,6 +110,12 @@ proptest! {
                     fixed.compact().unwrap();
                     prop_assert_eq!(map.usage().unwrap().garbage_bytes, 0);
                 }
+                Op::Clear => {
+                    map.clear().unwrap();
+                    fixed.clear().unwrap();
+                    set.clear().unwrap();
+                    model.clear();
+                }
                 Op::Open => map = Map::open(&cache, pool, b"map").unwrap().unwrap(),
             }
             prop_assert_eq!(map.len().unwrap(), model.len());
@@ -176,6 +184,11 @@ proptest! {
                     map.compact().unwrap();
                     fixed.compact().unwrap();
                     prop_assert_eq!(map.usage().unwrap().garbage_bytes, 0);
+                }
+                Op::Clear => {
+                    map.clear().unwrap();
+                    fixed.clear().unwrap();
+                    model.clear();
                 }
                 Op::Open => map = OrderedMap::open(&cache, pool, b"map").unwrap().unwrap(),
             }
