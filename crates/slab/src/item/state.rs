@@ -160,6 +160,11 @@ impl StateWord {
     /// the chunk. Called under the lock of the class, as it clears QUEUED too.
     #[inline]
     pub fn claim(&self) -> Claim {
+        self.take_idle(|word| word & !(INDEXED | QUEUED))
+    }
+
+    #[inline]
+    fn take_idle(&self, taken: impl Fn(u32) -> u32) -> Claim {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & REFS != 0 {
@@ -168,8 +173,7 @@ impl StateWord {
             if word & INDEXED == 0 {
                 return Claim::Gone;
             }
-            let next = word & !(INDEXED | QUEUED);
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, taken(word), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Claim::Taken,
                 Err(now) => word = now,
             }
@@ -179,20 +183,7 @@ impl StateWord {
     /// Takes an item out of sight that nobody holds, and a reference to it: what [`Self::unindex`] does, where
     /// [`Self::claim`] would succeed. The item may stay in its queue, whose lock the caller need not hold.
     pub fn unindex_if_idle(&self) -> Claim {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & REFS != 0 {
-                return Claim::Held;
-            }
-            if word & INDEXED == 0 {
-                return Claim::Gone;
-            }
-            let next = (word & !INDEXED) + 1;
-            match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Claim::Taken,
-                Err(now) => word = now,
-            }
-        }
+        self.take_idle(|word| (word & !INDEXED) + 1)
     }
 
     /// Takes a reference to an item that the caller has claimed, as if it had [`Self::unindex`]ed it.

@@ -1,0 +1,320 @@
+//! What is done to chains, under their locks.
+
+use parking_lot::MutexGuard;
+use slab::item::link::link_item_bytes;
+use slab::item::{Claim, MAX_VALUE_BYTES};
+use slab::{Item, ItemPtr};
+
+use super::{Link, LinkHandle, STRIPES};
+use crate::cache::Core;
+use crate::class::{BYTES_IN, BYTES_OUT, Class, LINKS_IN, LINKS_OUT, fingerprint};
+use crate::error::{Error, ErrorKind};
+use crate::life::Life;
+
+impl Core {
+    pub(super) fn lock_chain(&self, tag: u32) -> MutexGuard<'_, ()> {
+        self.chain_locks.0[tag as usize % STRIPES].lock()
+    }
+
+    /// What all links have in common that are ever chained to the key of an item that somebody holds or owns.
+    pub(super) fn chain_tag(&self, parent: ItemPtr) -> u32 {
+        // SAFETY: the caller's duty.
+        fingerprint(unsafe { self.hash_of_item(parent) })
+    }
+
+    pub(super) fn allocate_link(&self, parent: ItemPtr, len: usize) -> Result<Link<'_>, Error> {
+        let (item, info) = self.arena.item(parent);
+        if !item.state().is_chained() {
+            return Err(Error::new(
+                ErrorKind::NotChainable,
+                "the item has no room for a chain: allocate it with `chainable`",
+            ));
+        }
+        let pool = self.pool(self.pools.id_of(info.pool))?;
+        let sizes = pool.sizes();
+        let place = sizes.place_within(link_item_bytes(len), len <= MAX_VALUE_BYTES, &pool)?;
+        let tag = self.chain_tag(parent);
+        let ptr = self.take_chunk(&pool, sizes, place)?;
+        let item = self.arena.item(ptr).0;
+        item.state().begin();
+        // SAFETY: this thread owns the chunk, which is of a class that they fit into.
+        unsafe { item.init_link(self.now(), tag, len) };
+        Ok(Link { core: self, item, ptr })
+    }
+
+    /// The tag of an item and a link that may be chained to it: of one pool and one key.
+    fn common_tag(&self, parent: ItemPtr, link: &Link<'_>) -> Option<u32> {
+        let (item, info) = self.arena.item(parent);
+        let tag = self.chain_tag(parent);
+        let same_pool = info.pool == self.arena.info(link.ptr.slab()).pool;
+        // SAFETY: `link` owns its item.
+        let fits = item.state().is_chained() && same_pool && unsafe { link.item.link_tag() } == tag;
+        fits.then_some(tag)
+    }
+
+    pub(super) fn push_link<'c>(&'c self, parent: ItemPtr, link: Link<'c>) -> Result<(), Link<'c>> {
+        let item = self.arena.item(parent).0;
+        let Some(tag) = self.common_tag(parent, &link) else { return Err(link) };
+        let locked = self.lock_chain(tag);
+        // SAFETY: the lock is held, the caller holds the item, and `link` is owned until it is published.
+        unsafe {
+            let (first, count) = item.chain();
+            link.item.set_link(first, Some(parent));
+            link.item.state().publish();
+            item.set_chain(Some(link.ptr), count + 1);
+        }
+        drop(locked);
+        self.count_link(link.ptr, tag);
+        Ok(())
+    }
+
+    /// Counts and queues a link that has just been put into a chain. The caller holds a reference.
+    fn count_link(&self, ptr: ItemPtr, tag: u32) {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the caller holds a reference.
+        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
+        class.counters.add(LINKS_IN, 1);
+        class.counters.add(BYTES_IN, bytes as u64);
+        self.queue(class, ptr, u64::from(tag) << 16);
+    }
+
+    /// Counts a link that this thread has taken out of a chain. The caller holds a reference.
+    fn uncount_link(&self, ptr: ItemPtr) {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the caller holds a reference.
+        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
+        class.counters.add(LINKS_OUT, 1);
+        class.counters.add(BYTES_OUT, bytes as u64);
+    }
+
+    pub(super) fn pop_link(&self, parent: ItemPtr) -> Option<LinkHandle<'_>> {
+        let item = self.arena.item(parent).0;
+        if !item.state().is_chained() {
+            return None;
+        }
+        let locked = self.lock_chain(self.chain_tag(parent));
+        // SAFETY: the lock is held and the caller holds the item; what is in its chain is in memory.
+        let first = unsafe {
+            let (first, count) = item.chain();
+            let link = self.arena.item(first?).0;
+            item.set_chain(link.link().0, count - 1);
+            let _taken = link.state().unindex();
+            first?
+        };
+        drop(locked);
+        self.uncount_link(first);
+        Some(LinkHandle::adopt(self, first))
+    }
+
+    pub(super) fn replace_link<'c>(
+        &'c self,
+        parent: ItemPtr,
+        old: ItemPtr,
+        new: Link<'c>,
+    ) -> Result<(), Link<'c>> {
+        let Some(tag) = self.common_tag(parent, &new) else { return Err(new) };
+        let locked = self.lock_chain(tag);
+        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned until it is published.
+        let replaced = unsafe { self.exchange_link(parent, old, new.item, new.ptr) };
+        if replaced {
+            let _taken = self.arena.item(old).0.state().unindex();
+        }
+        drop(locked);
+        if !replaced {
+            return Err(new);
+        }
+        self.uncount_link(old);
+        self.release(old);
+        self.count_link(new.ptr, tag);
+        Ok(())
+    }
+
+    /// Puts the link `new`, which nobody sees yet, in the place of `old` in the chain of `parent`. `false`: it is not there.
+    ///
+    /// # Safety
+    /// The chain's lock is held, the caller holds the item and `old` or owns them, and owns `new`.
+    unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) -> bool {
+        let (item, link) = (self.arena.item(parent).0, self.arena.item(old).0);
+        // SAFETY: passed on; all that is in the chain is in memory.
+        unsafe {
+            let (first, count) = item.chain();
+            let (next, _) = link.link();
+            let mut before = None;
+            let mut at = first;
+            while let Some(ptr) = at.filter(|ptr| *ptr != old) {
+                before = Some(ptr);
+                at = self.arena.item(ptr).0.link().0;
+            }
+            if at.is_none() {
+                return false;
+            }
+            new.set_link(next, Some(parent));
+            new.state().publish();
+            match before {
+                None => item.set_chain(Some(new_ptr), count),
+                Some(before) => self.arena.item(before).0.set_link(Some(new_ptr), Some(parent)),
+            }
+        }
+        true
+    }
+
+    /// Moves the chain of an item to another one of the same key, which has none. The caller holds both.
+    pub(super) fn move_chain(&self, from: ItemPtr, to: ItemPtr) {
+        let _locked = self.lock_chain(self.chain_tag(from));
+        let (source, target) = (self.arena.item(from).0, self.arena.item(to).0);
+        // SAFETY: the lock is held, and the caller holds both items.
+        unsafe {
+            let (first, count) = source.chain();
+            source.set_chain(None, 0);
+            target.set_chain(first, count);
+            self.set_parents(first, to);
+        }
+    }
+
+    /// Says to all links from `at` on which item they are chained to.
+    ///
+    /// # Safety
+    /// The chain's lock is held.
+    unsafe fn set_parents(&self, mut at: Option<ItemPtr>, parent: ItemPtr) {
+        while let Some(ptr) = at {
+            let link = self.arena.item(ptr).0;
+            // SAFETY: passed on; what is in a chain is in memory.
+            unsafe {
+                at = link.link().0;
+                link.set_link(at, Some(parent));
+            }
+        }
+    }
+
+    pub(super) fn link_count(&self, parent: ItemPtr) -> u32 {
+        let item = self.arena.item(parent).0;
+        if !item.state().is_chained() {
+            return 0;
+        }
+        let _locked = self.lock_chain(self.chain_tag(parent));
+        // SAFETY: the lock is held, and the caller holds the item.
+        unsafe { item.chain().1 }
+    }
+
+    /// The link with this number, from 0, in the chain of an item. Called with the chain's lock held.
+    pub(super) fn nth_link(&self, parent: ItemPtr, number: u32) -> Option<ItemPtr> {
+        // SAFETY: the lock is held, and somebody holds or owns the item.
+        let mut at = unsafe { self.arena.item(parent).0.chain().0 };
+        for _ in 0..number {
+            // SAFETY: as above; what is in a chain is in memory.
+            at = unsafe { self.arena.item(at?).0.link().0 };
+        }
+        at
+    }
+
+    /// Gives up all links of an item that this thread owns. The caller holds no lock.
+    pub(crate) fn end_chain(&self, parent: ItemPtr) {
+        let item = self.arena.item(parent).0;
+        let mut links = Vec::new();
+        {
+            let _locked = self.lock_chain(self.chain_tag(parent));
+            // SAFETY: the lock is held, and this thread owns the item; what is in its chain is in memory.
+            unsafe {
+                let (mut at, _) = item.chain();
+                item.set_chain(None, 0);
+                while let Some(ptr) = at {
+                    let link = self.arena.item(ptr).0;
+                    at = link.link().0;
+                    let _taken = link.state().unindex();
+                    links.push(ptr);
+                }
+            }
+        }
+        for ptr in links {
+            self.uncount_link(ptr);
+            self.release(ptr);
+        }
+    }
+
+    /// Claims the item that a link is chained to, because the link's turn to be evicted has come. The caller holds a reference to that item
+    /// then ([`Self::parent_of_claimed`]) and has to end it.
+    ///
+    /// # Safety
+    /// `link` is a link that was in a chain when the caller took the lock of its class, or since, and the caller holds that.
+    pub(crate) unsafe fn claim_by_link(&self, link: Item<'_>, life: Option<&Life>) -> Claim {
+        // SAFETY: the link's chunk is not used again before the lock of its class is given back; and while it is in a chain,
+        // the item that it is chained to is in memory.
+        unsafe {
+            let _locked = self.lock_chain(link.link_tag());
+            let Some(parent) = link.link().1.filter(|_| link.state().is_indexed()) else {
+                return Claim::Gone;
+            };
+            if life.is_some_and(|life| !self.may_evict(life, parent)) {
+                return Claim::Held;
+            }
+            self.arena.item(parent).0.state().unindex_if_idle()
+        }
+    }
+
+    /// The item that a link is chained to, if the chunk is a link, which was just claimed.
+    ///
+    /// # Safety
+    /// The caller has claimed the item in the chunk, and still holds the lock of its class.
+    pub(crate) unsafe fn parent_of_claimed(&self, ptr: ItemPtr) -> Option<ItemPtr> {
+        let item = self.arena.item(ptr).0;
+        // SAFETY: passed on; the claim keeps the item that it is chained to, and with it its chain, as they are.
+        unsafe { if item.is_link() { item.link().1 } else { None } }
+    }
+
+    /// Moves the link at `from`, if nobody holds it, to `to`, which the caller owns. The caller owns `from` then.
+    /// Returns its policy bits, and its tag.
+    pub(crate) fn relocate_link(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> Option<(u8, u32)> {
+        let (link, target) = (self.arena.item(from).0, self.arena.item(to).0);
+        let mut inner = class.inner.lock();
+        // SAFETY: with the lock of the class held, no chunk that was freed since then is used again: what was a link when
+        // the caller looked, and is in a chain under the chain's lock, is a link still.
+        unsafe {
+            if !link.state().is_indexed() || !link.is_link() {
+                return None;
+            }
+            let tag = link.link_tag();
+            let _locked = self.lock_chain(tag);
+            let parent = link.link().1.filter(|_| link.state().is_indexed() && link.link_tag() == tag)?;
+            if link.used_bytes() > self.arena.item(to).1.chunk_bytes as usize {
+                return None;
+            }
+            let bits = inner.claim(self, from).ok()?;
+            drop(inner);
+            link.copy_to(target);
+            // The chain has it, as it was claimed from there.
+            let exchanged = self.exchange_link(parent, from, target, to);
+            debug_assert!(exchanged, "a link that is in a chain is found there");
+            Some((bits, tag))
+        }
+    }
+
+    /// Tells the links of an item that was claimed and copied to another chunk where it is now.
+    ///
+    /// # Safety
+    /// The caller holds the chain's lock and owns the item.
+    pub(crate) unsafe fn follow(&self, to: ItemPtr) {
+        // SAFETY: passed on.
+        unsafe { self.set_parents(self.arena.item(to).0.chain().0, to) };
+    }
+
+    /// The lock of the chain of the key with this hash.
+    pub(crate) fn lock_chain_of(&self, hash: u64) -> MutexGuard<'_, ()> {
+        self.lock_chain(fingerprint(hash))
+    }
+
+    /// Whether a link is in the chain of the item that it names, and that chain has as many links as it says. For tests, on a cache
+    /// at rest.
+    pub(crate) fn is_chained(&self, link: ItemPtr) -> bool {
+        // SAFETY: nobody changes anything.
+        unsafe {
+            let Some(parent) = self.arena.item(link).0.link().1 else { return false };
+            let (mut at, count) = self.arena.item(parent).0.chain();
+            let (mut seen, mut found) = (0, false);
+            while let Some(ptr) = at {
+                (seen, found) = (seen + 1, found || ptr == link);
+                at = self.arena.item(ptr).0.link().0;
+            }
+            found && seen == count
+        }
+    }
+}
