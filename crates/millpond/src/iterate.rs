@@ -100,6 +100,17 @@ impl Cache {
     }
 }
 
+/// What a step of a walk came to: see [`Items::step`].
+#[derive(Debug)]
+pub enum Step<'c> {
+    /// An item.
+    Item(ReadHandle<'c>),
+    /// There may be more: so many chunks were looked at.
+    Later,
+    /// The walk is over.
+    End,
+}
+
 /// The items of a pool: see [`Cache::items`].
 pub struct Items<'c> {
     core: &'c Core,
@@ -132,8 +143,44 @@ impl<'c> Items<'c> {
         self.slabs.last().copied()
     }
 
-    /// Looks at the next chunks of `slab`.
-    fn look(&mut self, slab: SlabId) {
+    /// The next item, after a look at about as many chunks as `chunks` says at most, which are taken off it: for whoever must not be
+    /// held up by a pool of which most chunks are free or were flushed. Some 50 ns for each chunk.
+    ///
+    /// ```
+    /// # use millpond::{Cache, CacheConfig, PoolConfig, Step};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// # let cache = Cache::new(CacheConfig::default())?;
+    /// # let pool = cache.add_pool(PoolConfig::named("users"))?;
+    /// let mut items = cache.items(pool)?;
+    /// 'walk: loop {
+    ///     let mut chunks = 4_096;
+    ///     loop {
+    ///         match items.step(&mut chunks) {
+    ///             Step::Item(item) => println!("{}", item.key().escape_ascii()),
+    ///             Step::Later => break,
+    ///             Step::End => break 'walk,
+    ///         }
+    ///     }
+    ///     // Something else, before the walk goes on.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step(&mut self, chunks: &mut u32) -> Step<'c> {
+        loop {
+            if let Some(handle) = self.held.pop_front() {
+                return Step::Item(handle);
+            }
+            if *chunks == 0 {
+                return Step::Later;
+            }
+            let Some(slab) = self.slab() else { return Step::End };
+            *chunks = chunks.saturating_sub(self.look(slab).max(1));
+        }
+    }
+
+    /// Looks at the next chunks of `slab`, and says at how many.
+    fn look(&mut self, slab: SlabId) -> u32 {
         let _pinned = self.core.pins.pin();
         let info = self.core.arena.info(slab);
         // A slab that has left the class since then may belong to another: its items were evicted or will be seen there.
@@ -142,8 +189,9 @@ impl<'c> Items<'c> {
         } else {
             0
         };
-        let end = per_slab.min(self.next_chunk + STEP);
-        for number in self.next_chunk..end {
+        let start = self.next_chunk;
+        let end = per_slab.min(start + STEP);
+        for number in start..end {
             let ptr = ItemPtr::new(slab, number as u16);
             let (item, _) = self.core.arena.item(ptr);
             if item.state().acquire() != Acquired::Yes {
@@ -160,6 +208,7 @@ impl<'c> Items<'c> {
             self.slabs.pop();
             self.next_chunk = 0;
         }
+        end.saturating_sub(start)
     }
 }
 
@@ -168,11 +217,12 @@ impl<'c> Iterator for Items<'c> {
 
     fn next(&mut self) -> Option<ReadHandle<'c>> {
         loop {
-            if let Some(handle) = self.held.pop_front() {
-                return Some(handle);
+            let mut chunks = u32::MAX;
+            match self.step(&mut chunks) {
+                Step::Item(handle) => return Some(handle),
+                Step::Later => {}
+                Step::End => return None,
             }
-            let slab = self.slab()?;
-            self.look(slab);
         }
     }
 }

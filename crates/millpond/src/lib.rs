@@ -79,7 +79,7 @@ pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
-pub use iterate::{Held, Items};
+pub use iterate::{Held, Items, Step};
 pub use large::{MAX_VALUE_BYTES, ValueWriter};
 pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{

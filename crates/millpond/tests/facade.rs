@@ -5,7 +5,7 @@ use std::time::Duration;
 use millpond::strategy::{HitsPerSlab, Strategy};
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, PolicyKind,
-    PoolConfig, PoolId, SizeClassConfig,
+    PoolConfig, PoolId, SizeClassConfig, Step,
 };
 
 fn cache(memory: u64, clock: &Clock) -> Cache {
@@ -622,4 +622,23 @@ fn items_move_out_of_a_slab_that_leaves() {
     assert_eq!(cache.reap(), 5_000);
     assert_eq!(cache.stats().pools[0].sum(|class| class.evictions), 0);
     cache.validate();
+}
+
+#[test]
+fn a_walk_in_steps_looks_at_so_many_chunks_and_sees_the_same() {
+    let (cache, pool, _) = small();
+    (0..3_000_u32).for_each(|key| put(&cache, pool, &key.to_le_bytes(), b"x", &PLAIN));
+    (0..2_990_u32).for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+    let chunks = cache.stats().pools[0].sum(|class| class.chunks);
+    let mut items = cache.items(pool).expect("a pool");
+    let (mut seen, mut pauses) = (0, 0);
+    loop {
+        match items.step(&mut 256) {
+            Step::Item(_) => seen += 1,
+            Step::Later => pauses += 1,
+            Step::End => break,
+        }
+    }
+    assert_eq!((seen, cache.items(pool).expect("a pool").count()), (10, 10));
+    assert!((chunks / 256 - 10..=chunks / 256).contains(&pauses), "{pauses} pauses in {chunks} chunks");
 }

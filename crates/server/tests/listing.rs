@@ -106,3 +106,16 @@ fn what_has_expired_leaves_without_being_asked_for() {
     assert!(client.ask("lru_crawler metadump all\r\n").starts_with("key=forever "));
     assert_eq!(client.line(), "END");
 }
+
+#[test]
+fn a_listing_of_what_was_flushed_lets_others_have_their_turns() {
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    fill(&mut client, 0);
+    let chunks: u64 = server.cache().stats().pools[0].sum(|class| class.chunks);
+    assert_eq!(client.ask("flush_all\r\n"), "OK");
+    let pauses = || metric(&server, "millpond_server_pauses_total{listener=\"main\",reason=\"turn\"}");
+    let before = pauses();
+    assert_eq!(client.ask("lru_crawler metadump all\r\n"), "END");
+    assert!(pauses() - before >= chunks / 4_096 - 1, "{} turns for {chunks} chunks", pauses() - before);
+}
