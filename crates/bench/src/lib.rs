@@ -16,6 +16,7 @@ pub mod machine;
 pub mod reference;
 pub mod replay;
 pub mod run;
+pub mod slack;
 pub mod target;
 #[cfg(test)]
 mod testing;

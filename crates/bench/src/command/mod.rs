@@ -7,6 +7,7 @@ mod check;
 mod generate;
 mod replay;
 mod run;
+mod slack;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub use check::CheckArgs;
 pub use generate::GenerateArgs;
 pub use replay::ReplayArgs;
 pub use run::RunArgs;
+pub use slack::SlackArgs;
 
 use crate::run::Length;
 
@@ -33,6 +35,8 @@ pub enum BenchCommand {
     Run(Box<RunArgs>),
     /// Replay traces through the engine, and show hit ratios
     Replay(Box<ReplayArgs>),
+    /// Show how much memory size classes leave unused, with the default sizes and with those that suit the items
+    Slack(SlackArgs),
     /// Check that a cache is consistent while its limits move, values expire and all keys are flushed
     Check(Box<CheckArgs>),
     /// Generate a sample trace from published statistics of Twitter's caches
@@ -48,6 +52,7 @@ pub fn execute(command: BenchCommand) -> Result<()> {
     match command {
         BenchCommand::Run(args) => run::execute(&args, &mut out),
         BenchCommand::Replay(args) => replay::execute(&args, &mut out),
+        BenchCommand::Slack(args) => slack::execute(&args, &mut out),
         BenchCommand::Check(args) => check::execute(&args, &mut out),
         BenchCommand::Generate(args) => generate::execute(&args, &mut out),
     }

@@ -16,6 +16,7 @@ fn run(line: &str) -> Result<String> {
     match Program::try_parse_from(words)?.command {
         BenchCommand::Run(args) => run::execute(&args, &mut out)?,
         BenchCommand::Replay(args) => replay::execute(&args, &mut out)?,
+        BenchCommand::Slack(args) => slack::execute(&args, &mut out)?,
         BenchCommand::Check(args) => check::execute(&args, &mut out)?,
         BenchCommand::Generate(args) => generate::execute(&args, &mut out)?,
     }
