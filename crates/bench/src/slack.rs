@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millpond::sizing::{Decision, Tuning};
 use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId, PoolStats};
 use serde::Serialize;
 
@@ -59,7 +60,9 @@ pub struct PoolSlack {
     pub mean_item_bytes: u64,
     /// Slack with the default sizes, computed from the sizes of items.
     pub computed_before: f64,
-    /// Slack with the best sizes, computed in the same way.
+    /// Slack with the best sizes of which there are as many as default ones, computed in the same way.
+    pub computed_as_many: f64,
+    /// Slack with the best sizes.
     pub computed_after: f64,
     /// Whether the pool was tuned.
     pub tuned: bool,
@@ -178,18 +181,16 @@ pub fn run(source: &Source, options: &SlackOptions) -> anyhow::Result<Vec<PoolSl
     serve(&cache, &pools, &mut requests, options.requests)?;
     let before = moments();
     let bytes: Vec<u64> = cache.stats().pools.iter().map(|pool| pool.sum(|class| class.item_bytes)).collect();
-    let decisions: Vec<_> = pools
-        .iter()
-        .map(|pool| Ok(cache.tune_classes(*pool)?.decision))
-        .collect::<Result<_, millpond::Error>>()?;
+    let decisions: Vec<_> = pools.iter().map(|pool| tune(&cache, *pool)).collect::<Result<_, _>>()?;
     let after = moments();
     serve(&cache, &pools, &mut requests, options.requests)?;
     let later = moments();
     cache.validate();
-    let of_pool = |(i, decision): (usize, millpond::sizing::Decision)| PoolSlack {
+    let of_pool = |(i, (as_many, decision)): (usize, (Decision, Decision))| PoolSlack {
         name: names[i].clone(),
         mean_item_bytes: bytes[i] / before[i].items.max(1),
         computed_before: decision.now.share(),
+        computed_as_many: as_many.then.share(),
         computed_after: decision.then.share(),
         tuned: decision.applies,
         before: before[i],
@@ -198,6 +199,20 @@ pub fn run(source: &Source, options: &SlackOptions) -> anyhow::Result<Vec<PoolSl
     };
     Ok(decisions.into_iter().enumerate().map(of_pool).collect())
 }
+
+/// Tunes a pool, and says also what it would have come to with as many classes as by default.
+fn tune(cache: &Cache, pool: PoolId) -> Result<(Decision, Decision), millpond::Error> {
+    // No gain is enough: it is only looked.
+    let as_many =
+        Tuning { most_classes: Some(DEFAULT_CLASSES), least_gain: f64::INFINITY, ..Tuning::default() };
+    cache.set_pool_tuning(pool, Some(as_many))?;
+    let as_many = cache.tune_classes(pool)?.decision;
+    cache.set_pool_tuning(pool, None)?;
+    Ok((as_many, cache.tune_classes(pool)?.decision))
+}
+
+/// How many classes a factor of 1.25 gives from 64 B to 4 MiB.
+const DEFAULT_CLASSES: usize = 47;
 
 fn serve(cache: &Cache, pools: &[PoolId], requests: &mut Requests, count: u64) -> anyhow::Result<()> {
     let mut key = Vec::new();

@@ -21,6 +21,7 @@ use crate::life::Life;
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::share::Sharing;
 use crate::sizing::Range;
 use crate::structured::Structures;
 use crate::tune::Tuner;
@@ -65,6 +66,7 @@ pub(crate) struct Core {
     names: Mutex<HashMap<String, PoolId>>,
     /// What outlives the process, where something does.
     pub(crate) kept: Option<Kept>,
+    pub(crate) sharing: Mutex<Sharing>,
     pub(crate) unclaimed: Mutex<Unclaimed>,
     pub(crate) recovered: Mutex<Recovered>,
     pub(crate) huge_pages: bool,
@@ -147,6 +149,7 @@ impl Cache {
                 keyspaces,
                 names: Mutex::new(HashMap::new()),
                 kept,
+                sharing: Mutex::new(Sharing::new(config.optimizer, config.resize_slabs)),
                 unclaimed: Mutex::new(unclaimed),
                 recovered: Mutex::default(),
                 huge_pages: config.huge_pages,

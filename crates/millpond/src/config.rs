@@ -9,7 +9,7 @@ use slab::{ClassError, SLAB_BYTES, SizeClasses};
 
 use crate::life::Lifecycle;
 use crate::sizing::Tuning;
-use crate::strategy::Strategy;
+use crate::strategy::{OptimizerConfig, Strategy};
 
 /// A cache.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ pub struct CacheConfig {
     /// takes over what this one held, however this process ended. Made where it is not there; for one process at
     /// a time. Default: none, and the cache ends with the process.
     pub shared: Option<PathBuf>,
+    /// Most slabs that a pool over its limit gives back in one round of [`crate::Cache::resize_pools`] and so of
+    /// [`crate::Cache::maintain`], so that a round stays short. Default 5, as in CacheLib.
+    pub resize_slabs: u64,
+    /// Whether [`crate::Cache::maintain`] moves limits from pool to pool ([`crate::Cache::optimize`]). Default: no.
+    pub optimizer: Option<OptimizerConfig>,
 }
 
 impl Default for CacheConfig {
@@ -40,6 +45,8 @@ impl Default for CacheConfig {
             hash_seed: None,
             huge_pages: true,
             shared: None,
+            resize_slabs: 5,
+            optimizer: None,
         }
     }
 }

@@ -27,7 +27,7 @@
 //! 4. A hit takes no lock.
 //!
 //! Locks, in the order in which they may be taken: a stripe of the structured items, with none of the others below it; the names of pools,
-//! what is watched, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
+//! what is watched, the optimizer, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
 //! chain; under any of them, the event buffer or a pool's hot keys. None is held while user code runs, but for
 //! [`Lifecycle::may_evict`], and handles may be dropped anywhere.
 
@@ -60,6 +60,7 @@ mod recover;
 mod relocate;
 mod remove;
 mod resize;
+mod share;
 mod sizes;
 pub mod sizing;
 mod slot;

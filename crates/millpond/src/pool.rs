@@ -172,6 +172,19 @@ impl Pool {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Lowers the limit, if it stays at `least` or above and there is one.
+    pub(crate) fn lower_limit(&self, bytes: u64, least: u64) -> bool {
+        let lower =
+            |limit: u64| limit.checked_sub(bytes).filter(|after| limit != u64::MAX && *after >= least);
+        self.limit_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower).is_ok()
+    }
+
+    /// Raises the limit, if there is one.
+    pub(crate) fn raise_limit(&self, bytes: u64) {
+        let raise = |limit: u64| (limit != u64::MAX).then(|| limit.saturating_add(bytes));
+        let _ = self.limit_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
+    }
+
     pub(crate) fn slab_bytes(&self) -> u64 {
         self.slab_bytes.load(Ordering::Relaxed)
     }

@@ -22,6 +22,8 @@ impl Cache {
             if self.core().move_slab(pool, decided.victim, decided.receiver) {
                 pool.rebalances.fetch_add(1, Ordering::Relaxed);
                 moved.push((pool.id(), decided));
+            } else {
+                pool.rebalancer.lock().failed();
             }
         }
         moved
@@ -70,7 +72,7 @@ impl Cache {
 
 impl Core {
     /// Whether a pool can get no more slabs.
-    fn is_full(&self, pool: &Pool) -> bool {
+    pub(crate) fn is_full(&self, pool: &Pool) -> bool {
         let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
         pool.slab_bytes() + SLAB_BYTES as u64 > pool.limit_bytes() || free < SLAB_BYTES as u64
     }

@@ -63,7 +63,8 @@ impl Cache {
 
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
-    /// ([`Self::rebalance`]), and gives slabs back where more than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
+    /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
+    /// ([`Self::resize_pools`]), and gives slabs back where more than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
     /// nothing to do.
     ///
     /// # Errors
@@ -73,9 +74,7 @@ impl Cache {
         self.go_on_removing();
         self.rebalance();
         self.tune();
-        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
-            self.core().shrink_pool(pool)?;
-        }
+        self.share()?;
         self.core().shrink_to_limit()
     }
 }
@@ -129,7 +128,7 @@ impl Core {
             return false;
         }
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, 0);
+        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, 0).is_some();
         if moved {
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
             let mut moves = pool.moves.lock();
@@ -141,13 +140,19 @@ impl Core {
     /// Takes a slab from the class of the pool that has most, for whoever lowers a limit.
     fn shrink_by_a_slab(&self, pool: &Pool) -> bool {
         let _resizing = pool.resizing.lock();
+        self.take_any_slab(pool).is_some()
+    }
+
+    /// Takes a slab from the class of the pool that has most, and returns the number of that class. The caller holds the pool's
+    /// `resizing`.
+    pub(crate) fn take_any_slab(&self, pool: &Pool) -> Option<u8> {
         self.take_slab(pool, None, 1, WAITS)
     }
 
     /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`; held items
-    /// are waited for `waits` times in each. `false`: there is none, or none could be emptied. The caller holds the
+    /// are waited for `waits` times in each. Returns its number. `None`: there is none, or none could be emptied. The caller holds the
     /// pool's `resizing`.
-    fn take_slab(&self, pool: &Pool, except: Option<u8>, least_slabs: usize, waits: u32) -> bool {
+    fn take_slab(&self, pool: &Pool, except: Option<u8>, least_slabs: usize, waits: u32) -> Option<u8> {
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)
@@ -158,7 +163,8 @@ impl Core {
             .collect();
         // Those that leave come first.
         candidates.sort_by_key(|(leaves, slabs, _)| std::cmp::Reverse((*leaves, *slabs)));
-        candidates.iter().any(|(_, _, class)| self.release_slab(pool, class, waits))
+        let (_, _, class) = candidates.iter().find(|(_, _, class)| self.release_slab(pool, class, waits))?;
+        Some(class.info.class)
     }
 
     /// Empties a slab of the class and gives it back: of its slabs the one with the lowest ordinal. `false`: items of it are

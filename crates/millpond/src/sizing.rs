@@ -45,17 +45,20 @@ pub struct Range {
     pub most_classes: usize,
 }
 
+/// Most classes of a pool that does not say how many: twice as many have numbers below 256, so that all may change.
+const MOST_CLASSES: usize = 120;
+
 impl Range {
     /// The most that a size is a multiple of the one below, where [`Self::most_classes`] allows it.
     pub const GREATEST_STEP: f64 = 2.0;
 
-    /// As many sizes as these, between the smallest and the largest of them.
+    /// Sizes between the smallest and the largest of these.
     pub(crate) fn of(sizes: &SizeClasses) -> Self {
         let sizes = sizes.sizes();
         Self {
             min_bytes: sizes.first().copied().unwrap_or(MIN_CHUNK_BYTES),
             max_bytes: sizes.last().copied().unwrap_or(SLAB_BYTES as u32),
-            most_classes: sizes.len(),
+            most_classes: sizes.len().max(MOST_CLASSES),
         }
     }
 }
@@ -63,7 +66,8 @@ impl Range {
 /// When the sizes of a pool are changed, and to what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// Most size classes. Default: as many as the pool began with ([`crate::PoolConfig::classes`]).
+    /// Most size classes. Default: 120 (of CacheLib's 128), or as many as the pool began with ([`crate::PoolConfig::classes`]) where
+    /// those are more. A small pool gets fewer: see [`choose`].
     pub most_classes: Option<usize>,
     /// By how much the slack must fall at least, as a share of the memory of the chunks that hold items. A change costs a copy of
     /// most items. Default 0.02.

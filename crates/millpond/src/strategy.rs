@@ -152,6 +152,8 @@ pub struct Rebalancer {
     strategy: Strategy,
     victim_rule: VictimRule,
     history: History,
+    /// What was remembered before the last move was decided.
+    before: Option<History>,
     ranks: Ranks,
     rng: SeededRng,
 }
@@ -169,6 +171,7 @@ impl Rebalancer {
             strategy,
             victim_rule,
             history: History::default(),
+            before: None,
             ranks: Ranks::default(),
             rng: seeded(seed),
         }
@@ -185,16 +188,25 @@ impl Rebalancer {
     }
 
     /// One round: the slab that should move now, if any. `pool` carries counts since the pool was made; the first call
-    /// only remembers them. Classes whose allocations fail come first, under every strategy.
+    /// only remembers them. Takes it that the move is carried out, unless [`Self::failed`] says otherwise. Classes whose allocations fail come first, under every strategy.
     pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
         let resets_hits = matches!(&self.strategy, Strategy::HitsPerSlab(config) if config.reset_hits_always);
+        self.before = decided.is_some().then(|| self.history.clone());
         self.history.end(pool, decided.is_some() || resets_hits);
         if let Some(receiver) = decided.as_ref().and_then(|decided| decided.receiver) {
             self.history.hold_off(receiver, self.strategy.hold_off_rounds());
         }
         decided
+    }
+
+    /// Says that the move that was decided last was not carried out, as where items of the slab are held: nobody has received
+    /// anything, so nobody is held off, and what was counted in that round counts in the next one.
+    pub fn failed(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.history = before;
+        }
     }
 
     /// The class of a pool over its limit that should give a slab. Even a class's only slab may go.

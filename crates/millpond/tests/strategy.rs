@@ -319,6 +319,22 @@ fn who_received_is_no_victim_until_it_evicts() {
     assert_eq!(first_give(4), Some(4));
 }
 
+#[test]
+fn a_move_that_failed_is_no_move() {
+    let mut rebalancer = Rebalancer::new(Strategy::HitsPerSlab(HitsPerSlab::default()));
+    let at = |victim_hits, receiver_hits, evictions| {
+        let mut pool = full(&[hit(0, victim_hits, 10), hit(1, receiver_hits, 10)]);
+        pool.classes[1].counts.evictions = evictions;
+        pool
+    };
+    assert_eq!(rebalancer.decide(&at(0, 0, 0)), None);
+    let decided = rebalancer.decide(&at(0, 9_000, 1)).expect("class 1 has all hits");
+    rebalancer.failed();
+    // With nothing new, the same is decided: hits count from the last move on, which there was none.
+    assert_eq!(rebalancer.decide(&at(0, 9_000, 1)), Some(decided));
+    assert_eq!(rebalancer.decide(&at(0, 9_000, 1)), None, "this one was carried out");
+}
+
 fn tail(number: u8, tail_hits: u64) -> ClassView {
     ClassView { counts: Counts { tail_hits, ..Counts::default() }, ..class(number) }
 }

@@ -49,8 +49,8 @@ pub(super) fn execute(args: &SlackArgs, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(
         out,
-        "{:<34} {:>9} {:>16} {:>16} {:>9} {:>11} {:>9}",
-        "pool", "item B", "default: comp.", "tuned: comp.", "later", "classes", "items"
+        "{:<28} {:>7} {:>16} {:>9} {:>16} {:>8} {:>11} {:>9}",
+        "pool", "item B", "default: comp.", "as many", "tuned: comp.", "later", "classes", "items"
     )?;
     all.iter().try_for_each(|pool| line(pool, out))
 }
@@ -61,10 +61,11 @@ fn line(pool: &PoolSlack, out: &mut dyn Write) -> Result<()> {
     let more = pool.later.items as f64 / pool.before.items.max(1) as f64 - 1.0;
     writeln!(
         out,
-        "{:<34} {:>9} {:>16} {:>16} {:>9} {:>11} {:>9}",
+        "{:<28} {:>7} {:>16} {:>9} {:>16} {:>8} {:>11} {:>9}",
         pool.name,
         pool.mean_item_bytes,
         both(pool.before.slack, pool.computed_before),
+        percent(pool.computed_as_many),
         both(pool.after.slack, pool.computed_after),
         percent(pool.later.slack),
         format!("{} -> {}", pool.before.classes, pool.later.classes),

@@ -1,0 +1,142 @@
+//! Memory between pools: bringing pools to their limits a few slabs at a time, and moving limits to where they bring most.
+//!
+//! The decisions are those of [`crate::strategy`]: the resizer says how many slabs a pool over its limit gives back in one round, its
+//! rebalancer which class gives them, and the optimizer whose limit should be whose.
+
+use base::ByteSize;
+use slab::SLAB_BYTES;
+
+use crate::cache::{Cache, PoolId};
+use crate::error::{Error, ErrorKind};
+use crate::pool::Pool;
+use crate::resize::MOVE_WAITS;
+use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
+
+/// What moves limits and slabs between pools.
+pub(crate) struct Sharing {
+    optimizer: Optimizer,
+    /// Whether [`Cache::maintain`] asks it.
+    is_automatic: bool,
+    /// Most slabs that a pool over its limit gives back in one round.
+    resize_slabs: u64,
+}
+
+impl Sharing {
+    pub(crate) fn new(config: Option<OptimizerConfig>, resize_slabs: u64) -> Self {
+        let is_automatic = config.is_some();
+        Self { optimizer: Optimizer::new(config.unwrap_or_default()), is_automatic, resize_slabs }
+    }
+}
+
+impl Cache {
+    /// Brings pools that are over their limit down, each by at most so many slabs as [`crate::CacheConfig::resize_slabs`] says, so that
+    /// a round stays short. Their items move or are evicted, those of the classes first that the pool's strategy would rather
+    /// take slabs from. Returns what was given back, and why. [`Self::maintain`] does so as well.
+    ///
+    /// A pool is over its limit when the optimizer has lowered it ([`Self::optimize`]), where held items kept
+    /// [`Self::set_pool_limit`] from its end, or after a restart with a lower limit.
+    pub fn resize_pools(&self) -> Vec<(PoolId, Move)> {
+        self.resize_round().0
+    }
+
+    /// A round of resizing: what was given back, and the name of a pool that could not give what it should.
+    pub(crate) fn resize_round(&self) -> (Vec<(PoolId, Move)>, Option<String>) {
+        let core = self.core();
+        let pools = core.pools.all();
+        let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
+        let sizes: Vec<PoolSize> = staying.iter().map(|pool| pool.size()).collect();
+        let (mut given, mut stuck) = (Vec::new(), None);
+        let most_slabs = core.sharing.lock().resize_slabs;
+        for shrink in resize(&sizes, most_slabs) {
+            let Some(pool) = staying.iter().find(|pool| pool.number == shrink.pool) else { continue };
+            for _ in 0..shrink.slabs {
+                match self.give_slab_back(pool) {
+                    Some(moved) => given.push((pool.id(), moved)),
+                    None => {
+                        stuck = Some(pool.name.clone());
+                        break;
+                    }
+                }
+            }
+        }
+        (given, stuck)
+    }
+
+    /// Moves a slab's worth of limit from the pool that would miss it least to the one that gains most, of those that have a
+    /// limit ([`Optimizer`]). Returns what was moved, and why; the first call only remembers counts. The slab follows in the next
+    /// rounds of [`Self::resize_pools`]. [`Self::maintain`] does so as well where [`crate::CacheConfig::optimizer`] or
+    /// [`Self::set_optimizer`] asks for it.
+    pub fn optimize(&self) -> Option<LimitMove> {
+        let core = self.core();
+        let mut sharing = core.sharing.lock();
+        let pools = core.pools.all();
+        let limited: Vec<&Pool> =
+            pools.iter().filter(|pool| !pool.is_leaving() && pool.limit_bytes() != u64::MAX).collect();
+        let view = |pool: &&Pool| PoolView::of(&self.pool_stats(pool), core.is_full(pool));
+        let views: Vec<PoolView> = limited.iter().map(view).collect();
+        let decided = sharing.optimizer.decide(&views)?;
+        let by_number = |number: u16| limited.iter().find(|pool| pool.number == number);
+        let (victim, receiver) = (by_number(decided.victim)?, by_number(decided.receiver)?);
+        // A limit that somebody has lowered meanwhile has nothing to give.
+        if !victim.lower_limit(decided.bytes, SLAB_BYTES as u64) {
+            return None;
+        }
+        receiver.raise_limit(decided.bytes);
+        Some(decided)
+    }
+
+    /// Has [`Self::maintain`] move limits between pools ([`Self::optimize`]), or not any more (`None`). What the optimizer has seen
+    /// is forgotten.
+    pub fn set_optimizer(&self, config: Option<OptimizerConfig>) {
+        let mut sharing = self.core().sharing.lock();
+        *sharing = Sharing::new(config, sharing.resize_slabs);
+    }
+
+    /// What [`Self::maintain`] does about memory between pools.
+    pub(crate) fn share(&self) -> Result<(), Error> {
+        if self.core().sharing.lock().is_automatic {
+            self.optimize();
+        }
+        match self.resize_round().1 {
+            None => Ok(()),
+            Some(name) => Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("pool `{name}` cannot shrink to its limit: its items are held"),
+            )),
+        }
+    }
+
+    /// Takes a slab from the class of a pool over its limit that should give one, or from another where that one cannot.
+    fn give_slab_back(&self, pool: &Pool) -> Option<Move> {
+        let core = self.core();
+        let _resizing = pool.resizing.lock();
+        let leaves = pool.used_classes().any(|(number, class)| {
+            pool.is_class_leaving(number) && class.inner.lock().chunks.slab_count() > 0
+        });
+        if !leaves {
+            let view = PoolView::of(&self.pool_stats(pool), core.is_full(pool));
+            let decided = pool.rebalancer.lock().victim_for_resizing(&view);
+            if let Some(decided) = decided
+                && let Some(class) = pool.used_class(decided.victim)
+                && core.release_slab(pool, class, MOVE_WAITS)
+            {
+                return Some(decided);
+            }
+        }
+        let victim = core.take_any_slab(pool)?;
+        let limit = ByteSize::new(pool.limit_bytes());
+        let reason = format!("the pool is over its limit of {limit}, and class {victim} could give a slab");
+        Some(Move { victim, receiver: None, reason })
+    }
+}
+
+impl Pool {
+    fn size(&self) -> PoolSize {
+        let limit = self.limit_bytes();
+        PoolSize {
+            number: self.number,
+            slabs: self.slab_bytes() / SLAB_BYTES as u64,
+            limit_bytes: (limit != u64::MAX).then_some(limit),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Memory between pools: what the resizer, the optimizer and the rebalancer decide is what happens.
+
+use base::hash::mix64;
+use millpond::strategy::{OptimizerConfig, Strategy, TailAge};
+use millpond::{
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, PolicyKind, PoolConfig, PoolId,
+    SizeClassConfig,
+};
+
+const SLAB_BYTES: u64 = 4 << 20;
+
+fn cache(mib: u64, config: CacheConfig) -> Cache {
+    let memory = ByteSize::mib(mib);
+    Cache::new(CacheConfig { memory, huge_pages: false, hash_seed: Some(3), ..config }).expect("valid")
+}
+
+fn put(cache: &Cache, pool: PoolId, key: u32, len: usize) {
+    cache.put(cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("memory"));
+}
+
+fn slabs(cache: &Cache, number: usize) -> u64 {
+    cache.stats().pools[number].slab_bytes / SLAB_BYTES
+}
+
+#[test]
+fn pools_come_to_their_limits_a_few_slabs_per_round() {
+    let cache = cache(128, CacheConfig { resize_slabs: 3, ..CacheConfig::default() });
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    (0..8_000).for_each(|key| put(&cache, pool, key, 8_000));
+    let all = slabs(&cache, 0);
+    assert!(all >= 14, "{all}");
+    assert!(cache.resize_pools().is_empty(), "no pool has a limit");
+    // An item that is held in each slab keeps them all, and the limit is set all the same.
+    let held: Vec<_> = cache.items(pool).expect("exists").collect();
+    let error = cache.set_pool_limit(pool, Some(ByteSize::new(8 * SLAB_BYTES))).expect_err("held");
+    assert_eq!((error.kind(), slabs(&cache, 0)), (ErrorKind::OutOfMemory, all));
+    assert!(cache.resize_pools().is_empty());
+    assert_eq!(cache.maintain().expect_err("held").kind(), ErrorKind::OutOfMemory);
+    drop(held);
+    let given = cache.resize_pools();
+    assert_eq!((given.len(), slabs(&cache, 0)), (3, all - 3));
+    assert!(given.iter().all(|(id, moved)| *id == pool && moved.receiver.is_none()), "{given:?}");
+    assert!(given[0].1.reason.contains("over its limit"), "{given:?}");
+    while slabs(&cache, 0) > 8 {
+        let before = slabs(&cache, 0);
+        cache.maintain().expect("nothing is held");
+        assert_eq!(slabs(&cache, 0), before.saturating_sub(3).max(8));
+    }
+    assert!(cache.resize_pools().is_empty(), "it keeps its limit");
+    cache.validate();
+}
+
+#[test]
+fn limits_move_to_the_pool_whose_last_slab_is_hit() {
+    let cache = cache(160, CacheConfig::default());
+    // 2Q counts what hits its last slab has.
+    let policy = "2q".parse::<PolicyKind>().expect("a policy");
+    let limit = Some(ByteSize::new(10 * SLAB_BYTES));
+    let add = |name: &str| {
+        let config = PoolConfig { policy, limit, own_keys: true, ..PoolConfig::named(name) };
+        cache.add_pool(config).expect("new")
+    };
+    let (idle, busy) = (add("idle"), add("busy"));
+    let limits = || {
+        let stats = cache.stats();
+        [0, 1].map(|number: usize| stats.pools[number].limit_bytes.expect("has one") / SLAB_BYTES)
+    };
+    let serve = |round: u32| {
+        for i in 0..6_000_u32 {
+            // Nothing is asked for twice in the one; in the other, twice what it can hold.
+            put(&cache, idle, round * 6_000 + i, 4_000);
+            let key = (mix64((round * 6_000 + i).into()) % 16_000) as u32;
+            if cache.keys(busy).find(&key.to_le_bytes()).is_none() {
+                put(&cache, busy, key, 4_000);
+            }
+        }
+    };
+    (0..8).for_each(serve);
+    assert_eq!(cache.optimize(), None, "the first round only looks");
+    let moved: Vec<_> = (8..16)
+        .filter_map(|round| {
+            serve(round);
+            cache.optimize()
+        })
+        .collect();
+    assert!(moved.len() >= 3, "{moved:?}");
+    assert!(moved.iter().all(|moved| (moved.victim, moved.receiver) == (0, 1)), "{moved:?}");
+    assert!(moved[0].reason.contains("last slab"), "{moved:?}");
+    let count = moved.len() as u64;
+    assert_eq!(limits(), [10 - count, 10 + count]);
+    assert_eq!(slabs(&cache, 0), 10, "slabs follow");
+    cache.maintain().expect("nothing is held");
+    assert_eq!(slabs(&cache, 0), 10 - count.min(5));
+    // By itself only where it is asked to.
+    serve(16);
+    cache.maintain().expect("nothing is held");
+    assert_eq!(limits(), [10 - count, 10 + count]);
+    cache.set_optimizer(Some(OptimizerConfig { hold_off_rounds: 0, ..OptimizerConfig::default() }));
+    for round in 17..20 {
+        serve(round);
+        cache.maintain().expect("nothing is held");
+    }
+    assert!(limits()[0] < 10 - count, "{:?}", limits());
+    assert_eq!(limits().iter().sum::<u64>(), 20, "no limit is lost");
+    cache.validate();
+}
+
+#[test]
+fn a_slab_that_could_not_be_moved_is_asked_for_again() {
+    let clock = Clock::manual(1_000);
+    let cache = cache(48, CacheConfig { clock: clock.clone(), ..CacheConfig::default() });
+    let config = PoolConfig {
+        classes: SizeClassConfig::List(vec![1_024, 16_384]),
+        strategy: Strategy::TailAge(TailAge::default()),
+        policy: PolicyKind::Lru { refresh_secs: 0 },
+        ..PoolConfig::named("p")
+    };
+    let pool = cache.add_pool(config).expect("new");
+    (0..2_400).for_each(|key| put(&cache, pool, key, 16_000));
+    clock.advance(std::time::Duration::from_secs(1_000));
+    // Small items come, and age fast where there is one slab for them.
+    let mut key = 100_000;
+    let mut small = |count: u32| {
+        (key..key + count).for_each(|key| put(&cache, pool, key, 900));
+        key += count;
+    };
+    small(6_000);
+    cache.rebalance();
+    let held: Vec<_> = (0..2_400_u32).filter_map(|key| cache.find(&key.to_le_bytes())).collect();
+    assert!(held.len() > 1_500);
+    // The large class should give a slab, and cannot: neither is anybody held off, nor is what was counted forgotten.
+    small(6_000);
+    assert!(cache.rebalance().is_empty());
+    assert_eq!(cache.stats().pools[0].rebalances, 0);
+    drop(held);
+    let moved = cache.rebalance();
+    assert_eq!(moved.len(), 1, "what was counted before counts still");
+    assert_eq!((moved[0].1.victim, moved[0].1.receiver), (1, Some(0)));
+    cache.validate();
+}
