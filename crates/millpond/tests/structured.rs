@@ -7,6 +7,7 @@ mod model;
 #[path = "structured/stress.rs"]
 mod stress;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -315,6 +316,38 @@ fn structures_move_with_their_slab() {
         let expected: Vec<_> = (0..300).map(|entry| (entry, i as u64)).collect();
         assert_eq!(map.entries().expect("moved, not evicted"), expected);
         map.insert(&300, &1).expect("room");
+    }
+    cache.validate();
+}
+
+#[test]
+fn structures_move_to_the_size_classes_that_their_pool_gets() {
+    let (cache, pool) = cache_of(128, &Clock::manual(1_000));
+    let key = |i: u32| format!("map-{i}");
+    let maps: Vec<_> = (0..400)
+        .map(|i| {
+            let map = Map::<u32, [u8]>::create(&cache, pool, key(i).as_bytes(), &defaults());
+            let map = map.expect("room").expect("new");
+            (0..20).for_each(|entry| drop(map.insert(&entry, &[i as u8; 40]).expect("room")));
+            map
+        })
+        .collect();
+    for i in 0..12_000_u32 {
+        put(&cache, pool, &i.to_le_bytes(), [130, 1_111, 3_000][(i % 3) as usize]);
+    }
+    let classes =
+        || -> HashSet<u32> { cache.stats().pools[0].classes.iter().map(|class| class.chunk_bytes).collect() };
+    let before = classes();
+    let tuned = cache.tune_classes(pool).expect("exists");
+    assert!(tuned.decision.applies && tuned.slabs_left == 0, "{tuned:?}");
+    assert_ne!(classes(), before);
+    for (i, map) in maps.iter().enumerate() {
+        let mut entries = map.entries().expect("moved, not evicted");
+        entries.sort_unstable();
+        let expected: Vec<_> = (0..20).map(|entry| (entry, vec![i as u8; 40])).collect();
+        assert_eq!(entries, expected);
+        (20..60).for_each(|entry| drop(map.insert(&entry, &[1; 40]).expect("room")));
+        assert_eq!(map.len().expect("there"), 60);
     }
     cache.validate();
 }
