@@ -245,6 +245,10 @@ impl ReadOnlyCache {
     }
 
     fn flush(&self, keyspace: u16) -> Result<Flush, Error> {
+        if usize::from(keyspace) > MAX_POOLS {
+            // No cache writes that: what stands there is of no meaning.
+            return Ok(Flush { before: u64::MAX, at: 0 });
+        }
         let words = self.files.engine_words(flush_words(keyspace), 2);
         match words.map_err(|error| self.failed(error))?[..] {
             [before, at] => Ok(Flush { before, at }),

@@ -55,7 +55,7 @@ pub struct Held {
 }
 
 impl Cache {
-    /// Counts what is held of a pool, by looking at each of its chunks: some 5 ns for each, and nothing where nobody asks. For whoever
+    /// Counts what is held of a pool, by looking at each of its chunks: some 10 ns for each, and nothing where nobody asks. For whoever
     /// wonders why a slab does not leave, or why memory does not come back.
     ///
     /// ```

@@ -147,6 +147,42 @@ fn what_is_no_cache_is_refused_with_advice() {
     assert!(refusal().contains("not finished"));
 }
 
+#[test]
+fn files_that_somebody_has_spoilt_are_read_without_harm() {
+    let (folder, clock) = (Folder::new("spoilt"), Clock::manual(1_000));
+    let cache = open(&folder.0, 16, &clock);
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    (0..3_000).for_each(|key| put(&cache, pool, key, (key % 700) as usize, Expiry::After(50)));
+    drop(cache);
+    let opened =
+        |name: &str| File::options().read(true).write(true).open(folder.0.join(name)).expect("opens");
+    let (words, slabs) = (opened("words"), opened("slabs"));
+    let mut onlooker = attach(&folder, &clock);
+    let mut rng = seeded(7);
+    let mut shown = 0;
+    for round in 0..60 {
+        for _ in 0..3_000 {
+            let at = rng.random_range(0..12 << 20);
+            slabs.write_all_at(&[rng.random::<u8>()], at).expect("writes");
+        }
+        // Words of pools, key spaces and the first slabs; the header stays.
+        let first = [512, 4_608, 16_896][round % 3];
+        let word: u64 = rng.random::<u64>() >> rng.random_range(0..64_u32);
+        words.write_all_at(&word.to_le_bytes(), 8 * (first + rng.random_range(0..4_u64))).expect("writes");
+        let walked = onlooker.walk(None, |item| {
+            shown += item.key().len() + item.value().len() + item.links() as usize;
+            assert!(item.size_bytes() <= item.chunk_bytes() as usize);
+        });
+        walked.expect("readable");
+        onlooker.refresh().expect("readable");
+        (0..50_u32).for_each(|key| drop(onlooker.find(0, &key.to_le_bytes()).expect("readable")));
+        drop(onlooker.pools().expect("readable"));
+    }
+    assert!(shown > 0);
+    slabs.set_len(5 << 20).expect("shortens");
+    onlooker.walk(None, |_| ()).expect("what is not there is passed over");
+}
+
 /// Checks what is seen of the victim's items; `None` for its stacks.
 fn version_seen(item: Seen<'_>) -> Option<(u32, u64)> {
     let key = u32::from_le_bytes(item.key().try_into().expect("four bytes"));
