@@ -303,6 +303,7 @@ impl Cache {
         }
         let (core, from, to) = (new.core(), old.ptr(), new.ptr());
         core.move_chain(from, to);
+        // What others have pushed to the old item meanwhile stays in front.
         self.replace_matching(old, new).inspect_err(|_| core.move_chain(to, from))
     }
 }

@@ -256,6 +256,35 @@ fn a_value_is_inserted_only_once_it_is_whole() {
     cache.validate();
 }
 
+/// A transfer that fails gives the chain back; what was pushed to the old item in between stays.
+#[test]
+fn no_link_is_lost_to_a_transfer_that_fails() {
+    let (cache, pool) = cache(64, PolicyKind::default());
+    let stale = parent(&cache, pool, b"k");
+    let current = parent(&cache, pool, b"k");
+    drop(current);
+    let stop = AtomicBool::new(false);
+    let pushed = std::thread::scope(|scope| {
+        let pusher = scope.spawn(|| {
+            let _stop = Stop(&stop);
+            (0..20_000).for_each(|n: u32| push(&stale, &n.to_le_bytes()));
+            20_000
+        });
+        while !stop.load(Ordering::Relaxed) {
+            let new = cache.allocate(pool, b"k", 0, &CHAINABLE).expect("room");
+            let new = cache.transfer_chain_and_replace(&stale, new).expect_err("the old one is not current");
+            assert_eq!(new.link_count(), 0);
+        }
+        pusher.join().expect("no panic")
+    });
+    assert_eq!(stale.link_count(), pushed);
+    let mut found: Vec<u32> =
+        stale.links().map(|link| u32::from_le_bytes(link[..].try_into().expect("four bytes"))).collect();
+    found.sort_unstable();
+    assert!(found.into_iter().eq(0..pushed), "each link is there once");
+    cache.validate();
+}
+
 /// Ends the threads of a test, however it ends.
 struct Stop<'a>(&'a AtomicBool);
 

@@ -158,16 +158,25 @@ impl Core {
         true
     }
 
-    /// Moves the chain of an item to another one of the same key, which has none. The caller holds both.
+    /// Moves the chain of an item to another one of the same key, behind what that has. The caller holds both.
     pub(super) fn move_chain(&self, from: ItemPtr, to: ItemPtr) {
         let _locked = self.lock_chain(self.chain_tag(from));
         let (source, target) = (self.arena.item(from).0, self.arena.item(to).0);
-        // SAFETY: the lock is held, and the caller holds both items.
+        // SAFETY: the lock is held, and the caller holds both items; what is in a chain is in memory.
         unsafe {
-            let (first, count) = source.chain();
-            source.set_chain(None, 0);
-            target.set_chain(first, count);
+            let ((first, count), (own_first, own_count)) = (source.chain(), target.chain());
             self.set_parents(first, to);
+            let mut last = None;
+            let mut at = own_first;
+            while let Some(ptr) = at {
+                last = Some(ptr);
+                at = self.arena.item(ptr).0.link().0;
+            }
+            if let Some(last) = last {
+                self.arena.item(last).0.set_link(first, Some(to));
+            }
+            source.set_chain(None, 0);
+            target.set_chain(own_first.or(first), own_count + count);
         }
     }
 
