@@ -15,7 +15,7 @@ use super::histogram::{SizeHistogram, chunk_share, useful_sizes};
 const LEAST_EARNING: Earning = Earning { share: 0.0002, bytes: 262_144.0 };
 
 /// The chunk sizes with the least slack for these items, ascending, in bytes: at most as many as `range` allows, with its largest among
-/// them. A further size must save 0.02 % of the memory and 256 KiB, a 16th of a slab, on average over those left out.
+/// them. A further size must save 0.02 % of the memory and 256 KiB, a 16th of a slab.
 pub fn choose(items: &SizeHistogram, range: &Range) -> Vec<u32> {
     let programme = Programme::new(items, range);
     let least_step = Range::GREATEST_STEP;
@@ -93,8 +93,9 @@ impl Programme {
         let costs: Vec<f64> = layers.iter().map(|layer| layer.cost[last]).collect();
         let best = costs.last().copied().filter(|cost| cost.is_finite())?;
         let earning = least.bytes.max(least.share * best);
-        let enough = |k: usize| costs[k] - best <= earning * (costs.len() - 1 - k) as f64;
-        let chosen = (0..costs.len()).find(|k| enough(*k))?;
+        // What each further class saves falls with their number.
+        let with_price = |k: usize| costs[k] + earning * k as f64;
+        let chosen = (0..costs.len()).reduce(|a, b| if with_price(b) < with_price(a) { b } else { a })?;
         Some(self.sizes_of(&layers[..=chosen], last))
     }
 
