@@ -355,16 +355,21 @@ impl Generations {
         clock.tail_generations.store(generations, Relaxed);
     }
 
-    /// For how many seconds the generation behind the `items` last of `part` has been alive; how many the part has where it
-    /// has no more.
+    /// For how many seconds the item behind the `items` last of `part` has not been used, as if those of a generation had come
+    /// evenly; how many the part has where it has no more.
     pub(crate) fn age_behind_secs(&self, part: Part, items: usize, now: u32) -> Result<u32, usize> {
+        let began = |stamp: u8| self.began[usize::from(stamp)].load(Relaxed);
         let (mut stamp, mut covered) = (self.oldest(part), 0);
         loop {
-            covered += self.live(stamp);
-            if covered > items {
-                return Ok(now.saturating_sub(self.began[usize::from(stamp)].load(Relaxed)));
+            let (live, next) = (self.live(stamp), self.next(stamp));
+            if covered + live > items {
+                let until = next.map_or(now, began);
+                let lasted = u64::from(until.saturating_sub(began(stamp)));
+                let passed = lasted * (items - covered) as u64 / live as u64;
+                return Ok(now.saturating_sub(began(stamp)).saturating_sub(passed as u32));
             }
-            match self.next(stamp) {
+            covered += live;
+            match next {
                 Some(next) => stamp = next,
                 None => return Err(covered),
             }

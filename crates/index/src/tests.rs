@@ -21,7 +21,15 @@ fn present(index: &Index, ptr: ItemPtr) -> bool {
 }
 
 fn add(index: &Index, ptr: ItemPtr) {
-    index.lock(hash_of(ptr)).add(ptr).expect("room");
+    // Another thread may have been put to sleep in the middle of growth, with no room to spare.
+    for _ in 0..10_000 {
+        if index.lock(hash_of(ptr)).add(ptr).is_ok() {
+            return;
+        }
+        base::thread::sleep(std::time::Duration::from_micros(100));
+        grow(index, 8);
+    }
+    panic!("there is no room for {ptr:?}");
 }
 
 fn grow(index: &Index, buckets: u32) {

@@ -36,6 +36,25 @@ impl Default for ChainLocks {
 }
 
 /// A link that is in no chain yet: what it holds is to be written. Dropping it frees it.
+///
+/// ```
+/// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+/// # fn main() -> Result<(), millpond::Error> {
+/// # let cache = Cache::new(CacheConfig::default())?;
+/// # let pool = cache.add_pool(PoolConfig::named("logs"))?;
+/// let options = ItemOptions { chainable: true, ..ItemOptions::default() };
+/// let (log, _) = cache.insert_or_replace(cache.allocate(pool, b"log", 0, &options)?);
+/// for line in ["first", "second"] {
+///     let mut link = log.allocate_link(line.len())?;
+///     link.value_mut().copy_from_slice(line.as_bytes());
+///     log.push_link(link).expect("allocated for this item");
+/// }
+/// let lines: Vec<_> = log.links().map(|link| link.to_vec()).collect();
+/// assert_eq!(lines, [&b"second"[..], b"first"]);
+/// assert_eq!(&*log.pop_link().expect("there are two"), b"second");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Link<'c> {
     core: &'c Core,
     item: Item<'c>,

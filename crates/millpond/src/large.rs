@@ -64,6 +64,22 @@ impl Cache {
 
     /// Puts a value of at most 1 GiB, in the place of what its key has: see [`Self::allocate_value`].
     ///
+    /// ```
+    /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// # let cache = Cache::new(CacheConfig::default())?;
+    /// # let pool = cache.add_pool(PoolConfig::named("images"))?;
+    /// let image = vec![7; 10_000_000];
+    /// cache.put_value(pool, b"image", &image, &ItemOptions::default())?;
+    /// let found = cache.find(b"image").expect("just put");
+    /// assert_eq!(found.whole_len(), image.len());
+    /// let mut whole = Vec::new();
+    /// found.read_whole(&mut whole);
+    /// assert!(whole == image);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn put_value(
