@@ -1,0 +1,214 @@
+//! What an allocation policy returns: what each pool should have, how that differs from what it has, what is expected of it, and
+//! why.
+
+use crate::view::{Pool, View};
+
+/// What one pool should have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Grant {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Of each of the view's resources, units per second.
+    pub resources: Vec<f64>,
+}
+
+impl Grant {
+    /// What `pool` has now.
+    pub fn present(pool: &Pool) -> Self {
+        Self { memory: pool.size, resources: pool.grants.clone() }
+    }
+}
+
+/// What a pool is expected to do with a grant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Misses per request.
+    pub miss_ratio: f64,
+    /// Requests per second that its grants carry; infinite where it needs nothing but memory.
+    pub throughput: f64,
+}
+
+impl Outcome {
+    /// What `pool` would do with `grant`, by its curve and its demands.
+    pub fn of(pool: &Pool, grant: &Grant) -> Self {
+        let miss_ratio = pool.curve.miss_ratio(grant.memory as f64);
+        Self { miss_ratio, throughput: pool.throughput(miss_ratio, &grant.resources) }
+    }
+}
+
+/// Memory that changes hands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// The pool that gives, by its place in the view; `None` = memory that nobody had.
+    pub from: Option<usize>,
+    /// The pool that gets; `None` = memory that nobody gets.
+    pub to: Option<usize>,
+    /// Bytes.
+    pub bytes: u64,
+    /// What it saves, in misses per second, at the request rates of the view; negative where it costs.
+    pub gain: f64,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// A promise that no allocation of what there is can keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unmet {
+    /// The pool, by its place in the view.
+    pub pool: usize,
+    /// Why, in words, with figures.
+    pub reason: String,
+}
+
+/// What each pool should have, and why.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// One for each pool of the view, in its order.
+    pub grants: Vec<Grant>,
+    /// How memory gets there from what pools have.
+    pub moves: Vec<Move>,
+    /// What each pool does now, by its curve.
+    pub before: Vec<Outcome>,
+    /// What each is expected to do then.
+    pub after: Vec<Outcome>,
+    /// Promises that cannot be kept.
+    pub unmet: Vec<Unmet>,
+}
+
+impl Decision {
+    /// The decision that leads to `grants`: pairs pools that give memory with pools that get it, the largest with the largest, and
+    /// predicts what comes of it. `reason` says why a pool gets or gives, for each move.
+    ///
+    /// # Panics
+    /// Where there is not one grant for each pool.
+    pub fn to(
+        view: &View,
+        grants: Vec<Grant>,
+        reason: impl Fn(Option<&Pool>, Option<&Pool>) -> String,
+    ) -> Self {
+        assert_eq!(grants.len(), view.pools.len(), "each pool has one grant");
+        let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+        let outcomes = |grants: &[Grant]| {
+            view.pools.iter().zip(grants).map(|(pool, grant)| Outcome::of(pool, grant)).collect::<Vec<_>>()
+        };
+        let moves = moves(view, &grants, reason);
+        Self { before: outcomes(&present), after: outcomes(&grants), moves, grants, unmet: Vec::new() }
+    }
+
+    /// The decision to leave everything as it is.
+    pub fn stay(view: &View) -> Self {
+        Self::to(view, view.pools.iter().map(Grant::present).collect(), |_, _| String::new())
+    }
+
+    /// Bytes that change hands.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moves.iter().map(|step| step.bytes).sum()
+    }
+}
+
+/// Pairs givers with takers. Memory that nobody had, or nobody gets, stands as a partner without a pool.
+fn moves(
+    view: &View,
+    grants: &[Grant],
+    reason: impl Fn(Option<&Pool>, Option<&Pool>) -> String,
+) -> Vec<Move> {
+    let (mut givers, mut takers) = (Vec::new(), Vec::new());
+    for (i, (pool, grant)) in view.pools.iter().zip(grants).enumerate() {
+        if grant.memory < pool.size {
+            givers.push((pool.size - grant.memory, Some(i)));
+        } else if grant.memory > pool.size {
+            takers.push((grant.memory - pool.size, Some(i)));
+        }
+    }
+    let sum = |side: &[(u64, Option<usize>)]| side.iter().map(|&(bytes, _)| bytes).sum::<u64>();
+    let (given, taken) = (sum(&givers), sum(&takers));
+    givers.extend((taken > given).then(|| (taken - given, None)));
+    takers.extend((given > taken).then(|| (given - taken, None)));
+    givers.sort_unstable_by(|a, b| b.cmp(a));
+    takers.sort_unstable_by(|a, b| b.cmp(a));
+
+    let mut sizes: Vec<u64> = view.pools.iter().map(|pool| pool.size).collect();
+    let mut moves = Vec::new();
+    let (mut giver, mut taker) = (0, 0);
+    while giver < givers.len() && taker < takers.len() {
+        let bytes = givers[giver].0.min(takers[taker].0);
+        let (from, to) = (givers[giver].1, takers[taker].1);
+        let mut gain = 0.0;
+        if let Some(i) = from {
+            gain -= misses_saved(&view.pools[i], sizes[i] - bytes, sizes[i]);
+            sizes[i] -= bytes;
+        }
+        if let Some(i) = to {
+            gain += misses_saved(&view.pools[i], sizes[i], sizes[i] + bytes);
+            sizes[i] += bytes;
+        }
+        let reason = reason(from.map(|i| &view.pools[i]), to.map(|i| &view.pools[i]));
+        moves.push(Move { from, to, bytes, gain, reason });
+        givers[giver].0 -= bytes;
+        takers[taker].0 -= bytes;
+        giver += usize::from(givers[giver].0 == 0);
+        taker += usize::from(takers[taker].0 == 0);
+    }
+    moves
+}
+
+/// Misses per second that `pool` saves by having `large` rather than `small`.
+fn misses_saved(pool: &Pool, small: u64, large: u64) -> f64 {
+    pool.request_rate * (pool.curve.miss_ratio(small as f64) - pool.curve.miss_ratio(large as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use curve::{MissRatioCurve, Unit};
+
+    fn view(sizes: &[u64]) -> View {
+        let pools = sizes.iter().enumerate().map(|(i, &size)| {
+            let mut pool = Pool::new(format!("p{i}"), MissRatioCurve::uniform(Unit::Bytes, 1000), size);
+            pool.request_rate = 100.0;
+            pool
+        });
+        View { memory: 1000, resources: Vec::new(), pools: pools.collect() }
+    }
+
+    fn to(view: &View, sizes: &[u64]) -> Decision {
+        let grants = sizes.iter().map(|&memory| Grant { memory, resources: Vec::new() }).collect();
+        Decision::to(view, grants, |from, to| {
+            format!(
+                "{} to {}",
+                from.map_or("nobody", |pool| &pool.name),
+                to.map_or("nobody", |pool| &pool.name)
+            )
+        })
+    }
+
+    #[test]
+    fn moves_lead_from_what_is_to_what_should_be() {
+        let view = view(&[500, 300, 200]);
+        let decision = to(&view, &[100, 450, 450]);
+        let words: Vec<_> = decision.moves.iter().map(|step| (step.bytes, step.reason.as_str())).collect();
+        assert_eq!(words, [(250, "p0 to p2"), (150, "p0 to p1")]);
+        assert_eq!(decision.moved_bytes(), 400);
+        assert!((decision.after[0].miss_ratio - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn memory_that_nobody_had_or_gets_has_no_pool() {
+        let grown = to(&view(&[100, 100]), &[300, 200]);
+        assert_eq!(
+            grown.moves.iter().map(|step| (step.from, step.to)).collect::<Vec<_>>(),
+            [(None, Some(0)), (None, Some(1))]
+        );
+        let shrunk = to(&view(&[100, 100]), &[50, 100]);
+        assert_eq!((shrunk.moves[0].to, shrunk.moves[0].bytes), (None, 50));
+        assert!((shrunk.moves[0].gain + 5.0).abs() < 1e-9, "100 requests a second miss 5 % more");
+    }
+
+    #[test]
+    fn staying_moves_nothing() {
+        let view = view(&[400, 600]);
+        let decision = Decision::stay(&view);
+        assert!(decision.moves.is_empty());
+        assert_eq!(decision.before, decision.after);
+    }
+}

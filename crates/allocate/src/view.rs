@@ -1,0 +1,255 @@
+//! What an allocation policy may see: pools, what they have, what they need for a request, and the totals.
+//!
+//! Memory is the resource that buys others off: the more of it a pool has, the fewer of its requests miss, and the less it needs of
+//! what a miss costs. All others are rates: backend units, network bytes, device bandwidth, processor time.
+
+use std::sync::Arc;
+
+use curve::MissRatioCurve;
+
+/// A resource other than memory, in units per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Its name in reports: `read-units`, `network`.
+    pub name: String,
+    /// All that there is to give, in units per second.
+    pub total: f64,
+}
+
+/// What one request needs of a resource: `fixed` whatever happens, and `on_miss` more when it misses.
+///
+/// The cost at a miss ratio `m` is `fixed + on_miss * m`. HARE (FAST '26, section 3) writes it `n * (1 - alpha + alpha * m)`, with
+/// `n` the cost of a miss and `alpha` the share of it that a hit saves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Units per request, hit or miss.
+    pub fixed: f64,
+    /// Units that a miss needs beyond that.
+    pub on_miss: f64,
+}
+
+impl Demand {
+    /// The demand of requests that cost `per_miss` units when they miss, of which a hit saves the share `saved_by_hit` (HARE's
+    /// alpha, from 0 to 1).
+    pub fn new(per_miss: f64, saved_by_hit: f64) -> Self {
+        Self { fixed: per_miss * (1.0 - saved_by_hit), on_miss: per_miss * saved_by_hit }
+    }
+
+    /// Units per request at a miss ratio.
+    pub fn at(self, miss_ratio: f64) -> f64 {
+        self.fixed + self.on_miss * miss_ratio
+    }
+}
+
+/// Where a pool is: memory moves freely within an instance, by the engine; between instances, by resizing both; between nodes not
+/// at all, for each has its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The machine.
+    pub node: u32,
+    /// The process on that machine.
+    pub instance: u32,
+}
+
+/// A pool: a tenant's cache, and what comes with it.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Its name in reports.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// What it misses at any size.
+    pub curve: Arc<MissRatioCurve>,
+    /// The memory that it is granted now, in bytes.
+    pub size: u64,
+    /// The memory that it uses of that, in bytes; less while it fills.
+    pub used: u64,
+    /// It must never have less memory than this, in bytes.
+    pub floor: u64,
+    /// It must never have more, in bytes.
+    pub ceiling: u64,
+    /// Its share relative to the others' where shares count; 1 by default.
+    pub weight: f64,
+    /// Requests per second that it serves now.
+    pub request_rate: f64,
+    /// What it was promised: requests per second. 0 = nothing.
+    pub min_request_rate: f64,
+    /// What a request needs, for each of the view's resources.
+    pub demands: Vec<Demand>,
+    /// What it is granted now, for each of the view's resources, in units per second.
+    pub grants: Vec<f64>,
+}
+
+impl Pool {
+    /// A pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise, and no need of anything but memory.
+    pub fn new(name: impl Into<String>, curve: impl Into<Arc<MissRatioCurve>>, size: u64) -> Self {
+        Self {
+            name: name.into(),
+            place: Place::default(),
+            curve: curve.into(),
+            size,
+            used: size,
+            floor: 0,
+            ceiling: u64::MAX,
+            weight: 1.0,
+            request_rate: 0.0,
+            min_request_rate: 0.0,
+            demands: Vec::new(),
+            grants: Vec::new(),
+        }
+    }
+
+    /// Requests per second that these grants carry at this miss ratio: the least of what each resource carries. Infinite where
+    /// it needs no resource.
+    pub fn throughput(&self, miss_ratio: f64, grants: &[f64]) -> f64 {
+        let carried = self.demands.iter().zip(grants).map(|(demand, grant)| {
+            let cost = demand.at(miss_ratio);
+            if cost > 0.0 { grant / cost } else { f64::INFINITY }
+        });
+        carried.fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// All that a policy may see.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The memory of all pools together, in bytes.
+    pub memory: u64,
+    /// The other resources.
+    pub resources: Vec<Resource>,
+    /// The pools.
+    pub pools: Vec<Pool>,
+}
+
+/// Why a view cannot be decided on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ViewError {
+    /// Floors add up to more than there is.
+    #[error(
+        "the floors of the pools add up to {floors} bytes, more than the {memory} that there are; lower a floor"
+    )]
+    FloorsExceedMemory {
+        /// The sum of floors.
+        floors: u64,
+        /// The memory of the view.
+        memory: u64,
+    },
+    /// A pool's floor is above its ceiling.
+    #[error("pool {pool}: its floor of {floor} bytes is above its ceiling of {ceiling}")]
+    FloorAboveCeiling {
+        /// Its name.
+        pool: String,
+        /// Its floor.
+        floor: u64,
+        /// Its ceiling.
+        ceiling: u64,
+    },
+    /// A pool does not say what it needs or has of each resource.
+    #[error("pool {pool}: {given} {what} for {resources} resources")]
+    WrongCount {
+        /// Its name.
+        pool: String,
+        /// `demands` or `grants`.
+        what: &'static str,
+        /// How many it has.
+        given: usize,
+        /// How many there should be.
+        resources: usize,
+    },
+    /// A figure is negative, infinite or not a number.
+    #[error("pool {pool}: its {what} is {value}, not a number from 0 on")]
+    NotAQuantity {
+        /// Its name, or that of a resource.
+        pool: String,
+        /// What is wrong.
+        what: &'static str,
+        /// What was given.
+        value: f64,
+    },
+}
+
+impl View {
+    /// Checks that a policy can decide on this.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the pool's name.
+    pub fn validate(&self) -> Result<(), ViewError> {
+        for resource in &self.resources {
+            quantity(&resource.name, "total", resource.total)?;
+        }
+        let mut floors: u64 = 0;
+        for pool in &self.pools {
+            if pool.floor > pool.ceiling {
+                let Pool { name, floor, ceiling, .. } = pool.clone();
+                return Err(ViewError::FloorAboveCeiling { pool: name, floor, ceiling });
+            }
+            floors = floors.saturating_add(pool.floor);
+            for (what, given) in [("demands", pool.demands.len()), ("grants", pool.grants.len())] {
+                if given != self.resources.len() {
+                    let resources = self.resources.len();
+                    return Err(ViewError::WrongCount { pool: pool.name.clone(), what, given, resources });
+                }
+            }
+            let rates = [
+                ("weight", pool.weight),
+                ("request rate", pool.request_rate),
+                ("promise", pool.min_request_rate),
+            ];
+            let demands =
+                pool.demands.iter().flat_map(|demand| [("demand", demand.fixed), ("demand", demand.on_miss)]);
+            let grants = pool.grants.iter().map(|&grant| ("grant", grant));
+            for (what, value) in rates.into_iter().chain(demands).chain(grants) {
+                quantity(&pool.name, what, value)?;
+            }
+        }
+        if floors > self.memory {
+            return Err(ViewError::FloorsExceedMemory { floors, memory: self.memory });
+        }
+        Ok(())
+    }
+}
+
+fn quantity(pool: &str, what: &'static str, value: f64) -> Result<(), ViewError> {
+    if value >= 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(ViewError::NotAQuantity { pool: pool.to_owned(), what, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use curve::Unit;
+
+    fn pool(name: &str) -> Pool {
+        Pool::new(name, MissRatioCurve::uniform(Unit::Bytes, 1000), 100)
+    }
+
+    #[test]
+    fn a_view_that_contradicts_itself_is_refused_by_name() {
+        let refuse = |change: fn(&mut View)| {
+            let mut view = View { memory: 100, resources: Vec::new(), pools: vec![pool("a"), pool("b")] };
+            view.validate().unwrap();
+            change(&mut view);
+            view.validate().unwrap_err().to_string()
+        };
+        assert!(
+            refuse(|view| view.pools[0].floor = 101)
+                .starts_with("the floors of the pools add up to 101 bytes")
+        );
+        let above = |view: &mut View| (view.pools[1].floor, view.pools[1].ceiling) = (7, 6);
+        assert_eq!(refuse(above), "pool b: its floor of 7 bytes is above its ceiling of 6");
+        assert!(refuse(|view| view.pools[1].weight = f64::NAN).contains("pool b: its weight is NaN"));
+        assert!(refuse(|view| view.pools[1].grants.push(1.0)).contains("pool b: 1 grants for 0 resources"));
+    }
+
+    #[test]
+    fn throughput_is_what_the_scarcest_resource_carries() {
+        let mut pool = pool("a");
+        pool.demands = vec![Demand::new(1.0, 1.0), Demand { fixed: 0.5, on_miss: 0.0 }];
+        assert_eq!(pool.throughput(0.5, &[100.0, 400.0]), 200.0);
+        assert_eq!(pool.throughput(0.5, &[1000.0, 400.0]), 800.0);
+        assert_eq!(pool.throughput(0.0, &[0.0, 400.0]), 800.0);
+    }
+}

@@ -1,0 +1,117 @@
+//! The miss ratio of LRU under independent references, computed: Che, Tung and Wang, "Hierarchical Web Caching Systems", IEEE
+//! JSAC 2002, and Fricker, Robert and Roberts, "A versatile and accurate approximation for LRU cache performance", ITC 2012.
+//!
+//! Each key is asked for with a fixed probability `p`, whatever came before. In a cache of given size a key stays for about the
+//! same *characteristic time* `t` after each request for it, whichever key it is; it is there with probability `1 - exp(-p*t)`. The
+//! time is that at which the expected size of what is there equals the cache's.
+
+use crate::mrc::{MissRatioCurve, Point, Unit};
+
+/// A key's chance to be asked for, relative to the others', and its size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Popularity {
+    /// Any positive scale.
+    pub weight: f64,
+    /// In the unit of the curve.
+    pub size: f64,
+}
+
+/// The popularity of `keys` keys of one `size` under Zipf's law: the key of rank `i`, from 1 on, weighs `i^-exponent`. 0 is uniform.
+pub fn zipf(keys: u64, exponent: f64, size: f64) -> Vec<Popularity> {
+    (1..=keys).map(|rank| Popularity { weight: (rank as f64).powf(-exponent), size }).collect()
+}
+
+/// The curve of LRU over keys of this popularity, at `points` sizes evenly spread up to `max_size`.
+///
+/// Costs about `60 * points` passes over the keys.
+///
+/// # Panics
+/// Where there is no key, no point, or `max_size` is less than `points`.
+pub fn curve(unit: Unit, keys: &[Popularity], max_size: u64, points: u64) -> MissRatioCurve {
+    assert!(!keys.is_empty() && points > 0 && max_size >= points, "a curve needs keys, points and sizes");
+    let sizes = (1..=points).map(|i| (u128::from(max_size) * u128::from(i) / u128::from(points)) as u64);
+    let points = sizes.map(|size| Point { size, miss_ratio: miss_ratio(keys, size as f64) });
+    MissRatioCurve::new(unit, points).expect("sizes rise, and a miss ratio is clamped to its range")
+}
+
+/// The miss ratio of LRU over keys of this popularity, in a cache of `size`.
+pub fn miss_ratio(keys: &[Popularity], size: f64) -> f64 {
+    let total_weight: f64 = keys.iter().map(|key| key.weight).sum();
+    let total_size: f64 = keys.iter().map(|key| key.size).sum();
+    if size >= total_size {
+        return 0.0;
+    }
+    if size <= 0.0 {
+        return 1.0;
+    }
+    let occupied = |time: f64| keys.iter().map(|key| -key.size * (-key.weight * time).exp_m1()).sum::<f64>();
+    let time = characteristic_time(occupied, size);
+    let missed: f64 = keys.iter().map(|key| key.weight * (-key.weight * time).exp()).sum();
+    (missed / total_weight).clamp(0.0, 1.0)
+}
+
+/// The time at which `occupied`, which rises with time, reaches `size`.
+fn characteristic_time(occupied: impl Fn(f64) -> f64, size: f64) -> f64 {
+    let mut above = 1.0;
+    while occupied(above) < size && above < f64::MAX / 4.0 {
+        above *= 2.0;
+    }
+    let mut below = 0.0;
+    while above - below > 1e-9 * above {
+        let middle = f64::midpoint(below, above);
+        if occupied(middle) < size { below = middle } else { above = middle }
+    }
+    above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_keys_give_a_straight_line() {
+        let keys = zipf(1000, 0.0, 1.0);
+        let curve = curve(Unit::Items, &keys, 1000, 10);
+        for point in curve.points() {
+            assert!((point.miss_ratio - (1.0 - point.size as f64 / 1000.0)).abs() < 1e-6, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn a_larger_key_costs_what_it_takes() {
+        let small = zipf(1000, 0.9, 10.0);
+        let large = zipf(1000, 0.9, 20.0);
+        assert!((miss_ratio(&small, 2000.0) - miss_ratio(&large, 4000.0)).abs() < 1e-9);
+    }
+
+    /// Exact LRU over the same popularity, by drawing requests.
+    #[test]
+    fn it_agrees_with_an_lru_that_is_run() {
+        use base::rng::{RngExt, seeded};
+        let keys = zipf(500, 0.8, 1.0);
+        let total: f64 = keys.iter().map(|key| key.weight).sum();
+        let mut rng = seeded(7);
+        let mut recency: Vec<usize> = Vec::new();
+        let (mut misses, requests) = (0, 60_000);
+        for request in 0..requests + 5_000 {
+            let mut draw = rng.random::<f64>() * total;
+            let key = keys.iter().position(|key| {
+                draw -= key.weight;
+                draw < 0.0
+            });
+            let key = key.unwrap_or(keys.len() - 1);
+            let rank = recency.iter().position(|&seen| seen == key);
+            misses += u32::from(request >= 5_000 && rank.is_none_or(|rank| rank >= 100));
+            if let Some(rank) = rank {
+                recency.remove(rank);
+            }
+            recency.insert(0, key);
+        }
+        let run = f64::from(misses) / f64::from(requests);
+        assert!(
+            (run - miss_ratio(&keys, 100.0)).abs() < 0.01,
+            "{run} by running, {} computed",
+            miss_ratio(&keys, 100.0)
+        );
+    }
+}
