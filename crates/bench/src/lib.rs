@@ -13,6 +13,7 @@ pub mod command;
 pub mod generate;
 pub mod histogram;
 pub mod machine;
+pub mod plot;
 pub mod reference;
 pub mod replay;
 pub mod run;

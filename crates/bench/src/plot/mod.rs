@@ -1,0 +1,262 @@
+//! Charts: lines over two axes, written as SVG or PNG.
+//!
+//! A [`Chart`] is a plain value that says what to show; a [`Figure`] is several of them in a grid. Drawing is kuva's. Its fonts are part
+//! of the binary, so that a chart looks the same on a machine without any, and nothing is fetched. A point that is not a number is
+//! left out, as is one at or below 0 on a logarithmic axis.
+//!
+//! ```no_run
+//! use bench::plot::{Axis, Chart, Series};
+//! # use millpond_bench as bench;
+//!
+//! let hits = [(0.0, 0.0), (100.0, 0.4), (200.0, 0.6)];
+//! let chart = Chart {
+//!     title: "Zipf 0.9".into(),
+//!     x: Axis::bytes("cache size"),
+//!     y: Axis::new("hit ratio").range(0.0, 1.0),
+//!     series: vec![Series::line("LRU", hits)],
+//!     ..Chart::default()
+//! };
+//! chart.write("hits.svg".as_ref())?;
+//! # Ok::<(), bench::plot::PlotError>(())
+//! ```
+
+mod draw;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+/// What an axis counts, which decides where its ticks stand and how they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Numbers: 0.25, 40, 30k, 2M.
+    #[default]
+    Number,
+    /// Bytes: in powers of two on a linear axis (64 MiB), of ten on a logarithmic one (100 MB).
+    Bytes,
+}
+
+/// An axis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Axis {
+    /// What stands beside it, unit included where `scale` does not say it.
+    pub label: String,
+    /// What it counts.
+    pub scale: Scale,
+    /// Whether it is logarithmic. Points at or below 0 are then left out.
+    pub log: bool,
+    /// Its first and last value. Without: what the series need, and 0 on a linear axis of nothing negative.
+    pub range: Option<(f64, f64)>,
+}
+
+impl Axis {
+    /// A linear axis of numbers.
+    pub fn new(label: impl Into<String>) -> Self {
+        Self { label: label.into(), ..Self::default() }
+    }
+
+    /// A linear axis of bytes.
+    pub fn bytes(label: impl Into<String>) -> Self {
+        Self { scale: Scale::Bytes, ..Self::new(label) }
+    }
+
+    /// The same axis, logarithmic.
+    #[must_use]
+    pub fn log(self) -> Self {
+        Self { log: true, ..self }
+    }
+
+    /// The same axis from `from` to `to`.
+    #[must_use]
+    pub fn range(self, from: f64, to: f64) -> Self {
+        Self { range: Some((from, to)), ..self }
+    }
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stroke {
+    /// A line through the points.
+    #[default]
+    Solid,
+    /// A dashed one.
+    Dashed,
+    /// A dotted one.
+    Dotted,
+    /// A line that stays at a point's height until the next point.
+    Steps,
+    /// The points alone.
+    Dots,
+}
+
+/// A named list of points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Its name in the legend; without one it is not in it.
+    pub name: String,
+    /// From left to right.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub stroke: Stroke,
+    /// Its colour, as a number: series of the same number have the same one. Without: that of its place among the series.
+    pub colour: Option<usize>,
+}
+
+impl Series {
+    /// A solid line.
+    pub fn line(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self { name: name.into(), points: points.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same points, drawn otherwise.
+    #[must_use]
+    pub fn stroke(self, stroke: Stroke) -> Self {
+        Self { stroke, ..self }
+    }
+
+    /// The same points in the colour of this number.
+    #[must_use]
+    pub fn colour(self, colour: usize) -> Self {
+        Self { colour: Some(colour), ..self }
+    }
+}
+
+/// What is pointed out in a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mark {
+    /// A vertical line at `x`.
+    At {
+        /// Where.
+        x: f64,
+        /// What stands beside it.
+        label: String,
+    },
+    /// A horizontal line at `y`.
+    Level {
+        /// Where.
+        y: f64,
+        /// What stands beside it.
+        label: String,
+    },
+    /// A shaded range.
+    Range {
+        /// Its left edge.
+        from: f64,
+        /// Its right edge.
+        to: f64,
+    },
+    /// A text whose middle is at a point.
+    Text {
+        /// Where.
+        x: f64,
+        /// Where.
+        y: f64,
+        /// What.
+        label: String,
+    },
+}
+
+/// A chart of lines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    /// What stands above it.
+    pub title: String,
+    /// From left to right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// What is pointed out.
+    pub marks: Vec<Mark>,
+}
+
+impl Chart {
+    /// Writes the chart as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that is there.
+    ///
+    /// # Errors
+    /// Where the extension is another, there is no point to draw, or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), PlotError> {
+        let format = Format::of(path)?;
+        let scene = draw::chart(self)?;
+        format.write(&scene, path)
+    }
+}
+
+/// Several charts in a grid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    /// What stands above all.
+    pub title: String,
+    /// Row by row.
+    pub charts: Vec<Chart>,
+    /// How many stand beside each other. 0: as many as make the grid about square.
+    pub columns: usize,
+}
+
+impl Figure {
+    /// Writes the figure as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that is there.
+    ///
+    /// # Errors
+    /// Where the extension is another, a chart has no point to draw, or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), PlotError> {
+        let format = Format::of(path)?;
+        let scene = draw::figure(self)?;
+        format.write(&scene, path)
+    }
+}
+
+/// Why there is no chart.
+#[derive(Debug, thiserror::Error)]
+pub enum PlotError {
+    /// The file's name has another extension.
+    #[error("{}: a chart is written as .svg or .png; give the file a name that ends in one of these", .0.display())]
+    Extension(PathBuf),
+    /// No series has a point that can be shown.
+    #[error("the chart \"{0}\" has no point to draw")]
+    Empty(String),
+    /// The picture could not be made.
+    #[error("{}: {reason}", path.display())]
+    Render {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What the drawing library said.
+        reason: String,
+    },
+    /// The file could not be written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// What a chart can be written as.
+#[derive(Clone, Copy)]
+enum Format {
+    Svg,
+    Png,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, PlotError> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension.map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => Ok(Self::Svg),
+            Some("png") => Ok(Self::Png),
+            _ => Err(PlotError::Extension(path.into())),
+        }
+    }
+
+    fn write(self, scene: &draw::Scene, path: &Path) -> Result<(), PlotError> {
+        let bytes = match self {
+            Self::Svg => draw::svg(scene).into_bytes(),
+            Self::Png => {
+                draw::png(scene).map_err(|reason| PlotError::Render { path: path.into(), reason })?
+            }
+        };
+        std::fs::write(path, bytes).map_err(|source| PlotError::Io { path: path.into(), source })
+    }
+}
