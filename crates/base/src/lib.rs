@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod pin;
 pub mod rng;
 pub mod sequence;
+pub mod suggest;
 pub mod sync;
 pub mod thread;
 

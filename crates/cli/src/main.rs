@@ -24,6 +24,9 @@ enum Command {
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
     Bench(bench::command::BenchCommand),
+    /// Reproduce the papers' figures, and say what holds.
+    #[command(subcommand)]
+    Experiment(simulate::command::ExperimentCommand),
     /// Show what lies in the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Show or check the configuration.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => server::run(|| arguments.load()).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
+        Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),
         Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {

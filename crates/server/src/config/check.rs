@@ -123,7 +123,7 @@ fn check_listeners(config: &Config, problems: &mut Vec<String>) {
         }
         if !config.pools.iter().any(|known| known.name == *pool) {
             let known: Vec<&str> = config.pools.iter().map(|known| known.name.as_str()).collect();
-            let hint = super::suggest::nearest(pool, known.iter().copied()).map_or_else(
+            let hint = base::suggest::nearest(pool, known.iter().copied()).map_or_else(
                 || format!("the pools are: {}", known.join(", ")),
                 |near| format!("did you mean `{near}`?"),
             );

@@ -5,12 +5,13 @@
 
 use std::path::Path;
 
+use base::suggest;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS};
-use super::{Address, Config, ListenerConfig, check, suggest};
+use super::{Address, Config, ListenerConfig, check};
 use crate::error::{Error, ErrorKind};
 
 /// A single setting that goes over the file.

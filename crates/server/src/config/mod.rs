@@ -13,7 +13,6 @@ pub mod check;
 pub mod keys;
 pub mod load;
 mod print;
-mod suggest;
 mod values;
 
 use std::path::PathBuf;

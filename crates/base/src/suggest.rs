@@ -1,7 +1,7 @@
 //! The nearest valid name for one that was mistyped.
 
 /// The entry of `names` that takes the fewest edits from `typed`, if few enough that it was probably meant.
-pub(crate) fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names
         .into_iter()
         .map(|name| (distance(typed, name), name))
@@ -12,7 +12,7 @@ pub(crate) fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>)
 
 /// How many insertions, deletions, substitutions and swaps of neighbours turn `a` into `b` (optimal string alignment,
 /// O(|a|·|b|) time).
-pub(crate) fn distance(a: &str, b: &str) -> usize {
+pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();

@@ -1,0 +1,21 @@
+//! The simulator: tenants, caches, limits and decisions in virtual time; and the papers' experiments, which run on it and on the
+//! models of the crates below.
+//!
+//! Nothing here waits and nothing reads a clock but to say how long a run took: a second of virtual time costs what its requests
+//! cost to compute. What is random is drawn from seeds, so that a run can be repeated.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`experiments`] | the papers' figures as experiments with pass criteria, by name |
+//! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
+//! | [`runner`] | runs experiments in parallel |
+//! | [`limiter`] | rate limiters: the token bucket, and HopperKV's frames |
+//! | [`command`] | `millpond experiment` |
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod experiments;
+pub mod limiter;
+pub mod report;
+pub mod runner;

@@ -1,0 +1,150 @@
+//! The token bucket in virtual time.
+
+use super::{Nanos, SECOND, after};
+
+/// A token bucket: tokens come in at the rate, at most `burst` of them are kept, and units that go take as many.
+///
+/// Units may go when the bucket holds as many tokens, or is full where there are more units than it can hold; then it owes the
+/// difference, and nothing goes until that is paid. So what goes in any window of `w` seconds is at most `rate * w + max(burst, largest
+/// units)`, and in the long run at most the rate, whatever the sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenBucket {
+    rate: f64,
+    burst_secs: f64,
+    /// Tokens at `at`; below 0 is owed.
+    tokens: f64,
+    at: Nanos,
+}
+
+impl TokenBucket {
+    /// How many seconds of the rate the bucket holds by default: 10 ms.
+    pub const BURST_SECS: f64 = 0.01;
+
+    /// A full bucket with `rate` tokens per second that holds those of `burst_secs` seconds.
+    ///
+    /// # Panics
+    /// Where a figure is negative or not a number.
+    pub fn new(rate: f64, burst_secs: f64) -> Self {
+        assert!(rate >= 0.0 && burst_secs >= 0.0, "a rate and a burst are numbers from 0 on");
+        Self { rate, burst_secs, tokens: rate * burst_secs, at: 0 }
+    }
+
+    /// Tokens that it holds when it is full; at least one, so that a slow rate lets a unit go.
+    pub fn burst(&self) -> f64 {
+        (self.rate * self.burst_secs).max(1.0)
+    }
+
+    pub(super) fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
+        if units <= 0.0 {
+            return Some(now);
+        }
+        let missing = units.min(self.burst()) - self.tokens_at(now);
+        if missing <= 0.0 {
+            return Some(now);
+        }
+        // An idle limiter may be asked about a time before the last units went.
+        if self.rate > 0.0 { after(now.max(self.at), missing / self.rate) } else { None }
+    }
+
+    pub(super) fn take(&mut self, now: Nanos, units: f64) {
+        self.tokens = self.tokens_at(now) - units;
+        self.at = now.max(self.at);
+    }
+
+    pub(super) fn set_rate(&mut self, now: Nanos, rate: f64) {
+        let (tokens, share_owed) =
+            (self.tokens_at(now), self.tokens_at(now) / self.rate.max(f64::MIN_POSITIVE));
+        self.rate = rate.max(0.0);
+        // A debt is kept in units; what is saved up is no more than the new bucket holds.
+        self.tokens = if share_owed < 0.0 { tokens } else { tokens.min(self.burst()) };
+        self.at = now.max(self.at);
+    }
+
+    fn tokens_at(&self, now: Nanos) -> f64 {
+        let secs = now.saturating_sub(self.at) as f64 / SECOND as f64;
+        (self.tokens + self.rate * secs).min(self.burst())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_bucket_lets_its_burst_go_at_once_and_then_the_rate() {
+        let mut bucket = TokenBucket::new(1000.0, 0.01);
+        let mut at = 0;
+        let times: Vec<Nanos> = (0..13)
+            .map(|_| {
+                at = bucket.ready_at(at, 1.0).unwrap();
+                bucket.take(at, 1.0);
+                at
+            })
+            .collect();
+        assert_eq!(times[..10], [0; 10]);
+        assert_eq!(times[10..], [1_000_000, 2_000_000, 3_000_000]);
+    }
+
+    #[test]
+    fn more_than_the_bucket_holds_goes_when_it_is_full_and_is_owed() {
+        let mut bucket = TokenBucket::new(1000.0, 0.01);
+        bucket.take(0, 110.0);
+        assert_eq!(bucket.ready_at(0, 1.0), Some(SECOND * 101 / 1000));
+        assert_eq!(bucket.ready_at(0, 500.0), Some(SECOND * 110 / 1000));
+    }
+
+    #[test]
+    fn a_new_rate_holds_at_once_and_a_rate_of_nothing_lets_nothing_go() {
+        let mut bucket = TokenBucket::new(1000.0, 0.01);
+        bucket.take(0, 20.0);
+        bucket.set_rate(0, 100.0);
+        assert_eq!(bucket.ready_at(0, 1.0), Some(SECOND * 11 / 100));
+        bucket.set_rate(0, 0.0);
+        assert_eq!(bucket.ready_at(0, 1.0), None);
+        assert_eq!(bucket.ready_at(5, 0.0), Some(5));
+    }
+
+    proptest! {
+        /// Whatever comes when, no window sees more than the rate and one burst.
+        #[test]
+        fn no_window_exceeds_the_rate_by_more_than_a_burst(
+            rate in 1.0_f64..1e6,
+            requests in proptest::collection::vec((0_u64..30_000_000, 0.0_f64..1.5), 1..200),
+        ) {
+            let mut bucket = TokenBucket::new(rate, 0.01);
+            let burst = bucket.burst();
+            let (mut at, mut gone): (Nanos, Vec<(Nanos, f64)>) = (0, Vec::new());
+            for (wait, share) in requests {
+                let units = share * burst;
+                at = bucket.ready_at(at + wait, units).unwrap();
+                bucket.take(at, units);
+                gone.push((at, units));
+            }
+            let largest = gone.iter().map(|&(_, units)| units).fold(burst, f64::max);
+            for (i, &(from, _)) in gone.iter().enumerate() {
+                let mut sum = 0.0;
+                for &(until, units) in &gone[i..] {
+                    sum += units;
+                    let most = rate * (until - from) as f64 / SECOND as f64 + largest;
+                    prop_assert!(sum <= most * (1.0 + 1e-9) + 1e-6, "{sum} units in a window for {most}");
+                }
+            }
+        }
+
+        /// What waits goes as soon as it may: a queue that is never empty gets the whole rate.
+        #[test]
+        fn a_backlog_gets_the_whole_rate(rate in 10.0_f64..1e6, shares in proptest::collection::vec(0.01_f64..1.0, 50..100)) {
+            let mut bucket = TokenBucket::new(rate, 0.01);
+            let (mut at, mut sum) = (0, 0.0);
+            for share in shares {
+                let units = share * bucket.burst();
+                at = bucket.ready_at(at, units).unwrap();
+                bucket.take(at, units);
+                sum += units;
+            }
+            let whole = rate * at as f64 / SECOND as f64;
+            prop_assert!(sum >= whole - 1e-6 && sum <= whole + bucket.burst() + 1e-6 + rate * 1e-7);
+        }
+    }
+}
