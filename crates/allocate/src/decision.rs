@@ -22,7 +22,7 @@ impl Grant {
 /// What a pool is expected to do with a grant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Misses per request.
+    /// Misses per request, of memory and flash together.
     pub miss_ratio: f64,
     /// Requests per second that its grants carry; infinite where it needs nothing but memory.
     pub throughput: f64,
@@ -31,8 +31,8 @@ pub struct Outcome {
 impl Outcome {
     /// What `pool` would do with `grant`, by its curve and its demands.
     pub fn of(pool: &Pool, grant: &Grant) -> Self {
-        let miss_ratio = pool.curve.miss_ratio(grant.memory as f64);
-        Self { miss_ratio, throughput: pool.throughput(miss_ratio, &grant.resources) }
+        let misses = pool.misses(grant.memory, &grant.resources);
+        Self { miss_ratio: misses.all, throughput: pool.carried(misses, &grant.resources) }
     }
 }
 

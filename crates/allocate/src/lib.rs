@@ -17,7 +17,7 @@ pub mod partition;
 pub mod view;
 
 pub use decision::{Decision, Grant, Move, Outcome, Unmet};
-pub use view::{Demand, Place, Pool, Resource, View, ViewError};
+pub use view::{Demand, Flash, Misses, Place, Pool, Resource, View, ViewError};
 
 /// Decides who should get how much.
 ///

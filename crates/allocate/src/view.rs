@@ -41,6 +41,30 @@ impl Demand {
     }
 }
 
+/// A second level below memory: a flash cache that takes what memory evicts, and is asked when memory misses.
+///
+/// Its capacity is one of the view's resources, in bytes rather than units per second; no request has a demand for it. Of `m` bytes of
+/// memory and `f` of flash, memory misses what the pool's curve says at `m`, and both together what it says at `m + f`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flash {
+    /// Which of the view's resources is its capacity.
+    pub capacity: usize,
+    /// For each resource, units that a request needs which misses memory and hits flash.
+    pub on_hit: Vec<f64>,
+    /// For each resource, units that a request needs which misses memory and so makes memory evict something to flash. Where
+    /// flash admits only a share of what is evicted, this share of the cost of one write.
+    pub on_eviction: Vec<f64>,
+}
+
+/// The misses per request of a pool, by what is asked one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Misses {
+    /// Of memory.
+    pub memory: f64,
+    /// Of memory and flash; the same where there is no flash.
+    pub all: f64,
+}
+
 /// Where a pool is: memory moves freely within an instance, by the engine; between instances, by resizing both; between nodes not
 /// at all, for each has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +102,11 @@ pub struct Pool {
     pub demands: Vec<Demand>,
     /// What it is granted now, for each of the view's resources, in units per second.
     pub grants: Vec<f64>,
+    /// The mean size of its items, in the unit of its curve; 1 by default. Counts only against other pools', where they share one
+    /// queue of evictions.
+    pub item_size: f64,
+    /// Its second level, if it has one.
+    pub flash: Option<Flash>,
 }
 
 impl Pool {
@@ -96,7 +125,40 @@ impl Pool {
             min_request_rate: 0.0,
             demands: Vec::new(),
             grants: Vec::new(),
+            item_size: 1.0,
+            flash: None,
         }
+    }
+
+    /// What it misses with this memory and these grants of the view's resources.
+    pub fn misses(&self, memory: u64, grants: &[f64]) -> Misses {
+        let memory = memory as f64;
+        let flash = self.flash.as_ref().and_then(|flash| grants.get(flash.capacity)).copied().unwrap_or(0.0);
+        let missed = self.curve.miss_ratio(memory);
+        let all = if flash > 0.0 { self.curve.miss_ratio(memory + flash) } else { missed };
+        Misses { memory: missed, all }
+    }
+
+    /// Units of a resource that a request needs on average.
+    pub fn cost(&self, resource: usize, misses: Misses) -> f64 {
+        let direct = self.demands[resource].at(misses.all);
+        match &self.flash {
+            None => direct,
+            Some(flash) => {
+                let hits = misses.memory - misses.all;
+                direct + flash.on_hit[resource] * hits + flash.on_eviction[resource] * misses.memory
+            }
+        }
+    }
+
+    /// Requests per second that these grants carry at these misses: the least of what each resource carries. Infinite where it
+    /// needs no resource.
+    pub fn carried(&self, misses: Misses, grants: &[f64]) -> f64 {
+        let carried = grants.iter().enumerate().map(|(resource, grant)| {
+            let cost = self.cost(resource, misses);
+            if cost > 0.0 { grant / cost } else { f64::INFINITY }
+        });
+        carried.fold(f64::INFINITY, f64::min)
     }
 
     /// Requests per second that these grants carry at this miss ratio: the least of what each resource carries. Infinite where
@@ -184,7 +246,14 @@ impl View {
                 return Err(ViewError::FloorAboveCeiling { pool: name, floor, ceiling });
             }
             floors = floors.saturating_add(pool.floor);
-            for (what, given) in [("demands", pool.demands.len()), ("grants", pool.grants.len())] {
+            let flash = pool.flash.as_ref().map(|flash| {
+                [
+                    ("flash hit demands", flash.on_hit.len()),
+                    ("flash eviction demands", flash.on_eviction.len()),
+                ]
+            });
+            let counts = [("demands", pool.demands.len()), ("grants", pool.grants.len())];
+            for (what, given) in counts.into_iter().chain(flash.into_iter().flatten()) {
                 if given != self.resources.len() {
                     let resources = self.resources.len();
                     return Err(ViewError::WrongCount { pool: pool.name.clone(), what, given, resources });
@@ -194,11 +263,14 @@ impl View {
                 ("weight", pool.weight),
                 ("request rate", pool.request_rate),
                 ("promise", pool.min_request_rate),
+                ("item size", pool.item_size),
             ];
+            let flash = pool.flash.iter().flat_map(|flash| flash.on_hit.iter().chain(&flash.on_eviction));
+            let flash = flash.map(|&units| ("flash demand", units));
             let demands =
                 pool.demands.iter().flat_map(|demand| [("demand", demand.fixed), ("demand", demand.on_miss)]);
             let grants = pool.grants.iter().map(|&grant| ("grant", grant));
-            for (what, value) in rates.into_iter().chain(demands).chain(grants) {
+            for (what, value) in rates.into_iter().chain(demands).chain(grants).chain(flash) {
                 quantity(&pool.name, what, value)?;
             }
         }
