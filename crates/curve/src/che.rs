@@ -23,19 +23,28 @@ pub fn zipf(keys: u64, exponent: f64, size: f64) -> Vec<Popularity> {
 
 /// The curve of LRU over keys of this popularity, at `points` sizes evenly spread up to `max_size`.
 ///
-/// Costs about `60 * points` passes over the keys.
+/// Costs about six passes over the keys for each point: the time of one size is where the search for the next begins.
 ///
 /// # Panics
 /// Where there is no key, no point, or `max_size` is less than `points`.
 pub fn curve(unit: Unit, keys: &[Popularity], max_size: u64, points: u64) -> MissRatioCurve {
     assert!(!keys.is_empty() && points > 0 && max_size >= points, "a curve needs keys, points and sizes");
-    let sizes = (1..=points).map(|i| (u128::from(max_size) * u128::from(i) / u128::from(points)) as u64);
-    let points = sizes.map(|size| Point { size, miss_ratio: miss_ratio(keys, size as f64) });
+    let mut time = 0.0;
+    let points = (1..=points).map(|i| {
+        let size = (u128::from(max_size) * u128::from(i) / u128::from(points)) as u64;
+        let miss_ratio = miss_ratio_from(keys, size as f64, &mut time);
+        Point { size, miss_ratio }
+    });
     MissRatioCurve::new(unit, points).expect("sizes rise, and a miss ratio is clamped to its range")
 }
 
 /// The miss ratio of LRU over keys of this popularity, in a cache of `size`.
 pub fn miss_ratio(keys: &[Popularity], size: f64) -> f64 {
+    miss_ratio_from(keys, size, &mut 0.0)
+}
+
+/// The same, where the characteristic time is known to be at least `time`; sets it.
+fn miss_ratio_from(keys: &[Popularity], size: f64, time: &mut f64) -> f64 {
     let total_weight: f64 = keys.iter().map(|key| key.weight).sum();
     let total_size: f64 = keys.iter().map(|key| key.size).sum();
     if size >= total_size {
@@ -44,24 +53,29 @@ pub fn miss_ratio(keys: &[Popularity], size: f64) -> f64 {
     if size <= 0.0 {
         return 1.0;
     }
-    let occupied = |time: f64| keys.iter().map(|key| -key.size * (-key.weight * time).exp_m1()).sum::<f64>();
-    let time = characteristic_time(occupied, size);
-    let missed: f64 = keys.iter().map(|key| key.weight * (-key.weight * time).exp()).sum();
+    *time = characteristic_time(keys, size, *time);
+    let missed: f64 = keys.iter().map(|key| key.weight * (-key.weight * *time).exp()).sum();
     (missed / total_weight).clamp(0.0, 1.0)
 }
 
-/// The time at which `occupied`, which rises with time, reaches `size`.
-fn characteristic_time(occupied: impl Fn(f64) -> f64, size: f64) -> f64 {
-    let mut above = 1.0;
-    while occupied(above) < size && above < f64::MAX / 4.0 {
-        above *= 2.0;
+/// The time at which the expected size of what is there reaches `size`, by Newton's steps from a time before it. What is there
+/// grows ever more slowly with time, so that each step ends short of the goal and none can overshoot.
+fn characteristic_time(keys: &[Popularity], size: f64, from: f64) -> f64 {
+    let mut time = from;
+    for _ in 0..200 {
+        let (mut occupied, mut speed) = (0.0, 0.0);
+        for key in keys {
+            let absent = (-key.weight * time).exp();
+            occupied += key.size * (1.0 - absent);
+            speed += key.size * key.weight * absent;
+        }
+        let step = (size - occupied) / speed;
+        if !step.is_finite() || step <= 1e-10 * time {
+            break;
+        }
+        time += step;
     }
-    let mut below = 0.0;
-    while above - below > 1e-9 * above {
-        let middle = f64::midpoint(below, above);
-        if occupied(middle) < size { below = middle } else { above = middle }
-    }
-    above
+    time
 }
 
 #[cfg(test)]

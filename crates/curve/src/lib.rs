@@ -6,11 +6,14 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`mrc`] | the curve itself: points, interpolation, hull |
+//! | [`spline`] | smooth interpolation that never overshoots |
 //! | [`che`] | the curve of LRU under independent references, computed rather than observed |
 
 #![forbid(unsafe_code)]
 
 pub mod che;
 pub mod mrc;
+pub mod spline;
 
 pub use mrc::{CurveError, MissRatioCurve, Point, Unit};
+pub use spline::MonotoneCubic;
