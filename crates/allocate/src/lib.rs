@@ -9,11 +9,21 @@
 //! | [`view`] | what a policy may see |
 //! | [`decision`] | what it returns |
 //! | [`partition`] | equal and weighted shares, which look at nothing |
+//! | [`cliffhanger`] | hill climbing and cliff scaling by shadow queues |
+//! | [`talus`] | splitting a queue on the hull of its curve, and memory by hulls |
+//! | [`dynacache`] | memory by the hulls of curves that are not split |
+//! | [`marginal`] | steps of memory by hits in the last step |
+//! | [`arbiter`] | reserves, and credits for the rest |
 
 #![forbid(unsafe_code)]
 
+pub mod arbiter;
+pub mod cliffhanger;
 pub mod decision;
+pub mod dynacache;
+pub mod marginal;
 pub mod partition;
+pub mod talus;
 pub mod view;
 
 pub use decision::{Decision, Grant, Move, Outcome, Unmet};

@@ -34,6 +34,18 @@ impl Policy for Weighted {
     }
 }
 
+/// What the pools of `view` have, as a policy may build on: exactly that, where it adds up to the memory of the view and is within
+/// floors and ceilings; else shares in proportion to it.
+pub fn present(view: &View) -> Vec<u64> {
+    let sizes: Vec<u64> = view.pools.iter().map(|pool| pool.size).collect();
+    let fits = view.pools.iter().all(|pool| (pool.floor..=pool.ceiling).contains(&pool.size));
+    if fits && sizes.iter().sum::<u64>() == view.memory {
+        return sizes;
+    }
+    let weights: Vec<f64> = sizes.iter().map(|&size| size as f64).collect();
+    shares(view, &weights).into_iter().map(|grant| grant.memory).collect()
+}
+
 /// All of everything, split in proportion to `weights`; equally, where they are all 0.
 pub fn shares(view: &View, weights: &[f64]) -> Vec<Grant> {
     let total: f64 = weights.iter().sum();

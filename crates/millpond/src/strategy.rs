@@ -46,11 +46,11 @@ mod manual;
 mod marginal_hits;
 mod optimizer;
 mod random;
-mod ranks;
 mod resizer;
 mod tail_age;
 mod view;
 
+use allocate::marginal::Ranks;
 use base::rng::{SeededRng, seeded};
 
 pub use failures::VictimRule;
@@ -60,7 +60,6 @@ pub use manual::Manual;
 pub use marginal_hits::MarginalHits;
 pub use optimizer::{LimitMove, Optimizer, OptimizerConfig};
 pub use random::Random;
-use ranks::Ranks;
 pub use resizer::{PoolSize, Shrink, resize};
 pub use tail_age::TailAge;
 pub use view::{ClassView, Counts, PoolView};
@@ -154,7 +153,7 @@ pub struct Rebalancer {
     history: History,
     /// What was remembered before the last move was decided.
     before: Option<History>,
-    ranks: Ranks,
+    ranks: Ranks<u16>,
     rng: SeededRng,
 }
 

@@ -1,9 +1,9 @@
 //! Marginal hits: a slab goes from where the last one is missed least to where one more would be hit most.
 
+use allocate::marginal::Ranks;
 use slab::SLAB_BYTES;
 
 use super::Move;
-use super::ranks::Ranks;
 use super::view::{ClassView, Round};
 
 /// Moves slabs toward the classes with most hits in their last slab.
@@ -64,7 +64,7 @@ impl MarginalHits {
     pub(super) fn victim<'r>(
         &self,
         round: &'r Round,
-        ranks: &Ranks,
+        ranks: &Ranks<u16>,
         except: Option<u8>,
     ) -> Option<(&'r ClassView, String)> {
         let ranked = round.victims(self.min_slabs, except).into_iter();
@@ -73,7 +73,7 @@ impl MarginalHits {
         Some((class, format!("{class} has {} hits in its last slab", class.counts.tail_hits)))
     }
 
-    pub(super) fn pick(&self, round: &Round, ranks: &Ranks) -> Option<Move> {
+    pub(super) fn pick(&self, round: &Round, ranks: &Ranks<u16>) -> Option<Move> {
         if !round.is_full {
             return None;
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use allocate::marginal::Ranks;
 use slab::SLAB_BYTES;
 
 use super::marginal_hits::MarginalHits;
-use super::ranks::Ranks;
 use super::view::{Counts, PoolView};
 
 /// How limits are moved between pools.
@@ -56,7 +56,7 @@ pub struct LimitMove {
 pub struct Optimizer {
     config: OptimizerConfig,
     last: Option<BTreeMap<(u16, u8), Counts>>,
-    ranks: Ranks,
+    ranks: Ranks<u16>,
     hold_off: BTreeMap<u16, u32>,
 }
 

@@ -1,0 +1,97 @@
+//! Memshare's arbiter: each tenant is sure of a part of its memory, and the rest goes where hits in shadow queues are. Cidon,
+//! Rushton, Rumble and Stutsman, "Memshare: a Dynamic Multi-tenant Key-value Cache", USENIX ATC '17, section 3.
+//!
+//! A tenant has a *target*, of which a part is *reserved*; what it may have at present, its *limit*, is the target with the credits that it
+//! has won or lost. A miss that would have been a hit with a little more memory wins a credit from another tenant that stays above
+//! its reserve. That is Cliffhanger's hill climbing ([`HillClimber`]) with a least size per queue, and so it is done here: the
+//! authors' simulator draws up to ten victims and gives up; here a victim is found where there is one.
+//!
+//! Who must give memory is decided by *need*: the limit over what the tenant holds. The least need is evicted first, so an idle
+//! tenant keeps what it holds until somebody has won a credit from it.
+
+use crate::cliffhanger::{HillClimber, Queue, Transfer};
+
+/// The part of its target that a tenant is sure of, by default: 75 %, the middle of what the authors tried.
+pub const RESERVED: f64 = 0.75;
+
+/// What a hit in a shadow queue wins, by default: 64 KiB.
+pub const CREDIT_BYTES: u64 = 64 << 10;
+
+/// Limits of tenants that share one memory.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    limits: HillClimber,
+    reserves: Vec<u64>,
+}
+
+impl Arbiter {
+    /// Tenants with these targets, of which the part `reserved` is sure. `credit` is in the unit of the targets; `seed` draws victims.
+    ///
+    /// # Panics
+    /// Where there is no tenant, the credit is 0, or `reserved` is not between 0 and 1.
+    pub fn new(targets: &[u64], reserved: f64, credit: u64, seed: u64) -> Self {
+        assert!((0.0..=1.0).contains(&reserved), "a part of the target is reserved");
+        let reserves: Vec<u64> =
+            targets.iter().map(|&target| (target as f64 * reserved).ceil() as u64).collect();
+        let queues =
+            targets.iter().zip(&reserves).map(|(&target, &reserve)| Queue::new(target, reserve.min(target)));
+        Self { limits: HillClimber::new(queues, credit, credit, seed), reserves }
+    }
+
+    /// A miss of `tenant` that its shadow queue knows: it wins a credit from another one, if one can pay.
+    pub fn on_shadow_hit(&mut self, tenant: usize) -> Option<Transfer> {
+        self.limits.on_shadow_hit(tenant)
+    }
+
+    /// What `tenant` may have at present.
+    pub fn limit(&self, tenant: usize) -> u64 {
+        self.limits.size(tenant)
+    }
+
+    /// What `tenant` is sure of.
+    pub fn reserve(&self, tenant: usize) -> u64 {
+        self.reserves[tenant]
+    }
+
+    /// How much `tenant` needs memory when it holds `used`: above 1 it is owed some, below 1 it holds more than it may.
+    pub fn need(&self, tenant: usize, used: u64) -> f64 {
+        if used == 0 { f64::INFINITY } else { self.limit(tenant) as f64 / used as f64 }
+    }
+
+    /// The tenant that gives memory when some is needed and all hold `used`: the one with the least need, of those that hold any.
+    pub fn victim(&self, used: &[u64]) -> Option<usize> {
+        let holders = used.iter().enumerate().filter(|(_, used)| **used > 0);
+        let needs = holders.map(|(tenant, &used)| (tenant, self.need(tenant, used)));
+        needs.reduce(|a, b| if b.1 < a.1 { b } else { a }).map(|(tenant, _)| tenant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_tenant_keeps_its_reserve() {
+        let mut arbiter = Arbiter::new(&[1000, 1000], RESERVED, 64, 1);
+        while arbiter.on_shadow_hit(0).is_some() {}
+        assert_eq!((arbiter.limit(0), arbiter.limit(1)), (1192, 808), "a credit less would be below 750");
+        assert_eq!(arbiter.reserve(1), 750);
+        let mut all = Arbiter::new(&[1000, 1000], 1.0, 64, 1);
+        assert_eq!(all.on_shadow_hit(0), None, "all is reserved");
+        let mut none = Arbiter::new(&[1000, 1000], 0.0, 10, 1);
+        while none.on_shadow_hit(0).is_some() {}
+        assert_eq!(none.limit(1), 0);
+    }
+
+    #[test]
+    fn the_least_need_gives() {
+        let mut arbiter = Arbiter::new(&[1000, 1000], 0.5, 100, 1);
+        assert_eq!(arbiter.victim(&[900, 1000]), Some(1));
+        for _ in 0..5 {
+            arbiter.on_shadow_hit(1);
+        }
+        assert_eq!(arbiter.victim(&[900, 1000]), Some(0), "it may have 500 now");
+        assert_eq!(arbiter.victim(&[0, 1]), Some(1), "who holds nothing gives nothing");
+        assert_eq!(arbiter.victim(&[0, 0]), None);
+    }
+}

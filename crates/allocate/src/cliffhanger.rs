@@ -1,0 +1,214 @@
+//! Cliffhanger: hill climbing between queues, and cliff scaling within each, from hits in shadow queues alone. Cidon, Eisenman,
+//! Alizadeh and Katti, "Cliffhanger: Scaling Performance Cliffs in Web Memory Caches", NSDI '16.
+//!
+//! Two plain values do it per request, for the cost of a few additions at a hit at an edge of a queue:
+//!
+//! - [`HillClimber`] moves memory between queues (Algorithm 1);
+//! - [`SplitQueue`] splits one queue in two where it is on a cliff (Algorithms 2 and 3).
+//!
+//! Both together are the combined algorithm of section 4.3: a queue has two partitions; each has the small shadow of `SplitQueue` right
+//! behind its items, and behind that its part of the long shadow of `HillClimber`, in proportion to its size.
+//!
+//! Where there is a view of curves rather than a stream of hits, the policy [`Cliffhanger`] does at once what Algorithm 1 would
+//! do in a window of time, in the mean over its random choices.
+
+mod hill;
+mod split;
+
+pub use hill::{HillClimber, Queue, Transfer};
+pub use split::{CliffConfig, Edge, Form, Side, SplitQueue};
+
+use crate::view::{Pool, View};
+use crate::{Decision, Grant, Policy, partition};
+
+/// Algorithm 1 over a view: the credits of one window of shadow hits, all at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cliffhanger {
+    /// How much a shadow queue stands for, in bytes. Default 1 MiB, as in the paper.
+    pub shadow_bytes: u64,
+    /// What a hit in a shadow earns, in bytes. Default 4 KiB; paper: 1 to 4 KB.
+    pub credit_bytes: u64,
+    /// For how long hits in shadows gather until the next decision, in seconds. Default 1.
+    pub window_secs: f64,
+    /// The most that a pool gets or gives in a decision, as a part of all memory. Default 0.05. The paper needs no such bound, for its
+    /// shadows see each step before the next; here a curve is looked at once per window.
+    pub max_step: f64,
+    /// Whether the pools scale their cliffs, so that what they gain is what their hulls say. Default true; without, this is hill
+    /// climbing alone, which gets stuck at the foot of a cliff.
+    pub scales_cliffs: bool,
+}
+
+impl Default for Cliffhanger {
+    fn default() -> Self {
+        let (shadow_bytes, credit_bytes) = (1 << 20, 4 << 10);
+        Self { shadow_bytes, credit_bytes, window_secs: 1.0, max_step: 0.05, scales_cliffs: true }
+    }
+}
+
+impl Cliffhanger {
+    /// Without cliff scaling.
+    pub fn hill_climbing() -> Self {
+        Self { scales_cliffs: false, ..Self::default() }
+    }
+
+    /// Hits in the pool's shadow per window, weighted.
+    fn shadow_hits(&self, pool: &Pool, size: u64) -> f64 {
+        let behind = size.saturating_add(self.shadow_bytes);
+        let saved = pool.curve.miss_ratio(size as f64) - pool.curve.miss_ratio(behind as f64);
+        pool.weight * pool.request_rate * self.window_secs * saved
+    }
+
+    /// What each pool has after the window: its own credits, less its share of the others'.
+    fn climb(&self, view: &View, sizes: &[u64]) -> Vec<u64> {
+        let hits: Vec<f64> =
+            view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(pool, size)).collect();
+        let all: f64 = hits.iter().sum();
+        let others = (hits.len().max(2) - 1) as f64;
+        let most = self.max_step * view.memory as f64;
+        let change: Vec<f64> = view
+            .pools
+            .iter()
+            .zip(sizes)
+            .zip(&hits)
+            .map(|((pool, &size), own)| {
+                let wanted = self.credit_bytes as f64 * (own - (all - own) / others);
+                let (least, room) = (pool.floor as f64 - size as f64, (pool.ceiling - size) as f64);
+                wanted.clamp(-most, most).clamp(least.min(0.0), room)
+            })
+            .collect();
+        // Who is at a bound leaves one side smaller than the other: what moves is the lesser.
+        let sum = |sign: f64| change.iter().map(|by| (by * sign).max(0.0)).sum::<f64>();
+        let (got, given) = (sum(1.0), sum(-1.0));
+        let (scale_got, scale_given) =
+            if got > given { (given / got, 1.0) } else { (1.0, if given > 0.0 { got / given } else { 0.0 }) };
+        let mut left = 0;
+        let mut after: Vec<u64> = sizes.to_vec();
+        for (size, by) in after.iter_mut().zip(&change).filter(|(_, by)| **by < 0.0) {
+            let bytes = (-by * scale_given) as u64;
+            *size -= bytes;
+            left += bytes;
+        }
+        for (size, by) in after.iter_mut().zip(&change).filter(|(_, by)| **by > 0.0) {
+            let bytes = ((by * scale_got) as u64).min(left);
+            *size += bytes;
+            left -= bytes;
+        }
+        // Bytes lost to rounding go back to those who gave them, in their order.
+        for (size, was) in after.iter_mut().zip(sizes) {
+            let bytes = was.saturating_sub(*size).min(left);
+            *size += bytes;
+            left -= bytes;
+        }
+        after
+    }
+}
+
+impl Policy for Cliffhanger {
+    fn name(&self) -> &'static str {
+        if self.scales_cliffs { "cliffhanger" } else { "hill-climbing" }
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let mut seen = view.clone();
+        if self.scales_cliffs {
+            for pool in &mut seen.pools {
+                pool.curve = pool.curve.hull().into();
+            }
+        }
+        let sizes = self.climb(&seen, &partition::present(view));
+        let grants = seen.pools.iter().zip(sizes);
+        let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
+        Decision::to(&seen, grants, |from, to| {
+            let hits = |pool: &Pool| {
+                format!(
+                    "{} hits its shadow {:.1} times per window",
+                    pool.name,
+                    self.shadow_hits(pool, pool.size)
+                )
+            };
+            let words: Vec<String> = to.into_iter().chain(from).map(hits).collect();
+            words.join(", and ")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use curve::{MissRatioCurve, Point, Unit};
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pool(name: &str, points: &[(u64, f64)], size: u64) -> Pool {
+        let points = points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio });
+        let mut pool = Pool::new(name, MissRatioCurve::new(Unit::Bytes, points).unwrap(), size);
+        (pool.request_rate, pool.floor) = (1000.0, MIB);
+        pool
+    }
+
+    fn run(policy: &mut Cliffhanger, view: &mut View, rounds: usize) -> Decision {
+        for _ in 0..rounds {
+            let decision = policy.decide(view);
+            for (pool, grant) in view.pools.iter_mut().zip(&decision.grants) {
+                pool.size = grant.memory;
+            }
+        }
+        policy.decide(view)
+    }
+
+    #[test]
+    fn it_climbs_to_where_curves_are_equally_steep() {
+        // Misses as 1 / size: the optimum for rates 4 : 1 is 2 : 1.
+        let curve: Vec<_> = (1..=300).map(|mib| (mib * MIB, 1.0 / mib as f64)).collect();
+        let mut view = View { memory: 90 * MIB, ..View::default() };
+        view.pools = vec![pool("hot", &curve, 45 * MIB), pool("cold", &curve, 45 * MIB)];
+        view.pools[0].request_rate = 400_000.0;
+        view.pools[1].request_rate = 100_000.0;
+        run(&mut Cliffhanger::hill_climbing(), &mut view, 500);
+        let share = view.pools[0].size as f64 / (90 * MIB) as f64;
+        assert!((share - 2.0 / 3.0).abs() < 0.01, "{share}");
+    }
+
+    #[test]
+    fn hill_climbing_alone_is_stuck_before_a_cliff() {
+        let cliff = [(10 * MIB, 0.99), (50 * MIB, 0.97), (60 * MIB, 0.1)];
+        let gentle = [(200 * MIB, 0.5)];
+        let mut view = View { memory: 100 * MIB, ..View::default() };
+        view.pools = vec![pool("cliff", &cliff, 30 * MIB), pool("gentle", &gentle, 70 * MIB)];
+        let total =
+            |decision: &Decision| decision.after.iter().map(|outcome| outcome.miss_ratio).sum::<f64>();
+        let mut alone = view.clone();
+        let stuck = run(&mut Cliffhanger::hill_climbing(), &mut alone, 2000);
+        let both = run(&mut Cliffhanger::default(), &mut view, 2000);
+        assert!(total(&both) < total(&stuck) - 0.3, "{} against {}", total(&both), total(&stuck));
+        assert!(view.pools[0].size > 55 * MIB);
+        let reason = &Cliffhanger::default().decide(&view).moves;
+        assert!(reason.iter().all(|step| step.reason.contains("hits its shadow")));
+    }
+
+    proptest! {
+        #[test]
+        fn memory_is_conserved_within_bounds(
+            pools in prop::collection::vec((0_u64..50, 0_u64..50, 0_u64..80, 0.0..1e7_f64), 1..6),
+            spare in 0_u64..20, scales_cliffs: bool,
+        ) {
+            let cliff = [(10 * MIB, 0.99), (50 * MIB, 0.97), (60 * MIB, 0.1)];
+            let pools: Vec<Pool> = pools.iter().enumerate().map(|(i, &(floor, above, room, rate))| {
+                let mut pool = pool("p", &cliff[i % 2..], (floor + above) * MIB);
+                (pool.floor, pool.ceiling) = (floor * MIB, (floor + above + room) * MIB);
+                pool.request_rate = rate;
+                pool
+            }).collect();
+            let ceilings: u64 = pools.iter().map(|pool| pool.ceiling).sum();
+            let memory = pools.iter().map(|pool| pool.size).sum::<u64>() + spare * MIB;
+            let view = View { memory, pools, ..View::default() };
+            view.validate().unwrap();
+            let decision = Cliffhanger { scales_cliffs, ..Cliffhanger::default() }.decide(&view);
+            prop_assert_eq!(decision.grants.iter().map(|grant| grant.memory).sum::<u64>(), view.memory.min(ceilings));
+            for (pool, grant) in view.pools.iter().zip(&decision.grants) {
+                prop_assert!((pool.floor..=pool.ceiling).contains(&grant.memory));
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Hill climbing between queues: Algorithm 1 of Cliffhanger (NSDI '16, section 4.1).
+//!
+//! A hit in a queue's shadow says that the queue would have hit, had it had a little more. Hits in shadows are as frequent as the
+//! hit-rate curves are steep, so a queue that gets a credit for each of its own and pays for the others' grows until all curves are
+//! equally steep: the optimum, where the curves are concave.
+//!
+//! Where the paper leaves a case open: a queue that would fall below its least size is not chosen to pay, and another one is; a
+//! queue at its largest size earns nothing; credits become memory by whole pages, from the queue that owes most.
+//!
+//! Invariants:
+//! 1. Balances of credits add up to 0, so that sizes add up to what they did at first.
+//! 2. No queue is below its least size or above its largest, counting what it owes or has earned.
+
+use base::rng::{RngExt, SeededRng, seeded};
+
+/// A queue between which memory moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queue {
+    /// What it has.
+    pub size: u64,
+    /// It never has less. The default of the paper is none; 128 items keep a queue measurable.
+    pub least: u64,
+    /// It never has more.
+    pub most: u64,
+    /// How much a hit of this queue counts, relative to the others' (`w` in the paper's equation 1). Default 1.
+    pub weight: f64,
+}
+
+impl Queue {
+    /// A queue of this size that may not fall below `least`.
+    pub fn new(size: u64, least: u64) -> Self {
+        Self { size, least, most: u64::MAX, weight: 1.0 }
+    }
+}
+
+/// Memory that moves from one queue to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Who gives.
+    pub from: usize,
+    /// Who gets.
+    pub to: usize,
+    /// How much, in the unit of the sizes; whole pages.
+    pub amount: u64,
+}
+
+/// Algorithm 1: credits for hits in shadows, paid by another queue, at random.
+///
+/// ```
+/// use millpond_allocate::cliffhanger::{HillClimber, Queue};
+///
+/// let mut hills = HillClimber::new([Queue::new(1000, 128), Queue::new(1000, 128)], 4, 16, 1);
+/// for _ in 0..3 {
+///     assert_eq!(hills.on_shadow_hit(0), None); // Credits gather until they make a page.
+/// }
+/// let moved = hills.on_shadow_hit(0).unwrap();
+/// assert_eq!((moved.from, moved.to, moved.amount), (1, 0, 16));
+/// assert_eq!(hills.size(0), 1016);
+/// ```
+#[derive(Clone, Debug)]
+pub struct HillClimber {
+    queues: Vec<Queue>,
+    /// Credits that are not memory yet; negative = owed.
+    balances: Vec<i64>,
+    credit: u64,
+    page: u64,
+    rng: SeededRng,
+}
+
+impl HillClimber {
+    /// Climbs with `queues` from the sizes that they have. `credit` is what a hit in a shadow earns (paper: 1 to 4 KiB, of which no
+    /// more than a thousandth of the memory), and `page` the least that moves; both in the unit of the sizes. `seed` draws who pays.
+    ///
+    /// # Panics
+    /// Where there is no queue, the credit or the page is 0, or a queue is below its least size or above its largest.
+    pub fn new(queues: impl IntoIterator<Item = Queue>, credit: u64, page: u64, seed: u64) -> Self {
+        let queues: Vec<Queue> = queues.into_iter().collect();
+        assert!(!queues.is_empty() && credit > 0 && page > 0, "there are queues, credits and pages");
+        let within = |queue: &Queue| queue.least <= queue.size && queue.size <= queue.most;
+        assert!(queues.iter().all(within), "each queue is between its least and its largest size");
+        let balances = vec![0; queues.len()];
+        Self { queues, balances, credit, page, rng: seeded(seed) }
+    }
+
+    /// A hit in the shadow of `queue`: it gets a credit, and another one pays it. `Some` where that makes a page that moves now.
+    ///
+    /// Costs a random number, and a pass over the queues where a page moves or the first queue drawn cannot pay.
+    ///
+    /// # Panics
+    /// Where there is no such queue.
+    pub fn on_shadow_hit(&mut self, queue: usize) -> Option<Transfer> {
+        let credit = (self.credit as f64 * self.queues[queue].weight).round() as u64;
+        if credit == 0 || self.worth(queue).saturating_add(credit) > self.queues[queue].most {
+            return None;
+        }
+        let chosen = self.pick_random(queue, credit)?;
+        self.balances[queue] += credit as i64;
+        self.balances[chosen] -= credit as i64;
+        self.pay_out(queue, chosen)
+    }
+
+    /// What `queue` has, without credits.
+    pub fn size(&self, queue: usize) -> u64 {
+        self.queues[queue].size
+    }
+
+    /// What all have, in their order.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.queues.iter().map(|queue| queue.size)
+    }
+
+    /// Credits of `queue` that are not memory yet; negative = owed.
+    pub fn balance(&self, queue: usize) -> i64 {
+        self.balances[queue]
+    }
+
+    /// What `queue` will have once credits are memory.
+    fn worth(&self, queue: usize) -> u64 {
+        self.queues[queue].size.saturating_add_signed(self.balances[queue])
+    }
+
+    /// `pickRandom({queues} - {queue(i)})`, among those that can pay.
+    fn pick_random(&mut self, queue: usize, credit: u64) -> Option<usize> {
+        let others = self.queues.len() - 1;
+        if others == 0 {
+            return None;
+        }
+        let can_pay = |this: &Self, other: usize| {
+            other != queue && this.worth(other) >= this.queues[other].least.saturating_add(credit)
+        };
+        let drawn = self.rng.random_range(0..others);
+        let drawn = drawn + usize::from(drawn >= queue);
+        if can_pay(self, drawn) {
+            return Some(drawn);
+        }
+        let able = (0..self.queues.len()).filter(|other| can_pay(self, *other)).count();
+        if able == 0 {
+            return None;
+        }
+        let place = self.rng.random_range(0..able);
+        (0..self.queues.len()).filter(|other| can_pay(self, *other)).nth(place)
+    }
+
+    /// Turns credits of `queue` into pages, at the expense of `chosen` or of whoever owes most.
+    fn pay_out(&mut self, queue: usize, chosen: usize) -> Option<Transfer> {
+        let pages = u64::try_from(self.balances[queue]).unwrap_or(0) / self.page;
+        let amount = pages * self.page;
+        let owes = |this: &Self, other: usize| this.balances[other] <= -(amount as i64);
+        let can_give = |this: &Self, other: usize| {
+            other != queue && this.queues[other].size >= this.queues[other].least.saturating_add(amount)
+        };
+        if amount == 0 || self.queues[queue].size.saturating_add(amount) > self.queues[queue].most {
+            return None;
+        }
+        let from = if owes(self, chosen) && can_give(self, chosen) {
+            chosen
+        } else {
+            (0..self.queues.len())
+                .filter(|other| can_give(self, *other))
+                .min_by_key(|other| self.balances[*other])?
+        };
+        self.queues[from].size -= amount;
+        self.balances[from] += amount as i64;
+        self.queues[queue].size += amount;
+        self.balances[queue] -= amount as i64;
+        Some(Transfer { from, to: queue, amount })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn validate(hills: &HillClimber, total: u64) {
+        assert_eq!(hills.balances.iter().sum::<i64>(), 0);
+        assert_eq!(hills.sizes().sum::<u64>(), total);
+        for (i, queue) in hills.queues.iter().enumerate() {
+            assert!((queue.least..=queue.most).contains(&queue.size), "{hills:?}");
+            assert!((queue.least..=queue.most).contains(&hills.worth(i)), "{hills:?}");
+        }
+    }
+
+    #[test]
+    fn a_credit_of_a_page_moves_at_once() {
+        let mut hills = HillClimber::new([Queue::new(100, 0), Queue::new(100, 0)], 8, 8, 1);
+        assert_eq!(hills.on_shadow_hit(1), Some(Transfer { from: 0, to: 1, amount: 8 }));
+        assert_eq!(hills.sizes().collect::<Vec<_>>(), [92, 108]);
+    }
+
+    #[test]
+    fn who_is_at_its_least_size_does_not_pay() {
+        let queues = [Queue::new(100, 0), Queue::new(50, 50), Queue::new(24, 20)];
+        let mut hills = HillClimber::new(queues, 4, 4, 7);
+        let moves: Vec<_> = (0..3).map(|_| hills.on_shadow_hit(0)).collect();
+        assert_eq!(moves, [Some(Transfer { from: 2, to: 0, amount: 4 }), None, None]);
+    }
+
+    #[test]
+    fn who_may_have_no_more_earns_nothing() {
+        let mut queues = [Queue::new(100, 0), Queue::new(100, 0)];
+        queues[0].most = 106;
+        let mut hills = HillClimber::new(queues, 4, 4, 7);
+        assert!(hills.on_shadow_hit(0).is_some());
+        assert_eq!(hills.on_shadow_hit(0), None);
+        assert_eq!(hills.size(0), 104);
+    }
+
+    #[test]
+    fn one_queue_alone_stays_as_it_is() {
+        let mut hills = HillClimber::new([Queue::new(100, 0)], 4, 4, 7);
+        assert_eq!(hills.on_shadow_hit(0), None);
+    }
+
+    #[test]
+    fn others_pay_alike() {
+        let mut hills = HillClimber::new([Queue::new(1 << 20, 0); 5], 1, 1, 3);
+        for _ in 0..40_000 {
+            hills.on_shadow_hit(2);
+        }
+        // 10,000 expected of each; ten standard deviations.
+        for other in [0, 1, 3, 4] {
+            let paid = (1 << 20) - hills.size(other);
+            assert!((9_130..10_870).contains(&paid), "queue {other} paid {paid}");
+        }
+    }
+
+    #[test]
+    fn weighted_hits_earn_weighted_credits() {
+        let mut queues = [Queue::new(1000, 0), Queue::new(1000, 0)];
+        queues[1].weight = 2.5;
+        let mut hills = HillClimber::new(queues, 4, 1, 1);
+        assert_eq!(hills.on_shadow_hit(1).map(|moved| moved.amount), Some(10));
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_add_up_and_stay_within_bounds(
+            queues in prop::collection::vec((0_u64..500, 0_u64..500, 0_u64..500, 0.0..3.0_f64), 1..6),
+            credit in 1_u64..20, page in 1_u64..100, seed: u64,
+            hits in prop::collection::vec(0_usize..6, 0..300),
+        ) {
+            let queues: Vec<Queue> = queues.iter().map(|&(least, above, room, weight)| {
+                Queue { size: least + above, least, most: least + above + room, weight }
+            }).collect();
+            let total = queues.iter().map(|queue| queue.size).sum();
+            let mut hills = HillClimber::new(queues.clone(), credit, page, seed);
+            for hit in hits {
+                if let Some(moved) = hills.on_shadow_hit(hit % queues.len()) {
+                    prop_assert_eq!((moved.to, moved.amount % page), (hit % queues.len(), 0));
+                }
+                validate(&hills, total);
+            }
+        }
+    }
+}

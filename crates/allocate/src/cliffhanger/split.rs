@@ -1,0 +1,364 @@
+//! Cliff scaling of one queue: Algorithms 2 and 3 of Cliffhanger (NSDI '16, section 4.2).
+//!
+//! The queue is split into a left and a right partition as in [`crate::talus`], but nobody knows the curve. Two pointers look for
+//! the ends of the cliff: each partition behaves as a queue of its pointer's size, and counts hits just before its end (its last
+//! 128 items) and just behind it (a shadow of 128 keys). Where the curve is convex there are more behind, and the pointer walks on:
+//! the right one to the right, the left one to the left.
+//!
+//! As printed this does harm ([`Form::Printed`]; measured in the experiments C3 and C4). What [`Form::Repaired`] does otherwise:
+//!
+//! | printed | repaired |
+//! |---|---|
+//! | the ratio is computed from any distance of the pointers, so that their jitter swings it | both pointers must be farther away than a dead band |
+//! | the ratio is computed only after events of the left partition | after each event |
+//! | with one distance at 0, partitions are half a pointer's size: they do not add up to the queue | the queue is halved |
+//! | pointers and partitions have no bounds | left pointer between 0 and the queue, right one from the queue to 64 times that; each partition has room for its window |
+//! | a credit of 1 to 4 KB whatever the queue | a thousandth of the queue |
+//! | a key whose partition changes with the ratio is missed, and lies in both | [`SplitQueue::route`] says where a key *belongs*: look in both, and move what is found to where it belongs |
+
+use base::hash::mix64;
+
+use crate::talus::Split;
+
+/// Which rules are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As the paper prints them.
+    Printed,
+    /// Without what does harm.
+    #[default]
+    Repaired,
+}
+
+/// How a queue looks for its cliff. Sizes are in items.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CliffConfig {
+    /// Which rules are followed. Default: repaired.
+    pub form: Form,
+    /// How far a pointer moves at a hit. Default (`None`): a thousandth of the queue, at least 1.
+    pub credit: Option<u64>,
+    /// The pointers' least distance from the queue's size at which it is split, if repaired. Default (`None`): 32 credits, at least
+    /// 256 items: far more than pointers wander where there is no cliff.
+    pub dead_band: Option<u64>,
+    /// Items at the end of a partition, and keys in the shadow behind it, whose hits move pointers. Default 128, as in the paper.
+    pub window: u64,
+    /// A queue of so many items or fewer is not split. Default 1,000, as in the paper.
+    pub min_queue: u64,
+}
+
+impl Default for CliffConfig {
+    fn default() -> Self {
+        Self { form: Form::Repaired, credit: None, dead_band: None, window: 128, min_queue: 1000 }
+    }
+}
+
+/// One of the two partitions of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The one that behaves as a smaller queue.
+    Left,
+    /// The one that behaves as a larger queue.
+    Right,
+}
+
+/// Where a hit was that tells on which side of its pointer the curve is steeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Edge {
+    /// Among the last items of the partition.
+    Tail,
+    /// In the shadow right behind the partition.
+    Shadow,
+}
+
+/// The right pointer is at most so many times the queue's size, so that the right partition's share stays measurable.
+const MAX_REACH: i64 = 64;
+
+/// A queue that is split in two: which partition a key belongs to, how large both are, and how hits change that.
+///
+/// The cache does the rest: it looks a key up in both partitions, inserts it into the one where it belongs, moves it there where it
+/// finds it in the other, and brings partitions to their sizes when it inserts (so it does not resize at hits, against thrashing).
+/// It need not ask anything at a hit that is at no edge.
+///
+/// ```
+/// use millpond_allocate::cliffhanger::{CliffConfig, Edge, Side, SplitQueue};
+///
+/// let mut queue = SplitQueue::new(8000, CliffConfig::default());
+/// assert_eq!((queue.split().left, queue.split().right), (4000, 4000));
+/// for _ in 0..100 {
+///     queue.on_hit(Side::Left, Edge::Shadow); // Convex on both sides of 8,000 items:
+///     queue.on_hit(Side::Right, Edge::Shadow); // the pointers walk apart.
+/// }
+/// assert_eq!(queue.pointers(), (7200, 8800));
+/// assert_eq!((queue.split().left, queue.split().right), (3600, 4400));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SplitQueue {
+    config: CliffConfig,
+    size: u64,
+    left_pointer: i64,
+    right_pointer: i64,
+    split: Split,
+    /// A key belongs to the left partition when 32 bits of its hash are below this: `ratio`, of 2^32.
+    threshold: u64,
+}
+
+impl SplitQueue {
+    /// `INIT`: a queue of `size` items, in two halves.
+    pub fn new(size: u64, config: CliffConfig) -> Self {
+        let at = size as i64;
+        let split = Split::half(size);
+        Self { config, size, left_pointer: at, right_pointer: at, split, threshold: threshold(split.ratio) }
+    }
+
+    /// The size of the whole queue.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The partitions and the share of the requests that the left one sees.
+    pub fn split(&self) -> Split {
+        self.split
+    }
+
+    /// The size of one partition.
+    pub fn size_of(&self, side: Side) -> u64 {
+        match side {
+            Side::Left => self.split.left,
+            Side::Right => self.split.right,
+        }
+    }
+
+    /// The left and the right pointer: the sizes of queues as which the partitions are to behave.
+    pub fn pointers(&self) -> (i64, i64) {
+        (self.left_pointer, self.right_pointer)
+    }
+
+    /// The partition that a key belongs to, by 64 bits of its hash. They are mixed first, so that the same bits may choose a shard
+    /// or a sample elsewhere.
+    #[inline]
+    pub fn route(&self, hash: u64) -> Side {
+        if mix64(hash) >> 32 < self.threshold { Side::Left } else { Side::Right }
+    }
+
+    /// `UPDATEPOINTERS`: a hit at an edge of a partition, by a key that belongs there. `Some` with the new partitions where they
+    /// change; the cache gets there at its next insertions.
+    #[inline]
+    pub fn on_hit(&mut self, side: Side, edge: Edge) -> Option<Split> {
+        if self.size <= self.config.min_queue {
+            return None;
+        }
+        let (queue, credit) = (self.size as i64, self.credit() as i64);
+        match (side, edge) {
+            (Side::Right, Edge::Shadow) => self.right_pointer += credit,
+            (Side::Right, Edge::Tail) if self.right_pointer > queue => self.right_pointer -= credit,
+            (Side::Left, Edge::Shadow) => self.left_pointer -= credit,
+            (Side::Left, Edge::Tail) if self.left_pointer < queue => self.left_pointer += credit,
+            (_, Edge::Tail) => {}
+        }
+        match self.config.form {
+            // The printed algorithm computes the ratio in the branch of the left shadow queue only.
+            Form::Printed => (side == Side::Left).then(|| self.update_as_printed()).flatten(),
+            Form::Repaired => self.update(),
+        }
+    }
+
+    /// The whole queue gets another size, as by hill climbing. The pointers stay: the ends of a cliff are where they are, whatever
+    /// the queue has; but the queue stays between them.
+    pub fn resize(&mut self, size: u64) -> Split {
+        self.size = size;
+        match self.config.form {
+            Form::Printed => self.update_as_printed(),
+            Form::Repaired => self.update(),
+        };
+        self.split
+    }
+
+    /// Splits as `split` says, which comes from a curve ([`crate::talus::Talus`]) rather than from hits.
+    pub fn steer(&mut self, split: Split) {
+        self.size = split.left + split.right;
+        let (left, right) = split.simulated();
+        let whole = self.size as i64;
+        self.left_pointer = left.map_or(whole, |size| size as i64);
+        self.right_pointer = right.map_or(whole, |size| size as i64);
+        self.split = split;
+        self.threshold = threshold(split.ratio);
+    }
+
+    fn credit(&self) -> u64 {
+        self.config.credit.unwrap_or_else(|| (self.size / 1000).max(1))
+    }
+
+    /// Algorithm 3, repaired.
+    fn update(&mut self) -> Option<Split> {
+        let queue = self.size as i64;
+        self.left_pointer = self.left_pointer.clamp(0, queue);
+        self.right_pointer = self.right_pointer.clamp(queue, queue.saturating_mul(MAX_REACH));
+        let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
+        let dead_band = self.config.dead_band.unwrap_or_else(|| (32 * self.credit()).max(256)) as i64;
+        let is_small = self.size <= self.config.min_queue;
+        let mut split = Split::half(self.size);
+        if !is_small && distance_right > dead_band && distance_left > dead_band {
+            split = Split::between(self.left_pointer as f64, self.right_pointer as f64, self.size);
+            let least = self.config.window.min(self.size / 2);
+            split.left = split.left.clamp(least, self.size - least);
+            split.right = self.size - split.left;
+        }
+        self.change_to(split)
+    }
+
+    /// Algorithm 3, as printed. A size below 0, which it does not exclude, is 0.
+    fn update_as_printed(&mut self) -> Option<Split> {
+        let queue = self.size as i64;
+        if self.size <= self.config.min_queue {
+            return self.change_to(Split::half(self.size));
+        }
+        let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
+        let ratio = if distance_right > 0 && distance_left > 0 {
+            distance_right as f64 / (distance_right + distance_left) as f64
+        } else {
+            0.5
+        };
+        let size = |pointer: i64, share: f64| (pointer as f64 * share).round() as u64;
+        self.change_to(Split {
+            ratio,
+            left: size(self.left_pointer, ratio),
+            right: size(self.right_pointer, 1.0 - ratio),
+        })
+    }
+
+    fn change_to(&mut self, split: Split) -> Option<Split> {
+        let changes = split != self.split;
+        self.split = split;
+        self.threshold = threshold(split.ratio);
+        changes.then_some(split)
+    }
+}
+
+fn threshold(ratio: f64) -> u64 {
+    (ratio * (1_u64 << 32) as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn printed(credit: u64) -> CliffConfig {
+        CliffConfig { form: Form::Printed, credit: Some(credit), ..CliffConfig::default() }
+    }
+
+    fn at(left: i64, right: i64, size: u64, config: CliffConfig) -> SplitQueue {
+        let mut queue = SplitQueue::new(size, config);
+        (queue.left_pointer, queue.right_pointer) = (left, right);
+        queue
+    }
+
+    /// Section 4.2: a queue of 8,000 items whose cliff begins at 2,000 and ends at 13,500.
+    #[test]
+    fn both_forms_compute_the_papers_example() {
+        for config in [CliffConfig::default(), printed(1)] {
+            let mut queue = at(2000, 13_500, 8000, config);
+            let split = queue.resize(8000);
+            assert_eq!((split.left, split.right), (957, 7043));
+            assert!((split.ratio - 0.478).abs() < 0.001);
+        }
+    }
+
+    #[test]
+    fn pointers_within_the_dead_band_split_nothing() {
+        let mut queue = SplitQueue::new(8000, CliffConfig::default());
+        for _ in 0..32 {
+            assert_eq!(queue.on_hit(Side::Left, Edge::Shadow), None);
+            assert_eq!(queue.on_hit(Side::Right, Edge::Shadow), None);
+        }
+        assert_eq!(queue.pointers(), (7744, 8256));
+        assert_eq!(queue.split(), Split::half(8000));
+        assert_eq!(queue.on_hit(Side::Right, Edge::Shadow), None);
+        let split = queue.on_hit(Side::Left, Edge::Shadow).unwrap();
+        assert_eq!((split.left, split.right), (3868, 4132));
+    }
+
+    #[test]
+    fn a_steeper_curve_before_the_end_leads_pointers_back() {
+        let mut queue = SplitQueue::new(8000, CliffConfig::default());
+        queue.on_hit(Side::Right, Edge::Shadow);
+        for _ in 0..3 {
+            queue.on_hit(Side::Right, Edge::Tail);
+            queue.on_hit(Side::Left, Edge::Tail);
+        }
+        assert_eq!(queue.pointers(), (8000, 8000));
+    }
+
+    #[test]
+    fn the_printed_form_swings_its_ratio_on_jitter_and_loses_its_sum() {
+        let mut queue = SplitQueue::new(1500, printed(8));
+        queue.on_hit(Side::Right, Edge::Shadow);
+        assert_eq!(queue.split().ratio, 0.5, "events of the right partition compute no ratio");
+        queue.on_hit(Side::Right, Edge::Shadow);
+        queue.on_hit(Side::Right, Edge::Shadow);
+        let split = queue.on_hit(Side::Left, Edge::Shadow).unwrap();
+        assert_eq!(split.ratio, 0.75, "32 items of 1,500 decide on a quarter of the requests");
+        let mut queue = at(1500, 1700, 1500, printed(8));
+        let split = queue.on_hit(Side::Left, Edge::Tail).unwrap();
+        assert_eq!(split.left + split.right, 1600, "half of each pointer");
+    }
+
+    #[test]
+    fn small_queues_are_not_split() {
+        let mut queue = SplitQueue::new(1000, CliffConfig::default());
+        assert_eq!(queue.on_hit(Side::Left, Edge::Shadow), None);
+        assert_eq!(queue.pointers(), (1000, 1000));
+    }
+
+    #[test]
+    fn a_queue_that_outgrows_its_cliff_is_halved() {
+        let mut queue = at(2000, 13_500, 8000, CliffConfig::default());
+        assert!(queue.resize(10_000).left < 957);
+        assert_eq!(queue.resize(14_000), Split::half(14_000));
+        assert_eq!(queue.pointers(), (2000, 14_000));
+    }
+
+    #[test]
+    fn a_curve_can_steer_it() {
+        let mut queue = SplitQueue::new(8000, CliffConfig::default());
+        queue.steer(Split::between(2000.0, 13_500.0, 8000));
+        assert_eq!((queue.size_of(Side::Left), queue.size_of(Side::Right)), (957, 7043));
+        let (left, right) = queue.pointers();
+        assert!((left - 2000).abs() <= 2 && (right - 13_500).abs() <= 2);
+    }
+
+    #[test]
+    fn keys_are_routed_by_the_ratio() {
+        let mut queue = SplitQueue::new(8000, CliffConfig::default());
+        queue.steer(Split::between(2000.0, 13_500.0, 8000));
+        let left = (0..100_000).filter(|key| queue.route(*key) == Side::Left).count();
+        // 47,826 expected, 158 standard deviations.
+        assert!((46_200..49_400).contains(&left), "{left} of 100,000");
+        queue.steer(Split { ratio: 1.0, left: 8000, right: 0 });
+        assert!((0..1000).all(|key| queue.route(key) == Side::Left));
+    }
+
+    proptest! {
+        #[test]
+        fn repaired_partitions_add_up_and_keep_their_windows(
+            size in 0_u64..100_000, credit in prop::option::of(1_u64..500), resizes in prop::collection::vec(0_u64..100_000, 1..8),
+            hits in prop::collection::vec((any::<bool>(), 0..100), 0..500),
+        ) {
+            let config = CliffConfig { credit, ..CliffConfig::default() };
+            let mut queue = SplitQueue::new(size, config);
+            for (i, (left, edge)) in hits.into_iter().enumerate() {
+                if i % 64 == 63 {
+                    queue.resize(resizes[i / 64 % resizes.len()]);
+                }
+                let side = if left { Side::Left } else { Side::Right };
+                queue.on_hit(side, if edge < 25 { Edge::Tail } else { Edge::Shadow });
+                let Split { ratio, left, right } = queue.split();
+                prop_assert_eq!(left + right, queue.size());
+                prop_assert!((0.0..=1.0).contains(&ratio));
+                prop_assert!(queue.size() <= 1000 || left.min(right) >= 128);
+                let (l, r) = queue.pointers();
+                prop_assert!(queue.size() <= 1000 || (0 <= l && l <= queue.size() as i64 && queue.size() as i64 <= r));
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! CacheLib's marginal hits: memory goes, step by step, from where the last step is hit least to where it is hit most (`CacheLib`,
+//! `MarginalHitsOptimizeStrategy`, sources as of 2026).
+//!
+//! Candidates are compared by smoothed ranks of their hits in the last step of their memory. By ranks alone some candidate is always
+//! the lowest and some the highest, and memory moves in every round, for ever ([`MarginalHits::as_in_cachelib`]): so the hits
+//! themselves must also differ by two thresholds, and who has just received is no victim for some rounds.
+//!
+//! The engine's rebalancer and optimizer, which see counted hits rather than curves, rank by the same [`Ranks`].
+
+use std::collections::BTreeMap;
+
+use crate::view::{Pool, View};
+use crate::{Decision, Grant, Policy, partition};
+
+/// The ranks of candidates by a score, as moving averages over rounds. The lowest score has rank 0.
+#[derive(Clone, Debug)]
+pub struct Ranks<K>(BTreeMap<K, f64>);
+
+impl<K> Default for Ranks<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Copy> Ranks<K> {
+    /// Ranks the scores and folds the ranks in: `keep` of the old average and `1 - keep` of the new rank. Equal scores have
+    /// the mean of their ranks, so that they are told apart by nothing. Who is new has the rank itself; who is missing is
+    /// forgotten.
+    pub fn update<S: PartialOrd>(&mut self, mut scores: Vec<(K, S)>, keep: f64) {
+        scores.sort_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        let mut smoothed = BTreeMap::new();
+        let mut first = 0;
+        for tied in scores.chunk_by(|a, b| a.1 == b.1) {
+            let rank = first as f64 + (tied.len() - 1) as f64 / 2.0;
+            first += tied.len();
+            for (who, _) in tied {
+                let average = self.0.get(who).map_or(rank, |old| keep * old + (1.0 - keep) * rank);
+                smoothed.insert(*who, average);
+            }
+        }
+        self.0 = smoothed;
+    }
+
+    /// The smoothed rank; 0 for who was not ranked.
+    pub fn of(&self, who: K) -> f64 {
+        self.0.get(&who).copied().unwrap_or(0.0)
+    }
+}
+
+/// A step of memory per round from the pool that would miss it least to the one that would gain most.
+#[derive(Clone, Debug)]
+pub struct MarginalHits {
+    /// How much moves at once, in bytes. Default 4 MiB, a slab.
+    pub step_bytes: u64,
+    /// How much of the old average rank is kept. Default 0.3.
+    pub moving_average: f64,
+    /// Least difference of the hits per second in the last step. Default 1; `CacheLib`: none.
+    pub min_difference: f64,
+    /// Least difference of these hits, as a part of the receiver's. Default 0.1; `CacheLib`: none.
+    pub min_difference_ratio: f64,
+    /// Rounds for which a receiver is no victim. Default 10; `CacheLib`: none.
+    pub hold_off_rounds: u32,
+    ranks: Ranks<usize>,
+    hold_off: BTreeMap<usize, u32>,
+}
+
+impl Default for MarginalHits {
+    fn default() -> Self {
+        Self {
+            step_bytes: 4 << 20,
+            moving_average: 0.3,
+            min_difference: 1.0,
+            min_difference_ratio: 0.1,
+            hold_off_rounds: 10,
+            ranks: Ranks::default(),
+            hold_off: BTreeMap::new(),
+        }
+    }
+}
+
+impl MarginalHits {
+    /// Without thresholds and hold-off.
+    pub fn as_in_cachelib() -> Self {
+        Self { min_difference: 0.0, min_difference_ratio: 0.0, hold_off_rounds: 0, ..Self::default() }
+    }
+
+    /// Hits per second in the last step of what `pool` has: what a step less would cost.
+    fn tail_hits(&self, pool: &Pool, size: u64) -> f64 {
+        let less = size.saturating_sub(self.step_bytes) as f64;
+        pool.weight * pool.request_rate * (pool.curve.miss_ratio(less) - pool.curve.miss_ratio(size as f64))
+    }
+
+    /// Who gives a step to whom.
+    fn pick(&self, view: &View, sizes: &[u64], hits: &[f64]) -> Option<(usize, usize)> {
+        let rank = |i: &usize| self.ranks.of(*i);
+        let may_give = |i: &usize| {
+            sizes[*i] >= view.pools[*i].floor.saturating_add(self.step_bytes)
+                && !self.hold_off.contains_key(i)
+        };
+        let victim =
+            (0..sizes.len()).filter(may_give).reduce(|a, b| if rank(&b) < rank(&a) { b } else { a })?;
+        let may_take = |i: &usize| {
+            let pool = &view.pools[*i];
+            let unused = pool.size.saturating_sub(pool.used);
+            *i != victim
+                && sizes[*i].saturating_add(self.step_bytes) <= pool.ceiling
+                && unused < self.step_bytes
+        };
+        let receiver =
+            (0..sizes.len()).filter(may_take).reduce(|a, b| if rank(&b) > rank(&a) { b } else { a })?;
+        let has_threshold = self.min_difference > 0.0 || self.min_difference_ratio > 0.0;
+        let difference = hits[receiver] - hits[victim];
+        let is_enough = !has_threshold
+            || difference >= self.min_difference && difference >= self.min_difference_ratio * hits[receiver];
+        (rank(&receiver) > rank(&victim) && is_enough).then_some((victim, receiver))
+    }
+}
+
+impl Policy for MarginalHits {
+    fn name(&self) -> &'static str {
+        "marginal-hits"
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let mut sizes = partition::present(view);
+        let hits: Vec<f64> =
+            view.pools.iter().zip(&sizes).map(|(pool, &size)| self.tail_hits(pool, size)).collect();
+        self.ranks.update(hits.iter().copied().enumerate().collect(), self.moving_average);
+        let picked = self.pick(view, &sizes, &hits);
+        self.hold_off.retain(|_, rounds| {
+            *rounds -= 1;
+            *rounds > 0
+        });
+        if let Some((victim, receiver)) = picked {
+            sizes[victim] -= self.step_bytes;
+            sizes[receiver] += self.step_bytes;
+            if self.hold_off_rounds > 0 {
+                self.hold_off.insert(receiver, self.hold_off_rounds);
+            }
+        }
+        let grants = view.pools.iter().zip(sizes);
+        let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
+        Decision::to(view, grants, |from, to| {
+            let words = |pool: &Pool| {
+                format!("{} has {:.1} hits/s in its last step", pool.name, self.tail_hits(pool, pool.size))
+            };
+            let words: Vec<String> = from.into_iter().chain(to).map(words).collect();
+            words.join(", and ")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use curve::{MissRatioCurve, Point, Unit};
+
+    fn all(ranks: &Ranks<u16>) -> Vec<(u16, f64)> {
+        ranks.0.iter().map(|(who, rank)| (*who, (rank * 1e6).round() / 1e6)).collect()
+    }
+
+    #[test]
+    fn ranks_are_averages_over_rounds() {
+        let mut ranks = Ranks::default();
+        ranks.update(vec![(1, 50), (2, 10), (3, 99)], 0.3);
+        assert_eq!(all(&ranks), [(1, 1.0), (2, 0.0), (3, 2.0)]);
+        ranks.update(vec![(1, 50), (2, 100), (3, 0)], 0.3);
+        assert_eq!(all(&ranks), [(1, 1.0), (2, 1.4), (3, 0.6)]);
+        ranks.update(vec![(1, 50), (2, 100)], 0.3);
+        assert_eq!(all(&ranks), [(1, 0.3), (2, 1.12)]);
+        assert_eq!(ranks.of(3), 0.0, "who is gone is forgotten");
+    }
+
+    #[test]
+    fn equal_scores_have_one_rank() {
+        let mut ranks = Ranks::default();
+        ranks.update(vec![(1, 7), (2, 7), (3, 7), (4, 9)], 0.3);
+        assert_eq!(all(&ranks), [(1, 1.0), (2, 1.0), (3, 1.0), (4, 3.0)]);
+    }
+
+    fn view() -> View {
+        let mib = 1 << 20;
+        let pool = |name: &str, working_set: u64, size: u64, rate: f64| {
+            // Misses fall ever more slowly.
+            let points = (1..=50).map(|i| Point {
+                size: working_set * mib * i / 50,
+                miss_ratio: (1.0 - i as f64 / 50.0).powi(2),
+            });
+            let mut pool = Pool::new(name, MissRatioCurve::new(Unit::Bytes, points).unwrap(), size * mib);
+            (pool.request_rate, pool.floor) = (rate, 4 * mib);
+            pool
+        };
+        let pools = vec![pool("wide", 400, 100, 1000.0), pool("narrow", 100, 100, 1000.0)];
+        View { memory: 200 * mib, pools, ..View::default() }
+    }
+
+    fn rounds(policy: &mut MarginalHits, view: &mut View, rounds: usize) -> usize {
+        let mut moved = 0;
+        for _ in 0..rounds {
+            let decision = policy.decide(view);
+            moved += decision.moves.len();
+            for (pool, grant) in view.pools.iter_mut().zip(&decision.grants) {
+                (pool.size, pool.used) = (grant.memory, grant.memory);
+            }
+        }
+        moved
+    }
+
+    #[test]
+    fn a_step_goes_where_it_is_hit_most_and_the_reason_says_how_often() {
+        let mut view = view();
+        let decision = MarginalHits::default().decide(&view);
+        let step = &decision.moves[0];
+        assert_eq!((step.from, step.to, step.bytes), (Some(1), Some(0), 4 << 20));
+        assert!(step.reason.contains("wide has") && step.gain > 0.0, "{step:?}");
+        view.pools[0].used = 50 << 20;
+        assert!(MarginalHits::default().decide(&view).moves.is_empty(), "it has not filled what it has");
+    }
+
+    #[test]
+    fn it_comes_to_rest_and_cachelibs_does_not() {
+        let (mut ours, mut theirs) = (view(), view());
+        let (mut policy, mut as_in_cachelib) = (MarginalHits::default(), MarginalHits::as_in_cachelib());
+        rounds(&mut policy, &mut ours, 200);
+        rounds(&mut as_in_cachelib, &mut theirs, 200);
+        assert_eq!(rounds(&mut policy, &mut ours, 50), 0);
+        assert!(rounds(&mut as_in_cachelib, &mut theirs, 50) > 10);
+        // Equally steep at 1 - x = 4 (1 - y) with 4x + y = 2: x = 0.29, y = 0.82.
+        let share = ours.pools[0].size as f64 / ours.memory as f64;
+        assert!((share - 0.59).abs() < 0.04, "{share}");
+    }
+
+    #[test]
+    fn floors_and_ceilings_hold() {
+        let mut view = view();
+        view.pools[1].floor = 90 << 20;
+        rounds(&mut MarginalHits::default(), &mut view, 100);
+        assert_eq!(view.pools[1].size >> 20, 92);
+    }
+}

@@ -1,0 +1,226 @@
+//! Talus: a queue that is split in two behaves as the concave hull of its hit-rate curve. Beckmann and Sanchez, "Talus: A Simple
+//! Way to Remove Cliffs in Cache Performance", HPCA 2015; Cliffhanger (NSDI '16, section 4.2) tells it in terms of web caches.
+//!
+//! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the inverse of that share. To reach the
+//! line between the curve's points at sizes `a < b` with `size` between them, the share `rho = (b - size) / (b - a)` of the requests goes
+//! to a partition of `rho * a`, which behaves as a queue of `a`, and the rest to one of `(1 - rho) * b`, which behaves as one of `b`.
+//! Both together are as large as the queue. Every point of a hull lies on a line between two points of the curve, so two
+//! partitions are enough however many cliffs a curve has.
+
+use curve::MissRatioCurve;
+
+use crate::dynacache;
+use crate::{Decision, Policy, View};
+
+/// How a queue is split into two partitions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// The share of the requests, by key, that goes to the left partition: from 0 to 1.
+    pub ratio: f64,
+    /// The size of the left partition, which behaves as a smaller queue than the whole.
+    pub left: u64,
+    /// The size of the right partition, which behaves as a larger one.
+    pub right: u64,
+}
+
+impl Split {
+    /// Two halves, which behave as one queue of the same size.
+    pub fn half(size: u64) -> Self {
+        Self { ratio: 0.5, left: size / 2, right: size - size / 2 }
+    }
+
+    /// The split of a queue of `size` whose partitions behave as queues of the sizes `a` and `b`; halves, unless `size` is between
+    /// them. Sizes are rounded to the nearest, and add up to `size`.
+    ///
+    /// ```
+    /// use millpond_allocate::talus::Split;
+    ///
+    /// let split = Split::between(2000.0, 13_500.0, 8000);
+    /// assert_eq!((split.left, split.right), (957, 7043));
+    /// assert!((split.ratio - 0.478).abs() < 0.001);
+    /// ```
+    pub fn between(a: f64, b: f64, size: u64) -> Self {
+        Self::with_margin(a, b, size, 0.0)
+    }
+
+    /// The same with a margin: the share of the left partition is larger by the part `margin` of itself, so that the right one sees
+    /// fewer requests and behaves as a queue a little larger than `b`. Talus takes 5 %, against falling off the upper edge of
+    /// the cliff by an error of the curve.
+    pub fn with_margin(a: f64, b: f64, size: u64, margin: f64) -> Self {
+        let whole = size as f64;
+        if !(a < whole && whole < b) {
+            return Self::half(size);
+        }
+        let ratio = ((b - whole) / (b - a) * (1.0 + margin)).clamp(0.0, 1.0);
+        let left = ((ratio * a.max(0.0)).round() as u64).min(size);
+        Self { ratio, left, right: size - left }
+    }
+
+    /// The sizes of the queues that the partitions behave as: `None` for a partition that sees no request.
+    pub fn simulated(&self) -> (Option<f64>, Option<f64>) {
+        let scaled = |size: u64, share: f64| (share > 0.0).then(|| size as f64 / share);
+        (scaled(self.left, self.ratio), scaled(self.right, 1.0 - self.ratio))
+    }
+
+    /// What a queue of this curve misses when it is split so: the miss ratios of both partitions, by their shares of the requests.
+    pub fn miss_ratio(&self, curve: &MissRatioCurve) -> f64 {
+        let (left, right) = self.simulated();
+        let part = |size: Option<f64>, share: f64| size.map_or(0.0, |size| share * curve.miss_ratio(size));
+        part(left, self.ratio) + part(right, 1.0 - self.ratio)
+    }
+}
+
+/// A curve and its hull, for splits at any size.
+#[derive(Clone, Debug)]
+pub struct Talus {
+    curve: MissRatioCurve,
+    hull: MissRatioCurve,
+    margin: f64,
+}
+
+impl Talus {
+    /// Splits on the hull of `curve`, with a margin on the share of the left partition ([`Split::with_margin`]; 0 = none, 0.05 =
+    /// Talus'). Costs a pass over the curve's points.
+    pub fn new(curve: MissRatioCurve, margin: f64) -> Self {
+        Self { hull: curve.hull(), curve, margin }
+    }
+
+    /// What a queue misses that is split.
+    pub fn hull(&self) -> &MissRatioCurve {
+        &self.hull
+    }
+
+    /// The sizes between which the hull leaves the curve at `size`; `None` where it does not: no cliff is there.
+    pub fn anchors(&self, size: u64) -> Option<(u64, u64)> {
+        let points = self.hull.points();
+        let above = points.partition_point(|point| point.size <= size);
+        let (a, b) = (points.get(above.checked_sub(1)?)?, points.get(above)?);
+        let gap = self.curve.miss_ratio(size as f64) - self.hull.miss_ratio(size as f64);
+        (a.size < size && gap > 1e-9).then_some((a.size, b.size))
+    }
+
+    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in halves where it is not.
+    pub fn split(&self, size: u64) -> Split {
+        self.anchors(size)
+            .map_or(Split::half(size), |(a, b)| Split::with_margin(a as f64, b as f64, size, self.margin))
+    }
+}
+
+/// Memory to where the hulls are steepest, for caches that split their queues. Exact: hulls are concave.
+///
+/// The decision's outcomes are those of the hulls, which is what a cache reaches that splits each pool by [`Talus`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnHulls;
+
+impl Policy for OnHulls {
+    fn name(&self) -> &'static str {
+        "talus"
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let mut hulls = view.clone();
+        for pool in &mut hulls.pools {
+            pool.curve = pool.curve.hull().into();
+        }
+        let grants = dynacache::solve(&hulls);
+        let talus: Vec<(String, Talus)> = view
+            .pools
+            .iter()
+            .map(|pool| (pool.name.clone(), Talus::new(pool.curve.as_ref().clone(), 0.0)))
+            .collect();
+        let sizes: Vec<u64> = grants.iter().map(|grant| grant.memory).collect();
+        Decision::to(&hulls, grants, |from, to| {
+            let split = |pool: &crate::Pool| {
+                let at = talus.iter().position(|(name, _)| *name == pool.name)?;
+                let (a, b) = talus[at].1.anchors(sizes[at])?;
+                Some(format!("; {} is on a cliff and is split between {a} and {b} bytes", pool.name))
+            };
+            let cliffs: String = from.into_iter().chain(to).filter_map(split).collect();
+            format!("{}{cliffs}", dynacache::reason(from, to))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+    use curve::{Point, Unit};
+    use proptest::prelude::*;
+
+    fn curve(points: &[(u64, f64)]) -> MissRatioCurve {
+        MissRatioCurve::new(Unit::Items, points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio }))
+            .unwrap()
+    }
+
+    /// The example of Cliffhanger, section 4.2.
+    #[test]
+    fn the_papers_example_comes_out() {
+        let split = Split::between(2000.0, 13_500.0, 8000);
+        assert!((split.ratio - 5500.0 / 11_500.0).abs() < 1e-12);
+        assert_eq!((split.left, split.right), (957, 7043));
+        let (left, right) = split.simulated();
+        assert!((left.unwrap() - 2000.0).abs() < 2.0 && (right.unwrap() - 13_500.0).abs() < 2.0);
+    }
+
+    #[test]
+    fn a_queue_on_a_cliff_is_split_to_the_hull() {
+        let talus = Talus::new(curve(&[(100, 0.6), (500, 0.6), (600, 0.1), (900, 0.1)]), 0.0);
+        assert_eq!(talus.anchors(350), Some((100, 600)));
+        let split = talus.split(350);
+        assert_eq!((split.left, split.right), (50, 300));
+        assert!((split.miss_ratio(&talus.curve) - 0.35).abs() < 1e-9);
+        assert_eq!(talus.anchors(100), None);
+        assert_eq!(talus.anchors(700), None, "the hull is the curve there");
+        assert_eq!(talus.split(1000), Split::half(1000));
+    }
+
+    #[test]
+    fn a_margin_lets_the_right_partition_behave_as_a_larger_queue() {
+        let split = Split::with_margin(2000.0, 13_500.0, 8000, 0.05);
+        let (left, right) = split.simulated();
+        assert!((left.unwrap() - 2000.0).abs() < 2.0);
+        assert!(right.unwrap() > 13_900.0);
+    }
+
+    #[test]
+    fn memory_goes_by_hulls_and_the_reason_names_the_cliff() {
+        let cliff = curve(&[(10, 0.99), (500, 0.9), (600, 0.1)]);
+        let gentle = curve(&[(1000, 0.6)]);
+        let mut view = View { memory: 1000, ..View::default() };
+        view.pools = vec![Pool::new("cliff", cliff, 100), Pool::new("gentle", gentle, 900)];
+        view.pools.iter_mut().for_each(|pool| pool.request_rate = 10.0);
+        let decision = OnHulls.decide(&view);
+        assert_eq!(decision.grants.iter().map(|grant| grant.memory).collect::<Vec<_>>(), [600, 400]);
+        view.memory = 500;
+        (view.pools[0].size, view.pools[1].size) = (100, 400);
+        let decision = OnHulls.decide(&view);
+        assert_eq!(decision.grants[0].memory, 500);
+        assert!(
+            decision.moves[0].reason.contains("cliff is on a cliff and is split between 0 and 600 bytes")
+        );
+        assert!((decision.after[0].miss_ratio - (1.0 - 0.9 * 500.0 / 600.0)).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn a_split_reaches_the_hull_at_any_size(
+            steps in prop::collection::vec((1_u64..2000, 0.0..0.2_f64), 1..30), at in 0.0..1.2_f64,
+        ) {
+            let (mut size, mut miss_ratio) = (0, 1.0_f64);
+            let points: Vec<_> = steps.iter().map(|&(width, fall)| {
+                (size, miss_ratio) = (size + width, (miss_ratio - fall).max(0.0));
+                (size, miss_ratio)
+            }).collect();
+            let talus = Talus::new(curve(&points), 0.0);
+            let size = (at * size as f64) as u64;
+            let split = talus.split(size);
+            prop_assert_eq!(split.left + split.right, size);
+            // Rounding to whole items moves each partition by at most one, and so the queue that it behaves as by 1 / share.
+            let steepest = talus.curve.points().windows(2).map(|pair| talus.curve.gain_per_unit(pair[0].size as f64));
+            let rounding = 2.0 * steepest.fold(0.0, f64::max) + 1e-9;
+            let reached = split.miss_ratio(&talus.curve);
+            prop_assert!((reached - talus.hull.miss_ratio(size as f64)).abs() <= rounding);
+        }
+    }
+}
