@@ -14,15 +14,22 @@
 //! | [`dynacache`] | memory by the hulls of curves that are not split |
 //! | [`marginal`] | steps of memory by hits in the last step |
 //! | [`arbiter`] | reserves, and credits for the rest |
+//! | [`problem`] | sizes that are worth most together: the question of the three below |
+//! | [`anneal`] | HOLPACA's simulated annealing, repaired, as described and as published |
+//! | [`hull`], [`exact`] | exact answers, over hulls and beyond |
 
 #![forbid(unsafe_code)]
 
+pub mod anneal;
 pub mod arbiter;
 pub mod cliffhanger;
 pub mod decision;
 pub mod dynacache;
+pub mod exact;
+pub mod hull;
 pub mod marginal;
 pub mod partition;
+pub mod problem;
 pub mod talus;
 pub mod view;
 

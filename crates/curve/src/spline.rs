@@ -62,6 +62,20 @@ impl MonotoneCubic {
             + width * t * rest * (rest * left.tangent - t * right.tangent)
     }
 
+    /// How many points it goes through.
+    #[expect(clippy::len_without_is_empty, reason = "it has at least one point")]
+    pub fn len(&self) -> usize {
+        self.knots.len()
+    }
+
+    /// The point of this number, from 0 on.
+    ///
+    /// # Panics
+    /// Where there are fewer.
+    pub fn point(&self, number: usize) -> (f64, f64) {
+        (self.knots[number].x, self.knots[number].y)
+    }
+
     /// The points that it goes through.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.knots.iter().map(|knot| (knot.x, knot.y))

@@ -1,0 +1,247 @@
+//! The question that HOLPACA's annealer and the exact solvers answer: a sum of functions, each of one pool's size, is to be as
+//! large as it can, while the sizes add up to what there is and each keeps between its bounds.
+//!
+//! The functions are of two kinds. The hit rate of a pool, over the hull of its curve, is concave: what one more unit brings
+//! falls with size, and the exact answer is a matter of sorting. The throughput of a pool whose misses are carried by a backend of
+//! limited rate is that rate divided by the miss ratio (HOLPACA, ICPE '26, section 4.3), which rises the faster the larger the pool is:
+//! whoever has most gains most by more. Its best allocations lie in corners of what the bounds allow.
+
+use curve::{MissRatioCurve, MonotoneCubic};
+use serde::{Deserialize, Serialize};
+
+use crate::Pool;
+
+/// What is to be as large as it can, summed over pools by weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Requests per second, where a backend of limited rate carries the misses.
+    #[default]
+    Throughput,
+    /// Hits per second at the present request rates.
+    HitRate,
+}
+
+/// The least miss ratio that throughput is divided by: below it, something other than the backend limits a pool.
+pub const LEAST_MISS_RATIO: f64 = 1e-3;
+
+/// What a pool's size is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Worth {
+    /// Straight between points, flat beyond them. Sizes rise from 0 on.
+    Straight(Vec<(f64, f64)>),
+    /// Smooth between points, and without overshoot.
+    Smooth(MonotoneCubic),
+}
+
+impl Worth {
+    /// What `size` bytes are worth.
+    pub fn value(&self, size: f64) -> f64 {
+        match self {
+            Self::Smooth(function) => function.value(size),
+            Self::Straight(points) => {
+                let above = points.partition_point(|point| point.0 <= size);
+                let Some(&right) = points.get(above) else {
+                    return points[points.len() - 1].1;
+                };
+                let Some(&left) = above.checked_sub(1).and_then(|i| points.get(i)) else {
+                    return right.1;
+                };
+                left.1 + (right.1 - left.1) * (size - left.0) / (right.0 - left.0)
+            }
+        }
+    }
+
+    /// Hits per second of `request_rate` requests, times `weight`. Concave where `curve` is a hull.
+    pub fn hit_rate(curve: &MissRatioCurve, request_rate: f64, weight: f64) -> Self {
+        let point =
+            |point: &curve::Point| (point.size as f64, weight * request_rate * (1.0 - point.miss_ratio));
+        Self::Straight(curve.points().iter().map(point).collect())
+    }
+
+    /// What `carried` gives for a miss ratio, times `weight`, smooth over the curve's points and some between them: where the miss
+    /// ratio falls by much from one point to the next, throughput between the two is no straight line.
+    pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64) -> f64) -> Self {
+        let value = |miss_ratio: f64| weight * carried(miss_ratio.max(LEAST_MISS_RATIO));
+        let mut points = vec![(0.0, value(curve.points()[0].miss_ratio))];
+        for pair in curve.points().windows(2) {
+            let (left, right) = (pair[0], pair[1]);
+            let (from, to) = (left.miss_ratio.max(LEAST_MISS_RATIO), right.miss_ratio.max(LEAST_MISS_RATIO));
+            let width = (right.size - left.size) as f64;
+            let steps = ((from / to).ln() / 1.3_f64.ln()).ceil().clamp(1.0, 32.0).min(width.max(1.0));
+            for step in 1..steps as u32 {
+                // The miss ratio falls by the same factor with each step, along the straight line between the two points.
+                let miss_ratio = from * (to / from).powf(f64::from(step) / steps);
+                let size = left.size as f64 + width * (from - miss_ratio) / (from - to);
+                points.push((size, value(miss_ratio)));
+            }
+            points.push((right.size as f64, value(right.miss_ratio)));
+        }
+        points.dedup_by(|later, earlier| later.0 <= earlier.0);
+        Self::Smooth(MonotoneCubic::new(points))
+    }
+
+    /// The worth of `pool` under `objective`, where `backend_rate` misses per second are carried for it; the view's demands
+    /// and grants count instead, where there are any that a miss needs.
+    pub fn of(pool: &Pool, objective: Objective, backend_rate: f64) -> Self {
+        match objective {
+            Objective::HitRate => Self::hit_rate(&pool.curve.hull(), pool.request_rate, pool.weight),
+            Objective::Throughput if needs_on_miss(pool) => {
+                let carried = |miss_ratio| pool.throughput(miss_ratio, &pool.grants);
+                Self::throughput(&pool.curve, pool.weight, carried)
+            }
+            Objective::Throughput => {
+                Self::throughput(&pool.curve, pool.weight, |miss_ratio| backend_rate / miss_ratio)
+            }
+        }
+    }
+
+    /// The least size, in whole bytes, that is worth `value`; `None` where none is. Worth never falls.
+    pub fn least_size(&self, value: f64, largest: u64) -> Option<u64> {
+        if self.value(largest as f64) < value {
+            return None;
+        }
+        let (mut below, mut enough) = (0, largest);
+        while below < enough {
+            let middle = u64::midpoint(below, enough);
+            if self.value(middle as f64) >= value { enough = middle } else { below = middle + 1 }
+        }
+        Some(enough)
+    }
+
+    /// The size of one of its points, drawn by `share` from 0 to 1.
+    pub(crate) fn point(&self, share: f64) -> u64 {
+        let draw = |points: usize| ((share * points as f64) as usize).min(points - 1);
+        match self {
+            Self::Straight(points) => points[draw(points.len())].0 as u64,
+            Self::Smooth(function) => function.point(draw(function.len())).0 as u64,
+        }
+    }
+
+    /// Sizes within bounds between which the worth is near enough to straight, in whole bytes: the bounds, the points between
+    /// them, and some more where it is smooth.
+    fn landmarks(&self, low: u64, high: u64) -> Vec<u64> {
+        let inside = |size: f64| size > low as f64 && size < high as f64;
+        let mut sizes = vec![low];
+        match self {
+            Self::Straight(points) => {
+                sizes.extend(points.iter().filter(|point| inside(point.0)).map(|point| point.0 as u64));
+            }
+            Self::Smooth(function) => {
+                let knots: Vec<u64> =
+                    function.points().filter(|point| inside(point.0)).map(|point| point.0 as u64).collect();
+                // Few knots, many pools: a dozen sizes suffice for the hull of what is smooth.
+                let between = (16 / (knots.len() + 1)) as u64;
+                for next in knots.into_iter().chain([high]) {
+                    let (from, width) = (sizes[sizes.len() - 1], next.saturating_sub(sizes[sizes.len() - 1]));
+                    sizes.extend((1..between).map(|i| from + width / between * i));
+                    sizes.push(next);
+                }
+            }
+        }
+        sizes.push(high);
+        sizes.dedup_by(|later, earlier| later <= earlier);
+        sizes
+    }
+
+    /// The least concave function that is nowhere below the worth at its landmarks, as its corners: what is tried is always
+    /// worth at most this.
+    pub(crate) fn concave(&self, low: u64, high: u64) -> Vec<(u64, f64)> {
+        let mut corners: Vec<(u64, f64)> = Vec::new();
+        for size in self.landmarks(low, high) {
+            let next = (size, self.value(size as f64));
+            while let [.., a, b] = corners[..] {
+                if rise(a, b) <= rise(b, next) {
+                    corners.pop();
+                } else {
+                    break;
+                }
+            }
+            corners.push(next);
+        }
+        corners
+    }
+}
+
+/// Whether a miss needs of some resource what a hit does not.
+pub(crate) fn needs_on_miss(pool: &Pool) -> bool {
+    pool.demands.iter().zip(&pool.grants).any(|(demand, &grant)| demand.on_miss > 0.0 && grant > 0.0)
+}
+
+/// What one more byte brings on the way from `a` to `b`.
+pub(crate) fn rise(a: (u64, f64), b: (u64, f64)) -> f64 {
+    (b.1 - a.1) / (b.0 - a.0) as f64
+}
+
+/// One pool: its bounds, and what its size is worth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The least size, in bytes.
+    pub low: u64,
+    /// The largest, in bytes; at least `low`.
+    pub high: u64,
+    /// What sizes between them are worth; never falls with size.
+    pub worth: Worth,
+}
+
+/// Sizes are sought, one for each choice, that add up to [`Problem::total`] and are together worth most.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Problem {
+    /// What there is, in bytes; at least the sum of the least sizes.
+    pub memory: u64,
+    /// The pools.
+    pub choices: Vec<Choice>,
+}
+
+impl Problem {
+    /// What the sizes add up to: all memory, or the sum of the largest sizes where that is less.
+    pub fn total(&self) -> u64 {
+        let most = self.choices.iter().fold(0_u64, |sum, choice| sum.saturating_add(choice.high));
+        self.memory.min(most)
+    }
+
+    /// What sizes are worth together.
+    pub fn value(&self, sizes: &[u64]) -> f64 {
+        self.choices.iter().zip(sizes).map(|(choice, &size)| choice.worth.value(size as f64)).sum()
+    }
+
+    /// Whether sizes keep their bounds and add up.
+    pub fn admits(&self, sizes: &[u64]) -> bool {
+        sizes.len() == self.choices.len()
+            && sizes.iter().sum::<u64>() == self.total()
+            && self
+                .choices
+                .iter()
+                .zip(sizes)
+                .all(|(choice, &size)| (choice.low..=choice.high).contains(&size))
+    }
+
+    /// Sizes that are admitted, near to `wanted`: pulled within bounds, and what is then over or short shared out in proportion to
+    /// the room that each has.
+    pub fn nearest(&self, wanted: &[u64]) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self
+            .choices
+            .iter()
+            .zip(wanted)
+            .map(|(choice, &size)| size.clamp(choice.low, choice.high))
+            .collect();
+        let (sum, total) = (sizes.iter().sum::<u64>(), self.total());
+        let room =
+            |choice: &Choice, size: u64| if sum < total { choice.high - size } else { size - choice.low };
+        let rooms: u128 =
+            self.choices.iter().zip(&sizes).map(|(choice, &size)| u128::from(room(choice, size))).sum();
+        let missing = sum.abs_diff(total);
+        let mut left = missing;
+        for exactly in [false, true] {
+            for (choice, size) in self.choices.iter().zip(&mut sizes) {
+                let room = room(choice, *size);
+                // Shares are rounded down; the few bytes that are left over then go to the first that have room.
+                let share = (u128::from(missing) * u128::from(room)).checked_div(rooms).unwrap_or(0) as u64;
+                let taken = if exactly { left } else { share }.min(left).min(room);
+                *size = if sum < total { *size + taken } else { *size - taken };
+                left -= taken;
+            }
+        }
+        sizes
+    }
+}
