@@ -5,15 +5,40 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`mrc`] | the curve itself: points, interpolation, hull |
+//! | [`mrc`] | the curve itself: points, interpolation, hull, cliffs, arithmetic |
 //! | [`spline`] | smooth interpolation that never overshoots |
+//! | [`estimate`] | the seam of what learns a curve from accesses |
+//! | [`exact`] | exact stack distances of LRU, the reference |
+//! | [`shards`] | the same of a sample of the keys, in fixed memory |
+//! | [`ghost`] | HopperKV's ghost cache: a few sizes at once, out of one list |
+//! | [`mini`] | small caches of any policy, on a sample of the keys |
+//! | [`sample`], [`groups`] | which keys a sample has, and how it is corrected |
 //! | [`che`] | the curve of LRU under independent references, computed rather than observed |
 
 #![forbid(unsafe_code)]
 
 pub mod che;
+pub mod estimate;
+pub mod exact;
+pub mod ghost;
+pub mod groups;
+mod histogram;
+pub mod mini;
 pub mod mrc;
+pub mod sample;
+pub mod shards;
 pub mod spline;
+mod stack;
+mod sums;
+#[cfg(test)]
+mod tests;
 
-pub use mrc::{CurveError, MissRatioCurve, Point, Unit};
+pub use estimate::{Estimator, Kind};
+pub use exact::StackDistance;
+pub use ghost::Ghost;
+pub use groups::Correction;
+pub use mini::{Miniature, Simulated};
+pub use mrc::cliff::Cliff;
+pub use mrc::{Confidence, CurveError, MissRatioCurve, Point, Unit};
+pub use shards::Shards;
 pub use spline::MonotoneCubic;

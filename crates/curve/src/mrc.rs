@@ -2,6 +2,13 @@
 //!
 //! A curve is a list of points whose sizes rise and whose miss ratios do not. Between points it is linear; beyond the last it
 //! is flat; below the first it runs to a miss ratio of 1 at size 0, for a cache without memory misses all.
+//!
+//! [`arithmetic`] merges, scales and thins curves, [`cliff`] finds where more memory helps only in large pieces.
+
+pub mod arithmetic;
+pub mod cliff;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +53,26 @@ pub enum CurveError {
         /// The size that should be larger.
         size: u64,
     },
+    /// Curves of bytes and of items do not mix.
+    #[error(
+        "curves over bytes and curves over items cannot be merged; scale the ones to the unit of the others"
+    )]
+    Units,
+}
+
+/// How far a curve can be trusted: what it was learnt from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Confidence {
+    /// Keys that the estimator follows now.
+    pub keys: u64,
+    /// Requests that it looked at. Ageing lowers this as it lowers their weight.
+    pub samples: f64,
+    /// Requests that these stand for, sampled or not, lowered by ageing alike. The weight of the curve in a merge.
+    pub requests: f64,
+    /// Requests since the estimator began, whatever their weight is now: against `requests` it tells how old the curve is.
+    pub seen: u64,
+    /// Standard error of the miss ratio that comes from sampling, averaged over the sizes. 0 where all keys are followed.
+    pub error: f64,
 }
 
 /// What a cache would miss at any size.
@@ -65,6 +92,8 @@ pub struct MissRatioCurve {
     unit: Unit,
     /// The first has size 0; sizes rise, miss ratios never do.
     points: Vec<Point>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<Confidence>,
 }
 
 impl MissRatioCurve {
@@ -91,7 +120,7 @@ impl MissRatioCurve {
         if kept.is_empty() {
             return Err(CurveError::Empty);
         }
-        Ok(Self { unit, points: kept })
+        Ok(Self { unit, points: kept, confidence: None })
     }
 
     /// The curve of a cache whose requests all have the same chance to be for any of `working_set` units: it falls in a straight
@@ -102,7 +131,18 @@ impl MissRatioCurve {
     pub fn uniform(unit: Unit, working_set: u64) -> Self {
         assert!(working_set > 0, "a working set is at least one unit");
         let points = vec![Point { size: 0, miss_ratio: 1.0 }, Point { size: working_set, miss_ratio: 0.0 }];
-        Self { unit, points }
+        Self { unit, points, confidence: None }
+    }
+
+    /// The same curve, with what it was learnt from.
+    #[must_use]
+    pub fn with_confidence(self, confidence: Confidence) -> Self {
+        Self { confidence: Some(confidence), ..self }
+    }
+
+    /// What it was learnt from, where it was learnt rather than computed.
+    pub fn confidence(&self) -> Option<Confidence> {
+        self.confidence
     }
 
     /// What its sizes count.
@@ -144,6 +184,11 @@ impl MissRatioCurve {
         (left.miss_ratio - right.miss_ratio) / (right.size - left.size) as f64
     }
 
+    /// What `more` units would save at `size`, in misses per request.
+    pub fn gain(&self, size: f64, more: f64) -> f64 {
+        self.miss_ratio(size) - self.miss_ratio(size + more)
+    }
+
     /// The lower convex hull: the largest convex curve that nowhere exceeds this one. In terms of hit ratio it is the concave
     /// hull, which a cache reaches by splitting its keys between two partitions (Beckmann and Sanchez, "Talus", HPCA 2015).
     #[must_use]
@@ -159,67 +204,11 @@ impl MissRatioCurve {
             }
             hull.push(point);
         }
-        Self { unit: self.unit, points: hull }
+        Self { unit: self.unit, points: hull, confidence: self.confidence }
     }
 }
 
 /// Misses saved per unit from `a` to `b`.
 fn falls(a: Point, b: Point) -> f64 {
     (a.miss_ratio - b.miss_ratio) / (b.size - a.size) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn curve(points: &[(u64, f64)]) -> MissRatioCurve {
-        let points = points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio });
-        MissRatioCurve::new(Unit::Items, points).unwrap()
-    }
-
-    #[test]
-    fn it_is_linear_between_points_and_flat_beyond_the_last() {
-        let curve = curve(&[(10, 0.5), (20, 0.1)]);
-        assert_eq!(curve.miss_ratio(5.0), 0.75);
-        assert!((curve.miss_ratio(15.0) - 0.3).abs() < 1e-12);
-        assert_eq!(curve.miss_ratio(20.0), 0.1);
-        assert_eq!(curve.miss_ratio(1e12), 0.1);
-        assert_eq!(curve.miss_ratio(-1.0), 1.0);
-    }
-
-    #[test]
-    fn noise_does_not_make_it_rise() {
-        let curve = curve(&[(10, 0.5), (20, 0.6), (30, 0.2)]);
-        assert_eq!(curve.miss_ratio(20.0), 0.5);
-    }
-
-    #[test]
-    fn one_more_unit_saves_what_the_slope_to_the_right_says() {
-        let curve = curve(&[(10, 0.5), (20, 0.1)]);
-        assert!((curve.gain_per_unit(0.0) - 0.05).abs() < 1e-12);
-        assert!((curve.gain_per_unit(10.0) - 0.04).abs() < 1e-12);
-        assert_eq!(curve.gain_per_unit(20.0), 0.0);
-    }
-
-    #[test]
-    fn the_hull_spans_a_cliff() {
-        let cliff = curve(&[(100, 0.9), (500, 0.9), (600, 0.1), (700, 0.1)]);
-        let hull = cliff.hull();
-        assert_eq!(hull.points().iter().map(|point| point.size).collect::<Vec<_>>(), [0, 600, 700]);
-        for size in 0..800 {
-            assert!(hull.miss_ratio(f64::from(size)) <= cliff.miss_ratio(f64::from(size)) + 1e-12);
-        }
-    }
-
-    #[test]
-    fn points_that_are_no_curve_are_refused_by_name() {
-        let refuse = |points: &[(u64, f64)]| {
-            let points = points.iter().map(|&(size, miss_ratio)| Point { size, miss_ratio });
-            MissRatioCurve::new(Unit::Bytes, points).unwrap_err().to_string()
-        };
-        assert_eq!(refuse(&[]), "a curve needs at least one point");
-        assert_eq!(refuse(&[(5, 1.5)]), "the miss ratio 1.5 at size 5 is not between 0 and 1");
-        assert_eq!(refuse(&[(5, 0.5), (5, 0.4)]), "the size 5 does not exceed the size before it, 5");
-        assert!(refuse(&[(5, f64::NAN)]).contains("NaN"));
-    }
 }

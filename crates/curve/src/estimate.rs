@@ -1,0 +1,51 @@
+//! The seam of all estimators: a stream of accesses in, a curve out.
+
+use crate::mrc::MissRatioCurve;
+
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A read, which hits or misses: what a curve counts.
+    Read,
+    /// A write: the key becomes the most recent and takes its new size, and nothing is counted.
+    Write,
+}
+
+/// Learns a miss-ratio curve from accesses.
+///
+/// ```
+/// use millpond_curve::{Estimator, Kind, StackDistance, Unit};
+///
+/// let mut estimator = StackDistance::new(Unit::Items);
+/// for key in [1, 2, 1, 2, 3, 1] {
+///     estimator.record(key, 1, Kind::Read);
+/// }
+/// // Three keys come for the first time; two come back after one other, one after two others.
+/// assert_eq!(estimator.curve().miss_ratio(2.0), 4.0 / 6.0);
+/// assert_eq!(estimator.curve().miss_ratio(3.0), 3.0 / 6.0);
+/// ```
+pub trait Estimator {
+    /// Looks at an access to the key with this hash, whose 64 bits must be spread evenly (such as those of `base::hash::key_hash`).
+    ///
+    /// `size` is the item's, in bytes, with what its cache spends on it. 0 says that it is not known, as on a miss: then the key's
+    /// last one holds, or the mean of all. Estimators of items take no notice of it.
+    fn record(&mut self, hash: u64, size: u32, kind: Kind);
+
+    /// Counts reads that the caller did not hand over because [`Self::follows`] said no to their hashes. Without, the estimator
+    /// cannot correct for hot keys that the sample has by chance or lacks.
+    fn pass(&mut self, reads: u64);
+
+    /// Whether accesses to the key with this hash are looked at. May turn to no while keys come; it is then no for ever, but for
+    /// [`Self::age`].
+    fn follows(&self, hash: u64) -> bool;
+
+    /// The curve as known by now, with its [`crate::Confidence`]. Before the first read: one that misses everything.
+    fn curve(&self) -> MissRatioCurve;
+
+    /// Halves the weight of everything counted so far, so that a curve follows a change of phase within a few ageings. What is known
+    /// of recency stays.
+    fn age(&mut self);
+
+    /// Memory taken, in bytes.
+    fn bytes(&self) -> usize;
+}

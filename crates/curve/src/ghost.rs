@@ -1,0 +1,358 @@
+//! The ghost cache: one LRU list of keys that tells the hits of caches of several sizes at once.
+//!
+//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services" (HARE), FAST 2026, section 4.2, as its HopperKV has it. The sizes that are
+//! asked about are *ticks*. The list is as long as the largest cache. Every key in it has the number of the smallest tick whose
+//! cache holds it; for each tick the list's last key within it is known, its *boundary*. An access to a key of tick `i` moves the
+//! boundaries of all ticks below `i` one key up, counts at `i`, and puts the key in front. It costs as many steps as there are ticks
+//! below `i`: one or two for hot keys, all of them for a miss.
+//!
+//! Keys are sampled by hash, 1 in 32 by default; the list and the ticks are then that much smaller.
+//!
+//! Departures, and why:
+//! 1. Ticks may be bytes: a boundary moves as many keys up as the new one in front needs room.
+//! 2. Keys are told apart by 64 bits of hash, where 32 made some pairs one.
+//! 3. Hits are corrected as those of SHARDS are ([`Correction`]), since the sample is the same; [`Correction::None`] is the original.
+//! 4. Counts can be aged; there, the reader subtracts snapshots.
+
+use crate::estimate::{Estimator, Kind};
+use crate::exact::learnt;
+use crate::groups::{Correction, Groups};
+use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
+use crate::sample::{PLACES, place, threshold};
+use crate::stack::HashTable;
+
+/// HopperKV's rate.
+pub const DEFAULT_RATE: f64 = 1.0 / 32.0;
+/// HopperKV's number of ticks.
+pub const DEFAULT_TICKS: usize = 64;
+
+/// In the place of a node: none.
+const NONE: u32 = u32::MAX;
+
+/// How an access counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As the hit or miss that it is.
+    Count,
+    /// As a miss at every size, such as that of a key that has expired.
+    CountAsMiss,
+    /// As a hit at every size.
+    CountAsHit,
+    /// Not at all: a write.
+    Refresh,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: u64,
+    /// In the unit of the ticks.
+    size: u64,
+    /// Towards the front, where the most recent key is.
+    above: u32,
+    below: u32,
+    /// The smallest tick whose cache holds the key.
+    tick: u32,
+}
+
+/// The end of a tick's cache.
+#[derive(Clone, Copy, Debug)]
+struct Boundary {
+    /// How much the cache holds at most; divided by the sampling.
+    room: u64,
+    /// How much it holds.
+    used: u64,
+    /// The last key that it holds.
+    last: u32,
+}
+
+/// The ghost cache.
+///
+/// Takes about 60 bytes for each followed key, of which there are at most as many as the largest cache has, times the rate.
+#[derive(Clone, Debug)]
+pub struct Ghost {
+    unit: Unit,
+    threshold: u32,
+    weight: f64,
+    correction: Correction,
+    ticks: Vec<u64>,
+    boundaries: Vec<Boundary>,
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    by_key: HashTable<u32>,
+    first: u32,
+    /// Sampled hits by the smallest tick that has them, and sampled misses.
+    hits: Vec<f64>,
+    misses: f64,
+    groups: Groups,
+    requests: f64,
+    seen: u64,
+}
+
+impl Ghost {
+    /// A ghost cache for these sizes, which rise, of a sample of all keys at this rate.
+    ///
+    /// # Panics
+    /// Where there is no tick, ticks do not rise from 1 on, or the rate is not above 0 and at most 1.
+    pub fn new(unit: Unit, ticks: impl IntoIterator<Item = u64>, rate: f64) -> Self {
+        let ticks: Vec<u64> = ticks.into_iter().collect();
+        let rises = ticks.windows(2).all(|pair| pair[0] < pair[1]);
+        assert!(rises && ticks.first().is_some_and(|&least| least > 0), "ticks rise from 1 on: {ticks:?}");
+        let threshold = threshold(rate);
+        let weight = f64::from(PLACES) / f64::from(threshold);
+        let room = |&tick: &u64| ((tick as f64 / weight).round() as u64).max(1);
+        let boundaries: Vec<Boundary> =
+            ticks.iter().map(|tick| Boundary { room: room(tick), used: 0, last: NONE }).collect();
+        Self {
+            unit,
+            threshold,
+            weight,
+            correction: Correction::default(),
+            hits: vec![0.0; ticks.len()],
+            ticks,
+            boundaries,
+            nodes: Vec::new(),
+            free: Vec::new(),
+            by_key: HashTable::default(),
+            first: NONE,
+            misses: 0.0,
+            groups: Groups::default(),
+            requests: 0.0,
+            seen: 0,
+        }
+    }
+
+    /// Ticks at `count` even steps up to `max_size`.
+    pub fn even(unit: Unit, max_size: u64, count: usize, rate: f64) -> Self {
+        let step = (max_size / count as u64).max(1);
+        Self::new(unit, (1..=count as u64).map(|tick| tick * step), rate)
+    }
+
+    /// Corrects the curve in another way than by default.
+    #[must_use]
+    pub fn with_correction(self, correction: Correction) -> Self {
+        Self { correction, ..self }
+    }
+
+    /// The sizes that it tells the hits of.
+    pub fn ticks(&self) -> &[u64] {
+        &self.ticks
+    }
+
+    /// Sampled hits that need at least each tick and no larger one, and sampled misses at all of them.
+    pub fn counts(&self) -> (&[f64], f64) {
+        (&self.hits, self.misses)
+    }
+
+    /// Forgets all counts, and nothing of recency.
+    pub fn reset_counts(&mut self) {
+        self.hits.fill(0.0);
+        self.misses = 0.0;
+        self.groups = Groups::default();
+        self.requests = 0.0;
+    }
+
+    /// Looks at an access; see [`Estimator::record`].
+    pub fn access(&mut self, hash: u64, size: u32, mode: Mode) {
+        if mode != Mode::Refresh {
+            self.requests += 1.0;
+            self.seen += 1;
+        }
+        if place(hash) >= self.threshold {
+            return;
+        }
+        let tick = self.touch(hash, size);
+        let counted = match mode {
+            Mode::Count => tick,
+            Mode::CountAsMiss => None,
+            Mode::CountAsHit => Some(0),
+            Mode::Refresh => return,
+        };
+        match counted {
+            Some(tick) => self.hits[tick] += 1.0,
+            None => self.misses += 1.0,
+        }
+        self.groups.add(hash, counted.map(|tick| self.ticks[tick]), self.weight);
+    }
+
+    /// Puts a key in front, and says which tick it had.
+    fn touch(&mut self, hash: u64, size: u32) -> Option<usize> {
+        let known = self.by_key.get(&hash).copied();
+        let old = known.map(|at| self.nodes[at as usize]);
+        let size = match (self.unit, size, old) {
+            (Unit::Items, ..) => 1,
+            (Unit::Bytes, 0, Some(old)) => old.size,
+            (Unit::Bytes, 0, None) => self.mean_size(),
+            (Unit::Bytes, size, _) => u64::from(size),
+        };
+        let at = known.unwrap_or_else(|| self.fresh(hash));
+        if old.is_some() && self.first != at {
+            self.take_out(at);
+        }
+        if self.first != at {
+            self.put_in_front(at);
+        }
+        let tick = old.map(|old| old.tick as usize);
+        self.nodes[at as usize].size = size;
+        self.nodes[at as usize].tick = 0;
+        for smaller in 0..tick.unwrap_or(self.boundaries.len()) {
+            let boundary = &mut self.boundaries[smaller];
+            boundary.used += size;
+            if boundary.last == NONE {
+                boundary.last = at;
+            }
+            self.shrink(smaller);
+        }
+        if let Some(old) = old.filter(|old| old.size != size) {
+            for holder in old.tick as usize..self.boundaries.len() {
+                let boundary = &mut self.boundaries[holder];
+                boundary.used = boundary.used - old.size + size;
+                self.shrink(holder);
+                self.widen(holder);
+            }
+        }
+        self.forget_beyond();
+        tick
+    }
+
+    fn mean_size(&self) -> u64 {
+        let used = self.boundaries.last().map_or(0, |boundary| boundary.used);
+        (used / self.by_key.len().max(1) as u64).max(1)
+    }
+
+    fn fresh(&mut self, key: u64) -> u32 {
+        let node = Node { key, size: 0, above: NONE, below: NONE, tick: 0 };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        self.by_key.insert(key, at);
+        at
+    }
+
+    /// Takes a node, not the first, out of the list.
+    fn take_out(&mut self, at: u32) {
+        let Node { above, below, tick, .. } = self.nodes[at as usize];
+        let ends_here =
+            self.boundaries[tick as usize..].iter_mut().take_while(|boundary| boundary.last == at);
+        ends_here.for_each(|boundary| boundary.last = above);
+        self.nodes[above as usize].below = below;
+        if below != NONE {
+            self.nodes[below as usize].above = above;
+        }
+    }
+
+    fn put_in_front(&mut self, at: u32) {
+        let below = std::mem::replace(&mut self.first, at);
+        if below != NONE {
+            self.nodes[below as usize].above = at;
+        }
+        let node = &mut self.nodes[at as usize];
+        (node.above, node.below) = (NONE, below);
+    }
+
+    /// Gives up the keys that no cache holds.
+    fn forget_beyond(&mut self) {
+        let last = self.boundaries[self.boundaries.len() - 1].last;
+        let mut beyond = match last {
+            NONE => std::mem::replace(&mut self.first, NONE),
+            last => std::mem::replace(&mut self.nodes[last as usize].below, NONE),
+        };
+        while beyond != NONE {
+            let Node { key, below, .. } = self.nodes[beyond as usize];
+            self.by_key.remove(&key);
+            self.free.push(beyond);
+            beyond = below;
+        }
+    }
+
+    /// Moves the boundary of a tick up until what is within has room.
+    fn shrink(&mut self, tick: usize) {
+        let boundary = &mut self.boundaries[tick];
+        while boundary.used > boundary.room && boundary.last != NONE {
+            let node = &mut self.nodes[boundary.last as usize];
+            node.tick = tick as u32 + 1;
+            boundary.used -= node.size;
+            boundary.last = node.above;
+        }
+    }
+
+    /// Moves the boundary of a tick down while there is room for the next: after a larger item went, or one became smaller.
+    fn widen(&mut self, tick: usize) {
+        loop {
+            let boundary = &mut self.boundaries[tick];
+            let next = match boundary.last {
+                NONE => self.first,
+                last => self.nodes[last as usize].below,
+            };
+            let Some(node) = self.nodes.get_mut(next as usize).filter(|_| next != NONE) else { return };
+            if boundary.used + node.size > boundary.room {
+                return;
+            }
+            node.tick = node.tick.min(tick as u32);
+            boundary.used += node.size;
+            boundary.last = next;
+        }
+    }
+}
+
+impl Estimator for Ghost {
+    fn record(&mut self, hash: u64, size: u32, kind: Kind) {
+        self.access(hash, size, if kind == Kind::Read { Mode::Count } else { Mode::Refresh });
+    }
+
+    fn pass(&mut self, reads: u64) {
+        self.requests += reads as f64;
+        self.seen += reads;
+    }
+
+    #[inline]
+    fn follows(&self, hash: u64) -> bool {
+        place(hash) < self.threshold
+    }
+
+    fn curve(&self) -> MissRatioCurve {
+        let samples = self.hits.iter().sum::<f64>() + self.misses;
+        let sampled = samples * self.weight;
+        let told = self.requests > samples || self.weight == 1.0;
+        let corrects = self.correction != Correction::None && told;
+        let requests = if corrects { self.requests } else { sampled };
+        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread());
+        let mut left = samples;
+        let points = self.ticks.iter().zip(&self.hits).map(|(&size, hits)| {
+            left -= hits;
+            let slope = spread.as_ref().map_or(0.0, |spread| spread.slope(size));
+            let misses = left * self.weight - slope * (sampled - requests);
+            Point { size, miss_ratio: misses / requests }
+        });
+        let is_known = requests > 0.0;
+        let points: Vec<Point> = points.take(if is_known { usize::MAX } else { 0 }).collect();
+        let is_sampled = self.weight > 1.0 && is_known;
+        let confidence = Confidence {
+            keys: self.by_key.len() as u64,
+            samples,
+            requests,
+            seen: self.seen,
+            error: if is_sampled { self.groups.spread().error() / requests } else { 0.0 },
+        };
+        learnt(self.unit, points.into_iter(), confidence)
+    }
+
+    fn age(&mut self) {
+        self.hits.iter_mut().chain([&mut self.misses, &mut self.requests]).for_each(|count| *count /= 2.0);
+        self.groups.halve();
+    }
+
+    fn bytes(&self) -> usize {
+        let buckets = (self.by_key.capacity() * 8 / 7).next_power_of_two();
+        let table = buckets * (size_of::<(u64, u32)>() + 1);
+        let list = self.nodes.capacity() * size_of::<Node>() + self.free.capacity() * size_of::<u32>();
+        let ticks = self.ticks.len() * (size_of::<Boundary>() + 2 * size_of::<u64>());
+        size_of::<Self>() + table + list + ticks + self.groups.bytes()
+    }
+}

@@ -1,0 +1,125 @@
+//! What the sampled keys say in groups, by hash: how far the groups differ tells the error of them all, and how misses go with requests
+//! tells how to correct for a sample that has more or fewer requests than it should.
+//!
+//! A sample stands for `W` requests where `N` were made: it has by chance more or fewer keys, or hot keys, than its share. With the
+//! misses `M` of the sample, the estimates in use are
+//!
+//! - `M / W`, SHARDS as first published: right where requests are missing because keys are;
+//! - `M / N`, SHARDS_adj (the same paper, section 3.4): the requests that are missing are taken for hits at the smallest size, which is
+//!   right where they are those of hot keys;
+//! - `(M - b * (W - N)) / N` with `b` as the sample itself has it: how many misses come with a further request, from one group of keys
+//!   to the other (a regression estimate; Cochran, "Sampling Techniques", 1977, chapter 7). It is `M / W` for a loop, whose
+//!   keys are all alike, and `M / N` under hot keys, and errs less than both.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+
+/// How a sampled curve is corrected for having more or fewer requests than its share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Correction {
+    /// Not at all: SHARDS as first published, and the ghost cache of HopperKV.
+    None,
+    /// Missing requests count as hits at the smallest size: SHARDS_adj.
+    Count,
+    /// By the regression of misses on requests over groups of keys.
+    #[default]
+    Regression,
+}
+
+/// Keys are told apart by as many groups.
+const GROUPS: usize = 32;
+/// Four buckets for each octave of distances.
+const BITS: u32 = 3;
+
+/// Requests by group and coarse distance.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    by_distance: Vec<[f64; GROUPS]>,
+    cold: [f64; GROUPS],
+}
+
+impl Groups {
+    #[inline]
+    pub(crate) fn add(&mut self, hash: u64, distance: Option<u64>, weight: f64) {
+        let group = crate::sample::group(hash, GROUPS);
+        let row = match distance {
+            None => &mut self.cold,
+            Some(distance) => {
+                let bucket = Histogram::bucket(BITS, distance);
+                if bucket >= self.by_distance.len() {
+                    self.by_distance.resize(bucket + 1, [0.0; GROUPS]);
+                }
+                &mut self.by_distance[bucket]
+            }
+        };
+        row[group] += weight;
+    }
+
+    pub(crate) fn halve(&mut self) {
+        self.by_distance.iter_mut().chain([&mut self.cold]).flatten().for_each(|weight| *weight /= 2.0);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.by_distance.capacity() * size_of::<[f64; GROUPS]>() + size_of_val(&self.cold)
+    }
+
+    /// What the groups say of the misses at each size.
+    pub(crate) fn spread(&self) -> Spread {
+        let mut requests = [0.0; GROUPS];
+        for row in self.by_distance.iter().chain([&self.cold]) {
+            requests.iter_mut().zip(row).for_each(|(sum, weight)| *sum += *weight);
+        }
+        let mut misses = requests;
+        let mut rows = vec![(0, Regression::of(&requests, &misses))];
+        for (bucket, row) in self.by_distance.iter().enumerate() {
+            misses.iter_mut().zip(row).for_each(|(sum, weight)| *sum -= *weight);
+            rows.push((Histogram::last_of(BITS, bucket), Regression::of(&requests, &misses)));
+        }
+        Spread { rows }
+    }
+}
+
+/// Misses against requests over the groups.
+#[derive(Clone, Copy)]
+struct Regression {
+    /// Further misses for a further request.
+    slope: f64,
+    /// Standard error of the sum of all groups' misses, for a given number of requests.
+    error: f64,
+}
+
+impl Regression {
+    fn of(requests: &[f64; GROUPS], misses: &[f64; GROUPS]) -> Self {
+        let mean = |values: &[f64; GROUPS]| values.iter().sum::<f64>() / GROUPS as f64;
+        let (r, m) = (mean(requests), mean(misses));
+        let pairs = || requests.iter().zip(misses).map(|(x, y)| (x - r, y - m));
+        let (xx, xy): (f64, f64) = pairs().fold((0.0, 0.0), |(xx, xy), (x, y)| (xx + x * x, xy + x * y));
+        // A further request is at best no miss and at worst one.
+        let slope = if xx > 0.0 { (xy / xx).clamp(0.0, 1.0) } else { 0.0 };
+        let left: f64 = pairs().map(|(x, y)| (y - slope * x).powi(2)).sum();
+        Self { slope, error: (left * GROUPS as f64 / (GROUPS - 2) as f64).sqrt() }
+    }
+}
+
+/// How misses go with requests, by size.
+pub(crate) struct Spread {
+    rows: Vec<(u64, Regression)>,
+}
+
+impl Spread {
+    /// Further misses for a further request, in a cache of this size.
+    pub(crate) fn slope(&self, size: u64) -> f64 {
+        let above = self.rows.partition_point(|row| row.0 <= size);
+        let Some(&(left, low)) = above.checked_sub(1).and_then(|i| self.rows.get(i)) else { return 1.0 };
+        let Some(&(right, high)) = self.rows.get(above) else { return low.slope };
+        low.slope + (high.slope - low.slope) * (size - left) as f64 / (right - left) as f64
+    }
+
+    /// The standard error of misses, averaged over the sizes that have any.
+    pub(crate) fn error(&self) -> f64 {
+        let errors = || self.rows.iter().map(|row| row.1.error).filter(|error| *error > 0.0);
+        errors().sum::<f64>() / errors().count().max(1) as f64
+    }
+}

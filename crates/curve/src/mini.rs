@@ -1,0 +1,156 @@
+//! Miniature simulation: the curve of any policy, by running small caches on a sample of the keys.
+//!
+//! Waldspurger, Saemundsson, Ahmad and Park, "Cache Modeling and Optimization using Miniature Simulations", USENIX ATC 2017: a cache
+//! of size `S` over all keys misses about as often as one of size `R * S` over the share `R` of the keys. Policies other than
+//! LRU have no stack distance, so each size needs a cache of its own; at a rate of 1/100, ten of them cost a tenth of one.
+//!
+//! What policy runs is the caller's: this module knows only [`Simulated`].
+
+use crate::estimate::{Estimator, Kind};
+use crate::exact::learnt;
+use crate::groups::{Correction, Groups};
+use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
+use crate::sample::{PLACES, place, threshold};
+
+/// A cache that is run in miniature. Its capacity was set when it was made, in the unit of the curve.
+pub trait Simulated {
+    /// Asks for a key whose item has `size` units, at least 1, and takes it in if it is absent. True on a hit.
+    fn access(&mut self, hash: u64, size: u32) -> bool;
+
+    /// Memory taken, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// A cache of one size, and what it missed.
+struct Small<S> {
+    size: u64,
+    cache: S,
+    misses: f64,
+}
+
+/// Miniature caches of several sizes.
+pub struct Miniature<S> {
+    unit: Unit,
+    threshold: u32,
+    weight: f64,
+    correction: Correction,
+    small: Vec<Small<S>>,
+    groups: Groups,
+    requests: f64,
+    samples: f64,
+    seen: u64,
+}
+
+impl<S: Simulated> Miniature<S> {
+    /// Caches of these sizes, which rise, over a share `rate` of the keys. `make` is given the capacity of each in miniature, at
+    /// least 1.
+    ///
+    /// A miniature of fewer than some hundred items errs by more than the sample does; see [`Self::rate_for`].
+    ///
+    /// # Panics
+    /// Where sizes do not rise from 1 on, or the rate is not above 0 and at most 1.
+    pub fn new(
+        unit: Unit,
+        sizes: impl IntoIterator<Item = u64>,
+        rate: f64,
+        mut make: impl FnMut(u64) -> S,
+    ) -> Self {
+        let threshold = threshold(rate);
+        let weight = f64::from(PLACES) / f64::from(threshold);
+        let capacity = |size: u64| ((size as f64 / weight).round() as u64).max(1);
+        let small: Vec<_> =
+            sizes.into_iter().map(|size| Small { size, cache: make(capacity(size)), misses: 0.0 }).collect();
+        let rises = small.windows(2).all(|pair| pair[0].size < pair[1].size);
+        assert!(rises && small.first().is_some_and(|small| small.size > 0), "sizes rise from 1 on");
+        Self {
+            unit,
+            threshold,
+            weight,
+            correction: Correction::default(),
+            small,
+            groups: Groups::default(),
+            requests: 0.0,
+            samples: 0.0,
+            seen: 0,
+        }
+    }
+
+    /// The rate at which about `keys` of a number of keys are followed, at most 1.
+    pub fn rate_for(keys: u64, of: u64) -> f64 {
+        (keys as f64 / of.max(1) as f64).min(1.0)
+    }
+
+    /// Corrects the curve in another way than by default.
+    #[must_use]
+    pub fn with_correction(self, correction: Correction) -> Self {
+        Self { correction, ..self }
+    }
+}
+
+impl<S: Simulated> Estimator for Miniature<S> {
+    fn record(&mut self, hash: u64, size: u32, kind: Kind) {
+        let read = kind == Kind::Read;
+        self.pass(u64::from(read));
+        if place(hash) >= self.threshold {
+            return;
+        }
+        let size = if self.unit == Unit::Items { 1 } else { size.max(1) };
+        let mut smallest = None;
+        for small in &mut self.small {
+            let hit = small.cache.access(hash, size);
+            if read && !hit {
+                small.misses += 1.0;
+            } else if smallest.is_none() {
+                smallest = Some(small.size);
+            }
+        }
+        if read {
+            self.samples += 1.0;
+            // Where a larger cache misses what a smaller one has, the groups take it for a hit from the smaller on.
+            self.groups.add(hash, smallest, self.weight);
+        }
+    }
+
+    fn pass(&mut self, reads: u64) {
+        self.requests += reads as f64;
+        self.seen += reads;
+    }
+
+    fn follows(&self, hash: u64) -> bool {
+        place(hash) < self.threshold
+    }
+
+    fn curve(&self) -> MissRatioCurve {
+        let sampled = self.samples * self.weight;
+        let told = self.requests > self.samples || self.weight == 1.0;
+        let requests = if told && self.correction != Correction::None { self.requests } else { sampled };
+        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread());
+        let points = self.small.iter().filter(|_| requests > 0.0).map(|small| {
+            let slope = spread.as_ref().map_or(0.0, |spread| spread.slope(small.size));
+            let misses = small.misses * self.weight - slope * (sampled - requests);
+            Point { size: small.size, miss_ratio: misses / requests }
+        });
+        let is_sampled = self.weight > 1.0 && requests > 0.0;
+        let confidence = Confidence {
+            keys: 0,
+            samples: self.samples,
+            requests,
+            seen: self.seen,
+            error: if is_sampled { self.groups.spread().error() / requests } else { 0.0 },
+        };
+        learnt(self.unit, points, confidence)
+    }
+
+    fn age(&mut self) {
+        self.small.iter_mut().for_each(|small| small.misses /= 2.0);
+        self.groups.halve();
+        self.requests /= 2.0;
+        self.samples /= 2.0;
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.groups.bytes()
+            + self.small.iter().map(|small| small.cache.bytes()).sum::<usize>()
+    }
+}

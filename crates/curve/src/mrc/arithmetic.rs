@@ -1,0 +1,163 @@
+//! Curves out of curves: scaled, aged, merged, and with fewer points.
+
+use super::{Confidence, CurveError, MissRatioCurve, Point, Unit};
+use crate::MonotoneCubic;
+
+impl MissRatioCurve {
+    /// The curve of a cache whose keys take `factor` times the room: what it missed at a size, it misses at `factor` times the
+    /// size. Turns items into bytes by the bytes of an item, and a shard's curve into that of all shards together.
+    ///
+    /// # Panics
+    /// Where `factor` is not a positive number.
+    #[must_use]
+    pub fn scaled(&self, unit: Unit, factor: f64) -> Self {
+        assert!(
+            factor > 0.0 && factor.is_finite(),
+            "a curve is scaled by a positive number, not by {factor}"
+        );
+        let mut points: Vec<Point> = Vec::with_capacity(self.points.len());
+        for point in &self.points {
+            let size = (point.size as f64 * factor).round() as u64;
+            match points.last_mut() {
+                Some(last) if last.size >= size => last.miss_ratio = point.miss_ratio,
+                _ => points.push(Point { size, ..*point }),
+            }
+        }
+        Self { unit, points, confidence: self.confidence }
+    }
+
+    /// The same curve, whose observations weigh `factor` of what they did, from 0 to 1: halved, 0.5. What it says does not change,
+    /// but how it counts in a merge.
+    #[must_use]
+    pub fn aged(&self, factor: f64) -> Self {
+        let aged = |confidence: Confidence| Confidence {
+            samples: confidence.samples * factor,
+            requests: confidence.requests * factor,
+            ..confidence
+        };
+        Self { confidence: self.confidence.map(aged), ..self.clone() }
+    }
+
+    /// The mean of curves, each weighted: what requests miss that go to one of several caches of the same size. Weights are
+    /// request rates, or the requests of [`Confidence`]. A curve of weight 0 changes nothing.
+    ///
+    /// ```
+    /// use millpond_curve::{MissRatioCurve, Unit};
+    ///
+    /// let (few, many) = (MissRatioCurve::uniform(Unit::Bytes, 100), MissRatioCurve::uniform(Unit::Bytes, 400));
+    /// let both = MissRatioCurve::merge([(&few, 3.0), (&many, 1.0)])?;
+    /// assert_eq!(both.miss_ratio(100.0), 0.25 * 0.75);
+    /// # Ok::<(), millpond_curve::CurveError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where there is no curve of positive weight, or units differ.
+    pub fn merge<'a>(curves: impl IntoIterator<Item = (&'a Self, f64)>) -> Result<Self, CurveError> {
+        let curves: Vec<_> =
+            curves.into_iter().filter(|(_, weight)| *weight > 0.0 && weight.is_finite()).collect();
+        let Some(&(first, _)) = curves.first() else {
+            return Err(CurveError::Empty);
+        };
+        if curves.iter().any(|(curve, _)| curve.unit != first.unit) {
+            return Err(CurveError::Units);
+        }
+        let total: f64 = curves.iter().map(|(_, weight)| weight).sum();
+        let mut sizes: Vec<u64> =
+            curves.iter().flat_map(|(curve, _)| &curve.points).map(|point| point.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let points = sizes.into_iter().map(|size| {
+            let sum: f64 = curves.iter().map(|(curve, weight)| weight * curve.miss_ratio(size as f64)).sum();
+            Point { size, miss_ratio: (sum / total).clamp(0.0, 1.0) }
+        });
+        let merged = Self::new(first.unit, points)?;
+        let parts: Option<Vec<_>> = curves
+            .iter()
+            .map(|(curve, weight)| curve.confidence.map(|known| (known, weight / total)))
+            .collect();
+        Ok(Self { confidence: parts.map(|parts| joined(&parts)), ..merged })
+    }
+
+    /// The same curve with smooth interpolation between its points, which rises nowhere either.
+    pub fn smooth(&self) -> MonotoneCubic {
+        MonotoneCubic::new(self.points.iter().map(|point| (point.size as f64, point.miss_ratio)))
+    }
+
+    /// A curve of at most `points` points, at least 2, that stays as near to this one as it can: of all points left out, the one
+    /// that lies farthest from the line between its neighbours joins, until there are enough. Costs `O(n log n)` on most curves.
+    ///
+    /// # Panics
+    /// Where fewer than 2 points are asked for.
+    #[must_use]
+    pub fn thinned(&self, points: usize) -> Self {
+        assert!(points >= 2, "a curve of {points} points says nothing");
+        if self.points.len() <= points {
+            return self.clone();
+        }
+        let mut kept = vec![0, self.points.len() - 1];
+        let mut spans = std::collections::BinaryHeap::new();
+        spans.extend(self.farthest(0, self.points.len() - 1));
+        while kept.len() < points
+            && let Some(span) = spans.pop()
+        {
+            kept.push(span.at);
+            spans.extend(self.farthest(span.from, span.at));
+            spans.extend(self.farthest(span.at, span.to));
+        }
+        kept.sort_unstable();
+        Self { points: kept.into_iter().map(|at| self.points[at]).collect(), ..self.clone() }
+    }
+
+    /// The point between two others that lies farthest from the line between them.
+    fn farthest(&self, from: usize, to: usize) -> Option<Span> {
+        let (a, b) = (self.points[from], self.points[to]);
+        let slope = (b.miss_ratio - a.miss_ratio) / (b.size - a.size) as f64;
+        let off = |at: usize| {
+            let point = self.points[at];
+            (point.miss_ratio - a.miss_ratio - slope * (point.size - a.size) as f64).abs()
+        };
+        let at = (from + 1..to).max_by(|&a, &b| off(a).total_cmp(&off(b)))?;
+        Some(Span { off: off(at), at, from, to })
+    }
+}
+
+/// What several curves that count for these shares of the whole were learnt from.
+fn joined(parts: &[(Confidence, f64)]) -> Confidence {
+    let sum = |field: fn(&Confidence) -> f64| parts.iter().map(|(part, _)| field(part)).sum::<f64>();
+    Confidence {
+        keys: parts.iter().map(|(part, _)| part.keys).sum(),
+        samples: sum(|part| part.samples),
+        requests: sum(|part| part.requests),
+        seen: parts.iter().map(|(part, _)| part.seen).sum(),
+        // The errors of different samples are independent.
+        error: parts.iter().map(|(part, share)| (part.error * share).powi(2)).sum::<f64>().sqrt(),
+    }
+}
+
+/// A stretch between two points that stay, and the point within that lies farthest off.
+struct Span {
+    off: f64,
+    at: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Ord for Span {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.off.total_cmp(&other.off).then(other.at.cmp(&self.at))
+    }
+}
+
+impl PartialOrd for Span {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Span {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Span {}

@@ -1,0 +1,239 @@
+//! Estimators against brute force.
+
+use base::hash::mix64;
+use base::rng::{RngExt, seeded};
+
+use crate::ghost::Mode;
+use crate::{Estimator, Ghost, Kind, Miniature, MissRatioCurve, Shards, Simulated, StackDistance, Unit};
+
+/// An LRU list that is searched from its end: nobody can read it wrongly.
+#[derive(Default)]
+pub(crate) struct PlainStack(Vec<(u64, u64)>);
+
+impl PlainStack {
+    /// The stack distance of the access, own size included.
+    pub(crate) fn access(&mut self, key: u64, size: u64) -> Option<u64> {
+        let at = self.0.iter().rposition(|held| held.0 == key);
+        let distance = at.map(|at| self.0[at..].iter().map(|held| held.1).sum());
+        at.map(|at| self.0.remove(at));
+        self.0.push((key, size));
+        distance
+    }
+}
+
+#[test]
+fn exact_distances_are_those_of_a_list() {
+    for seed in 0..8 {
+        let mut rng = seeded(seed);
+        let mut plain = PlainStack::default();
+        let mut exact = StackDistance::new(Unit::Bytes);
+        for step in 0..4_000 {
+            let key = rng.random_range(0_u64..1 + (step >> (seed % 4)));
+            let size = rng.random_range(1..5_000_u32);
+            let expected = plain.access(key, u64::from(size));
+            assert_eq!(exact.distance(mix64(key), size), expected, "seed {seed}, step {step}");
+        }
+    }
+}
+
+#[test]
+fn nothing_recorded_is_a_curve_that_misses_everything() {
+    assert_eq!(StackDistance::new(Unit::Bytes).curve().miss_ratio(1e12), 1.0);
+    let mut writes = Shards::fixed_size(Unit::Bytes, 100);
+    writes.record(1, 10, Kind::Write);
+    assert_eq!(writes.curve().miss_ratio(1e12), 1.0);
+}
+
+/// The miss ratio of a ghost cache at a tick, out of its counts.
+fn hits_at(ghost: &Ghost, size: u64) -> f64 {
+    let (hits, misses) = ghost.counts();
+    let within: f64 =
+        ghost.ticks().iter().zip(hits).filter(|(tick, _)| **tick <= size).map(|(_, hits)| hits).sum();
+    within / (hits.iter().sum::<f64>() + misses)
+}
+
+/// The example of gcache's README.
+#[test]
+fn the_ghost_cache_gives_the_published_example() {
+    let mut ghost = Ghost::new(Unit::Items, [4, 6, 8], 1.0);
+    for block in 1..=8 {
+        ghost.access(mix64(block), 0, Mode::Count);
+    }
+    ghost.reset_counts();
+    for block in [8, 5, 3, 2, 2, 1, 9, 10] {
+        ghost.access(mix64(block), 0, Mode::Count);
+    }
+    assert_eq!([4, 6, 8].map(|size| hits_at(&ghost, size)), [0.375, 0.5, 0.75]);
+}
+
+/// At full rate every tick counts just the accesses whose stack distance needs it, whatever the ticks. Sizes change in the last layout
+/// alone, whose largest cache holds everything: a key that the list gave up does not come back because others became smaller.
+#[test]
+fn the_ghost_cache_counts_as_stack_distances_do() {
+    let layouts: [Vec<u64>; 3] =
+        [(1..=64).map(|i| i * 16).collect(), vec![1, 2, 3, 500, 501, 2000], vec![777]];
+    for (seed, ticks) in (0..).zip(layouts) {
+        for unit in [Unit::Items, Unit::Bytes] {
+            let mut rng = seeded(seed);
+            let scale = if unit == Unit::Items { 1 } else { 50 };
+            let ticks: Vec<u64> = ticks.iter().map(|tick| tick * scale).collect();
+            let mut ghost = Ghost::new(unit, ticks.clone(), 1.0);
+            let mut plain = PlainStack::default();
+            let (mut hits, mut misses) = (vec![0.0; ticks.len()], 0.0);
+            for step in 0..6_000 {
+                let key = (rng.random::<f64>().powi(3) * 1200.0) as u64;
+                let fresh = rng.random_range(1..200_u32);
+                let fixed = 1 + mix64(key) as u32 % 200;
+                let size = if unit == Unit::Items { 1 } else { [fixed, fresh][usize::from(seed == 3)] };
+                let mode = if rng.random_bool(0.2) { Mode::Refresh } else { Mode::Count };
+                let distance = plain.access(key, u64::from(size));
+                ghost.access(mix64(key), size, mode);
+                if mode == Mode::Count {
+                    match distance.and_then(|distance| ticks.iter().position(|tick| distance <= *tick)) {
+                        Some(tick) => hits[tick] += 1.0,
+                        None => misses += 1.0,
+                    }
+                }
+                assert_eq!(ghost.counts(), (&hits[..], misses), "seed {seed}, {unit:?}, step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn modes_say_how_an_access_counts() {
+    let mut ghost = Ghost::new(Unit::Items, [2, 4], 1.0);
+    for mode in [Mode::Refresh, Mode::CountAsMiss, Mode::Count, Mode::CountAsHit] {
+        ghost.access(mix64(1), 0, mode);
+    }
+    assert_eq!(ghost.counts(), (&[2.0, 0.0][..], 1.0));
+}
+
+/// Draws Zipf keys, each with a size that its key fixes: one of two, far apart.
+fn bimodal(seed: u64, keys: usize, accesses: usize) -> impl Iterator<Item = (u64, u32)> {
+    let mut rng = seeded(seed);
+    let weights: Vec<f64> = (1..=keys).map(|rank| (rank as f64).powf(-0.8)).collect();
+    let sums: Vec<f64> = weights
+        .iter()
+        .scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        })
+        .collect();
+    let total = sums[keys - 1];
+    (0..accesses).map(move |_| {
+        let draw = rng.random::<f64>() * total;
+        let hash = mix64(sums.partition_point(|sum| *sum < draw) as u64 + 1);
+        (hash, if hash.is_multiple_of(10) { 20_000 } else { 200 })
+    })
+}
+
+/// The mean distance between two curves, over 200 sizes of which all are known.
+fn mean_error(exact: &MissRatioCurve, estimated: &MissRatioCurve) -> f64 {
+    let sizes = (1..=200).map(|i| exact.max_size() as f64 * f64::from(i) / 200.0);
+    let errors = sizes.map(|size| (exact.miss_ratio(size) - estimated.miss_ratio(size)).abs());
+    errors.sum::<f64>() / 200.0
+}
+
+#[test]
+fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
+    for unit in [Unit::Items, Unit::Bytes] {
+        let mut exact = StackDistance::new(unit);
+        let mut size = Shards::fixed_size(unit, 2_048);
+        let mut rate = Shards::fixed_rate(unit, 0.1);
+        let requests: Vec<(u64, u32)> = bimodal(5, 30_000, 200_000).collect();
+        requests.iter().for_each(|&(hash, size)| exact.record(hash, size, Kind::Read));
+        let mut ghost = Ghost::even(unit, exact.footprint(), 64, 0.1);
+        for &(hash, bytes) in &requests {
+            size.record(hash, bytes, Kind::Read);
+            rate.record(hash, bytes, Kind::Read);
+            ghost.record(hash, bytes, Kind::Read);
+        }
+        let exact = exact.curve();
+        for (name, estimated) in [("size", size.curve()), ("rate", rate.curve()), ("ghost", ghost.curve())] {
+            let error = mean_error(&exact, &estimated);
+            assert!(error < 0.015, "{unit:?}, {name}: off by {error}");
+            let told = estimated.confidence().expect("learnt").error;
+            assert!((0.000_1..0.03).contains(&told), "{unit:?}, {name}: says an error of {told}");
+        }
+        assert!(size.keys() <= 2_048 && size.rate() < 0.2);
+    }
+}
+
+/// Whoever hands over only what is followed, and counts the rest, gets the same curve.
+#[test]
+fn passing_requests_over_is_as_recording_them() {
+    let mut all = Shards::fixed_size(Unit::Bytes, 500);
+    let mut some = all.clone();
+    for (hash, size) in bimodal(9, 5_000, 30_000) {
+        all.record(hash, size, Kind::Read);
+        if some.follows(hash) {
+            some.record(hash, size, Kind::Read);
+        } else {
+            some.pass(1);
+        }
+    }
+    assert_eq!(all.curve(), some.curve());
+}
+
+#[test]
+fn memory_stays_within_bounds_while_ever_new_keys_come() {
+    let mut shards = Shards::fixed_size(Unit::Items, 1_000).with_max_size(50_000);
+    let mut most = 0;
+    for key in 0..400_000 {
+        shards.record(mix64(key), 0, Kind::Read);
+        if key % 1000 == 0 {
+            most = most.max(shards.bytes());
+        }
+    }
+    assert!(most < 1_000 * 140 + 40_000, "{most} bytes");
+    // 50,000 keys are known of, of which at most 1,000 are followed: the rate does not fall for ever.
+    assert!(shards.rate() > 0.01, "{}", shards.rate());
+    shards.stack.validate();
+}
+
+#[test]
+fn a_change_of_phase_is_followed_by_ageing_alone() {
+    let run = |ages: bool| {
+        let mut shards = Shards::fixed_size(Unit::Items, 1_000);
+        let mut rng = seeded(3);
+        for step in 0..60_000_u64 {
+            let keys = if step < 40_000 { 4_000 } else { 400 };
+            shards.record(mix64(rng.random_range(0..keys)), 0, Kind::Read);
+            if ages && step % 2_000 == 0 {
+                shards.age();
+            }
+        }
+        shards.curve().miss_ratio(400.0)
+    };
+    assert!(run(true) < 0.05, "{}", run(true));
+    assert!(run(false) > 0.5, "{}", run(false));
+}
+
+#[test]
+fn miniatures_of_lru_follow_its_curve() {
+    struct Lru {
+        list: PlainStack,
+        capacity: u64,
+    }
+    impl Simulated for Lru {
+        fn access(&mut self, hash: u64, size: u32) -> bool {
+            self.list.access(hash, u64::from(size)).is_some_and(|distance| distance <= self.capacity)
+        }
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+    let mut exact = StackDistance::new(Unit::Bytes);
+    let sizes = [1, 3, 6, 9].map(|size| size * 200_000);
+    let make = |capacity| Lru { list: PlainStack::default(), capacity };
+    let mut mini = Miniature::new(Unit::Bytes, sizes, 0.25, make);
+    for (hash, size) in bimodal(2, 1_000, 20_000) {
+        exact.record(hash, size, Kind::Read);
+        mini.record(hash, size, Kind::Read);
+    }
+    for size in sizes {
+        let (exact, mini) = (exact.curve().miss_ratio(size as f64), mini.curve().miss_ratio(size as f64));
+        assert!((exact - mini).abs() < 0.05, "{exact} and {mini} at {size}");
+    }
+}
