@@ -17,6 +17,8 @@
 //! | [`problem`] | sizes that are worth most together: the question of the three below |
 //! | [`anneal`] | HOLPACA's simulated annealing, repaired, as described and as published |
 //! | [`hull`], [`exact`] | exact answers, over hulls and beyond |
+//! | [`holpaca`] | throughput maximisation and least throughputs, by either |
+//! | [`registry`] | all policies by name |
 
 #![forbid(unsafe_code)]
 
@@ -26,10 +28,12 @@ pub mod cliffhanger;
 pub mod decision;
 pub mod dynacache;
 pub mod exact;
+pub mod holpaca;
 pub mod hull;
 pub mod marginal;
 pub mod partition;
 pub mod problem;
+pub mod registry;
 pub mod talus;
 pub mod view;
 

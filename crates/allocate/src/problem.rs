@@ -9,7 +9,7 @@
 use curve::{MissRatioCurve, MonotoneCubic};
 use serde::{Deserialize, Serialize};
 
-use crate::Pool;
+use crate::{Misses, Pool};
 
 /// What is to be as large as it can, summed over pools by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,11 +59,11 @@ impl Worth {
         Self::Straight(curve.points().iter().map(point).collect())
     }
 
-    /// What `carried` gives for a miss ratio, times `weight`, smooth over the curve's points and some between them: where the miss
+    /// What `carried` gives for a size and its miss ratio, times `weight`, smooth over the curve's points and some between them: where the miss
     /// ratio falls by much from one point to the next, throughput between the two is no straight line.
-    pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64) -> f64) -> Self {
-        let value = |miss_ratio: f64| weight * carried(miss_ratio.max(LEAST_MISS_RATIO));
-        let mut points = vec![(0.0, value(curve.points()[0].miss_ratio))];
+    pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64, f64) -> f64) -> Self {
+        let value = |size: f64, miss_ratio: f64| weight * carried(size, miss_ratio.max(LEAST_MISS_RATIO));
+        let mut points = vec![(0.0, value(0.0, curve.points()[0].miss_ratio))];
         for pair in curve.points().windows(2) {
             let (left, right) = (pair[0], pair[1]);
             let (from, to) = (left.miss_ratio.max(LEAST_MISS_RATIO), right.miss_ratio.max(LEAST_MISS_RATIO));
@@ -73,9 +73,9 @@ impl Worth {
                 // The miss ratio falls by the same factor with each step, along the straight line between the two points.
                 let miss_ratio = from * (to / from).powf(f64::from(step) / steps);
                 let size = left.size as f64 + width * (from - miss_ratio) / (from - to);
-                points.push((size, value(miss_ratio)));
+                points.push((size, value(size, miss_ratio)));
             }
-            points.push((right.size as f64, value(right.miss_ratio)));
+            points.push((right.size as f64, value(right.size as f64, right.miss_ratio)));
         }
         points.dedup_by(|later, earlier| later.0 <= earlier.0);
         Self::Smooth(MonotoneCubic::new(points))
@@ -87,11 +87,15 @@ impl Worth {
         match objective {
             Objective::HitRate => Self::hit_rate(&pool.curve.hull(), pool.request_rate, pool.weight),
             Objective::Throughput if needs_on_miss(pool) => {
-                let carried = |miss_ratio| pool.throughput(miss_ratio, &pool.grants);
+                let carried = |size: f64, _| {
+                    let Misses { memory, all } = pool.misses(size as u64, &pool.grants);
+                    let (memory, all) = (memory.max(LEAST_MISS_RATIO), all.max(LEAST_MISS_RATIO));
+                    pool.carried(Misses { memory, all }, &pool.grants)
+                };
                 Self::throughput(&pool.curve, pool.weight, carried)
             }
             Objective::Throughput => {
-                Self::throughput(&pool.curve, pool.weight, |miss_ratio| backend_rate / miss_ratio)
+                Self::throughput(&pool.curve, pool.weight, |_, miss_ratio| backend_rate / miss_ratio)
             }
         }
     }

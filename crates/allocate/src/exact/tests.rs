@@ -52,7 +52,7 @@ fn problem(rng: &mut SeededRng, n: usize, concave: bool, window: f64) -> (Proble
         let worth = if concave {
             Worth::hit_rate(&curve.hull(), rate, 1.0)
         } else {
-            Worth::throughput(curve, 1.0, |miss_ratio| rate / miss_ratio)
+            Worth::throughput(curve, 1.0, |_, miss_ratio| rate / miss_ratio)
         };
         Choice { low: equal.saturating_sub(step), high: equal + step, worth }
     });

@@ -1,0 +1,171 @@
+//! All policies by name, as configurations and reports name them.
+
+use crate::cliffhanger::Cliffhanger;
+use crate::dynacache::Dynacache;
+use crate::holpaca::Holpaca;
+use crate::marginal::MarginalHits;
+use crate::partition::{Equal, Weighted};
+use crate::problem::Objective;
+use crate::talus::OnHulls;
+use crate::{Decision, Policy, View};
+
+/// A policy that can be had by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name: lower case, words joined by hyphens.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    make: fn() -> Box<dyn Policy>,
+}
+
+impl Entry {
+    /// The policy with its defaults, which has seen nothing yet.
+    pub fn make(&self) -> Box<dyn Policy> {
+        (self.make)()
+    }
+}
+
+/// Leaves everything as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stay;
+
+impl Policy for Stay {
+    fn name(&self) -> &'static str {
+        "static"
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        Decision::stay(view)
+    }
+}
+
+/// All policies.
+pub fn policies() -> &'static [Entry] {
+    POLICIES
+}
+
+/// The policy of this name, with its defaults; `None` where there is none.
+pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
+    policies().iter().find(|entry| entry.name == name).map(Entry::make)
+}
+
+const POLICIES: &[Entry] = &[
+    Entry { name: "static", summary: "everything stays as it is", make: || Box::new(Stay) },
+    Entry { name: "equal", summary: "equal shares", make: || Box::new(Equal) },
+    Entry { name: "weighted", summary: "shares in proportion to weights", make: || Box::new(Weighted) },
+    Entry {
+        name: "hill-climbing",
+        summary: "Cliffhanger's credits for hits in shadow queues",
+        make: || Box::new(Cliffhanger::hill_climbing()),
+    },
+    Entry {
+        name: "cliffhanger",
+        summary: "the same, and queues that scale their cliffs",
+        make: || Box::<Cliffhanger>::default(),
+    },
+    Entry {
+        name: "dynacache",
+        summary: "most hits by the hulls of curves that are not split",
+        make: || Box::new(Dynacache),
+    },
+    Entry {
+        name: "talus",
+        summary: "most hits by hulls, with queues split on them",
+        make: || Box::new(OnHulls),
+    },
+    Entry {
+        name: "marginal-hits",
+        summary: "CacheLib's optimizer: a slab per round by hits in the last slab",
+        make: || Box::<MarginalHits>::default(),
+    },
+    Entry {
+        name: "holpaca",
+        summary: "most throughput by annealing, a hundredth of memory per round; floors and promises kept",
+        make: || Box::<Holpaca>::default(),
+    },
+    Entry { name: "holpaca-exact", summary: "the same, solved exactly", make: || Box::new(Holpaca::exact()) },
+    Entry {
+        name: "holpaca-as-described",
+        summary: "HOLPACA as its paper describes it, without a floor",
+        make: || Box::new(Holpaca::described()),
+    },
+    Entry {
+        name: "holpaca-as-published",
+        summary: "HOLPACA as its program was published: a random walk",
+        make: || Box::new(Holpaca::published()),
+    },
+    Entry {
+        name: "exact-throughput",
+        summary: "most throughput at once, wherever pools stand; floors and promises kept",
+        make: || Box::new(Holpaca::at_once(Objective::Throughput)),
+    },
+    Entry {
+        name: "exact-hit-rate",
+        summary: "most hits at once by hulls; floors and promises kept",
+        make: || Box::new(Holpaca::at_once(Objective::HitRate)),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Demand, Pool, Resource};
+    use base::rng::{RngExt, seeded};
+    use curve::{MissRatioCurve, Unit};
+
+    #[test]
+    fn each_policy_goes_by_its_own_name() {
+        for entry in policies() {
+            assert_eq!(entry.make().name(), entry.name);
+            assert!(by_name(entry.name).is_some());
+        }
+        assert!(by_name("nobody").is_none());
+    }
+
+    /// What the contract of [`Policy::decide`] says, for every policy, over random views with bounds, idle pools and pools whose
+    /// data fits, for a few rounds each.
+    #[test]
+    fn no_policy_exceeds_totals_or_breaks_bounds() {
+        for seed in 0..40 {
+            let mut rng = seeded(seed);
+            let n = rng.random_range(1..6_u64);
+            let memory = rng.random_range(1..200_u64) << 20;
+            let pools = (0..n).map(|i| {
+                let curve = MissRatioCurve::uniform(Unit::Bytes, rng.random_range(1..memory * 2));
+                let mut pool = Pool::new(format!("p{i}"), curve, memory / n);
+                pool.floor = rng.random_range(0..=memory / n / 2);
+                pool.ceiling = if rng.random_bool(0.3) { memory / n } else { u64::MAX };
+                pool.request_rate = if rng.random_bool(0.2) { 0.0 } else { rng.random_range(1.0..1e5) };
+                pool.min_request_rate = if rng.random_bool(0.3) { rng.random_range(1.0..1e6) } else { 0.0 };
+                pool.demands = vec![Demand::new(1.0, rng.random_range(0.0..1.0))];
+                pool.grants = vec![5000.0 / n as f64];
+                pool
+            });
+            let resources = vec![Resource { name: "reads".into(), total: 5000.0 }];
+            let view = View { memory, resources, pools: pools.collect() };
+            view.validate().unwrap();
+            // Two walk half a million steps per round.
+            let quick = |entry: &&Entry| seed < 4 || !entry.name.contains("-as-");
+            for entry in policies().iter().filter(quick) {
+                let (mut view, mut policy) = (view.clone(), entry.make());
+                for round in 0..3 {
+                    let decision = policy.decide(&view);
+                    let case = format!("seed {seed}, {}, round {round}", entry.name);
+                    let given: u64 = decision.grants.iter().map(|grant| grant.memory).sum();
+                    assert!(given <= view.memory, "{case}: {given} of {}", view.memory);
+                    for (pool, grant) in view.pools.iter().zip(&decision.grants) {
+                        let bounds = pool.floor..=pool.ceiling;
+                        assert!(bounds.contains(&grant.memory), "{case}: {} in {bounds:?}", grant.memory);
+                        assert!(grant.resources.iter().all(|grant| grant.is_finite()), "{case}");
+                    }
+                    assert!(decision.after.iter().all(|outcome| outcome.miss_ratio.is_finite()), "{case}");
+                    for (pool, grant) in view.pools.iter_mut().zip(decision.grants) {
+                        (pool.size, pool.used) = (grant.memory, grant.memory);
+                        pool.grants = grant.resources;
+                    }
+                }
+            }
+        }
+    }
+}
