@@ -6,7 +6,8 @@
 //! - A reader *protects* one word – the name of the thing it reads – and then makes sure that the thing is still there.
 //!   Whoever takes such things away makes a batch of them unreachable and calls [`Pins::protected`] once: what is not
 //!   in the answer is read by nobody. Nobody waits, and a reader that sleeps keeps one thing from being reused.
-//!   (Michael: "Hazard pointers", IEEE TPDS 2004.)
+//!   (Michael: "Hazard pointers", IEEE TPDS 2004.) Who needs the batch only later marks the moment ([`Pins::mark`]) and asks
+//!   then ([`Pins::protected_since`]): any thread's question meanwhile has paid for both.
 //!
 //! In both, the reader's store must be visible before its loads. Instead of a fence in each reader, the other side makes
 //! all threads of the process pass one (`membarrier`, Linux 4.14); where the kernel has none, readers fence themselves.
@@ -16,8 +17,11 @@
 //!    that thread is pinned. The last slot counts the pinned among all other threads; those protect nothing.
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
 //!    everything the caller did before, whenever it pins or protects again.
+//!
+//! Invariant 3, of barriers that serve several callers, is in `shared`.
 
 mod grace;
+mod shared;
 
 use std::marker::PhantomData;
 #[cfg(not(loom))]
@@ -28,6 +32,8 @@ use crossbeam_utils::CachePadded;
 use crate::counter::{STRIPES, stripe};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 pub use grace::Grace;
+use shared::Barriers;
+pub use shared::Mark;
 
 const SHARED: usize = STRIPES - 1;
 /// Set in a slot's `word` while the lower half is protected.
@@ -47,6 +53,7 @@ pub struct Pins {
     slots: Box<[CachePadded<Slot>]>,
     /// The kernel has no `membarrier`.
     readers_fence: bool,
+    barriers: Barriers,
 }
 
 impl Default for Pins {
@@ -61,6 +68,7 @@ impl Pins {
         Self {
             slots: (0..STRIPES).map(|_| CachePadded::default()).collect(),
             readers_fence: !membarrier::register(),
+            barriers: Barriers::default(),
         }
     }
 
@@ -124,7 +132,19 @@ impl Pins {
     /// The words that are protected by threads that may have seen what they name before the caller made it unreachable.
     /// Costs a system call that interrupts the other processors, and a look at each slot.
     pub fn protected(&self) -> Protected {
-        self.others_fence();
+        self.protected_since(self.mark())
+    }
+
+    /// This moment, for [`Self::protected_since`]. Costs a fence.
+    pub fn mark(&self) -> Mark {
+        self.barriers.mark()
+    }
+
+    /// The words that are protected by threads that may have seen what they name before the caller made it unreachable, which
+    /// it did before it took the mark. Costs what [`Self::protected`] does, without the system call where any thread has
+    /// asked for another batch since.
+    pub fn protected_since(&self, mark: Mark) -> Protected {
+        self.barriers.pass_since(mark, || self.others_fence());
         let mut protected = Protected { words: [0; STRIPES], len: 0 };
         for slot in self.slots.iter().take(SHARED) {
             let word = slot.word.load(Ordering::Acquire);
@@ -289,7 +309,11 @@ mod loom_tests {
     #[test]
     fn loom_what_is_protected_and_there_is_not_overwritten() {
         loom::model(|| {
-            let pins = Pins { slots: (0..2).map(|_| CachePadded::default()).collect(), readers_fence: true };
+            let pins = Pins {
+                slots: (0..2).map(|_| CachePadded::default()).collect(),
+                readers_fence: true,
+                barriers: Barriers::default(),
+            };
             let thing = Arc::new(Thing { pins, there: AtomicBool::new(true), content: UnsafeCell::new(1) });
             let reader = {
                 let thing = Arc::clone(&thing);

@@ -5,11 +5,15 @@
 //! leaves the queue, and is used again, with a batch of others. The lock of the class, the grace period that the reuse
 //! of a chunk takes, and the cold memory that eviction reads are so paid for once for many items.
 //!
+//! Of a large class, a thread evicts two batches *ahead*, at moments when nobody else is at the class. So it hardly ever waits for
+//! the class's lock; and by the time that it needs a batch, some other thread has mostly asked who still reads its own, and that
+//! barrier does for both: however many threads insert, they pay together for about as many barriers as one of them would.
+//!
 //! A class of few chunks has batches of one, and one magazine for all threads.
 //!
 //! Invariants:
 //! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no more (invariant 5 of
-//!    `slab::item`). *Freed* ones wait for that.
+//!    `slab::item`). *Freed* ones leave the queue first, and then are *waiting* for that.
 //! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another. Its incarnation and the
 //!    state word tell; what is queued already is not queued twice.
 //! 3. No magazine names a chunk of a slab that has left the class. All are emptied ([`Core::empty_magazines`]) after the
@@ -21,6 +25,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use base::counter::{STRIPES, stripe};
+use base::pin::Mark;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use slab::{ChunkNumber, ItemPtr};
@@ -34,18 +39,22 @@ use crate::watch::gone_for;
 /// Most chunks that a thread takes at once. The grace period interrupts all processors that run a thread of this process:
 /// 17 µs on a virtual machine with two, which 64 chunks would feel and 256 hardly do.
 const MAX_BATCH: u64 = 256;
+/// How many chunks a thread uses between two looks whether it may have the lock of the class without waiting.
+const LOOK_EACH: usize = 8;
 /// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it: what
 /// all magazines keep from use is a small part of the class. Up to 64 the part may be larger.
 const PART_OF_CLASS: u64 = 512;
 const PART_OF_SMALL_CLASS: u64 = 128;
 const MAX_SMALL_BATCH: u64 = 64;
+/// Batches of this many and more are evicted ahead: smaller ones would keep a larger part of a class from use.
+const MIN_BATCH_AHEAD: u32 = MAX_SMALL_BATCH as u32 + 1;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
 /// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
 /// [`evict::MAX_HELD_TRIES`] items and more.
 const ROUNDS_ASKING: u32 = 64;
 /// What a magazine takes, in bytes, about.
-const MAGAZINE_BYTES: u64 = MAX_BATCH * (4 + 4 + 12 + 16);
+const MAGAZINE_BYTES: u64 = MAX_BATCH * (2 * 4 + 2 * 4 + 2 * 4 + 2 * 12 + 16);
 
 /// Chunks and entries that one thread has for itself.
 #[derive(Default)]
@@ -56,10 +65,21 @@ pub(crate) struct Magazine {
     pending: Vec<Pending>,
     /// Freed, perhaps still queued, perhaps still read.
     freed: Vec<ItemPtr>,
+    /// Freed, and out of the queue: to be ready next.
+    waiting: Waiting,
+    /// To wait in their place then: empty but where a thread evicts ahead.
+    ahead: Waiting,
     /// Evicted, and still in the index: empty but while a batch is evicted.
     evicted: Vec<(ItemPtr, u64)>,
     /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but meanwhile.
     ending: Vec<ItemPtr>,
+}
+
+/// Chunks that nobody finds any more since a moment, and some may still read.
+#[derive(Default)]
+struct Waiting {
+    chunks: Vec<ItemPtr>,
+    since: Mark,
 }
 
 /// An item to be queued.
@@ -114,16 +134,34 @@ pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
     (of_thread / PART_OF_CLASS).min(MAX_BATCH).max(small).max(1) as u32
 }
 
+/// The lock of the class for a thread that has gathered so much to do under it: `None` below a batch, and up to two while
+/// another thread has the lock, which is then looked for now and then.
+fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
+    let batch = class.batch() as usize;
+    if gathered < batch {
+        None
+    } else if gathered >= 2 * batch || batch < MIN_BATCH_AHEAD as usize {
+        Some(class.inner.lock())
+    } else if gathered.is_multiple_of(LOOK_EACH) {
+        class.inner.try_lock()
+    } else {
+        None
+    }
+}
+
 impl Core {
     /// A free chunk of the class, one of a new slab, or that of an evicted item.
     pub(crate) fn take_from_class(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
         for _ in 0..ATTEMPTS {
             let mut magazine = class.magazines.mine(self, class).lock();
-            if let Some(ptr) = magazine.ready.pop() {
-                return Some(ptr);
+            let mut ptr = magazine.ready.pop();
+            match ptr {
+                Some(_) => self.fill_ahead(pool, class, &mut magazine),
+                None => {
+                    self.fill(pool, class, &mut magazine);
+                    ptr = magazine.ready.pop();
+                }
             }
-            self.fill(pool, class, &mut magazine);
-            let ptr = magazine.ready.pop();
             if magazine.ending.is_empty() {
                 return ptr;
             }
@@ -140,30 +178,64 @@ impl Core {
 
     /// Gets a batch of chunks ready, if there are any to be had.
     fn fill(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
-        let batch = class.batch() as usize;
         for attempt in 0..ATTEMPTS {
-            let mut inner = class.inner.lock();
-            self.fold(class, &mut inner, magazine);
-            self.pop_free(&mut inner, magazine, batch);
-            // What was freed may do; but not where all of it is still read.
-            if magazine.ready.is_empty() && (magazine.freed.len() * 2 < batch || attempt > 0) {
-                if self.add_slab(pool, class, &mut inner) {
-                    self.pop_free(&mut inner, magazine, batch);
-                } else {
-                    let wanted = batch.saturating_sub(magazine.freed.len()).max(1);
-                    self.evict(class, &mut inner, magazine, wanted);
-                }
+            self.ready_waiting(class, magazine);
+            if !magazine.ready.is_empty() {
+                return;
             }
-            inner.settle(&self.ledger);
-            drop(inner);
-            self.unlink_evicted(class, magazine);
-            if magazine.ready.is_empty() {
-                self.reclaim(class, magazine);
+            let may_evict = magazine.freed.len() * 2 < class.batch() as usize || attempt > 0;
+            self.gather(pool, class, class.inner.lock(), magazine, may_evict);
+            if class.batch() < MIN_BATCH_AHEAD {
+                self.ready_waiting(class, magazine);
             }
-            if !magazine.ready.is_empty() || magazine.freed.is_empty() {
+            if !magazine.ready.is_empty() || magazine.waiting.chunks.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Evicts the batch after the next, unless there is one, at a moment when nobody else is at the class: looks for that now and
+    /// then.
+    fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
+        let batch = class.batch();
+        if batch < MIN_BATCH_AHEAD
+            || !magazine.ready.len().is_multiple_of(LOOK_EACH)
+            || !magazine.ahead.chunks.is_empty()
+        {
+            return;
+        }
+        if let Some(inner) = class.inner.try_lock() {
+            let may_evict = magazine.freed.len() * 2 < batch as usize;
+            self.gather(pool, class, inner, magazine, may_evict);
+        }
+    }
+
+    /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab, to be ready; or those of
+    /// evicted items, to wait with what was freed.
+    fn gather(
+        &self,
+        pool: &Pool,
+        class: &Class,
+        mut inner: MutexGuard<'_, Inner>,
+        magazine: &mut Magazine,
+        may_evict: bool,
+    ) {
+        let (batch, left) = (class.batch() as usize, magazine.ready.len());
+        self.fold(class, &mut inner, magazine);
+        self.pop_free(&mut inner, magazine, batch);
+        // What was freed may do; but not where all of it is still read.
+        if magazine.ready.len() == left && may_evict {
+            if self.add_slab(pool, class, &mut inner) {
+                self.pop_free(&mut inner, magazine, batch);
+            } else {
+                let wanted = batch.saturating_sub(magazine.freed.len()).max(1);
+                self.evict(class, &mut inner, magazine, wanted);
+            }
+        }
+        inner.settle(&self.ledger);
+        drop(inner);
+        self.unlink_evicted(class, magazine);
+        self.let_wait(magazine);
     }
 
     fn pop_free(&self, inner: &mut Inner, magazine: &mut Magazine, batch: usize) {
@@ -286,15 +358,29 @@ impl Core {
         }
     }
 
-    /// Makes those of the freed chunks ready that nobody reads any more. They have left the queue.
-    fn reclaim(&self, class: &Class, magazine: &mut Magazine) {
-        if magazine.freed.is_empty() {
+    /// Lets what was freed, and has left the queue, wait for its readers.
+    fn let_wait(&self, magazine: &mut Magazine) {
+        let Magazine { freed, waiting, ahead, .. } = magazine;
+        if freed.is_empty() {
             return;
         }
-        let protected = self.pins.protected();
+        let place = if waiting.chunks.is_empty() { waiting } else { ahead };
+        place.chunks.append(freed);
+        place.since = self.pins.mark();
+    }
+
+    /// Makes those of the waiting chunks ready that nobody reads any more.
+    fn ready_waiting(&self, class: &Class, magazine: &mut Magazine) {
+        let Magazine { ready, waiting, ahead, .. } = magazine;
+        if waiting.chunks.is_empty() {
+            std::mem::swap(waiting, ahead);
+        }
+        if waiting.chunks.is_empty() {
+            return;
+        }
+        let protected = self.pins.protected_since(waiting.since);
         let leaving = class.leaving_slab();
-        let Magazine { ready, freed, .. } = magazine;
-        freed.retain(|ptr| {
+        waiting.chunks.retain(|ptr| {
             if protected.contains(ptr.to_bits()) {
                 return true;
             }
@@ -305,6 +391,11 @@ impl Core {
             }
             false
         });
+        if !ahead.chunks.is_empty() {
+            // What is still read waits with those, for longer than it must.
+            std::mem::swap(waiting, ahead);
+            waiting.chunks.append(&mut ahead.chunks);
+        }
     }
 
     /// Ends an item that is neither in the index nor held, and frees its chunk. The caller holds no lock.
@@ -323,14 +414,15 @@ impl Core {
         let mut magazine = class.magazines.mine(self, class).lock();
         magazine.freed.push(ptr);
         let batch = class.batch() as usize;
-        if magazine.freed.len() < batch {
-            return;
-        }
-        let mut inner = class.inner.lock();
+        let Some(mut inner) = lock_for(class, magazine.freed.len()) else { return };
         self.fold(class, &mut inner, &mut magazine);
         inner.settle(&self.ledger);
         drop(inner);
-        self.reclaim(class, &mut magazine);
+        if (batch as u32) < MIN_BATCH_AHEAD {
+            self.let_wait(&mut magazine);
+        }
+        self.ready_waiting(class, &mut magazine);
+        self.let_wait(&mut magazine);
         if magazine.ready.len() > 2 * batch {
             let mut inner = class.inner.lock();
             for ptr in magazine.ready.drain(batch..) {
@@ -362,8 +454,7 @@ impl Core {
         let incarnation = self.arena.item(ptr).0.state().incarnation();
         let mut magazine = class.magazines.mine(self, class).lock();
         magazine.pending.push(Pending { ptr, incarnation, fingerprint: fingerprint(hash) });
-        if magazine.pending.len() >= class.batch() as usize {
-            let mut inner = class.inner.lock();
+        if let Some(mut inner) = lock_for(class, magazine.pending.len()) {
             self.fold(class, &mut inner, &mut magazine);
             inner.settle(&self.ledger);
         }
@@ -377,7 +468,8 @@ impl Core {
             .map(|magazine| {
                 let mut magazine = magazine.lock();
                 self.fold(class, &mut class.inner.lock(), &mut magazine);
-                magazine.ready.len() + magazine.freed.len()
+                let Magazine { ready, freed, waiting, ahead, .. } = &*magazine;
+                ready.len() + freed.len() + waiting.chunks.len() + ahead.chunks.len()
             })
             .sum()
     }
@@ -387,7 +479,9 @@ impl Core {
         for magazine in class.magazines.all() {
             let mut magazine: MutexGuard<'_, Magazine> = magazine.lock();
             self.fold(class, &mut class.inner.lock(), &mut magazine);
-            self.reclaim(class, &mut magazine);
+            self.let_wait(&mut magazine);
+            self.ready_waiting(class, &mut magazine);
+            self.ready_waiting(class, &mut magazine);
             let mut inner = class.inner.lock();
             for ptr in magazine.ready.drain(..) {
                 inner.free(self, ptr);
