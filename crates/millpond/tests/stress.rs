@@ -128,3 +128,61 @@ fn values_stay_whole_while_everything_moves() {
     assert_eq!(stats.index_entries, 0);
     assert!(stats.pools.iter().all(|pool| pool.slab_bytes == 0 && pool.sum(|class| class.item_bytes) == 0));
 }
+
+/// Threads that insert into one large class evict ahead and share barriers; what they reuse must be read by nobody.
+#[test]
+fn no_reader_sees_a_chunk_that_was_evicted_ahead_and_used_again() {
+    const WRITERS: u64 = 2;
+    const INSERTIONS: u64 = 700_000;
+    let cache =
+        Cache::new(CacheConfig { memory: ByteSize::mib(24), ..CacheConfig::default() }).expect("a cache");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+    let stop = AtomicBool::new(false);
+    let next = std::sync::atomic::AtomicU64::new(0);
+    let found = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..INSERTIONS / WRITERS {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        let mut item = cache
+                            .allocate(pool, &key(i), 30, &ItemOptions::default())
+                            .expect("room by eviction");
+                        item.value_mut().fill(mix64(i) as u8);
+                        cache.put(item);
+                    }
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let (mut found, mut rng) = (0_u64, seeded(3));
+            while !stop.load(Ordering::Relaxed) {
+                // Those that leave next, mostly.
+                let newest = next.load(Ordering::Relaxed);
+                let i = newest.saturating_sub(rng.random_range(0..400_000));
+                cache.find_with(&key(i), |item| {
+                    found += 1;
+                    check(i, &item);
+                    if i % 32 == 0 {
+                        std::thread::yield_now();
+                        check(i, &item);
+                    }
+                });
+            }
+            found
+        });
+        let ended: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, Ordering::Relaxed);
+        let found = reader.join().expect("no torn value");
+        ended.into_iter().for_each(|ended| ended.expect("no panic"));
+        found
+    });
+    let stats = cache.stats();
+    let class = stats.pools[0].classes.iter().max_by_key(|class| class.evictions).expect("a class");
+    assert!(
+        class.evictions > INSERTIONS / 4 && found > 1_000,
+        "{} evictions, {found} found",
+        class.evictions
+    );
+    cache.validate();
+}
