@@ -6,6 +6,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`scenario`] | what is simulated: tenants, memory, limits, backend, control |
+//! | [`world`] | the simulation of a scenario under a policy |
 //! | [`experiments`] | the papers' figures as experiments with pass criteria, by name |
 //! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
 //! | [`runner`] | runs experiments in parallel |
@@ -19,3 +21,5 @@ pub mod experiments;
 pub mod limiter;
 pub mod report;
 pub mod runner;
+pub mod scenario;
+pub mod world;

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use bench::plot::{Axis, Stroke};
 use serde::Serialize;
 
 /// What became of a criterion.
@@ -309,6 +310,26 @@ impl Chart {
     pub fn log_x(mut self) -> Self {
         self.log_x = true;
         self
+    }
+
+    /// The chart as it is drawn.
+    pub fn drawn(&self) -> bench::plot::Chart {
+        let series = self.series.iter().map(|series| {
+            let stroke = match series.style {
+                Style::Line => Stroke::Solid,
+                Style::Step => Stroke::Steps,
+                Style::Dots => Stroke::Dots,
+            };
+            bench::plot::Series::line(series.name.clone(), series.points.iter().copied()).stroke(stroke)
+        });
+        let x = Axis { log: self.log_x, ..Axis::new(self.x.clone()) };
+        bench::plot::Chart {
+            title: self.title.clone(),
+            x,
+            y: Axis::new(self.y.clone()),
+            series: series.collect(),
+            ..bench::plot::Chart::default()
+        }
     }
 
     /// The points as CSV: series, x, y.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use base::rng::SeededRng;
 
 pub use keys::{MAX_KEY_BYTES, write_key};
-pub use popularity::Popularity;
+pub use popularity::{Popularity, Ranks};
 pub use sizes::Sizes;
 pub use spec::{Mix, WorkloadSpec};
 

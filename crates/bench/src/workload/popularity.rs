@@ -110,6 +110,30 @@ impl Popular {
     }
 }
 
+/// A popularity with its tables, from which key numbers are drawn that keep their rank: key 0 is the most popular one under Zipf's law,
+/// however many keys there are. So the number of keys can change without all keys changing.
+#[derive(Debug)]
+pub struct Ranks(Popular);
+
+impl Ranks {
+    /// The tables for `keys` keys, at least one. Costs up to 32,768 powers.
+    pub fn new(popularity: Popularity, keys: u64) -> Self {
+        let keys = keys.max(1);
+        Self(match popularity {
+            Popularity::Zipf { alpha } => {
+                Popular::Zipf { ranks: ZipfRanks::new(keys, alpha), scatter: Scatter::none(keys) }
+            }
+            other => Popular::new(other, keys),
+        })
+    }
+
+    /// The next key number, below the number of keys. `cursor` is the caller's place in a scan.
+    #[inline]
+    pub fn sample(&self, rng: &mut SeededRng, cursor: &mut u64) -> u64 {
+        self.0.sample(rng, cursor)
+    }
+}
+
 /// Around the middle, by the polar method; what falls outside is drawn again.
 fn normal(rng: &mut SeededRng, keys: u64) -> u64 {
     let (middle, deviation) = ((keys as f64 - 1.0) * 0.5, (keys as f64 - 1.0) * 0.25);
@@ -188,6 +212,15 @@ pub(super) struct Scatter {
 }
 
 impl Scatter {
+    /// The one that leaves every number where it is.
+    fn none(keys: u64) -> Self {
+        Self {
+            keys,
+            factor: 1,
+            fraction: (1_u128 << 64).div_ceil(u128::from(keys)).min(u128::from(u64::MAX)) as u64,
+        }
+    }
+
     pub(super) fn new(keys: u64) -> Self {
         // The golden section spreads neighbours farthest apart.
         let mut factor = ((keys as f64 * 0.618_033_988_749_894_9) as u64).max(1);

@@ -102,8 +102,8 @@ impl Sizes {
         self.parts.iter().map(|(.., weight)| weight).sum()
     }
 
-    /// The sizes of keys by their number modulo the length; a power of two of them.
-    pub(super) fn table(&self, seed: u64) -> Vec<u32> {
+    /// The sizes of keys by their number modulo the length, which is a power of two.
+    pub fn table(&self, seed: u64) -> Vec<u32> {
         if let [(low, high, _)] = self.parts[..]
             && low == high
         {

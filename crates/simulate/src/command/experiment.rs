@@ -153,12 +153,15 @@ fn traces(named: Option<&Path>) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Writes each chart's points as `NAME-NUMBER.csv`.
+/// Writes each chart's points as `NAME-NUMBER.csv`, and draws it as `NAME-NUMBER.svg`.
 fn write_figures(outcome: &Outcome, folder: &Path) -> Result<()> {
     for (number, chart) in (1..).zip(outcome.report.charts()) {
         let path = folder.join(format!("{}-{number}.csv", outcome.name));
         std::fs::write(&path, chart.csv())
             .with_context(|| format!("{} cannot be written", path.display()))?;
+        let mut chart = chart.drawn();
+        chart.title = format!("{}: {}", outcome.name, chart.title);
+        chart.write(&path.with_extension("svg"))?;
     }
     Ok(())
 }
@@ -195,6 +198,7 @@ mod tests {
         );
         let points = std::fs::read_to_string(folder.path().join("figures/H11-1.csv")).unwrap();
         assert!(points.starts_with("series,x,y\n\"the limit\",0,0\n"), "{points}");
+        assert!(std::fs::read_to_string(folder.path().join("figures/H11-1.svg")).unwrap().contains("</svg>"));
 
         args.json = true;
         let mut json = Vec::new();

@@ -1,0 +1,362 @@
+//! What is simulated: tenants and their workloads, memory, limits, backend, control. Declared by a program, or by a TOML file
+//! (`docs/simulation.md`; [`crate::file`]).
+
+use std::path::PathBuf;
+
+use base::ByteSize;
+use bench::workload::{Popularity, Sizes};
+use serde::{Deserialize, Serialize};
+
+use crate::world::Eviction;
+
+/// A declared workload of independent draws, or of ranges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pattern {
+    /// How many keys there are. Default 1,000,000.
+    pub keys: u64,
+    /// How reads and writes spread over them: `zipf:ALPHA`, `uniform`, `scan` or `normal`. Default `zipf:0.99`.
+    pub popularity: Popularity,
+    /// The share of requests that write. Default 0.
+    pub writes: f64,
+    /// The size of a key in bytes. Default 16.
+    pub key_size: u32,
+    /// Value sizes in bytes: a number, a range `100-200`, or several with weights, `100:9,5000:1`. Default 100.
+    pub value_size: Sizes,
+    /// Reads are of ranges of 1 to so many neighbouring keys, which begin at keys by popularity; each key counts as one request.
+    /// Default 1: of single keys.
+    pub scan_length: u32,
+}
+
+impl Default for Pattern {
+    fn default() -> Self {
+        Self {
+            keys: 1_000_000,
+            popularity: Popularity::Zipf { alpha: 0.99 },
+            writes: 0.0,
+            key_size: 16,
+            value_size: Sizes::fixed(100),
+            scan_length: 1,
+        }
+    }
+}
+
+/// Where a tenant's requests come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Drawn from a declared workload.
+    Pattern(Pattern),
+    /// Drawn from CacheBench's distributions.
+    CacheBench {
+        /// A folder with a config.json, or such a file.
+        path: PathBuf,
+        /// Instead of its number of keys.
+        keys: Option<u64>,
+    },
+    /// Read from a trace, again and again.
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// At most so many of its requests.
+        requests: usize,
+        /// Key and value, in bytes, where the trace does not tell.
+        default_size: u32,
+    },
+}
+
+/// How a tenant sends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Clients that each wait for the answer, think, and send again.
+    Closed {
+        /// How many.
+        clients: u32,
+        /// For how long each thinks, in milliseconds, exponentially distributed; 0 = not at all.
+        think_ms: f64,
+    },
+    /// Requests that arrive whatever became of earlier ones, at random (Poisson).
+    Open {
+        /// How many per second.
+        rate_per_sec: f64,
+    },
+}
+
+/// A change of a tenant's workload. What is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Change {
+    /// When, in seconds of virtual time.
+    pub at_secs: f64,
+    /// Another number of keys; the most popular ones stay the same.
+    pub keys: Option<u64>,
+    /// Another popularity.
+    pub popularity: Option<Popularity>,
+    /// Another share of writes.
+    pub writes: Option<f64>,
+    /// Another length of ranges.
+    pub scan_length: Option<u32>,
+    /// Another number of clients, in closed loop; 0 = the tenant is silent.
+    pub clients: Option<u32>,
+    /// Another rate, in open loop; 0 = the tenant is silent.
+    pub rate_per_sec: Option<f64>,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tenant {
+    /// Its name in reports.
+    pub name: String,
+    /// What it asks for.
+    pub source: Source,
+    /// How it sends.
+    pub load: Load,
+    /// What changes over time.
+    pub changes: Vec<Change>,
+    /// Its share relative to others'. Default 1.
+    pub weight: f64,
+    /// It must never have less memory than this. Default 0.
+    pub floor: ByteSize,
+    /// It must never have more. Default: no limit.
+    pub ceiling: ByteSize,
+    /// Requests per second that it was promised. Default 0.
+    pub min_request_rate: f64,
+}
+
+impl Tenant {
+    /// A tenant with a weight of 1, no bounds, and 16 clients that do not think.
+    pub fn new(name: impl Into<String>, source: Source) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            load: Load::Closed { clients: 16, think_ms: 0.0 },
+            changes: Vec::new(),
+            weight: 1.0,
+            floor: ByteSize::new(0),
+            ceiling: ByteSize::new(u64::MAX),
+            min_request_rate: 0.0,
+        }
+    }
+}
+
+/// What a request needs of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cost {
+    /// DynamoDB's read units: a read that misses needs one for each 4,096 bytes of key and value, begun.
+    ReadUnits,
+    /// DynamoDB's write units: a write needs one for each 1,024 bytes, begun.
+    WriteUnits,
+    /// HopperKV's network: the object once between client and cache, and once more between cache and backend where a read misses or
+    /// something is written.
+    Network,
+    /// One for each read that misses and each write: backend operations.
+    Fetches,
+    /// The object's bytes where a read misses or something is written: device bandwidth.
+    FetchedBytes,
+    /// One for each request: server operations.
+    Requests,
+    /// The object's bytes for each request: copying.
+    RequestBytes,
+}
+
+impl Cost {
+    /// Units for an object of `size` bytes, key included, of a `write` or of a read that is a `miss` or not.
+    pub fn units(self, size: u32, write: bool, miss: bool) -> f64 {
+        let fetched = f64::from(u8::from(write || miss));
+        let bytes = f64::from(size);
+        let begun = |unit: u32| f64::from(size.div_ceil(unit).max(1));
+        match self {
+            Self::ReadUnits if miss && !write => begun(4_096),
+            Self::WriteUnits if write => begun(1_024),
+            Self::ReadUnits | Self::WriteUnits => 0.0,
+            Self::Network => bytes * (1.0 + fetched),
+            Self::Fetches => fetched,
+            Self::FetchedBytes => bytes * fetched,
+            Self::Requests => 1.0,
+            Self::RequestBytes => bytes,
+        }
+    }
+
+    /// Whether it is taken before the backend is asked, or on the way back to the client.
+    pub fn is_before_backend(self) -> bool {
+        matches!(self, Self::ReadUnits | Self::WriteUnits | Self::Fetches | Self::FetchedBytes)
+    }
+}
+
+/// Which limiter holds a resource's limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimiterKind {
+    /// A token bucket that holds 10 ms of the rate.
+    #[default]
+    TokenBucket,
+    /// HopperKV's frames.
+    Frames,
+}
+
+/// A resource other than memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resource {
+    /// Its name in reports.
+    pub name: String,
+    /// What a request needs of it.
+    pub cost: Cost,
+    /// What there is of it for all tenants, in units per second.
+    pub total_per_sec: f64,
+    /// How its limits are held. Default `token-bucket`.
+    #[serde(default)]
+    pub limiter: LimiterKind,
+}
+
+impl Resource {
+    /// A resource whose limits are held by token buckets.
+    pub fn new(name: impl Into<String>, cost: Cost, total_per_sec: f64) -> Self {
+        Self { name: name.into(), cost, total_per_sec, limiter: LimiterKind::TokenBucket }
+    }
+}
+
+/// How times are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spread {
+    /// All alike.
+    #[default]
+    Fixed,
+    /// Exponentially.
+    Exponential,
+}
+
+/// What is behind the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backend {
+    /// How long it takes for an answer, in milliseconds. Default 5.
+    pub latency_ms: f64,
+    /// How that time is distributed. Default `fixed`.
+    pub spread: Spread,
+    /// How many requests it works on at a time, for all tenants; 0 = any number. Default 0.
+    pub concurrency: u32,
+    /// How long a request and its answer are on the way between client and cache, both together and with the work of the cache, in
+    /// milliseconds. Default 0.2.
+    pub round_trip_ms: f64,
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Self { latency_ms: 5.0, spread: Spread::Fixed, concurrency: 0, round_trip_ms: 0.2 }
+    }
+}
+
+/// How a decision is brought about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Apply {
+    /// HopperKV's default: a chunk at a time, each after the last is warm; other resources keep step.
+    #[default]
+    Rounds,
+    /// Memory at once; who receives memory keeps the larger of its new and its equal share of other resources until that is warm.
+    Boost,
+    /// Memory at once; who receives memory has no limits until that is warm (BunnyFS).
+    Unthrottled,
+    /// All at once.
+    AtOnce,
+}
+
+/// The loop that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// The time between decisions, in seconds. Default 20.
+    pub interval_secs: f64,
+    /// How many intervals back a decision looks. Default 3.
+    pub window: usize,
+    /// How a decision is brought about. Default `rounds`.
+    pub apply: Apply,
+    /// The most memory that a tenant gets or gives in a round. Default 16MiB.
+    pub chunk: ByteSize,
+    /// How often it is looked whether receivers are warm, in seconds. Default 0.5.
+    pub poll_secs: f64,
+    /// The sample of keys from which curves are learnt: one in so many. Default 8.
+    pub sample_one_in: u32,
+    /// The points of a curve. Default 64.
+    pub curve_points: u32,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            interval_secs: 20.0,
+            window: 3,
+            apply: Apply::Rounds,
+            chunk: ByteSize::mib(16),
+            poll_secs: 0.5,
+            sample_one_in: 8,
+            curve_points: 64,
+        }
+    }
+}
+
+/// All that is simulated, but for the policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Virtual time, in seconds.
+    pub duration_secs: f64,
+    /// Totals leave out so many seconds at the beginning.
+    pub warm_up_secs: f64,
+    /// The length of the intervals of the record, in seconds.
+    pub record_secs: f64,
+    /// The memory of all tenants.
+    pub memory: ByteSize,
+    /// What an object takes besides key and value, in bytes.
+    pub item_overhead: u32,
+    /// How caches evict.
+    pub eviction: Eviction,
+    /// Whether what is written enters the cache.
+    pub admit_writes: bool,
+    /// The other resources.
+    pub resources: Vec<Resource>,
+    /// What is behind the caches.
+    pub backend: Backend,
+    /// The loop that decides.
+    pub control: Control,
+    /// The tenants.
+    pub tenants: Vec<Tenant>,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            duration_secs: 300.0,
+            warm_up_secs: 75.0,
+            record_secs: 1.0,
+            memory: ByteSize::mib(256),
+            item_overhead: 24,
+            eviction: Eviction::ExactLru,
+            admit_writes: true,
+            resources: Vec::new(),
+            backend: Backend::default(),
+            control: Control::default(),
+            tenants: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_dynamodbs_and_legs_are_hopperkvs() {
+        assert_eq!([1, 4_096, 4_097].map(|size| Cost::ReadUnits.units(size, false, true)), [1.0, 1.0, 2.0]);
+        assert_eq!([1, 1_024, 1_025].map(|size| Cost::WriteUnits.units(size, true, false)), [1.0, 1.0, 2.0]);
+        assert_eq!(Cost::ReadUnits.units(500, false, false), 0.0);
+        assert_eq!(Cost::ReadUnits.units(500, true, true), 0.0);
+        // The example of HARE, section 4.1.
+        let legs = |size, write, miss| Cost::Network.units(size, write, miss);
+        assert_eq!(
+            [legs(2048, false, true), legs(2048, false, false), legs(1024, true, false)],
+            [4096.0, 2048.0, 2048.0]
+        );
+    }
+}

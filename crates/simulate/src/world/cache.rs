@@ -1,0 +1,493 @@
+//! A simulated cache of keys and sizes, whose capacity changes while it runs.
+//!
+//! It evicts by exact LRU or by one of the engine's policies (`evict`), which see what they see in the engine: entries, policy bits,
+//! fingerprints. There are no slabs and no size classes: memory is the sum of sizes, and there is one queue.
+//!
+//! Invariants, checked by [`Cache::validate`]:
+//! 1. `used` is the sum of the sizes of what is held, by owner and in all, and after a call at most the capacity.
+//! 2. The index of an owner names exactly the nodes of that owner, including those that were removed and are still queued, which have
+//!    no size.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use base::hash::mix64;
+use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// How a simulated cache chooses what to evict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// What was used longest ago, exactly: `exact-lru`.
+    #[default]
+    ExactLru,
+    /// A policy of the engine, by its name there: `s3-fifo`, `lru:0`.
+    Engine(PolicyKind),
+}
+
+impl FromStr for Eviction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "exact-lru" {
+            return Ok(Self::ExactLru);
+        }
+        text.parse().map(Self::Engine).map_err(|error: evict::UnknownPolicy| format!("{error}; or exact-lru"))
+    }
+}
+
+impl Serialize for Eviction {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::ExactLru => serializer.serialize_str("exact-lru"),
+            Self::Engine(kind) => kind.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Eviction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Something that is, or was, held.
+struct Node {
+    key: u64,
+    size: u32,
+    owner: u16,
+    /// Whether it can be found; one that was removed keeps its place in the queue.
+    is_there: bool,
+    /// Whether it was hit since it came.
+    was_hit: bool,
+    bits: Cell<u8>,
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Default)]
+struct Nodes(Vec<Node>);
+
+impl Items for Nodes {
+    fn bits(&self, entry: Entry) -> Option<u8> {
+        self.0.get(entry.0 as usize).map(|node| node.bits.get())
+    }
+
+    fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
+        if let Some(node) = self.0.get(entry.0 as usize) {
+            node.bits.set((node.bits.get() & !mask) | (value & mask));
+        }
+    }
+
+    fn claim(&self, _entry: Entry) -> Claim {
+        Claim::Taken
+    }
+
+    fn fingerprint(&self, entry: Entry) -> u32 {
+        let node = &self.0[entry.0 as usize];
+        fingerprint(node.owner, node.key)
+    }
+}
+
+fn fingerprint(owner: u16, key: u64) -> u32 {
+    mix64(key ^ (u64::from(owner) << 48)) as u32
+}
+
+/// Where an owner's keys are: small numbers in a table, others in a map.
+#[derive(Default)]
+struct Index {
+    table: Vec<u32>,
+    map: HashMap<u64, u32, std::hash::BuildHasherDefault<Spread>>,
+}
+
+/// Keys below this are found by one look into a table of 4 bytes for each.
+const TABLE_KEYS: u64 = 1 << 25;
+
+impl Index {
+    #[inline]
+    fn get(&self, key: u64) -> Option<u32> {
+        if key < TABLE_KEYS {
+            self.table.get(key as usize).copied().filter(|at| *at != NONE)
+        } else {
+            self.map.get(&key).copied()
+        }
+    }
+
+    fn set(&mut self, key: u64, at: u32) {
+        if key < TABLE_KEYS {
+            let place = key as usize;
+            if place >= self.table.len() {
+                self.table.resize((place + 1).next_power_of_two(), NONE);
+            }
+            self.table[place] = at;
+        } else {
+            self.map.insert(key, at);
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        if key < TABLE_KEYS {
+            self.table[key as usize] = NONE;
+        } else {
+            self.map.remove(&key);
+        }
+    }
+}
+
+/// Spreads key numbers; they come from a generator or a file, not from an adversary.
+#[derive(Default)]
+struct Spread(u64);
+
+impl std::hash::Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = base::hash::key_hash(self.0, bytes);
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = mix64(key);
+    }
+}
+
+enum Order {
+    ExactLru,
+    Engine { policy: Box<Policy>, rule: HitRule },
+}
+
+/// A cache of one owner, or of several that share it.
+pub struct Cache {
+    capacity: u64,
+    used: u64,
+    used_by: Vec<u64>,
+    nodes: Nodes,
+    free: Vec<u32>,
+    index: Vec<Index>,
+    order: Order,
+    newest: u32,
+    oldest: u32,
+    evictions: u64,
+}
+
+impl Cache {
+    /// An empty cache of `capacity` bytes for `owners` owners, whose keys are apart.
+    pub fn new(eviction: Eviction, capacity: u64, owners: usize) -> Self {
+        let order = match eviction {
+            Eviction::ExactLru => Order::ExactLru,
+            Eviction::Engine(kind) => {
+                let policy = Box::new(Policy::new(kind, 0));
+                let rule = policy.hit_rule();
+                Order::Engine { policy, rule }
+            }
+        };
+        Self {
+            capacity,
+            used: 0,
+            used_by: vec![0; owners],
+            nodes: Nodes::default(),
+            free: Vec::new(),
+            index: (0..owners).map(|_| Index::default()).collect(),
+            order,
+            newest: NONE,
+            oldest: NONE,
+            evictions: 0,
+        }
+    }
+
+    /// Bytes that it may hold.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes that it holds.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Bytes that it holds of one owner.
+    pub fn used_by(&self, owner: usize) -> u64 {
+        self.used_by[owner]
+    }
+
+    /// How many objects were evicted so far.
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Gives it more or less room, and evicts what has none any more.
+    pub fn set_capacity(&mut self, bytes: u64) {
+        self.capacity = bytes;
+        self.make_room(0);
+    }
+
+    /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit. An object that is larger than
+    /// the cache is not taken in. `now_secs` is for policies that know time.
+    pub fn access(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) -> bool {
+        let found = self.index[owner].get(key);
+        if let Some(at) = found.filter(|at| self.nodes.0[*at as usize].is_there) {
+            self.hit(at, now_secs);
+            self.resize_node(at, size);
+            return true;
+        }
+        if u64::from(size) > self.capacity {
+            return false;
+        }
+        // What was removed and is asked for again keeps its place in the queue until it is evicted.
+        if let Some(at) = found {
+            let node = &mut self.nodes.0[at as usize];
+            node.is_there = true;
+            self.hit(at, now_secs);
+            self.resize_node(at, size);
+        } else {
+            self.make_room(u64::from(size));
+            self.insert(owner, key, size, now_secs);
+        }
+        false
+    }
+
+    /// Takes a key away; true where it was there. Not an eviction.
+    pub fn remove(&mut self, owner: usize, key: u64) -> bool {
+        let found = self.index[owner].get(key).filter(|at| self.nodes.0[*at as usize].is_there);
+        if let Some(at) = found {
+            self.resize_node(at, 0);
+            self.nodes.0[at as usize].is_there = false;
+        }
+        found.is_some()
+    }
+
+    /// A write: replaces or takes in the object, and counts as a use of it.
+    pub fn store(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) {
+        self.access(owner, key, size, now_secs);
+    }
+
+    fn hit(&mut self, at: u32, now_secs: u32) {
+        match &self.order {
+            Order::ExactLru => {
+                self.unlink(at);
+                self.link_newest(at);
+            }
+            Order::Engine { rule, .. } => {
+                let node = &mut self.nodes.0[at as usize];
+                rule.count(|| fingerprint(node.owner, node.key));
+                node.bits.set(rule.apply(node.bits.get(), !node.was_hit, || now_secs));
+                node.was_hit = true;
+            }
+        }
+    }
+
+    fn resize_node(&mut self, at: u32, size: u32) {
+        let node = &mut self.nodes.0[at as usize];
+        let old = std::mem::replace(&mut node.size, size);
+        if old == size {
+            return;
+        }
+        let owner = usize::from(node.owner);
+        self.used = self.used - u64::from(old) + u64::from(size);
+        self.used_by[owner] = self.used_by[owner] - u64::from(old) + u64::from(size);
+        self.make_room(0);
+    }
+
+    fn insert(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) {
+        let node = Node {
+            key,
+            size,
+            owner: owner as u16,
+            is_there: true,
+            was_hit: false,
+            bits: Cell::new(0),
+            newer: NONE,
+            older: NONE,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.nodes.0[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.0.push(node);
+                (self.nodes.0.len() - 1) as u32
+            }
+        };
+        self.index[owner].set(key, at);
+        self.used += u64::from(size);
+        self.used_by[owner] += u64::from(size);
+        match &mut self.order {
+            Order::ExactLru => self.link_newest(at),
+            Order::Engine { policy, .. } => {
+                let bits = policy.admit(fingerprint(owner as u16, key));
+                self.nodes.0[at as usize].bits.set(bits);
+                policy.push(Entry(at), bits, now_secs);
+                policy.tend(&self.nodes);
+            }
+        }
+    }
+
+    fn make_room(&mut self, size: u64) {
+        while self.used + size > self.capacity {
+            let victim = match &mut self.order {
+                Order::ExactLru => (self.oldest != NONE).then_some(self.oldest),
+                Order::Engine { policy, .. } => policy.evict(&self.nodes).map(|entry| entry.0),
+            };
+            let Some(at) = victim else { break };
+            if matches!(self.order, Order::ExactLru) {
+                self.unlink(at);
+            }
+            let node = &self.nodes.0[at as usize];
+            let (owner, key, size) = (usize::from(node.owner), node.key, u64::from(node.size));
+            self.evictions += u64::from(node.is_there);
+            self.used -= size;
+            self.used_by[owner] -= size;
+            self.index[owner].remove(key);
+            self.free.push(at);
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Node { newer, older, .. } = self.nodes.0[at as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.nodes.0[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.nodes.0[older as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, at: u32) {
+        let second = std::mem::replace(&mut self.newest, at);
+        let node = &mut self.nodes.0[at as usize];
+        (node.newer, node.older) = (NONE, second);
+        match second {
+            NONE => self.oldest = at,
+            second => self.nodes.0[second as usize].newer = at,
+        }
+    }
+
+    /// Checks every invariant; for tests.
+    ///
+    /// # Panics
+    /// Where one does not hold.
+    pub fn validate(&self) {
+        let mut used_by = vec![0; self.used_by.len()];
+        let mut live = vec![true; self.nodes.0.len()];
+        for &at in &self.free {
+            live[at as usize] = false;
+        }
+        for (at, node) in self.nodes.0.iter().enumerate().filter(|(at, _)| live[*at]) {
+            used_by[usize::from(node.owner)] += u64::from(node.size);
+            assert_eq!(self.index[usize::from(node.owner)].get(node.key), Some(at as u32), "indexed");
+            assert!(node.is_there || node.size == 0, "what was removed has no size");
+        }
+        assert_eq!(used_by, self.used_by, "by owner");
+        assert_eq!(used_by.iter().sum::<u64>(), self.used, "in all");
+        assert!(self.used <= self.capacity, "{} of {} bytes", self.used, self.capacity);
+        if let Order::Engine { policy, .. } = &self.order {
+            assert_eq!(policy.len(), self.nodes.0.len() - self.free.len(), "queued");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A plain LRU by bytes: the newest first.
+    #[derive(Default)]
+    struct Plain {
+        held: Vec<(u64, u32)>,
+        capacity: u64,
+    }
+
+    impl Plain {
+        fn access(&mut self, key: u64, size: u32) -> bool {
+            let found = self.held.iter().position(|held| held.0 == key);
+            if let Some(place) = found {
+                self.held.remove(place);
+            } else if u64::from(size) > self.capacity {
+                return false;
+            }
+            self.held.insert(0, (key, size));
+            self.shrink();
+            found.is_some()
+        }
+
+        fn shrink(&mut self) {
+            while self.held.iter().map(|held| u64::from(held.1)).sum::<u64>() > self.capacity {
+                self.held.pop();
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn exact_lru_is_exact_whatever_happens_to_its_size(
+            steps in proptest::collection::vec((0_u64..30, 1_u32..20, 0_u8..20), 1..400),
+        ) {
+            let mut cache = Cache::new(Eviction::ExactLru, 100, 1);
+            let mut plain = Plain { capacity: 100, ..Plain::default() };
+            for (key, size, action) in steps {
+                // Keys of both kinds of index.
+                let name = if key % 2 == 0 { key } else { key + TABLE_KEYS };
+                match action {
+                    0 => {
+                        let capacity = u64::from(size) * 12;
+                        cache.set_capacity(capacity);
+                        plain.capacity = capacity;
+                        plain.shrink();
+                    }
+                    _ => prop_assert_eq!(cache.access(0, name, size, 0), plain.access(name, size)),
+                }
+                prop_assert_eq!(cache.used(), plain.held.iter().map(|held| u64::from(held.1)).sum::<u64>());
+            }
+            cache.validate();
+        }
+
+        #[test]
+        fn the_engines_policies_keep_within_bounds(
+            kind in 0..PolicyKind::ALL.len(),
+            steps in proptest::collection::vec((0_u64..200, 1_u32..50, 0_u8..40), 1..600),
+        ) {
+            let mut cache = Cache::new(Eviction::Engine(PolicyKind::ALL[kind]), 1_000, 2);
+            for (key, size, action) in steps {
+                match action {
+                    0 => cache.set_capacity(u64::from(size) * 40),
+                    1 => {
+                        cache.remove((key % 2) as usize, key);
+                    }
+                    _ => {
+                        cache.access((key % 2) as usize, key, size, 0);
+                    }
+                }
+            }
+            cache.validate();
+        }
+    }
+
+    #[test]
+    fn what_was_removed_is_missed_and_comes_back() {
+        for eviction in [Eviction::ExactLru, Eviction::Engine(PolicyKind::S3_FIFO)] {
+            let mut cache = Cache::new(eviction, 100, 1);
+            assert!(!cache.access(0, 7, 10, 0));
+            assert!(cache.access(0, 7, 10, 0));
+            assert!(cache.remove(0, 7) && !cache.remove(0, 7));
+            assert_eq!(cache.used(), 0);
+            assert!(!cache.access(0, 7, 12, 0));
+            assert_eq!((cache.used(), cache.evictions()), (12, 0));
+            cache.validate();
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_engine_and_one_more() {
+        assert_eq!("exact-lru".parse(), Ok(Eviction::ExactLru));
+        assert_eq!("s3-fifo".parse(), Ok(Eviction::Engine(PolicyKind::S3_FIFO)));
+        assert!("fifo".parse::<Eviction>().unwrap_err().ends_with("or exact-lru"));
+    }
+}

@@ -1,0 +1,45 @@
+//! What happens next: events by time, and by the order in which they were planned where times are equal.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::limiter::Nanos;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// A client of a tenant sends a request.
+    Send { tenant: u32, client: u32 },
+    /// A request of an open loop arrives.
+    Arrive { tenant: u32 },
+    /// The first before a gate may go.
+    Gate { gate: u32 },
+    /// The backend has answered a request.
+    Answered { request: u32 },
+    /// A tenant's workload changes.
+    Change { tenant: u32, change: u32 },
+    /// An interval of the record ends.
+    Record,
+    /// A round of decisions.
+    Decide,
+    /// It is looked whether receivers are warm.
+    Poll { migration: u32 },
+}
+
+/// A queue of events.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    heap: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    planned: u64,
+}
+
+impl Events {
+    pub(super) fn plan(&mut self, at: Nanos, event: Event) {
+        self.planned += 1;
+        self.heap.push(Reverse((at, self.planned, event)));
+    }
+
+    pub(super) fn next(&mut self) -> Option<(Nanos, Event)> {
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+}

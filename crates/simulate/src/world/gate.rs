@@ -1,0 +1,70 @@
+//! A limiter with those who wait before it, in the order in which they came.
+
+use std::collections::VecDeque;
+
+use crate::limiter::{Limiter, Nanos};
+
+/// Lets requests through as its limiter has it.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    limiter: Limiter,
+    /// Requests and the units that they need.
+    waiting: VecDeque<(u32, f64)>,
+    /// When the first may go, and for which the world was told to come back; `None` where there is none, or no time.
+    due: Option<Nanos>,
+}
+
+impl Gate {
+    pub(super) fn new(limiter: Limiter) -> Self {
+        Self { limiter, ..Self::default() }
+    }
+
+    /// Whether a request goes through at once; otherwise it waits.
+    pub(super) fn pass(&mut self, now: Nanos, request: u32, units: f64) -> bool {
+        if self.waiting.is_empty() && self.limiter.ready_at(now, units) == Some(now) {
+            self.limiter.take(now, units);
+            return true;
+        }
+        self.waiting.push_back((request, units));
+        false
+    }
+
+    /// A request that may go now, if the first one may.
+    pub(super) fn next(&mut self, now: Nanos) -> Option<u32> {
+        let &(request, units) = self.waiting.front()?;
+        if self.limiter.ready_at(now, units) != Some(now) {
+            return None;
+        }
+        self.waiting.pop_front();
+        self.limiter.take(now, units);
+        Some(request)
+    }
+
+    /// When to come back for the first, where that is another time than was said last.
+    pub(super) fn new_due(&mut self, now: Nanos) -> Option<Nanos> {
+        let due = self.waiting.front().and_then(|&(_, units)| self.limiter.ready_at(now, units));
+        if due == self.due {
+            return None;
+        }
+        self.due = due;
+        due
+    }
+
+    /// Whether the time for which the world comes back is still that of the first.
+    pub(super) fn is_due(&mut self, now: Nanos) -> bool {
+        let is_due = self.due == Some(now);
+        if is_due {
+            self.due = None;
+        }
+        is_due
+    }
+
+    pub(super) fn set_rate(&mut self, now: Nanos, rate: f64) {
+        self.limiter.set_rate(now, rate);
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}

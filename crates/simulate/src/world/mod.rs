@@ -1,0 +1,552 @@
+//! The world: tenants that send requests through caches, limits and a backend, in virtual time.
+//!
+//! Virtual time moves from event to event; between two of them nothing happens. A request that hits and waits nowhere is one event. Its
+//! way: it is looked up; where it misses or writes, it passes the limits that stand before the backend and is answered by it; it
+//! passes the limits on the way back; its client gets the answer, thinks, and sends the next.
+//!
+//! What is simplified, and what it means for figures, is in `docs/simulation.md`.
+//!
+//! Invariants, checked by [`World::validate`]:
+//! 1. Caches together may hold no more than all memory, at every moment of a migration too.
+//! 2. Each request under way is at one place: before one gate, at the backend, or waiting for it.
+
+mod cache;
+mod control;
+mod events;
+mod gate;
+mod learn;
+mod migrate;
+mod record;
+mod stream;
+mod tenant;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use allocate::{Grant, Policy};
+use base::hash::mix64;
+use base::rng::{SeededRng, seeded};
+
+pub use cache::{Cache, Eviction};
+pub use record::{Decided, Figures, Interval, Round, Run};
+pub use stream::{Action, Operation, Prepared, Trace};
+
+use control::Controller;
+use events::{Event, Events};
+use gate::Gate;
+use tenant::{Tenant, exponential};
+
+use crate::limiter::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
+use crate::scenario::{Cost, LimiterKind, Load, Scenario, Spread};
+
+/// Who decides in a run, and what tenants share without anybody's decision.
+pub struct Setup {
+    /// The name in reports.
+    pub name: String,
+    /// Who decides; `None`: everything stays in equal shares.
+    pub policy: Option<Box<dyn Policy>>,
+    /// Whether all tenants share one cache, whatever the policy says.
+    pub shared_cache: bool,
+    /// Whether all tenants share each resource, whatever the policy says.
+    pub shared_resources: bool,
+}
+
+impl Setup {
+    /// Equal shares that stay.
+    pub fn equal() -> Self {
+        Self { name: "equal".into(), policy: None, shared_cache: false, shared_resources: false }
+    }
+
+    /// A policy that decides about everything.
+    pub fn of(policy: Box<dyn Policy>) -> Self {
+        Self { name: policy.name().into(), policy: Some(policy), ..Self::equal() }
+    }
+
+    /// All tenants share one cache and all resources.
+    pub fn non_partitioned() -> Self {
+        Self { name: "non-partitioned".into(), shared_cache: true, shared_resources: true, ..Self::equal() }
+    }
+
+    /// All tenants share one cache, and a policy decides about the other resources.
+    pub fn shared_cache(policy: Box<dyn Policy>) -> Self {
+        let name = format!("shared-cache+{}", policy.name());
+        Self { name, policy: Some(policy), shared_cache: true, shared_resources: false }
+    }
+}
+
+/// A request under way.
+#[derive(Clone, Copy)]
+struct Request {
+    tenant: u32,
+    /// [`ARRIVED`] in an open loop.
+    client: u32,
+    size: u32,
+    is_write: bool,
+    is_miss: bool,
+    /// The next place on its way, as [`World::proceed`] counts them.
+    stage: u32,
+    sent: Nanos,
+}
+
+/// No client waits for the answer.
+const ARRIVED: u32 = u32::MAX;
+
+/// What is behind the caches.
+struct Behind {
+    latency_secs: f64,
+    spread: Spread,
+    concurrency: u32,
+    busy: u32,
+    waiting: VecDeque<u32>,
+    rng: SeededRng,
+    round_trip: Nanos,
+}
+
+/// The simulation of one policy.
+struct World<'a> {
+    scenario: &'a Scenario,
+    now: Nanos,
+    events: Events,
+    tenants: Vec<Tenant>,
+    caches: Vec<Cache>,
+    shared_cache: bool,
+    /// For each resource one for each tenant; where resources are shared, one.
+    gates: Vec<Gate>,
+    gates_each: usize,
+    costs: Vec<Cost>,
+    behind: Behind,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    /// What each tenant is granted now.
+    grants: Vec<Grant>,
+    run: Run,
+    measured: u32,
+}
+
+/// Runs a scenario under a policy. `prepared` are the sources of the tenants, in their order. `progress` is told now and then which share of
+/// virtual time has passed.
+///
+/// # Panics
+/// Where there is no tenant, or not one source for each.
+pub fn run(
+    scenario: &Scenario,
+    prepared: &[Prepared],
+    setup: Setup,
+    seed: u64,
+    progress: &mut dyn FnMut(f64),
+) -> Run {
+    let mut world = World::new(scenario, prepared, &setup, seed);
+    let mut controller = Controller::new(scenario, setup);
+    world.start(controller.decides());
+    let end = nanos(scenario.duration_secs);
+    let mut steps = 0_u32;
+    while let Some((at, event)) = world.events.next() {
+        if at > end {
+            break;
+        }
+        world.now = at;
+        match event {
+            Event::Decide => controller.decide(&mut world),
+            Event::Poll { migration } => controller.poll(&mut world, migration),
+            other => world.step(other),
+        }
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(1 << 16) {
+            progress(at as f64 / end as f64);
+        }
+    }
+    world.finish(controller.name().to_owned())
+}
+
+/// Reads the sources of a scenario's tenants, for [`run`].
+///
+/// # Errors
+/// Where a file cannot be read.
+pub fn prepare(scenario: &Scenario, seed: u64) -> anyhow::Result<Vec<Prepared>> {
+    let seeds = (0..).map(|i| mix64(seed.wrapping_add(i)));
+    scenario.tenants.iter().zip(seeds).map(|(tenant, seed)| Prepared::new(&tenant.source, seed)).collect()
+}
+
+fn nanos(secs: f64) -> Nanos {
+    (secs * SECOND as f64).round() as Nanos
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario, prepared: &[Prepared], setup: &Setup, seed: u64) -> Self {
+        assert!(!scenario.tenants.is_empty(), "a scenario has tenants");
+        assert_eq!(scenario.tenants.len(), prepared.len(), "each tenant has one source");
+        let count = scenario.tenants.len();
+        let grants = control::equal_shares(scenario);
+        let learns = setup.policy.is_some() && !setup.shared_cache;
+        let seeds = (0..).map(|i| mix64(mix64(seed) ^ i));
+        let tenants = scenario.tenants.iter().zip(prepared).zip(seeds);
+        let tenants = tenants
+            .map(|((spec, prepared), seed)| Tenant::new(spec, prepared, scenario, seed, learns))
+            .collect();
+        let caches = if setup.shared_cache {
+            vec![Cache::new(scenario.eviction, scenario.memory.as_u64(), count)]
+        } else {
+            grants.iter().map(|grant| Cache::new(scenario.eviction, grant.memory, 1)).collect()
+        };
+        let gates_each = if setup.shared_resources { 1 } else { count };
+        let mut gates = Vec::new();
+        for (number, resource) in scenario.resources.iter().enumerate() {
+            for grant in &grants[..gates_each] {
+                let rate =
+                    if setup.shared_resources { resource.total_per_sec } else { grant.resources[number] };
+                gates.push(Gate::new(match resource.limiter {
+                    LimiterKind::TokenBucket => {
+                        Limiter::Bucket(TokenBucket::new(rate, TokenBucket::BURST_SECS))
+                    }
+                    LimiterKind::Frames => Limiter::Frames(FrameLimiter::new(rate)),
+                }));
+            }
+        }
+        let backend = scenario.backend;
+        let behind = Behind {
+            latency_secs: backend.latency_ms / 1e3,
+            spread: backend.spread,
+            concurrency: if backend.concurrency == 0 { u32::MAX } else { backend.concurrency },
+            busy: 0,
+            waiting: VecDeque::new(),
+            rng: seeded(mix64(seed ^ 0xbac0)),
+            // Without any time on the way, a client whose requests all hit would stop time.
+            round_trip: nanos(backend.round_trip_ms / 1e3).max(1_000),
+        };
+        let run = Run {
+            policy: String::new(),
+            names: scenario.tenants.iter().map(|tenant| tenant.name.clone()).collect(),
+            totals: Vec::new(),
+            intervals: Vec::new(),
+            decisions: Vec::new(),
+            rounds: Vec::new(),
+            simulated: 0,
+        };
+        Self {
+            scenario,
+            now: 0,
+            events: Events::default(),
+            tenants,
+            caches,
+            shared_cache: setup.shared_cache,
+            gates,
+            gates_each,
+            costs: scenario.resources.iter().map(|resource| resource.cost).collect(),
+            behind,
+            requests: Vec::new(),
+            free: Vec::new(),
+            grants,
+            run,
+            measured: 0,
+        }
+    }
+
+    fn start(&mut self, decides: bool) {
+        for tenant in 0..self.tenants.len() {
+            self.wake(tenant);
+            for (change, what) in (0..).zip(&self.scenario.tenants[tenant].changes) {
+                self.events.plan(nanos(what.at_secs), Event::Change { tenant: tenant as u32, change });
+            }
+        }
+        self.events.plan(nanos(self.scenario.record_secs), Event::Record);
+        if decides {
+            self.events.plan(nanos(self.scenario.control.interval_secs), Event::Decide);
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        match event {
+            Event::Send { tenant, client } => self.send(tenant, client),
+            Event::Arrive { tenant } => self.arrive(tenant),
+            Event::Gate { gate } => self.open(gate),
+            Event::Answered { request } => self.answered(request),
+            Event::Change { tenant, change } => {
+                let tenant = tenant as usize;
+                self.tenants[tenant].change(&self.scenario.tenants[tenant].changes[change as usize]);
+                self.wake(tenant);
+            }
+            Event::Record => self.record(),
+            Event::Decide | Event::Poll { .. } => unreachable!("the controller's"),
+        }
+    }
+
+    /// Lets clients send that do not yet, and plans an arrival where none is planned.
+    fn wake(&mut self, number: usize) {
+        let tenant = &mut self.tenants[number];
+        let clients = tenant.clients();
+        tenant.sending.resize(tenant.sending.len().max(clients as usize), false);
+        for client in 0..clients {
+            if !std::mem::replace(&mut tenant.sending[client as usize], true) {
+                self.events.plan(self.now, Event::Send { tenant: number as u32, client });
+            }
+        }
+        if !tenant.arrival_is_planned
+            && let Some(gap) = tenant.gap()
+        {
+            tenant.arrival_is_planned = true;
+            self.events.plan(self.now + gap, Event::Arrive { tenant: number as u32 });
+        }
+    }
+
+    fn send(&mut self, tenant: u32, client: u32) {
+        let sender = &mut self.tenants[tenant as usize];
+        if client >= sender.clients() {
+            sender.sending[client as usize] = false;
+            return;
+        }
+        self.begin(tenant, client);
+    }
+
+    fn arrive(&mut self, number: u32) {
+        let tenant = &mut self.tenants[number as usize];
+        tenant.arrival_is_planned = false;
+        if !matches!(tenant.load, Load::Open { rate_per_sec } if rate_per_sec > 0.0) {
+            return;
+        }
+        if tenant.has_room() {
+            tenant.under_way += 1;
+            self.begin(number, ARRIVED);
+        } else {
+            tenant.tally.refused += 1;
+        }
+        self.wake(number as usize);
+    }
+
+    /// A request reaches the cache. What it misses is taken in now, so that those who ask before the backend has answered share
+    /// the answer, as in HopperKV.
+    fn begin(&mut self, number: u32, client: u32) {
+        self.run.simulated += 1;
+        let scenario = self.scenario;
+        let (cache, owner) = self.cache_of(number as usize);
+        let tenant = &mut self.tenants[number as usize];
+        let operation = tenant.draw();
+        let size = operation.size.saturating_add(scenario.item_overhead);
+        let now_secs = (self.now / SECOND) as u32;
+        let cache = &mut self.caches[cache];
+        let hit = match operation.action {
+            Action::Read => cache.access(owner, operation.key, size, now_secs),
+            Action::Write if scenario.admit_writes => {
+                cache.store(owner, operation.key, size, now_secs);
+                false
+            }
+            Action::Write | Action::Remove => {
+                cache.remove(owner, operation.key);
+                false
+            }
+        };
+        tenant.observe(operation, &self.costs, scenario.item_overhead, hit);
+        let is_read = operation.action == Action::Read;
+        tenant.tally.reads += u64::from(is_read);
+        tenant.tally.hits += u64::from(hit);
+        let request = Request {
+            tenant: number,
+            client,
+            size: operation.size,
+            is_write: !is_read,
+            is_miss: is_read && !hit,
+            stage: 0,
+            sent: self.now,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.requests[at as usize] = request;
+                at
+            }
+            None => {
+                self.requests.push(request);
+                (self.requests.len() - 1) as u32
+            }
+        };
+        self.proceed(at);
+    }
+
+    /// Takes a request as far as it gets. Its stages: each resource that stands before the backend, in the order of the scenario; the
+    /// backend; each that stands on the way back; the client.
+    fn proceed(&mut self, at: u32) {
+        let resources = self.costs.len() as u32;
+        loop {
+            let Request { tenant, size, is_write, is_miss, stage, .. } = self.requests[at as usize];
+            self.requests[at as usize].stage += 1;
+            if stage == resources {
+                if is_write || is_miss {
+                    self.ask_backend(at);
+                    return;
+                }
+                continue;
+            }
+            let (resource, before) =
+                if stage < resources { (stage, true) } else { (stage - resources - 1, false) };
+            if resource >= resources {
+                self.answer(at);
+                return;
+            }
+            let cost = self.costs[resource as usize];
+            if cost.is_before_backend() != before {
+                continue;
+            }
+            let units = cost.units(size, is_write, is_miss);
+            if units > 0.0 && !self.pass(resource as usize, tenant as usize, at, units) {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, resource: usize, tenant: usize, request: u32, units: f64) -> bool {
+        let number = resource * self.gates_each + if self.gates_each == 1 { 0 } else { tenant };
+        let gate = &mut self.gates[number];
+        let passed = gate.pass(self.now, request, units);
+        if !passed {
+            self.watch(number);
+        }
+        passed
+    }
+
+    /// Plans to come back to a gate when the first before it may go.
+    fn watch(&mut self, gate: usize) {
+        if let Some(due) = self.gates[gate].new_due(self.now) {
+            self.events.plan(due, Event::Gate { gate: gate as u32 });
+        }
+    }
+
+    fn open(&mut self, number: u32) {
+        let number = number as usize;
+        if !self.gates[number].is_due(self.now) {
+            return;
+        }
+        while let Some(request) = self.gates[number].next(self.now) {
+            self.proceed(request);
+        }
+        self.watch(number);
+    }
+
+    /// Hands a request to the backend, or lets it wait for its turn.
+    fn ask_backend(&mut self, request: u32) {
+        if self.behind.busy == self.behind.concurrency {
+            self.behind.waiting.push_back(request);
+            return;
+        }
+        self.behind.busy += 1;
+        let behind = &mut self.behind;
+        let time = match behind.spread {
+            Spread::Fixed => nanos(behind.latency_secs),
+            Spread::Exponential => exponential(&mut behind.rng, behind.latency_secs),
+        };
+        self.events.plan(self.now + time, Event::Answered { request });
+    }
+
+    fn answered(&mut self, request: u32) {
+        self.behind.busy -= 1;
+        if let Some(next) = self.behind.waiting.pop_front() {
+            self.ask_backend(next);
+        }
+        self.proceed(request);
+    }
+
+    /// The answer is on its way to the client, which thinks and sends again.
+    fn answer(&mut self, at: u32) {
+        let Request { tenant: number, client, sent, .. } = self.requests[at as usize];
+        self.free.push(at);
+        let arrives = self.now + self.behind.round_trip;
+        let tenant = &mut self.tenants[number as usize];
+        tenant.tally.requests += 1;
+        tenant.tally.latencies.record(arrives - sent);
+        if client == ARRIVED {
+            tenant.under_way -= 1;
+        } else {
+            let next = arrives + tenant.think();
+            self.events.plan(next, Event::Send { tenant: number, client });
+        }
+    }
+
+    /// The cache of a tenant, and as which of its owners.
+    fn cache_of(&self, tenant: usize) -> (usize, usize) {
+        if self.shared_cache { (0, tenant) } else { (tenant, 0) }
+    }
+
+    /// Gives each tenant what `grants` say: first takes memory from those that get less.
+    fn grant(&mut self, grants: &[Grant], is_unlimited: &dyn Fn(usize) -> bool) {
+        if !self.shared_cache {
+            for shrinks in [true, false] {
+                for (cache, grant) in self.caches.iter_mut().zip(grants) {
+                    if (grant.memory < cache.capacity()) == shrinks {
+                        cache.set_capacity(grant.memory);
+                    }
+                }
+            }
+        }
+        if self.gates_each > 1 || self.tenants.len() == 1 {
+            for number in 0..self.gates.len() {
+                let (resource, tenant) = (number / self.gates_each, number % self.gates_each);
+                let total = self.scenario.resources[resource].total_per_sec;
+                let rate = if is_unlimited(tenant) { total } else { grants[tenant].resources[resource] };
+                self.gates[number].set_rate(self.now, rate);
+                self.watch(number);
+            }
+        }
+        self.grants.clone_from_slice(grants);
+    }
+
+    /// Ends an interval of the record.
+    fn record(&mut self) {
+        let secs = self.scenario.record_secs;
+        let is_measured = self.now > nanos(self.scenario.warm_up_secs);
+        self.measured += u32::from(is_measured);
+        let mut figures = Vec::with_capacity(self.tenants.len());
+        for number in 0..self.tenants.len() {
+            let (cache, owner) = self.cache_of(number);
+            let used = self.caches[cache].used_by(owner) as f64;
+            let grant = &self.grants[number];
+            let memory = if self.shared_cache { used } else { grant.memory as f64 };
+            let tenant = &mut self.tenants[number];
+            figures.push(Figures {
+                memory,
+                used,
+                grants: grant.resources.clone(),
+                ..tenant.tally.figures(secs)
+            });
+            if is_measured {
+                tenant.tally.move_to(&mut tenant.total);
+                tenant.sums.0 += memory;
+                tenant.sums.1 += used;
+                tenant.sums.2.iter_mut().zip(&grant.resources).for_each(|(sum, granted)| *sum += granted);
+            } else {
+                tenant.tally.clear();
+            }
+        }
+        self.run.intervals.push(Interval { at_secs: self.now as f64 / SECOND as f64, tenants: figures });
+        #[cfg(test)]
+        self.validate();
+        self.events.plan(self.now + nanos(secs), Event::Record);
+    }
+
+    fn finish(mut self, policy: String) -> Run {
+        let intervals = f64::from(self.measured.max(1));
+        let secs = intervals * self.scenario.record_secs;
+        self.run.totals = self
+            .tenants
+            .iter()
+            .map(|tenant| {
+                let (memory, used, grants) = &tenant.sums;
+                Figures {
+                    memory: memory / intervals,
+                    used: used / intervals,
+                    grants: grants.iter().map(|sum| sum / intervals).collect(),
+                    ..tenant.total.figures(secs)
+                }
+            })
+            .collect();
+        self.run.policy = policy;
+        self.run
+    }
+
+    /// Checks every invariant; for tests.
+    #[cfg(test)]
+    fn validate(&self) {
+        let room: u64 = self.caches.iter().map(Cache::capacity).sum();
+        assert!(room <= self.scenario.memory.as_u64(), "{room} of {}", self.scenario.memory);
+        let before_gates: usize = self.gates.iter().map(Gate::waiting).sum();
+        let behind = self.behind.waiting.len() + self.behind.busy as usize;
+        assert_eq!(before_gates + behind, self.requests.len() - self.free.len(), "each is at one place");
+    }
+}

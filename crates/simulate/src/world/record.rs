@@ -1,0 +1,170 @@
+//! What a run leaves behind: figures of each tenant in each interval, and over all that was measured.
+
+use bench::histogram::Latencies;
+use serde::Serialize;
+
+/// What a tenant did in a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Of these, reads.
+    pub reads: u64,
+    /// Of these, hits.
+    pub hits: u64,
+    /// Requests of an open loop that were refused, because too many were under way.
+    pub refused: u64,
+    /// Requests answered per second.
+    pub requests_per_sec: f64,
+    /// Hits per read; 0 where there were no reads.
+    pub hit_ratio: f64,
+    /// The median time to the answer, in milliseconds.
+    pub p50_ms: f64,
+    /// The time in which 99 % were answered, in milliseconds.
+    pub p99_ms: f64,
+    /// The time in which 99.9 % were answered, in milliseconds.
+    pub p999_ms: f64,
+    /// The memory that it was granted at the end, in bytes; in totals the mean.
+    pub memory: f64,
+    /// The memory that it used at the end, in bytes; in totals the mean.
+    pub used: f64,
+    /// What it was granted of each resource at the end, in units per second; in totals the mean.
+    pub grants: Vec<f64>,
+}
+
+/// An interval of the record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// When it ended, in seconds.
+    pub at_secs: f64,
+    /// The tenants in it.
+    pub tenants: Vec<Figures>,
+}
+
+/// A round of a migration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Round {
+    /// When it began, in seconds.
+    pub at_secs: f64,
+    /// Which migration it belongs to, from 1.
+    pub migration: u32,
+    /// The most memory that a tenant got or gave, in bytes.
+    pub bytes: u64,
+    /// How full the fullest of the receivers was, of what the round before had granted it, when this one began, from 0 to 1; of
+    /// those that were not warm by their curve alone the least. 1 in a first round.
+    pub least_full: f64,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decided {
+    /// When, in seconds.
+    pub at_secs: f64,
+    /// Whether it changed anything.
+    pub applied: bool,
+    /// What each tenant should have, in bytes.
+    pub memory: Vec<u64>,
+    /// Why, in words: of each move of memory; or why nothing was decided.
+    pub reasons: Vec<String>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// The policy.
+    pub policy: String,
+    /// The tenants, by name.
+    pub names: Vec<String>,
+    /// Each tenant after the warm-up.
+    pub totals: Vec<Figures>,
+    /// All intervals, from the beginning.
+    pub intervals: Vec<Interval>,
+    /// The decisions.
+    pub decisions: Vec<Decided>,
+    /// The rounds of migrations.
+    pub rounds: Vec<Round>,
+    /// Requests that were simulated, warm-up included.
+    pub simulated: u64,
+}
+
+impl Run {
+    /// A tenant's throughput over time: seconds, and requests per second.
+    pub fn throughput(&self, tenant: usize) -> Vec<(f64, f64)> {
+        self.over_time(tenant, |figures| figures.requests_per_sec)
+    }
+
+    /// Any figure of a tenant over time.
+    pub fn over_time(&self, tenant: usize, figure: impl Fn(&Figures) -> f64) -> Vec<(f64, f64)> {
+        self.intervals.iter().map(|interval| (interval.at_secs, figure(&interval.tenants[tenant]))).collect()
+    }
+
+    /// Hits per read of all tenants after the warm-up.
+    pub fn hit_ratio(&self) -> f64 {
+        let sum = |figure: fn(&Figures) -> u64| self.totals.iter().map(figure).sum::<u64>() as f64;
+        let reads = sum(|figures| figures.reads);
+        if reads > 0.0 { sum(|figures| figures.hits) / reads } else { 0.0 }
+    }
+
+    /// Requests per second of all tenants after the warm-up.
+    pub fn requests_per_sec(&self) -> f64 {
+        self.totals.iter().map(|figures| figures.requests_per_sec).sum()
+    }
+
+    /// Each tenant's throughput relative to another run's; 1 where it had none there.
+    pub fn normalised(&self, baseline: &Self) -> Vec<f64> {
+        let pairs = self.totals.iter().zip(&baseline.totals);
+        let relative = |(ours, theirs): (&Figures, &Figures)| {
+            if theirs.requests_per_sec > 0.0 { ours.requests_per_sec / theirs.requests_per_sec } else { 1.0 }
+        };
+        pairs.map(relative).collect()
+    }
+
+    /// The least of the tenants' throughputs relative to another run's.
+    pub fn least_normalised(&self, baseline: &Self) -> f64 {
+        self.normalised(baseline).into_iter().fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// Counts what a tenant does until the interval's end.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) requests: u64,
+    pub(super) reads: u64,
+    pub(super) hits: u64,
+    pub(super) refused: u64,
+    pub(super) latencies: Latencies,
+}
+
+impl Tally {
+    pub(super) fn figures(&self, secs: f64) -> Figures {
+        let ms =
+            |quantile| if self.latencies.is_empty() { 0.0 } else { self.latencies.at(quantile) as f64 / 1e6 };
+        Figures {
+            requests: self.requests,
+            reads: self.reads,
+            hits: self.hits,
+            refused: self.refused,
+            requests_per_sec: self.requests as f64 / secs,
+            hit_ratio: if self.reads > 0 { self.hits as f64 / self.reads as f64 } else { 0.0 },
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+            p999_ms: ms(0.999),
+            ..Figures::default()
+        }
+    }
+
+    /// Adds this to `all` and begins anew.
+    pub(super) fn move_to(&mut self, all: &mut Self) {
+        all.requests += self.requests;
+        all.reads += self.reads;
+        all.hits += self.hits;
+        all.refused += self.refused;
+        all.latencies.add(&self.latencies);
+        self.clear();
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.requests, self.reads, self.hits, self.refused) = (0, 0, 0, 0);
+        self.latencies.clear();
+    }
+}
