@@ -19,6 +19,12 @@
 //! | [`hull`], [`exact`] | exact answers, over hulls and beyond |
 //! | [`holpaca`] | throughput maximisation and least throughputs, by either |
 //! | [`registry`] | all policies by name |
+//! | [`fairness`] | what a pool gains or loses against its share: the normalised throughput |
+//! | [`drf`] | dominant resource fairness, with memory by weight |
+//! | [`hare`] | HARE: memory changes hands for other resources until everybody has most |
+//! | [`memshare`] | Memshare: part of the memory to who misses most for want of it, alone and with DRF |
+//! | [`shared`] | what becomes of tenants that share one cache and one queue |
+//! | [`guard`] | rails that any policy can be put between: bounds, caps, hysteresis, smoothing, the hierarchy |
 
 #![forbid(unsafe_code)]
 
@@ -26,14 +32,21 @@ pub mod anneal;
 pub mod arbiter;
 pub mod cliffhanger;
 pub mod decision;
+pub mod drf;
 pub mod dynacache;
 pub mod exact;
+pub mod fairness;
+pub mod guard;
+pub mod hare;
 pub mod holpaca;
 pub mod hull;
 pub mod marginal;
+pub mod memshare;
 pub mod partition;
 pub mod problem;
+mod rank;
 pub mod registry;
+pub mod shared;
 pub mod talus;
 pub mod view;
 

@@ -1,0 +1,52 @@
+//! How fair an allocation is: each pool's throughput in relation to what it would have with a share of its own.
+//!
+//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026, section 3.1. The *baseline* splits everything
+//! by weight. A pool's *normalised throughput* is its throughput divided by that of the baseline; the *sharing incentive* holds
+//! where it is nowhere below 1; and the aim of HARE is that the least of all is as high as may be.
+
+use crate::partition::shares;
+use crate::{Grant, Outcome, View};
+
+/// What each pool has without any sharing: its part of everything by weight, within its floor and its ceiling.
+pub fn baseline(view: &View) -> Vec<Grant> {
+    let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+    shares(view, &weights)
+}
+
+/// The throughput of each pool with `grants`, in relation to that with `baseline`.
+///
+/// A pool that needs nothing but memory carries any number of requests; in relation to itself that is 1. So is 0 to 0.
+pub fn normalised(view: &View, baseline: &[Grant], grants: &[Grant]) -> Vec<f64> {
+    let each = view.pools.iter().zip(baseline).zip(grants);
+    each.map(|((pool, before), after)| {
+        let (before, after) = (Outcome::of(pool, before).throughput, Outcome::of(pool, after).throughput);
+        if before == after { 1.0 } else { after / before }
+    })
+    .collect()
+}
+
+/// The least of [`normalised`] against the baseline by weight; 1 where there is no pool.
+pub fn least_normalised(view: &View, grants: &[Grant]) -> f64 {
+    normalised(view, &baseline(view), grants).into_iter().reduce(f64::min).unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Demand, Pool, Resource};
+    use curve::{MissRatioCurve, Unit};
+
+    #[test]
+    fn it_relates_what_is_to_an_equal_share() {
+        let mut pool = Pool::new("a", MissRatioCurve::uniform(Unit::Bytes, 100), 0);
+        (pool.demands, pool.grants) = (vec![Demand::new(1.0, 1.0)], vec![0.0]);
+        let resources = vec![Resource { name: "reads".into(), total: 100.0 }];
+        let view = View { memory: 100, resources, pools: vec![pool.clone(), pool] };
+        let mut grants = baseline(&view);
+        assert_eq!(normalised(&view, &baseline(&view), &grants), [1.0, 1.0]);
+        (grants[0].memory, grants[1].memory) = (75, 25);
+        let normalised = normalised(&view, &baseline(&view), &grants);
+        assert!((normalised[0] - 2.0).abs() < 1e-12 && (normalised[1] - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(least_normalised(&View::default(), &[]), 1.0);
+    }
+}

@@ -1,0 +1,381 @@
+//! Rails that any policy runs between.
+//!
+//! [`Guarded`] wraps a policy. What the policy sees is smoothed; what it wants is kept within bounds, within the hierarchy, and
+//! within what may move in one round; and what is hardly better than what is there is left. HOLPACA (ICPE 2026, section 3) moves at most
+//! 1 % of the memory at a time and keeps three tenths of the figure before; HARE (FAST 2026, section 4.3) applies what is at least 5 %
+//! better.
+
+use std::collections::HashMap;
+
+use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness};
+
+/// What an improvement is counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aim {
+    /// The misses per second of all pools.
+    #[default]
+    Misses,
+    /// The requests per second that the grants of all pools carry, up to what they are asked for now.
+    Throughput,
+    /// The least normalised throughput of any pool ([`fairness`]).
+    Fairness,
+}
+
+/// The rails. By default there is none of them but the view's own bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rails {
+    /// No pool gets less than this share of the mean memory per pool, whatever its floor is. 0.1 of a mean share is HOLPACA's
+    /// "no starvation", of which the paper gives no figure. Default: 0.
+    pub least_share: f64,
+    /// No pool gets more than this share of all memory, whatever its ceiling is; 0 = no such bound. Default: 0.
+    pub most_share: f64,
+    /// The share of all memory that one pool may gain or lose in a round; 0 = any. Default: 0.
+    pub pool_step: f64,
+    /// The share of all memory that may change hands in a round; 0 = any. Default: 0.
+    pub step: f64,
+    /// The weight of what was seen before against a new request rate, from 0 to 1. Default: 0.
+    pub smoothing: f64,
+    /// By what share the aim must improve for anything to move; 0 = by anything. Default: 0.
+    pub hysteresis: f64,
+    /// What that improvement is counted in. Default: misses.
+    pub aim: Aim,
+    /// The memory of nodes by number, in bytes. A node that is not named has what its pools have now. Default: none.
+    pub nodes: Vec<(u32, u64)>,
+    /// The most memory of instances, in bytes. An instance that is not named has no bound of its own. Default: none.
+    pub instances: Vec<(Place, u64)>,
+}
+
+/// A policy between rails.
+#[derive(Clone, Debug)]
+pub struct Guarded<P> {
+    /// What decides.
+    pub policy: P,
+    /// What it may not do.
+    pub rails: Rails,
+    /// The smoothed request rate of each pool, by name.
+    rates: HashMap<String, f64>,
+}
+
+impl<P: Policy> Guarded<P> {
+    /// `policy` between `rails`.
+    pub fn new(policy: P, rails: Rails) -> Self {
+        Self { policy, rails, rates: HashMap::new() }
+    }
+}
+
+impl<P: Policy> Policy for Guarded<P> {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let (seen, mut refused) = self.rails.narrowed(view);
+        let seen = self.smoothed(seen);
+        let wanted = self.by_node(&seen);
+        let mut grants: Vec<Grant> = wanted.grants.clone();
+        self.rails.fit_instances(&seen, &mut grants);
+        let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+        let mut part = 1.0;
+        if possible(&seen, &present) && self.rails.instances_hold(&seen, &present) {
+            if !self.rails.worthwhile(&seen, &present, &grants) {
+                grants = present;
+            } else {
+                part = self.rails.part(&seen, &present, &grants);
+                step(&present, &mut grants, part);
+            }
+        }
+        let mut decision = Decision::to(view, grants, |_, _| String::new());
+        explain(&wanted, part, &mut decision);
+        refused.extend(unmet(view, &decision));
+        decision.unmet = refused;
+        decision
+    }
+}
+
+impl<P: Policy> Guarded<P> {
+    /// The view with smoothed request rates. A pool that was not there before starts with what it has.
+    fn smoothed(&mut self, mut view: View) -> View {
+        let weight = self.rails.smoothing;
+        let mut rates = HashMap::with_capacity(view.pools.len());
+        for pool in &mut view.pools {
+            let before = self.rates.get(&pool.name).copied().unwrap_or(pool.request_rate);
+            pool.request_rate = weight * before + (1.0 - weight) * pool.request_rate;
+            rates.insert(pool.name.clone(), pool.request_rate);
+        }
+        self.rates = rates;
+        view
+    }
+
+    /// What the policy wants, node by node: memory does not move between machines. Of the other resources each node gets a part by the
+    /// weight of its pools.
+    fn by_node(&mut self, view: &View) -> Decision {
+        let mut nodes: Vec<u32> = view.pools.iter().map(|pool| pool.place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.len() <= 1 && self.rails.nodes.is_empty() {
+            return self.policy.decide(view);
+        }
+        let all_weights: f64 = view.pools.iter().map(|pool| pool.weight).sum();
+        let mut grants: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+        let mut reasons = vec![String::new(); grants.len()];
+        let mut unmet = Vec::new();
+        for node in nodes {
+            let places: Vec<usize> =
+                (0..view.pools.len()).filter(|&place| view.pools[place].place.node == node).collect();
+            let pools: Vec<Pool> = places.iter().map(|&place| view.pools[place].clone()).collect();
+            let stated =
+                self.rails.nodes.iter().find(|&&(named, _)| named == node).map(|&(_, memory)| memory);
+            let floors: u64 = pools.iter().map(|pool| pool.floor).sum();
+            let memory = stated.unwrap_or_else(|| pools.iter().map(|pool| pool.size).sum()).max(floors);
+            let weights: f64 = pools.iter().map(|pool| pool.weight).sum();
+            let part = if all_weights > 0.0 {
+                weights / all_weights
+            } else {
+                pools.len() as f64 / grants.len() as f64
+            };
+            let mut resources = view.resources.clone();
+            resources.iter_mut().for_each(|resource| resource.total *= part);
+            let decision = self.policy.decide(&View { memory, resources, pools });
+            for step in &decision.moves {
+                for side in [step.from, step.to].into_iter().flatten() {
+                    reasons[places[side]].clone_from(&step.reason);
+                }
+            }
+            unmet.extend(decision.unmet.into_iter().map(|unmet| Unmet { pool: places[unmet.pool], ..unmet }));
+            for (&place, grant) in places.iter().zip(decision.grants) {
+                grants[place] = grant;
+            }
+        }
+        let mut decision = Decision::to(view, grants, |_, _| String::new());
+        for step in &mut decision.moves {
+            let side = step.to.or(step.from).expect("a move has a side");
+            step.reason.clone_from(&reasons[side]);
+        }
+        decision.unmet = unmet;
+        decision
+    }
+}
+
+impl Rails {
+    /// The view with narrower bounds, and which of them there is no room for.
+    fn narrowed(&self, view: &View) -> (View, Vec<Unmet>) {
+        let mut view = view.clone();
+        let mut refused = Vec::new();
+        let pools = view.pools.len() as u64;
+        let least = (self.least_share * view.memory as f64 / pools.max(1) as f64) as u64;
+        let raised =
+            view.pools.iter().map(|pool| u128::from(pool.floor.max(least.min(pool.ceiling)))).sum::<u128>();
+        if raised <= u128::from(view.memory) {
+            view.pools.iter_mut().for_each(|pool| pool.floor = pool.floor.max(least.min(pool.ceiling)));
+        } else {
+            refused.extend(view.pools.iter().enumerate().filter(|(_, pool)| pool.floor < least).map(|(i, pool)| Unmet {
+                pool: i,
+                reason: format!(
+                    "{} cannot be kept at {least} bytes: with the floors of the others that would be {raised} of {}",
+                    pool.name, view.memory
+                ),
+            }));
+        }
+        if self.most_share > 0.0 {
+            let most = (self.most_share * view.memory as f64) as u64;
+            view.pools.iter_mut().for_each(|pool| pool.ceiling = pool.ceiling.min(most.max(pool.floor)));
+        }
+        (view, refused)
+    }
+
+    fn bound_of(&self, place: Place) -> Option<u64> {
+        self.instances.iter().find(|(named, _)| *named == place).map(|&(_, most)| most)
+    }
+
+    fn instances_hold(&self, view: &View, grants: &[Grant]) -> bool {
+        self.instances.iter().all(|&(place, most)| {
+            let members = view.pools.iter().zip(grants).filter(|(pool, _)| pool.place == place);
+            members.map(|(_, grant)| u128::from(grant.memory)).sum::<u128>() <= u128::from(most)
+        })
+    }
+
+    /// Takes from each instance what is over its bound, in proportion to what its pools have over their floors, and gives it to
+    /// pools of the same node that have room. What finds none is given to nobody.
+    fn fit_instances(&self, view: &View, grants: &mut [Grant]) {
+        for &(place, most) in &self.instances {
+            let members: Vec<usize> = (0..grants.len()).filter(|&i| view.pools[i].place == place).collect();
+            let sum: u64 = members.iter().map(|&i| grants[i].memory).sum();
+            let spare: u64 = members.iter().map(|&i| grants[i].memory - view.pools[i].floor).sum();
+            let over = sum.saturating_sub(most).min(spare);
+            if over == 0 {
+                continue;
+            }
+            let mut freed = 0;
+            for &i in &members {
+                let own = grants[i].memory - view.pools[i].floor;
+                let cut = ((u128::from(over) * u128::from(own)).div_ceil(u128::from(spare)) as u64).min(own);
+                grants[i].memory -= cut;
+                freed += cut;
+            }
+            self.give(view, grants, place, freed);
+        }
+    }
+
+    /// Gives `bytes` to pools on the node of `place`, but not in it, one after the other as far as they have room.
+    fn give(&self, view: &View, grants: &mut [Grant], place: Place, mut bytes: u64) {
+        for i in crate::rank::by_name(view) {
+            let pool = &view.pools[i];
+            if pool.place.node != place.node || pool.place == place {
+                continue;
+            }
+            let members = (0..grants.len()).filter(|&j| view.pools[j].place == pool.place);
+            let held: u64 = members.map(|j| grants[j].memory).sum();
+            let room = self.bound_of(pool.place).map_or(u64::MAX, |most| most.saturating_sub(held));
+            let more = bytes.min(room).min(pool.ceiling - grants[i].memory);
+            grants[i].memory += more;
+            bytes -= more;
+        }
+    }
+
+    fn worthwhile(&self, view: &View, present: &[Grant], grants: &[Grant]) -> bool {
+        if self.hysteresis <= 0.0 {
+            return true;
+        }
+        let (now, then) = (self.aim.of(view, present), self.aim.of(view, grants));
+        then > now + self.hysteresis * now.abs()
+    }
+
+    /// The part of the way from what is to what should be that may be gone in this round.
+    ///
+    /// All of it is scaled alike: what lies between two allocations that keep all bounds and totals keeps them too, and the rates
+    /// that were meant for the memory come with it.
+    fn part(&self, view: &View, present: &[Grant], grants: &[Grant]) -> f64 {
+        let memory = view.memory as f64;
+        let moved = |(before, after): (&Grant, &Grant)| after.memory.abs_diff(before.memory) as f64;
+        let largest = present.iter().zip(grants).map(moved).fold(0.0, f64::max);
+        let given: f64 = present
+            .iter()
+            .zip(grants)
+            .map(|(before, after)| before.memory.saturating_sub(after.memory) as f64)
+            .sum();
+        let mut part: f64 = 1.0;
+        if self.pool_step > 0.0 && largest > 0.0 {
+            part = part.min(self.pool_step * memory / largest);
+        }
+        if self.step > 0.0 && given > 0.0 {
+            part = part.min(self.step * memory / given);
+        }
+        part
+    }
+}
+
+impl Aim {
+    /// How good an allocation is; more is better.
+    pub fn of(self, view: &View, grants: &[Grant]) -> f64 {
+        let outcomes = view.pools.iter().zip(grants).map(|(pool, grant)| (pool, Outcome::of(pool, grant)));
+        match self {
+            Self::Misses => outcomes.map(|(pool, outcome)| -pool.request_rate * outcome.miss_ratio).sum(),
+            Self::Throughput => {
+                outcomes.map(|(pool, outcome)| outcome.throughput.min(pool.request_rate)).sum()
+            }
+            Self::Fairness => fairness::least_normalised(view, grants),
+        }
+    }
+}
+
+/// Goes `part` of the way from `present` to `grants`. Rounds what is gained down and what is lost up, so that sums stay within totals.
+fn step(present: &[Grant], grants: &mut [Grant], part: f64) {
+    if part >= 1.0 {
+        return;
+    }
+    for (before, after) in present.iter().zip(grants) {
+        let way = after.memory.abs_diff(before.memory) as f64 * part;
+        after.memory = if after.memory >= before.memory {
+            before.memory + way as u64
+        } else {
+            before.memory - way.ceil() as u64
+        };
+        for (before, after) in before.resources.iter().zip(&mut after.resources) {
+            *after = before + part * (*after - before);
+        }
+    }
+}
+
+/// Carries over why the policy wants what it wants, and says so where only a part is done.
+fn explain(wanted: &Decision, part: f64, decision: &mut Decision) {
+    let mut reasons: HashMap<usize, &str> = HashMap::new();
+    for step in &wanted.moves {
+        for side in [step.to, step.from].into_iter().flatten() {
+            reasons.entry(side).or_insert(&step.reason);
+        }
+    }
+    for step in &mut decision.moves {
+        let sides = [step.to, step.from].into_iter().flatten();
+        let reason = sides
+            .filter_map(|side| reasons.get(&side))
+            .next()
+            .copied()
+            .unwrap_or("to keep the bounds of instances");
+        step.reason = if part < 1.0 {
+            format!("{reason}; {:.1} % of the way in this round", 100.0 * part)
+        } else {
+            reason.to_owned()
+        };
+    }
+}
+
+/// Whether grants stay within the totals and the bounds of a view.
+pub fn possible(view: &View, grants: &[Grant]) -> bool {
+    let memory = grants.iter().try_fold(0_u64, |sum, grant| sum.checked_add(grant.memory));
+    let mut bounded = view.pools.iter().zip(grants);
+    memory.is_some_and(|memory| memory <= view.memory)
+        && bounded.all(|(pool, grant)| (pool.floor..=pool.ceiling).contains(&grant.memory))
+        && view.resources.iter().enumerate().all(|(k, resource)| {
+            let given: f64 = grants.iter().map(|grant| grant.resources[k]).sum();
+            given <= resource.total * (1.0 + 1e-9)
+        })
+}
+
+/// The promises that a decision does not keep, each with the reason: that nothing could, or what this one lacks.
+pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
+    let broken = |i: &usize| {
+        let promise = view.pools[*i].min_request_rate;
+        decision.after[*i].throughput < promise * (1.0 - 1e-6)
+    };
+    let floors: u64 = view.pools.iter().map(|pool| pool.floor).sum();
+    let reasons = (0..view.pools.len()).filter(broken).map(|i| {
+        let pool = &view.pools[i];
+        let most = view.memory.saturating_sub(floors).saturating_add(pool.floor).min(pool.ceiling);
+        let all: Vec<f64> = view.resources.iter().map(|resource| resource.total).collect();
+        let best = Grant { memory: most, resources: all };
+        let reason = if Outcome::of(pool, &best).throughput < pool.min_request_rate {
+            format!("{}; even alone it could not", lacks(view, pool, &best))
+        } else {
+            lacks(view, pool, &decision.grants[i])
+        };
+        Unmet { pool: i, reason }
+    });
+    reasons.collect()
+}
+
+/// What a pool with this grant lacks for its promise.
+fn lacks(view: &View, pool: &Pool, grant: &Grant) -> String {
+    let outcome = Outcome::of(pool, grant);
+    let misses = pool.misses(grant.memory, &grant.resources);
+    let carried = |k: usize| grant.resources[k] / pool.cost(k, misses);
+    let needed = (0..view.resources.len()).filter(|&k| pool.cost(k, misses) > 0.0);
+    let scarce = needed.min_by(|&a, &b| carried(a).total_cmp(&carried(b)));
+    let scarce = scarce.expect("a pool that needs nothing has no limit");
+    let resource = &view.resources[scarce];
+    format!(
+        "{} was promised {:.1} requests/s; with {} bytes it misses {:.1} % and needs {:.1} {}/s for that, and with {:.1} of all \
+         {:.1} it comes to {:.1} requests/s",
+        pool.name,
+        pool.min_request_rate,
+        grant.memory,
+        100.0 * outcome.miss_ratio,
+        pool.cost(scarce, misses) * pool.min_request_rate,
+        resource.name,
+        grant.resources[scarce],
+        resource.total,
+        outcome.throughput,
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! HARE: harvest and redistribute.
+//!
+//! Ye, Zhong, Arpaci-Dusseau and Arpaci-Dusseau, "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026,
+//! section 3. Each tenant starts with the *baseline*, its share by weight of everything. Then
+//!
+//! 1. *initialisation* collects what each tenant cannot use, for another resource limits it ([`market`]);
+//! 2. the *harvest* moves chunks of cache from tenants that ask little for them to tenants that relinquish much. Each keeps exactly
+//!    the throughput of its baseline; what is left over is harvested. The deal is chosen on the *system-wide dominant resource*,
+//!    the one of which least is harvested in relation to what tenants hold ([`harvest`]);
+//! 3. the *redistribution* gives everybody the same share more of what it holds ([`redistribute`]).
+//!
+//! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised throughput is at least DRF's.
+//! Every run starts from the baseline, not from what is there now: the same view gives the same decision.
+//!
+//! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt ([`Settings::mode`]); plateaus and cliffs
+//! don't end the trade ([`harvest`]); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
+//! ([`tail`]) count; and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
+
+mod explain;
+mod harvest;
+mod market;
+mod redistribute;
+pub mod tail;
+#[cfg(test)]
+mod tests;
+
+use crate::{Decision, Grant, Policy, View, fairness, guard};
+pub use tail::TailBound;
+
+/// As described and repaired, or as printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Repaired: a rejected deal is followed by the next best, wide deals cross plateaus, the bound of acceptance follows the
+    /// number of tenants, and the sharing incentive holds by the curve without salt.
+    #[default]
+    Repaired,
+    /// As the paper prints it and the authors' engine does it: the first deal that does not pay ends the trade.
+    Published,
+}
+
+/// How HARE trades.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Repaired or as published. Default: repaired.
+    pub mode: Mode,
+    /// Whether the harvest beyond what lifts everybody is given out too, in proportion to what each has (section 3.5, "conserving
+    /// redistribution"), or stays unassigned as in strategy-proof DRF. Default: given out.
+    pub conserving: bool,
+    /// Added to each miss ratio, so that an error of the curve near 0 leaves no tenant without backend (section 4.3). Default:
+    /// 0.01.
+    pub salt: f64,
+    /// Bytes of memory in one deal; `None` = a 64th of a mean baseline, of 2 GB 32 MB as in HopperKV, and more where that would be
+    /// over 2^17 chunks. For flash, the same share of its capacity. Default: `None`.
+    pub chunk: Option<u64>,
+    /// By how much a deal must lift the least relative harvest, for two tenants; for more, in inverse proportion. Default: 0.0001.
+    pub acceptance: f64,
+    /// A new allocation is used if it promises at least this much more least normalised throughput than the present one, or if
+    /// that breaks the sharing incentive (section 4.3). 0 = always. Default: 0.05.
+    pub apply_threshold: f64,
+    /// Of each resource, the share of its baseline that a tenant always keeps, so that the first request which needs it is
+    /// served. Default: 0.01.
+    pub least_share: f64,
+    /// Deals after which the harvest ends; `None` = 64 per tenant, at least 10,000. Default: `None`.
+    pub max_rounds: Option<usize>,
+    /// Whether what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes before what others gain. Default: yes.
+    pub promises: bool,
+    /// A bound on tail latency that no deal may break. Default: none.
+    pub tail: Option<TailBound>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Repaired,
+            conserving: true,
+            salt: 0.01,
+            chunk: None,
+            acceptance: 1e-4,
+            apply_threshold: 0.05,
+            least_share: 0.01,
+            max_rounds: None,
+            promises: true,
+            tail: None,
+        }
+    }
+}
+
+impl Settings {
+    /// As the paper prints it, and with the constants of HopperKV's driver.
+    pub fn published() -> Self {
+        Self { mode: Mode::Published, least_share: 0.0, promises: false, ..Self::default() }
+    }
+
+    fn repaired(&self) -> bool {
+        self.mode == Mode::Repaired
+    }
+
+    /// Whether needs are those of the worse of two curves, with salt and without. With salt alone, a tenant that nearly fits
+    /// seems to miss twice what it does, gives its cache away, and is compensated with half of what it then needs.
+    fn holds_by_plain_curve(&self) -> bool {
+        self.repaired()
+    }
+
+    /// The bytes of a chunk, where all tenants together have `all`.
+    fn chunk_of(&self, all: u64, tenants: usize) -> u64 {
+        let mean = all / tenants.max(1) as u64;
+        let largest_number = 1 << 17;
+        self.chunk.unwrap_or(mean / 64).max(all / largest_number).max(u64::from(all > 0))
+    }
+}
+
+/// Cache that changes hands for resources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deal {
+    /// What is traded: 0 = memory, 1 = the capacity of flash.
+    pub good: usize,
+    /// Who gets it, by its place in the view.
+    pub to: usize,
+    /// Who gives it, and how many bytes.
+    pub from: Vec<(usize, u64)>,
+    /// The system-wide dominant resource, on which the deal was chosen.
+    pub dominant: usize,
+    /// Of each resource, what the receiver relinquishes.
+    pub relinquished: Vec<f64>,
+    /// Of each resource, what the donors get as compensation.
+    pub compensated: Vec<f64>,
+    /// By what share everybody could be lifted after it.
+    pub improvement: f64,
+}
+
+/// What HARE comes to, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocation {
+    /// One for each pool, in the order of the view.
+    pub grants: Vec<Grant>,
+    /// All deals, the first first.
+    pub deals: Vec<Deal>,
+    /// By what share everybody is lifted over its baseline, but those whom a promise lifts by more.
+    pub improvement: f64,
+    /// Of each resource, what initialisation and harvest had collected before it was redistributed.
+    pub harvest: Vec<f64>,
+    /// What each pool holds of each resource before redistribution.
+    pub held: Vec<Vec<f64>>,
+}
+
+/// Harvests and redistributes.
+pub fn allocate(view: &View, settings: &Settings) -> Allocation {
+    let baseline = fairness::baseline(view);
+    let promised = settings.promises && view.pools.iter().any(|pool| pool.min_request_rate > 0.0);
+    let kept = promised.then(|| run(view, settings, true, true, &baseline)).flatten();
+    kept.or_else(|| run(view, settings, false, true, &baseline))
+        .expect("a baseline is not more than there is")
+}
+
+/// Initialises and redistributes, without a trade in between: DRF, over memory that is split by `baseline`.
+pub(crate) fn without_trade(view: &View, settings: &Settings, baseline: &[Grant]) -> Allocation {
+    run(view, settings, false, false, baseline).expect("a baseline is not more than there is")
+}
+
+/// `None` where what was traded for promises that cannot be kept leaves others below their baseline.
+fn run(
+    view: &View,
+    settings: &Settings,
+    promised: bool,
+    trade: bool,
+    baseline: &[Grant],
+) -> Option<Allocation> {
+    let mut market = market::Market::open(view, settings, promised, baseline);
+    let deals = if trade { harvest::harvest(&mut market) } else { Vec::new() };
+    let (grants, improvement) = redistribute::redistribute(view, &market)?;
+    let harvest = (0..market.resources()).map(|k| market.harvest(k)).collect();
+    let mut held = vec![Vec::new(); view.pools.len()];
+    for tenant in &market.tenants {
+        held[tenant.place].clone_from(&tenant.needs);
+    }
+    Some(Allocation { grants, deals, improvement, harvest, held })
+}
+
+/// HARE as a policy.
+#[derive(Clone, Debug, Default)]
+pub struct Hare {
+    /// How it trades.
+    pub settings: Settings,
+}
+
+impl Policy for Hare {
+    fn name(&self) -> &'static str {
+        if self.settings.repaired() { "hare" } else { "hare-published" }
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let allocation = allocate(view, &self.settings);
+        if !self.worthwhile(view, &allocation.grants) {
+            let mut stay = Decision::stay(view);
+            stay.unmet = guard::unmet(view, &stay);
+            return stay;
+        }
+        let mut decision = Decision::to(view, allocation.grants.clone(), |_, _| String::new());
+        explain::explain(view, &allocation, &mut decision);
+        decision.unmet = guard::unmet(view, &decision);
+        decision
+    }
+}
+
+impl Hare {
+    /// Whether `grants` are better than what is there by the threshold, or what is there cannot or should not stay.
+    fn worthwhile(&self, view: &View, grants: &[Grant]) -> bool {
+        let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+        if self.settings.apply_threshold <= 0.0 || !guard::possible(view, &present) {
+            return true;
+        }
+        let now = fairness::least_normalised(view, &present);
+        let then = fairness::least_normalised(view, grants);
+        now < 1.0 - 1e-9 || then > now + self.settings.apply_threshold
+    }
+}

@@ -1,0 +1,103 @@
+//! The redistribution phase: what was harvested lifts everybody by the same share.
+
+use super::market::{FLASH, MEMORY, Market};
+use crate::partition::shares;
+use crate::{Grant, View};
+
+/// What each pool gets in the end, in the order of the view, and by what share each is lifted over its baseline. `None` where tenants need more than there is even without what
+/// they were promised.
+pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Grant>, f64)> {
+    let lift = Lift::of(market)?;
+    let mut granted: Vec<Vec<f64>> = (0..market.tenants.len()).map(|who| lift.granted(market, who)).collect();
+    if market.settings.conserving {
+        conserve(view, market, &mut granted);
+    }
+    let mut grants = vec![Grant::default(); view.pools.len()];
+    for (tenant, mut resources) in market.tenants.iter().zip(granted) {
+        if let Some(flash) = &tenant.pool.flash {
+            resources[flash.capacity] = tenant.has[FLASH] as f64;
+        }
+        grants[tenant.place] = Grant { memory: tenant.has[MEMORY], resources };
+    }
+    Some((grants, lift.share - 1.0))
+}
+
+/// By how much tenants are lifted: their throughput is the larger of `share` of the baseline and `promised` of their promise.
+struct Lift {
+    share: f64,
+    promised: f64,
+}
+
+impl Lift {
+    /// The largest lift that there is enough for: everybody as far as promises allow or, where those alone need too much, as
+    /// much of the promises as leaves everybody its baseline.
+    fn of(market: &Market<'_>) -> Option<Self> {
+        let relative = market.dominant().map_or(0.0, |(_, relative)| relative);
+        let promises = market.tenants.iter().any(|tenant| tenant.promise > 1.0);
+        if !promises {
+            return (relative >= -1e-9).then_some(Self { share: 1.0 + relative.max(0.0), promised: 1.0 });
+        }
+        let fits = |lift: &Self| lift.fits(market);
+        if relative >= 0.0 {
+            // Nobody is lifted by more than what is left for it alone.
+            let most = market.tenants.iter().map(|tenant| tenant.promise);
+            let most = most.filter(|promise| promise.is_finite()).fold(1.0, f64::max) * (1.0 + relative);
+            Some(Self {
+                share: largest(1.0, most, |share| fits(&Self { share, promised: 1.0 })),
+                promised: 1.0,
+            })
+        } else if fits(&Self { share: 1.0, promised: 0.0 }) {
+            Some(Self {
+                share: 1.0,
+                promised: largest(0.0, 1.0, |promised| fits(&Self { share: 1.0, promised })),
+            })
+        } else {
+            None
+        }
+    }
+
+    /// By what a tenant's needs are multiplied.
+    fn factor(&self, promise: f64) -> f64 {
+        if promise.is_finite() { self.share.max(self.promised * promise) / promise } else { self.promised }
+    }
+
+    fn granted(&self, market: &Market<'_>, who: usize) -> Vec<f64> {
+        let tenant = &market.tenants[who];
+        tenant.needs.iter().map(|need| need * self.factor(tenant.promise)).collect()
+    }
+
+    fn fits(&self, market: &Market<'_>) -> bool {
+        (0..market.resources()).all(|k| {
+            let sum: f64 =
+                market.tenants.iter().map(|tenant| tenant.needs[k] * self.factor(tenant.promise)).sum();
+            sum <= market.harvest(k) + market.held[k]
+        })
+    }
+}
+
+/// The largest value between `low` and `high` that fits, to a billionth, where smaller ones do.
+fn largest(low: f64, high: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    if fits(high) {
+        return high;
+    }
+    let (mut low, mut high) = (low, high);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Conserving redistribution: what is left of each resource, in proportion to what each has of it; by weight where nobody has any.
+fn conserve(view: &View, market: &Market<'_>, granted: &mut [Vec<f64>]) {
+    let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+    let by_weight = shares(view, &weights);
+    for k in (0..market.resources()).filter(|&k| market.capacity != Some(k)) {
+        let total = market.harvest(k) + market.held[k];
+        let sum: f64 = granted.iter().map(|units| units[k]).sum();
+        for (units, tenant) in granted.iter_mut().zip(&market.tenants) {
+            units[k] =
+                if sum > 0.0 { units[k] * (total / sum) } else { by_weight[tenant.place].resources[k] };
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What becomes of tenants that share one cache and one queue: no allocation, but what there is without one.
+//!
+//! A mode of simulation rather than advice: it computes the state that tenants come to, so that policies can be compared with it.
+//! It keeps no bounds, for nobody enforces any. HARE (FAST 2026, sections 4.4 and 5.2) calls it *NonPart* and, where only the
+//! cache is shared, *NonPartCache+DRF*.
+//!
+//! *The cache.* In a shared LRU an item of any tenant stays for the same *characteristic time* after its last request (Che, Tung and
+//! Wang, JSAC 2002). A tenant whose curve is `m` and that sends `n` requests fills `c` bytes, where `n` is the integral of `dx / (s * m(x))`
+//! up to `c`, with `s` the size of an item: each miss brings one in (Xiang et al., "HOTL: a Higher Order Theory of Locality",
+//! ASPLOS 2013). So curves and request rates tell what each tenant occupies; the time is the one at which that is all there is.
+//!
+//! *The queues.* Tenants with the same number of clients in a closed loop wait in the same queues, each for as long as its
+//! requests are worth. In the limit of many clients their throughputs are proportionally fair: `clients = rate * sum of (cost * wait)`,
+//! where only resources that are used up make wait (Massoulié and Roberts, "Bandwidth sharing: objectives and algorithms",
+//! INFOCOM 1999).
+//!
+//! The two depend on each other: who is slower is asked for less, loses its cache, and becomes slower.
+
+use curve::MissRatioCurve;
+
+use crate::drf::{self, Drf};
+use crate::{Decision, Grant, Outcome, Policy, Pool, View, fairness};
+
+/// Steps towards the fixed point, and the relative change of a request rate at which it is reached.
+const STEPS: usize = 400;
+const STILL: f64 = 1e-6;
+
+/// What is shared.
+#[derive(Clone, Debug, Default)]
+pub enum Shared {
+    /// The cache and every resource.
+    #[default]
+    Everything,
+    /// The cache; the other resources are divided by DRF.
+    Cache(Drf),
+}
+
+/// The state that tenants come to which share one cache.
+#[derive(Clone, Debug, Default)]
+pub struct NonPartitioned {
+    /// What is shared. Default: everything.
+    pub shared: Shared,
+}
+
+impl Policy for NonPartitioned {
+    fn name(&self) -> &'static str {
+        match self.shared {
+            Shared::Everything => "non-partitioned",
+            Shared::Cache(_) => "non-partitioned-drf",
+        }
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        let grants = self.state(view);
+        Decision::to(view, grants, |_, _| {
+            "nobody divides the cache; who asks more often occupies more".to_owned()
+        })
+    }
+}
+
+impl NonPartitioned {
+    /// What each tenant has in the end.
+    fn state(&self, view: &View) -> Vec<Grant> {
+        let baseline = fairness::baseline(view);
+        let start = view.pools.iter().zip(&baseline).map(|(pool, grant)| {
+            let rate = Outcome::of(pool, grant).throughput;
+            if rate.is_finite() && rate > 0.0 { rate } else { pool.request_rate }
+        });
+        let mut rates: Vec<f64> = start.collect();
+        let mut waits = waits_of(view);
+        let mut occupied = occupied(view, &rates);
+        for _ in 0..STEPS {
+            let grants = match &self.shared {
+                Shared::Everything => queued(view, &occupied, &rates, &mut waits),
+                Shared::Cache(drf) => drf::with_memory(view, drf, &occupied),
+            };
+            let mut change = 0.0_f64;
+            for ((rate, pool), grant) in rates.iter_mut().zip(&view.pools).zip(&grants) {
+                let next = Outcome::of(pool, grant).throughput;
+                if next.is_finite() && next > 0.0 && *rate > 0.0 {
+                    // Half a step in the logarithm keeps the two fixed points from swinging against each other.
+                    change = change.max((next / *rate - 1.0).abs());
+                    *rate = (*rate * next).sqrt();
+                }
+            }
+            occupied = self::occupied(view, &rates);
+            if change < STILL {
+                break;
+            }
+        }
+        match &self.shared {
+            Shared::Everything => queued(view, &occupied, &rates, &mut waits),
+            Shared::Cache(drf) => drf::with_memory(view, drf, &occupied),
+        }
+    }
+}
+
+/// The bytes of a shared LRU that each pool occupies at these request rates.
+pub fn occupied(view: &View, rates: &[f64]) -> Vec<u64> {
+    let fillings: Vec<Filling> = view.pools.iter().map(Filling::of).collect();
+    let memory = view.memory as f64;
+    let sizes =
+        |time: f64| fillings.iter().zip(rates).map(move |(filling, rate)| filling.size_after(rate * time));
+    let full = |time: f64| sizes(time).sum::<f64>() >= memory;
+    let mut above = 1.0;
+    while !full(above) && above < 1e18 {
+        above *= 4.0;
+    }
+    let mut below = 0.0;
+    for _ in 0..60 {
+        let middle = if below == 0.0 { above / 4.0 } else { f64::midpoint(below, above) };
+        if full(middle) {
+            above = middle
+        } else {
+            below = middle
+        }
+        if above < 1e-18 || above - below < 1e-9 * above {
+            break;
+        }
+    }
+    // Rounded down from the time at which it is not quite full.
+    sizes(if full(below) { 0.0 } else { below }).map(|size| size as u64).collect()
+}
+
+/// How a pool's requests fill a cache.
+struct Filling {
+    /// Requests after which each point of the curve is reached.
+    reached: Vec<f64>,
+    points: Vec<curve::Point>,
+    item_size: f64,
+}
+
+impl Filling {
+    fn of(pool: &Pool) -> Self {
+        let curve: &MissRatioCurve = &pool.curve;
+        let item_size = if pool.item_size > 0.0 { pool.item_size } else { 1.0 };
+        let mut reached = vec![0.0];
+        for pair in curve.points().windows(2) {
+            let bytes = (pair[1].size - pair[0].size) as f64;
+            let (from, to) = (pair[0].miss_ratio, pair[1].miss_ratio);
+            // The integral of 1 / m over a straight piece of m.
+            let requests =
+                if from - to > 1e-12 { bytes * (from / to).ln() / (from - to) } else { bytes / from };
+            reached.push(reached[reached.len() - 1] + requests / item_size);
+        }
+        Self { reached, points: curve.points().to_vec(), item_size }
+    }
+
+    /// The bytes that `requests` fill.
+    fn size_after(&self, requests: f64) -> f64 {
+        let i = self.reached.partition_point(|&reached| reached <= requests).max(1) - 1;
+        let (left, more) = (self.points[i], (requests - self.reached[i]) * self.item_size);
+        let Some(right) = self.points.get(i + 1) else {
+            // Beyond its curve each miss goes on to bring in something new.
+            return left.size as f64 + more * left.miss_ratio;
+        };
+        let bytes = (right.size - left.size) as f64;
+        let slope = (left.miss_ratio - right.miss_ratio) / bytes;
+        let filled = if slope * bytes > 1e-12 {
+            -(-slope * more).exp_m1() * left.miss_ratio / slope
+        } else {
+            more * left.miss_ratio
+        };
+        left.size as f64 + filled.clamp(0.0, bytes)
+    }
+}
+
+/// A first guess of what a unit of each resource makes wait.
+fn waits_of(view: &View) -> Vec<f64> {
+    view.resources.iter().map(|resource| 1.0 / resource.total.max(f64::MIN_POSITIVE)).collect()
+}
+
+/// What each pool uses of shared queues, with this memory. `waits` are where the last search ended.
+fn queued(view: &View, memory: &[u64], rates: &[f64], waits: &mut [f64]) -> Vec<Grant> {
+    let costs: Vec<Vec<f64>> = view
+        .pools
+        .iter()
+        .zip(memory)
+        .map(|(pool, &memory)| {
+            let misses = pool.misses(memory, &[]);
+            (0..view.resources.len()).map(|k| pool.cost(k, misses)).collect()
+        })
+        .collect();
+    let mut carried = rates.to_vec();
+    for _ in 0..20 {
+        for (rate, costs) in carried.iter_mut().zip(&costs) {
+            let wait: f64 = costs.iter().zip(&*waits).map(|(cost, wait)| cost * wait).sum();
+            // One client; more of them, as many of each pool, only wait for longer.
+            if wait > 0.0 {
+                *rate = 1.0 / wait;
+            }
+        }
+        for (k, wait) in waits.iter_mut().enumerate() {
+            let load: f64 = carried.iter().zip(&costs).map(|(rate, costs)| rate * costs[k]).sum();
+            let total = view.resources[k].total;
+            if load > 0.0 && total > 0.0 {
+                *wait = (*wait * (load / total).powf(0.7)).clamp(1e-30, 1e30);
+            }
+        }
+    }
+    let used = |k: usize| carried.iter().zip(&costs).map(|(rate, costs)| rate * costs[k]).sum::<f64>();
+    let over = (0..view.resources.len()).map(|k| used(k) / view.resources[k].total);
+    let over = over.filter(|over| over.is_finite()).fold(0.0, f64::max);
+    let scale = if over > 1.0 { 1.0 / over } else { 1.0 };
+    let each = carried.iter().zip(&costs).zip(memory);
+    each.map(|((rate, costs), &memory)| {
+        let used = costs.iter().enumerate().map(|(k, cost)| {
+            // Nobody keeps it from using what others leave; it is there, but not its own.
+            if view.resources[k].total > 0.0 { rate * cost * scale } else { 0.0 }
+        });
+        Grant { memory, resources: used.collect() }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Demand, Resource};
+    use curve::{Unit, che};
+
+    fn tenant(name: &str, curve: MissRatioCurve) -> Pool {
+        let mut pool = Pool::new(name, curve, 0);
+        (pool.demands, pool.grants) = (vec![Demand::new(1.0, 1.0)], vec![0.0]);
+        pool
+    }
+
+    fn view(pools: Vec<Pool>, memory: u64) -> View {
+        View { memory, resources: vec![Resource { name: "reads".into(), total: 1000.0 }], pools }
+    }
+
+    /// Two tenants in one LRU are one tenant with both popularities.
+    #[test]
+    fn what_each_occupies_agrees_with_che() {
+        let curve = |exponent| che::curve(Unit::Items, &che::zipf(2000, exponent, 1.0), 2000, 200);
+        let view = view(vec![tenant("a", curve(0.9)), tenant("b", curve(0.3))], 1000);
+        let rates = [300.0, 100.0];
+        let shared = occupied(&view, &rates);
+        let weigh = |exponent, rate: f64| {
+            let mut keys = che::zipf(2000, exponent, 1.0);
+            let sum: f64 = keys.iter().map(|key| key.weight).sum();
+            keys.iter_mut().for_each(|key| key.weight *= rate / sum);
+            keys
+        };
+        let both = [weigh(0.9, 300.0), weigh(0.3, 100.0)];
+        let all: Vec<_> = both.iter().flatten().copied().collect();
+        let misses = che::miss_ratio(&all, 1000.0) * 400.0;
+        let by_shares: f64 =
+            (0..2).map(|i| rates[i] * view.pools[i].curve.miss_ratio(shared[i] as f64)).sum();
+        assert!(
+            (misses - by_shares).abs() < 0.01 * misses,
+            "{misses} a second together, {by_shares} by what each occupies"
+        );
+        assert!((shared.iter().sum::<u64>()).abs_diff(1000) <= 2);
+    }
+
+    #[test]
+    fn backend_units_of_one_queue_go_to_all_alike() {
+        let uniform = |size| MissRatioCurve::uniform(Unit::Bytes, size);
+        let view = view(vec![tenant("a", uniform(10_000)), tenant("b", uniform(40_000))], 10_000);
+        let decision = NonPartitioned::default().decide(&view);
+        for grant in &decision.grants {
+            assert!((grant.resources[0] - 500.0).abs() < 1.0, "{:?}", decision.grants);
+        }
+        assert!(decision.grants[0].memory > decision.grants[1].memory * 5 / 10, "{:?}", decision.grants);
+    }
+
+    #[test]
+    fn a_tenant_that_fits_loses_its_cache_to_a_scan() {
+        let uniform = |size| MissRatioCurve::uniform(Unit::Bytes, size);
+        let scan =
+            MissRatioCurve::new(Unit::Bytes, [curve::Point { size: 1 << 40, miss_ratio: 1.0 }]).unwrap();
+        let mut view = view(vec![tenant("fits", uniform(4_900)), tenant("scan", scan)], 10_000);
+        // Something bounds the rate of hits; a tenant that asks at any rate would push out everything else.
+        view.resources.push(Resource { name: "network".into(), total: 3000.0 });
+        for pool in &mut view.pools {
+            (pool.demands, pool.grants) = (vec![Demand::new(1.0, 1.0), Demand::new(1.0, 0.0)], vec![0.0; 2]);
+        }
+        for shared in [Shared::Everything, Shared::Cache(Drf::default())] {
+            let decision = NonPartitioned { shared }.decide(&view);
+            assert!(decision.grants[0].memory < 4_800, "{:?}", decision.grants);
+            assert!(decision.after[0].miss_ratio > 0.03, "{:?}", decision.after);
+        }
+    }
+}
