@@ -85,9 +85,10 @@ fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
         if fits(&clamped(middle)) { low = middle } else { high = middle }
     }
     let mut sizes = clamped(low);
-    // What rounding left over goes to the first pools that may have it.
+    // What rounding left over goes to the first pools by name that may have it.
     let mut left = view.memory.saturating_sub(sizes.iter().sum());
-    for (pool, size) in view.pools.iter().zip(&mut sizes) {
+    for i in crate::rank::by_name(view) {
+        let (pool, size) = (&view.pools[i], &mut sizes[i]);
         let more = left.min(pool.ceiling - *size).min(if pool.weight > 0.0 { left } else { 0 });
         *size += more;
         left -= more;
