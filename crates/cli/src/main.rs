@@ -27,6 +27,8 @@ enum Command {
     /// Reproduce the papers' figures, and say what holds.
     #[command(subcommand)]
     Experiment(simulate::command::ExperimentCommand),
+    /// Say what each tenant of a file would get under each of several policies, in virtual time.
+    Simulate(simulate::command::SimulateArgs),
     /// Show what lies in the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Show or check the configuration.
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         // Every cause in the chain, on one line.
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
         Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),
+        Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
         Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {

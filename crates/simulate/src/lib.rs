@@ -12,12 +12,14 @@
 //! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
 //! | [`runner`] | runs experiments in parallel |
 //! | [`limiter`] | rate limiters: the token bucket, and HopperKV's frames |
-//! | [`command`] | `millpond experiment` |
+//! | [`file`] | scenarios as TOML files |
+//! | [`command`] | `millpond experiment` and `millpond simulate` |
 
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod experiments;
+pub mod file;
 pub mod limiter;
 pub mod report;
 pub mod runner;

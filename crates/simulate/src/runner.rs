@@ -124,16 +124,17 @@ pub fn run(
     Ok(())
 }
 
-/// Steps of the bar for each experiment.
+/// Steps of the bar for each thing that is run.
 const STEPS: f64 = 1000.0;
 
-fn bar(experiments: usize) -> ProgressBar {
+/// A bar on standard error for so many runs of 1,000 steps each; hidden where that is no terminal.
+pub(crate) fn bar(runs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed}  {msg}");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new((experiments as f64 * STEPS) as u64).with_style(style)
+    ProgressBar::new((runs as f64 * STEPS) as u64).with_style(style)
 }
 
 fn run_one(experiment: &Experiment, context: &mut Context) -> Outcome {

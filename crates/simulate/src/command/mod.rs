@@ -1,5 +1,7 @@
-//! `millpond experiment …`: flags, and what they set going. Reports go to standard output, progress to standard error.
+//! `millpond experiment …` and `millpond simulate …`: flags, and what they set going. Reports go to standard output, progress to standard error.
 
 mod experiment;
+mod simulate;
 
 pub use experiment::{ExperimentCommand, execute as experiment};
+pub use simulate::{SimulateArgs, execute as simulate};

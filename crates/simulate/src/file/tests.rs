@@ -1,0 +1,95 @@
+//! Files that are wrong are refused by line, key and nearest right thing; the example is right.
+
+use super::*;
+
+fn refused(text: &str) -> String {
+    SimulationFile::parse("f.toml", text, Path::new("")).expect_err(text).to_string()
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_what_would_be_right() {
+    let tenant = "[[tenant]]\nname = \"a\"\n";
+    for (text, expected) in [
+        ("", "f.toml:1: `tenant`: there is none; add [[tenant]] with a name"),
+        ("memroy = \"1GiB\"\n", "f.toml:1: unknown field `memroy`"),
+        ("memroy = \"1GiB\"\n", "did you mean `memory`?"),
+        ("seed = 1\nmemory = \"1 parsec\"\n", "f.toml:2: `memory`: `1 parsec` is not a size in bytes"),
+        ("eviction = \"lur\"\n", "f.toml:1: `eviction`: `lur` is no eviction policy: use s3-fifo"),
+        (
+            "policies = [\"equal\",\n  \"har\"]\n[[tenant]]\nname = \"a\"\n",
+            "f.toml:2: `policies`: there is no policy `har`; did you mean `hare`?",
+        ),
+        ("duration_secs = -1\n", "f.toml:1: `duration_secs`: -1 is not a number above 0"),
+        ("[control]\napply = \"round\"\n", "f.toml:2: `apply`: unknown variant `round`"),
+        ("[control]\napply = \"round\"\n", "did you mean `rounds`?"),
+        ("[control]\n\nwindow = 0\n", "f.toml:3: `control.window`: 0 is too little"),
+        (
+            "[[resource]]\nname = \"r\"\ncost = \"read-unit\"\ntotal_per_sec = 1\n",
+            "f.toml:3: `cost`: unknown variant `read-unit`",
+        ),
+        ("[[tenant]]\nworkload = { keys = 5 }\n", "f.toml:1: missing field `name`"),
+        (
+            &format!("{tenant}workload = {{ keys = 0 }}\n"),
+            "f.toml:3: `tenant.workload.keys`: 0 is not between 1 and 2^32",
+        ),
+        (&format!("{tenant}{tenant}"), "f.toml:4: `tenant.name`: two tenants are called `a`"),
+        (
+            &format!("{tenant}[tenant.workload]\nwrites = 2.0\n"),
+            "f.toml:4: `tenant.workload.writes`: 2 is not a share",
+        ),
+        (
+            &format!("{tenant}[tenant.workload]\npopularity = \"zip:1\"\n"),
+            "f.toml:4: `popularity`: `zip:1` is not a popularity",
+        ),
+        (
+            &format!("{tenant}trace = \"t\"\ncachebench = \"c\"\n"),
+            "f.toml:3: `tenant.trace`: the tenant has `cachebench` already",
+        ),
+        (
+            &format!("{tenant}rate_per_sec = 5\nclients = 2\n"),
+            "f.toml:4: `tenant.clients`: it is for a closed loop",
+        ),
+        (
+            &format!("{tenant}[[tenant.change]]\nat_secs = 1\nrate_per_sec = 5\n"),
+            "f.toml:5: `tenant.change.rate_per_sec`: the tenant is a closed loop",
+        ),
+        (
+            &format!("memory = \"1MiB\"\n{tenant}floor = \"2MiB\"\n"),
+            "f.toml:4: `tenant.floor`: with this floor all floors are more than `memory`, 1MiB",
+        ),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(expected), "{text}\n{error}\n{expected}");
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let file = SimulationFile::parse("f.toml", "[[tenant]]\nname = \"a\"\n", Path::new("")).unwrap();
+    let expected = Scenario {
+        tenants: vec![Tenant::new("a", Source::Pattern(Pattern::default()))],
+        ..Scenario::default()
+    };
+    assert_eq!((file.scenario, file.seed), (expected, 1));
+    assert_eq!(file.policies, DEFAULT_POLICIES);
+}
+
+#[test]
+fn the_commented_example_is_right_and_all_its_commented_keys_are_too() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/simulation.toml"));
+    let file = SimulationFile::read(path).unwrap();
+    assert!(file.scenario.tenants.len() >= 3 && !file.scenario.resources.is_empty());
+    for policy in &file.policies {
+        assert_eq!(setup(policy).unwrap().name, *policy);
+    }
+}
+
+#[test]
+fn every_policy_can_be_set_up_by_its_name() {
+    for (name, summary) in policies() {
+        assert_eq!(setup(name).unwrap().name, name);
+        assert!(!summary.is_empty());
+    }
+    assert!(DEFAULT_POLICIES.iter().all(|name| setup(name).is_some()));
+    assert!(setup("nobody").is_none());
+}
