@@ -1,11 +1,15 @@
 //! All policies by name, as configurations and reports name them.
 
 use crate::cliffhanger::Cliffhanger;
+use crate::drf::Drf;
 use crate::dynacache::Dynacache;
+use crate::hare::{Hare, Settings};
 use crate::holpaca::Holpaca;
 use crate::marginal::MarginalHits;
+use crate::memshare::{Memshare, MemshareDrf};
 use crate::partition::{Equal, Weighted};
 use crate::problem::Objective;
+use crate::shared::{NonPartitioned, Shared};
 use crate::talus::OnHulls;
 use crate::{Decision, Policy, View};
 
@@ -54,6 +58,46 @@ const POLICIES: &[Entry] = &[
     Entry { name: "static", summary: "everything stays as it is", make: || Box::new(Stay) },
     Entry { name: "equal", summary: "equal shares", make: || Box::new(Equal) },
     Entry { name: "weighted", summary: "shares in proportion to weights", make: || Box::new(Weighted) },
+    Entry {
+        name: "drf",
+        summary: "memory by weight, the other resources by dominant resource fairness",
+        make: || Box::<Drf>::default(),
+    },
+    Entry {
+        name: "drf-strict",
+        summary: "the same, and what no dominant resource needs stays unassigned",
+        make: || Box::new(Drf { conserving: false, ..Drf::default() }),
+    },
+    Entry {
+        name: "hare",
+        summary: "memory is traded for other resources, until everybody has most",
+        make: || Box::<Hare>::default(),
+    },
+    Entry {
+        name: "hare-published",
+        summary: "HARE as its program was published",
+        make: || Box::new(Hare { settings: Settings::published() }),
+    },
+    Entry {
+        name: "memshare",
+        summary: "half of the memory is reserved, the rest goes where it saves most misses",
+        make: || Box::<Memshare>::default(),
+    },
+    Entry {
+        name: "memshare-drf",
+        summary: "the same, the other resources by dominant resource fairness",
+        make: || Box::<MemshareDrf>::default(),
+    },
+    Entry {
+        name: "non-partitioned",
+        summary: "what becomes of pools that share one cache and its queues",
+        make: || Box::<NonPartitioned>::default(),
+    },
+    Entry {
+        name: "non-partitioned-drf",
+        summary: "what becomes of pools that share one cache, the other resources by DRF",
+        make: || Box::new(NonPartitioned { shared: Shared::Cache(Drf::default()) }),
+    },
     Entry {
         name: "hill-climbing",
         summary: "Cliffhanger's credits for hits in shadow queues",
@@ -147,7 +191,9 @@ mod tests {
             view.validate().unwrap();
             // Two walk half a million steps per round.
             let quick = |entry: &&Entry| seed < 4 || !entry.name.contains("-as-");
-            for entry in policies().iter().filter(quick) {
+            // Where nothing is partitioned nobody enforces bounds.
+            let enforced = |entry: &&Entry| !entry.name.starts_with("non-partitioned");
+            for entry in policies().iter().filter(quick).filter(enforced) {
                 let (mut view, mut policy) = (view.clone(), entry.make());
                 for round in 0..3 {
                     let decision = policy.decide(&view);

@@ -1,0 +1,249 @@
+//! H8: HopperKV's dynamic macrobenchmark (HARE, FAST '26, section 4.4.3, figure 8).
+//!
+//! Four tenants run YCSB-A, B, C and an E-like workload over 6 M keys each, with 2 GB of cache, 1000 read units, 1000 write units and 50 MB/s
+//! each; from the fourth minute on one of them changes every minute. Here bytes and keys are divided by 64 and times by 10; rates stay.
+
+use allocate::drf::Drf;
+use allocate::hare::Hare;
+use allocate::memshare::MemshareDrf;
+use base::ByteSize;
+use bench::workload::{Popularity, Sizes};
+
+use super::phases::{changes, least_over_time, mean, run_all, settled};
+use crate::experiments::{Context, Experiment, HARE};
+use crate::report::{Chart, Criterion, Report, Table};
+use crate::scenario::{
+    Apply, Backend, Change, Control, Cost, Load, Pattern, Resource, Scenario, Source, Tenant,
+};
+use crate::world::{Run, Setup};
+
+/// HopperKV under changing workloads.
+pub(super) const H8: Experiment = Experiment {
+    name: "H8",
+    paper: HARE,
+    figure: "figure 8",
+    title: "HARE follows workloads that change, and nobody ever falls below its equal share",
+    run,
+};
+
+/// 6 million keys, scaled.
+const KEYS: u64 = 6_000_000 / 64;
+/// A minute of the paper.
+const MINUTE: f64 = 6.0;
+/// When the run ends; the paper's figure has about 20 minutes.
+const END: f64 = 20.0 * MINUTE;
+/// HopperKV's migration chunk, scaled.
+const CHUNK: u64 = (16 << 20) / 64;
+/// Redis' memory for a key beyond its 516 bytes: each million keys take 0.55 GB.
+const OVERHEAD: u32 = 34;
+
+fn tenant(name: &str, writes: f64, scan_length: u32) -> Tenant {
+    let pattern = Pattern {
+        keys: KEYS,
+        popularity: Popularity::Zipf { alpha: 0.99 },
+        writes,
+        key_size: 16,
+        value_size: Sizes::fixed(500),
+        scan_length,
+    };
+    let load = Load::Closed { clients: 32, think_ms: 0.0 };
+    Tenant { load, ..Tenant::new(name, Source::Pattern(pattern)) }
+}
+
+/// What a tenant does in its `step`-th change, every four minutes, the first in minute `first`.
+fn every_four_minutes(first: u32, change: impl Fn(usize) -> Change) -> Vec<Change> {
+    let minutes = (0..).map(|step| (step, f64::from(first) + 4.0 * step as f64));
+    let within = minutes.take_while(|(_, minute)| minute * MINUTE < END);
+    within.map(|(step, minute)| Change { at_secs: minute * MINUTE, ..change(step) }).collect()
+}
+
+pub(super) fn scenario() -> Scenario {
+    let mut tenants =
+        vec![tenant("A", 0.5, 1), tenant("B", 0.05, 1), tenant("C", 0.0, 1), tenant("E", 0.05, 100)];
+    // 50 % down to 30 % and up again, by 5 %.
+    let writes = |step: usize| {
+        let place = (step + 1) % 8;
+        0.5 - 0.05 * place.min(8 - place) as f64
+    };
+    let thetas = [0.8, 0.6, 0.99];
+    let lengths = [80, 60, 40, 100];
+    tenants[0].changes =
+        every_four_minutes(4, |step| Change { writes: Some(writes(step)), ..Change::default() });
+    tenants[1].changes = every_four_minutes(5, |step| {
+        let keys = KEYS + (step as u64 + 1) * 500_000 / 64;
+        Change { keys: Some(keys), ..Change::default() }
+    });
+    tenants[2].changes = every_four_minutes(6, |step| {
+        let popularity = Popularity::Zipf { alpha: thetas[step % 3] };
+        Change { popularity: Some(popularity), ..Change::default() }
+    });
+    tenants[3].changes =
+        every_four_minutes(7, |step| Change { scan_length: Some(lengths[step % 4]), ..Change::default() });
+    let resource = |name: &str, cost, each: f64| Resource::new(name, cost, 4.0 * each);
+    Scenario {
+        duration_secs: END,
+        warm_up_secs: MINUTE,
+        record_secs: 0.5,
+        memory: ByteSize::new((4 * 2_000_000_000) / 64),
+        item_overhead: OVERHEAD,
+        resources: vec![
+            resource("read units", Cost::ReadUnits, 1_000.0),
+            resource("write units", Cost::WriteUnits, 1_000.0),
+            resource("network", Cost::Network, 50e6),
+        ],
+        backend: Backend::default(),
+        control: Control {
+            interval_secs: 2.0,
+            window: 3,
+            chunk: ByteSize::new(CHUNK),
+            poll_secs: 0.05,
+            sample_one_in: 8,
+            curve_points: 256,
+            ..Control::default()
+        },
+        tenants,
+        ..Scenario::default()
+    }
+}
+
+fn setups() -> Vec<Setup> {
+    vec![
+        Setup::equal(),
+        Setup::of(Box::<Drf>::default()),
+        Setup::of(Box::<Hare>::default()),
+        Setup::of(Box::<MemshareDrf>::default()),
+        Setup::non_partitioned(),
+    ]
+}
+
+fn run(context: &mut Context) -> Report {
+    let scenario = scenario();
+    let runs = run_all(&scenario, setups(), context.seed(0), |share| context.progress(share * 0.8));
+    let mut at_once = scenario.clone();
+    at_once.control.apply = Apply::AtOnce;
+    let hare_at_once = vec![Setup::of(Box::<Hare>::default())];
+    let at_once =
+        run_all(&at_once, hare_at_once, context.seed(0), |share| context.progress(0.8 + share * 0.2));
+    let [equal, drf, hare, ..] = &runs[..] else { unreachable!("five policies were run") };
+    let changes = changes(&scenario);
+    let least = |run: &Run| {
+        let points = least_over_time(run, equal, 10.0);
+        points.into_iter().filter(|(at, _)| *at > scenario.warm_up_secs + 10.0).collect::<Vec<_>>()
+    };
+    let calm = |run: &Run| settled(&least(run), &changes, 5.0);
+    let lowest = |points: &[(f64, f64)]| points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let average =
+        |points: &[(f64, f64)]| points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
+
+    let mut report = Report::new();
+    report.check(
+        Criterion::number(
+            "HARE: least normalised throughput, 10 s sliding, 5 s after changes left out",
+            lowest(&calm(hare)),
+        )
+        .paper("never below 1")
+        .at_least(0.95),
+    );
+    report.check(
+        Criterion::number("HARE: mean over time of the least normalised throughput", average(&least(hare)))
+            .paper("1.7 to 1.9")
+            .at_least(average(&least(drf))),
+    );
+    report.check(Criterion::number("DRF: the same", average(&least(drf))).paper("1.3"));
+    migration(&mut report, &scenario, hare, &at_once[0]);
+    let mut table = Table::new(
+        "normalised throughput by tenant, and the least over time",
+        ["policy", "A", "B", "C", "E", "lowest", "mean"],
+    );
+    let mut chart = Chart::new(
+        "Least normalised throughput",
+        "time (s), ten times as fast as the paper's",
+        "of equal shares",
+    );
+    for run in &runs {
+        let mut row = vec![run.policy.clone()];
+        row.extend(run.normalised(equal).iter().map(|gain| format!("{gain:.2}")));
+        row.extend([format!("{:.2}", lowest(&least(run))), format!("{:.2}", average(&least(run)))]);
+        table.row(row);
+        chart = chart.line(run.policy.clone(), least(run));
+    }
+    report.table(table).chart(chart);
+    for (number, name) in hare.names.iter().enumerate() {
+        let chart = Chart::new(format!("Tenant {name}"), "time (s)", "requests per second");
+        report.chart(
+            runs.iter().fold(chart, |chart, run| chart.line(run.policy.clone(), run.throughput(number))),
+        );
+    }
+    let sizes = Chart::new("Memory under HARE", "time (s)", "MB");
+    let memory = |number| hare.over_time(number, |figures| figures.memory / 1e6);
+    report.chart((0..4).fold(sizes, |chart, number| chart.line(hare.names[number].clone(), memory(number))));
+    report
+}
+
+/// What a tenant may lose while memory moves.
+const MOST_LOST: f64 = 0.1;
+
+fn migration(report: &mut Report, scenario: &Scenario, hare: &Run, at_once: &Run) {
+    let largest = hare.rounds.iter().map(|round| round.bytes).max().unwrap_or(0);
+    report.check(
+        Criterion::number("largest round of a migration", largest as f64 / 1024.0)
+            .paper("16 MB, scaled 256")
+            .unit("KiB")
+            .decimals(0)
+            .at_most(CHUNK as f64 / 1024.0),
+    );
+    let emptiest = hare.rounds.iter().map(|round| round.least_full).fold(1.0, f64::min);
+    report.check(
+        Criterion::number("how full receivers are when the next round begins, at least", emptiest)
+            .paper("populated")
+            .at_least(0.97),
+    );
+    let (worst, migrations) = worst_dip(scenario, hare);
+    report.check(
+        Criterion::number("most that a tenant falls while memory moves, against the 2 s before", worst * 100.0)
+            .paper("stable")
+            .unit("%")
+            .decimals(1)
+            .at_most(MOST_LOST * 100.0)
+            .missed_because(
+                "who had more than its share gives the surplus back when HARE finds a fairer split: the decision does \
+                 that, not its migration",
+            ),
+    );
+    let (worst, _) = worst_dip(scenario, at_once);
+    report.check(
+        Criterion::number("the same where all memory moves at once", worst * 100.0).unit("%").decimals(1),
+    );
+    report.note(format!(
+        "{} rounds in {} migrations; {migrations} migrations were looked at: those with no change of any workload from 2 s before \
+         them to their end.",
+        hare.rounds.len(),
+        hare.rounds.last().map_or(0, |round| round.migration),
+    ));
+}
+
+/// By how much a tenant's throughput during a migration was below that before it, at worst, and in how many migrations without a
+/// change of workload.
+fn worst_dip(scenario: &Scenario, run: &Run) -> (f64, usize) {
+    const BEFORE: f64 = 2.0;
+    let changes = changes(scenario);
+    let (mut worst, mut looked_at) = (0.0_f64, 0);
+    let last = run.rounds.last().map_or(0, |round| round.migration);
+    for number in 1..=last {
+        let mut rounds = run.rounds.iter().filter(|round| round.migration == number);
+        let Some(first) = rounds.next() else { continue };
+        let from = first.at_secs;
+        // At least a second, in which what was lost has to be fetched again.
+        let end = rounds.next_back().map_or(from, |round| round.at_secs).max(from + 1.0);
+        let is_disturbed = changes.iter().any(|at| (from - BEFORE..end).contains(at));
+        if from < 2.0 * BEFORE || end > scenario.duration_secs || is_disturbed {
+            continue;
+        }
+        looked_at += 1;
+        for tenant in 0..run.names.len() {
+            let before = mean(run, tenant, from - BEFORE, from);
+            worst = worst.max(1.0 - mean(run, tenant, from, end) / before);
+        }
+    }
+    (worst, looked_at)
+}
