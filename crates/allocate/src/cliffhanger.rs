@@ -7,15 +7,18 @@
 //! - [`SplitQueue`] splits one queue in two where it is on a cliff (Algorithms 2 and 3).
 //!
 //! Both together are the combined algorithm of section 4.3: a queue has two partitions; each has the small shadow of `SplitQueue` right
-//! behind its items, and behind that its part of the long shadow of `HillClimber`, in proportion to its size.
+//! behind its items, and behind that its part of the long shadow of `HillClimber`, in proportion to its size. Where the pointers are
+//! farther apart than that shadow sees, [`Slope`] says what the queue would gain by more memory.
 //!
 //! Where there is a view of curves rather than a stream of hits, the policy [`Cliffhanger`] does at once what Algorithm 1 would
 //! do in a window of time, in the mean over its random choices.
 
 mod hill;
+mod slope;
 mod split;
 
 pub use hill::{HillClimber, Queue, Transfer};
+pub use slope::Slope;
 pub use split::{CliffConfig, Edge, Form, Side, SplitQueue};
 
 use crate::view::{Pool, View};

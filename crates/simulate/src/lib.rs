@@ -14,6 +14,7 @@
 //! | [`limiter`] | rate limiters: the token bucket, and HopperKV's frames |
 //! | [`file`] | scenarios as TOML files |
 //! | [`command`] | `millpond experiment` and `millpond simulate` |
+//! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod command;
 pub mod experiments;
 pub mod file;
 pub mod limiter;
+pub mod queues;
 pub mod report;
 pub mod runner;
 pub mod scenario;
