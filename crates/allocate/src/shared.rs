@@ -19,20 +19,36 @@
 use curve::MissRatioCurve;
 
 use crate::drf::{self, Drf};
-use crate::{Decision, Grant, Outcome, Policy, Pool, View, fairness};
+use crate::{Decision, Demand, Grant, Outcome, Policy, Pool, View, fairness};
 
 /// Steps towards the fixed point, and the relative change of a request rate at which it is reached.
 const STEPS: usize = 400;
 const STILL: f64 = 1e-6;
+/// Steps in which the cache settles between two decisions.
+const LAG: usize = 30;
 
 /// What is shared.
 #[derive(Clone, Debug, Default)]
 pub enum Shared {
-    /// The cache and every resource.
+    /// The cache and every resource, each with a queue of its own.
     #[default]
     Everything,
+    /// The cache and every resource, where some resources are waited for in one line.
+    OneQueue(OneQueue),
     /// The cache; the other resources are divided by DRF.
     Cache(Drf),
+}
+
+/// Resources that are waited for in one line, in which who stands first holds up all others: HopperKV hands every miss and every write to
+/// one thread, which waits until there is a unit for the one it holds.
+#[derive(Clone, Debug, Default)]
+pub struct OneQueue {
+    /// The resources.
+    pub resources: Vec<usize>,
+    /// For each pool of the view, how often a request comes to the line.
+    pub visits: Vec<Demand>,
+    /// Requests per second that the clients of one pool can send at most; 0 = any. A pool that misses nothing sends as many.
+    pub most_sent: f64,
 }
 
 /// The state that tenants come to which share one cache.
@@ -45,7 +61,7 @@ pub struct NonPartitioned {
 impl Policy for NonPartitioned {
     fn name(&self) -> &'static str {
         match self.shared {
-            Shared::Everything => "non-partitioned",
+            Shared::Everything | Shared::OneQueue(_) => "non-partitioned",
             Shared::Cache(_) => "non-partitioned-drf",
         }
     }
@@ -68,31 +84,47 @@ impl NonPartitioned {
         });
         let mut rates: Vec<f64> = start.collect();
         let mut waits = waits_of(view);
+        let nothing = OneQueue::default();
+        let one = if let Shared::OneQueue(one) = &self.shared { one } else { &nothing };
         let mut occupied = occupied(view, &rates);
         for _ in 0..STEPS {
             let grants = match &self.shared {
-                Shared::Everything => queued(view, &occupied, &rates, &mut waits),
-                Shared::Cache(drf) => drf::with_memory(view, drf, &occupied),
-            };
-            let mut change = 0.0_f64;
-            for ((rate, pool), grant) in rates.iter_mut().zip(&view.pools).zip(&grants) {
-                let next = Outcome::of(pool, grant).throughput;
-                if next.is_finite() && next > 0.0 && *rate > 0.0 {
-                    // Half a step in the logarithm keeps the two fixed points from swinging against each other.
-                    change = change.max((next / *rate - 1.0).abs());
-                    *rate = (*rate * next).sqrt();
+                Shared::Everything | Shared::OneQueue(_) => queued(view, one, &occupied, &rates, &mut waits),
+                Shared::Cache(drf) => {
+                    // What is enforced was computed from the misses before; the cache settles under it.
+                    let grants = drf::with_memory(view, drf, &occupied);
+                    for _ in 0..LAG {
+                        approach(view, &grants, &occupied, &mut rates);
+                        occupied = self::occupied(view, &rates);
+                    }
+                    grants
                 }
-            }
+            };
+            let change = approach(view, &grants, &occupied, &mut rates);
             occupied = self::occupied(view, &rates);
             if change < STILL {
                 break;
             }
         }
         match &self.shared {
-            Shared::Everything => queued(view, &occupied, &rates, &mut waits),
+            Shared::Everything | Shared::OneQueue(_) => queued(view, one, &occupied, &rates, &mut waits),
             Shared::Cache(drf) => drf::with_memory(view, drf, &occupied),
         }
     }
+}
+
+/// Moves rates half of the way, in their logarithm, to what pools with this memory carry, so that rates and memory do not swing
+/// against each other; says the largest change that there is still to come.
+fn approach(view: &View, grants: &[Grant], memory: &[u64], rates: &mut [f64]) -> f64 {
+    let mut change = 0.0_f64;
+    for (((rate, pool), grant), &memory) in rates.iter_mut().zip(&view.pools).zip(grants).zip(memory) {
+        let next = pool.carried(pool.misses(memory, &[]), &grant.resources);
+        if next.is_finite() && next > 0.0 && *rate > 0.0 {
+            change = change.max((next / *rate - 1.0).abs());
+            *rate = (*rate * next).sqrt();
+        }
+    }
+    change
 }
 
 /// The bytes of a shared LRU that each pool occupies at these request rates.
@@ -165,49 +197,57 @@ impl Filling {
     }
 }
 
-/// A first guess of what a unit of each resource makes wait.
+/// A first guess of what a unit of each resource makes wait, and a place in the line that some share.
 fn waits_of(view: &View) -> Vec<f64> {
-    view.resources.iter().map(|resource| 1.0 / resource.total.max(f64::MIN_POSITIVE)).collect()
+    let totals = view.resources.iter().map(|resource| resource.total);
+    totals.chain([1.0]).map(|total| 1.0 / total.max(f64::MIN_POSITIVE)).collect()
 }
 
 /// What each pool uses of shared queues, with this memory. `waits` are where the last search ended.
-fn queued(view: &View, memory: &[u64], rates: &[f64], waits: &mut [f64]) -> Vec<Grant> {
-    let costs: Vec<Vec<f64>> = view
-        .pools
-        .iter()
-        .zip(memory)
-        .map(|(pool, &memory)| {
+fn queued(view: &View, one: &OneQueue, memory: &[u64], rates: &[f64], waits: &mut [f64]) -> Vec<Grant> {
+    let resources = view.resources.len();
+    // For each pool what a request needs of each resource, and how often it comes to the line.
+    let costs: Vec<Vec<f64>> = (view.pools.iter().zip(memory).enumerate())
+        .map(|(i, (pool, &memory))| {
             let misses = pool.misses(memory, &[]);
-            (0..view.resources.len()).map(|k| pool.cost(k, misses)).collect()
+            let visits = one.visits.get(i).map_or(0.0, |visits| visits.at(misses.all));
+            (0..resources).map(|k| pool.cost(k, misses)).chain([visits]).collect()
         })
         .collect();
     let mut carried = rates.to_vec();
+    let used = |carried: &[f64], k: usize| {
+        let over = carried.iter().zip(&costs).map(|(rate, costs)| rate * costs[k]).sum::<f64>();
+        let total = view.resources[k].total;
+        if total > 0.0 { over / total } else { 0.0 }
+    };
+    let in_line = |k: &usize| one.resources.contains(k);
     for _ in 0..20 {
         for (rate, costs) in carried.iter_mut().zip(&costs) {
-            let wait: f64 = costs.iter().zip(&*waits).map(|(cost, wait)| cost * wait).sum();
+            let each = costs.iter().zip(&*waits).enumerate().filter(|(k, _)| !in_line(k));
+            let wait: f64 = each.map(|(_, (cost, wait))| cost * wait).sum();
             // One client; more of them, as many of each pool, only wait for longer.
             if wait > 0.0 {
                 *rate = 1.0 / wait;
             }
+            if one.most_sent > 0.0 {
+                *rate = rate.min(one.most_sent);
+            }
         }
+        // Whatever of the line is scarcest holds up all of it.
+        let line = one.resources.iter().map(|&k| used(&carried, k)).fold(0.0, f64::max);
         for (k, wait) in waits.iter_mut().enumerate() {
-            let load: f64 = carried.iter().zip(&costs).map(|(rate, costs)| rate * costs[k]).sum();
-            let total = view.resources[k].total;
-            if load > 0.0 && total > 0.0 {
-                *wait = (*wait * (load / total).powf(0.7)).clamp(1e-30, 1e30);
+            let over = if k == resources { line } else { used(&carried, k) };
+            if over > 0.0 {
+                *wait = (*wait * over.powf(0.7)).clamp(1e-30, 1e30);
             }
         }
     }
-    let used = |k: usize| carried.iter().zip(&costs).map(|(rate, costs)| rate * costs[k]).sum::<f64>();
-    let over = (0..view.resources.len()).map(|k| used(k) / view.resources[k].total);
-    let over = over.filter(|over| over.is_finite()).fold(0.0, f64::max);
-    let scale = if over > 1.0 { 1.0 / over } else { 1.0 };
+    let over = (0..resources).map(|k| used(&carried, k)).fold(1.0, f64::max);
     let each = carried.iter().zip(&costs).zip(memory);
     each.map(|((rate, costs), &memory)| {
-        let used = costs.iter().enumerate().map(|(k, cost)| {
-            // Nobody keeps it from using what others leave; it is there, but not its own.
-            if view.resources[k].total > 0.0 { rate * cost * scale } else { 0.0 }
-        });
+        let used = costs[..resources].iter().zip(&view.resources);
+        // What others leave is there for it too, but nothing of that is its own.
+        let used = used.map(|(cost, resource)| if resource.total > 0.0 { rate * cost / over } else { 0.0 });
         Grant { memory, resources: used.collect() }
     })
     .collect()

@@ -1,6 +1,21 @@
 //! HARE's allocations by model: what its engine gives to whom, without a cache that runs.
 
+mod basics;
+mod bunny;
+mod hopper;
+mod model;
+mod random;
+
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[];
+pub const EXPERIMENTS: &[Experiment] = &[
+    basics::H1, //
+    basics::H2,
+    random::H3,
+    hopper::H4,
+    hopper::H6,
+    hopper::H7,
+    bunny::H9,
+    basics::H13,
+];
