@@ -49,7 +49,7 @@ impl Tenant<'_> {
     }
 
     /// What it needs for its rate with these goods; `None` where no amount of resources keeps its rate.
-    fn needs_with(&self, has: [u64; GOODS], settings: &Settings) -> Option<Units> {
+    fn needs_with(&self, has: [u64; GOODS], settings: &Settings, tail: Option<&Tail<'_>>) -> Option<Units> {
         let salted = self.misses(has, settings.salt);
         let plain = self.misses(has, 0.0);
         let mut needs = Vec::with_capacity(self.keeps.len());
@@ -57,6 +57,9 @@ impl Tenant<'_> {
             let mut need = times(self.rate, self.pool.cost(resource, salted))?;
             if settings.holds_by_plain_curve() {
                 need = need.max(times(self.plain_rate, self.pool.cost(resource, plain))?);
+            }
+            if let Some(tail) = tail {
+                need = need.max(tail.needs(self.place, self.pool, plain, resource));
             }
             needs.push(need.max(*keeps));
         }
@@ -103,7 +106,7 @@ pub(super) struct Market<'a> {
     /// Of each resource, all that there is, and the sum of what tenants need.
     totals: Vec<f64>,
     pub(super) held: Vec<f64>,
-    /// Of each good, the bytes of a chunk.
+    /// Of each good, the bytes of a chunk; 0 where it is not traded.
     pub(super) chunk: [u64; GOODS],
     /// The resource that is the capacity of flash, if one is. It is traded as a good; nobody needs it as a rate.
     pub(super) capacity: Option<usize>,
@@ -117,6 +120,7 @@ impl<'a> Market<'a> {
         let order = if settings.repaired() { by_name(view) } else { (0..view.pools.len()).collect() };
         let capacity = view.pools.iter().find_map(|pool| pool.flash.as_ref()).map(|flash| flash.capacity);
         let flash_shares = flash_shares(view);
+        let tail = settings.tail.as_ref().map(|bound| Tail::new(bound, view, baseline));
         let tenants = order.into_iter().map(|place| {
             let (pool, grant) = (&view.pools[place], &baseline[place]);
             let rate = |misses| pool.carried(misses, &without(capacity, &grant.resources, f64::INFINITY));
@@ -142,8 +146,9 @@ impl<'a> Market<'a> {
                 tenant.rate = tenant.rate.max(pool.min_request_rate);
             }
             // A rate without limit is that of requests that cost nothing; it is kept only where they go on to cost nothing.
-            tenant.needs =
-                tenant.needs_with(tenant.has, settings).expect("the baseline carries its own rate");
+            tenant.needs = tenant
+                .needs_with(tenant.has, settings, tail.as_ref())
+                .expect("the baseline carries its own rate");
             tenant
         });
         let tenants: Vec<Tenant<'a>> = tenants.collect();
@@ -154,8 +159,8 @@ impl<'a> Market<'a> {
             totals[capacity] = 0.0;
         }
         let all = |good: usize| tenants.iter().map(|tenant| tenant.has[good]).sum();
-        let chunk = [MEMORY, FLASH].map(|good| settings.chunk_of(all(good), view.pools.len()));
-        let tail = settings.tail.as_ref().map(|rail| Tail::new(rail, view));
+        let chunk_of = |good| settings.chunk_of(all(good), view.pools.len());
+        let chunk = [MEMORY, FLASH].map(|good| if settings.goods[good] { chunk_of(good) } else { 0 });
         let books = [Book::default(), Book::default()];
         Self { settings, tail, tenants, totals, held, chunk, capacity, books }
     }
@@ -193,7 +198,7 @@ impl<'a> Market<'a> {
         }
         let mut has = tenant.has;
         has[good] += bytes;
-        let needs = self.needs_if(who, has)?;
+        let needs = tenant.needs_with(has, self.settings, self.tail.as_ref())?;
         Some(tenant.needs.iter().zip(needs).map(|(before, after)| before - after).collect())
     }
 
@@ -205,22 +210,8 @@ impl<'a> Market<'a> {
         }
         let mut has = tenant.has;
         has[good] -= bytes;
-        let needs = self.needs_if(who, has)?;
+        let needs = tenant.needs_with(has, self.settings, self.tail.as_ref())?;
         Some(needs.iter().zip(&tenant.needs).map(|(after, before)| after - before).collect())
-    }
-
-    /// What a tenant needs with other goods; `None` where that cannot be, or where its tail latency would break its bound.
-    fn needs_if(&self, who: usize, has: [u64; GOODS]) -> Option<Units> {
-        let tenant = &self.tenants[who];
-        let needs = tenant.needs_with(has, self.settings)?;
-        if let Some(tail) = &self.tail {
-            let more = 1.0 + self.dominant().map_or(0.0, |(_, relative)| relative);
-            let misses = tenant.misses(has, 0.0);
-            if !tail.allows(tenant.place, tenant.pool, misses, &needs, more) {
-                return None;
-            }
-        }
-        Some(needs)
     }
 
     /// Moves `bytes` of `good` to (or, where negative, from) a tenant, and takes (or gives) what it needs less (or more).
@@ -228,7 +219,8 @@ impl<'a> Market<'a> {
         let tenant = &mut self.tenants[who];
         let has = i128::from(tenant.has[good]) + bytes;
         tenant.has[good] = u64::try_from(has).expect("nobody gives more than it has");
-        let needs = tenant.needs_with(tenant.has, self.settings).expect("the deal was offered");
+        let needs =
+            tenant.needs_with(tenant.has, self.settings, self.tail.as_ref()).expect("the deal was offered");
         for (k, (before, after)) in tenant.needs.iter().zip(&needs).enumerate() {
             self.held[k] += after - before;
         }

@@ -62,9 +62,11 @@ pub struct Settings {
     pub least_share: f64,
     /// Deals after which the harvest ends; `None` = 64 per tenant, at least 10,000. Default: `None`.
     pub max_rounds: Option<usize>,
+    /// What is traded: memory, and the capacity of flash. What is not stays as it is split by weight. Default: both.
+    pub goods: [bool; 2],
     /// Whether what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes before what others gain. Default: yes.
     pub promises: bool,
-    /// A bound on tail latency that no deal may break. Default: none.
+    /// A bound on tail latency, which pools keep. Default: none.
     pub tail: Option<TailBound>,
 }
 
@@ -79,6 +81,7 @@ impl Default for Settings {
             apply_threshold: 0.05,
             least_share: 0.01,
             max_rounds: None,
+            goods: [true, true],
             promises: true,
             tail: None,
         }

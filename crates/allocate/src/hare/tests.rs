@@ -226,3 +226,23 @@ fn an_allocation_that_is_hardly_better_is_not_applied() {
     assert!(!decision.moves.is_empty());
     assert!(decision.moves[0].reason.contains("bandwidth/s"), "{}", decision.moves[0].reason);
 }
+
+#[test]
+fn a_bound_on_tail_latency_is_kept_by_what_a_tenant_needs() {
+    let mut view = two_tenants();
+    // Misses that are work for 10 ms of an equal share; clients that ask for nine tenths of what it carries.
+    view.resources[0].total = 200.0;
+    view.pools[0].curve = curve(&[(2000 * MB, 0.3), (4000 * MB, 0.01)]).into();
+    let baseline = fairness::baseline(&view);
+    for (pool, grant) in view.pools.iter_mut().zip(&baseline) {
+        pool.request_rate = 0.9 * crate::Outcome::of(pool, grant).throughput;
+    }
+    let bound = TailBound { share: 0.001, seconds: 0.2, ..TailBound::default() };
+    let latencies = |settings: &Settings| tail::latencies(&view, &allocate(&view, settings).grants, &bound);
+    let equal = tail::latencies(&view, &baseline, &bound);
+    let most: Vec<f64> = equal.iter().map(|before| before.max(bound.seconds) * (1.0 + 1e-6)).collect();
+    let free = latencies(&exact());
+    assert!(free[0] > most[0], "{free:?} without a bound, {equal:?} at first: this example shows nothing");
+    let kept = latencies(&Settings { tail: Some(bound), ..exact() });
+    assert!(kept.iter().zip(&most).all(|(after, most)| after <= most), "{kept:?}, not {most:?}");
+}

@@ -4,7 +4,7 @@ use allocate::drf::Drf;
 use allocate::hare::{Hare, Mode, Settings};
 use allocate::partition::Equal;
 use allocate::shared::{NonPartitioned, Shared};
-use allocate::{Demand, Policy, Pool, Resource, View};
+use allocate::{Demand, Grant, Policy, Pool, Resource, View};
 use curve::{MissRatioCurve, Unit, che};
 
 use super::model::{MB, hare, least, median, normalised, presently_equal, sequential};
@@ -54,23 +54,10 @@ fn tenants() -> View {
     presently_equal(View { memory: 2048 * MB, resources: resources.to_vec(), pools })
 }
 
-fn h9(_: &mut Context) -> Report {
-    let view = tenants();
-    // Fine-grained chunks, no salt, as in BunnyFS.
-    let fine = |mode| Settings { chunk: Some(4 * MB), ..hare(mode, 0.0) };
-    let drf = Drf { salt: 0.0, ..Drf::default() };
-    let policies: Vec<(&str, Box<dyn Policy>)> = vec![
-        ("equal", Box::new(Equal)),
-        ("DRF", Box::new(drf.clone())),
-        ("shared cache+DRF", Box::new(NonPartitioned { shared: Shared::Cache(drf) })),
-        ("HARE, published", Box::new(Hare { settings: fine(Mode::Published) })),
-        ("HARE", Box::new(Hare { settings: fine(Mode::Repaired) })),
-    ];
-    let mut seen = Vec::new();
-    for (name, mut policy) in policies {
-        let grants = policy.decide(&view).grants;
-        seen.push((name, normalised(&view, &grants), grants));
-    }
+/// A policy, what it lets each tenant do, and what it gives.
+type Seen = (&'static str, Vec<f64>, Vec<Grant>);
+
+fn table(view: &View, seen: &[Seen]) -> Table {
     let mut columns = vec!["tenant", "misses with an equal share"];
     columns.extend(seen.iter().skip(1).map(|(name, ..)| *name));
     columns.extend(["memory, published", "memory"]);
@@ -83,6 +70,37 @@ fn h9(_: &mut Context) -> Report {
             seen.iter().skip(3).map(|(.., grants)| format!("{:.1} MB", grants[i].memory as f64 / 1e6)),
         );
         table.row(row);
+    }
+    table
+}
+
+fn chart(seen: &[Seen]) -> Chart {
+    let mut chart = Chart::new("figure 11 by model", "normalised throughput", "share of tenants");
+    for (name, gains, _) in seen {
+        let mut sorted = gains.clone();
+        sorted.sort_by(f64::total_cmp);
+        let points = sorted.iter().enumerate().map(|(i, &gain)| (gain, (i + 1) as f64 / sorted.len() as f64));
+        chart = chart.line(*name, points.collect::<Vec<_>>());
+    }
+    chart
+}
+
+fn h9(_: &mut Context) -> Report {
+    let view = tenants();
+    // Fine-grained chunks, no salt, as in BunnyFS.
+    let fine = |mode| Settings { chunk: Some(4 * MB), ..hare(mode, 0.0) };
+    let drf = Drf { salt: 0.0, ..Drf::default() };
+    let policies: Vec<(&'static str, Box<dyn Policy>)> = vec![
+        ("equal", Box::new(Equal)),
+        ("DRF", Box::new(drf.clone())),
+        ("shared cache+DRF", Box::new(NonPartitioned { shared: Shared::Cache(drf) })),
+        ("HARE, published", Box::new(Hare { settings: fine(Mode::Published) })),
+        ("HARE", Box::new(Hare { settings: fine(Mode::Repaired) })),
+    ];
+    let mut seen = Vec::new();
+    for (name, mut policy) in policies {
+        let grants = policy.decide(&view).grants;
+        seen.push((name, normalised(&view, &grants), grants));
     }
     let gains =
         |name: &str| seen.iter().find(|(known, ..)| *known == name).expect("it is compared").1.clone();
@@ -101,7 +119,7 @@ fn h9(_: &mut Context) -> Report {
         );
     }
     // The first chunk that a tenant cannot give without falling below the least remains.
-    let most = |(_, _, grants): &(&str, Vec<f64>, Vec<allocate::Grant>)| {
+    let most = |(_, _, grants): &Seen| {
         grants[25..].iter().map(|grant| grant.memory as f64 / 1e6).fold(0.0, f64::max)
     };
     let ours =
@@ -119,13 +137,6 @@ fn h9(_: &mut Context) -> Report {
     let ours = Criterion::number("tenants with few misses below 1 where the cache is shared", hurt as f64)
         .decimals(0);
     report.check(ours.paper("3").at_least(1.0));
-    let mut chart = Chart::new("figure 11 by model", "normalised throughput", "share of tenants");
-    for (name, gains, _) in &seen {
-        let mut sorted = gains.clone();
-        sorted.sort_by(f64::total_cmp);
-        let points = sorted.iter().enumerate().map(|(i, &gain)| (gain, (i + 1) as f64 / sorted.len() as f64));
-        chart = chart.line(*name, points.collect::<Vec<_>>());
-    }
-    report.table(table).chart(chart);
+    report.table(table(&view, &seen)).chart(chart(&seen));
     report
 }

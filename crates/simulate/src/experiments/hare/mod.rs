@@ -3,8 +3,10 @@
 mod basics;
 mod bunny;
 mod hopper;
+mod levels;
 mod model;
 mod random;
+mod tails;
 
 use super::Experiment;
 
@@ -18,4 +20,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     hopper::H7,
     bunny::H9,
     basics::H13,
+    tails::X10,
+    levels::X11,
 ];
