@@ -1,6 +1,12 @@
 //! HOLPACA's throughput maximisation and service levels.
 
+mod instances;
+mod model;
+mod promises;
+mod solver;
+mod throughput;
+
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[];
+pub const EXPERIMENTS: &[Experiment] = &[throughput::P1, solver::P2, promises::P3, promises::P4, solver::X30];
