@@ -100,10 +100,10 @@ impl Model {
         self.view.pools[tenant].curve = Arc::new(curve);
     }
 
-    /// What each tenant misses in truth at its size.
+    /// What each tenant misses in truth with the memory that it uses.
     pub(super) fn miss_ratios(&self) -> Vec<f64> {
         let pools = self.view.pools.iter().zip(&self.truth);
-        pools.map(|(pool, truth)| truth.miss_ratio(pool.size as f64).max(1e-3)).collect()
+        pools.map(|(pool, truth)| truth.miss_ratio(pool.used as f64).max(1e-3)).collect()
     }
 
     /// The throughput of each tenant.
@@ -139,6 +139,22 @@ impl Model {
         }
         let sizes = self.view.pools.iter().map(|pool| pool.size).collect();
         Cycle { sizes, throughputs: self.throughputs(), decision }
+    }
+
+    /// A second in which pools fill what they were given: each miss brings in an item. Tells the view what was measured.
+    pub(super) fn second(&mut self, noise: &mut impl FnMut(usize) -> f64) {
+        for pool in &mut self.view.pools {
+            pool.used = pool.size.min(pool.used + BACKEND as u64 * KEY_BYTES);
+        }
+        self.measure(noise);
+    }
+
+    /// Resizes pools: who loses memory loses what is in it, and who gets some has it empty.
+    pub(super) fn resize(&mut self, decision: &Decision) {
+        for (pool, grant) in self.view.pools.iter_mut().zip(&decision.grants) {
+            pool.size = grant.memory;
+            pool.used = pool.used.min(pool.size);
+        }
     }
 
     /// So many cycles, measured exactly.

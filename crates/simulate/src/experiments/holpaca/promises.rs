@@ -162,7 +162,7 @@ fn arrivals(_: &mut Context) -> Report {
                 off * 100.0,
             )
             .unit("%")
-            .at_most(1.0),
+            .at_most(1.001),
         );
         model.leave(0);
         let rest = model.run(&mut policy, 5);
