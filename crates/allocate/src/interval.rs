@@ -7,7 +7,8 @@
 //! - *unfinished business*: the decision moved memory, and promises gain beyond what the moves cost;
 //! - *cost*: what was moved must be fetched anew.
 //!
-//! Change beyond doubt, or unfinished business, shortens the interval to the least that samples allow; without either it grows by half.
+//! How long what is gained will last nobody knows; it is taken that things stay as they are for as long as they have been so, or
+//! were before they changed. Change beyond doubt, or unfinished business, shortens the interval to the least that samples allow; without either it grows by half.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,6 +67,10 @@ pub enum Cause {
 pub struct Interval {
     tempo: Tempo,
     secs: f64,
+    /// For how long nothing has changed, in seconds.
+    calm_secs: f64,
+    /// For how long nothing had changed before the last change, in seconds.
+    last_calm_secs: f64,
     /// What each pool looked like at the last decision, by name.
     seen: HashMap<String, (Arc<MissRatioCurve>, f64)>,
 }
@@ -73,7 +78,7 @@ pub struct Interval {
 impl Interval {
     /// Starts with the shortest interval.
     pub fn new(tempo: Tempo) -> Self {
-        Self { tempo, secs: tempo.shortest_secs, seen: HashMap::new() }
+        Self { tempo, secs: tempo.shortest_secs, calm_secs: 0.0, last_calm_secs: 0.0, seen: HashMap::new() }
     }
 
     /// Seconds until the next decision, as last chosen.
@@ -85,6 +90,15 @@ impl Interval {
     /// all curves.
     pub fn after(&mut self, view: &View, decision: &Decision) -> Cause {
         let cause = self.cause(view, decision);
+        if matches!(cause, Cause::First | Cause::Change) {
+            // A change shows for a while, until all of what was learnt is new; between two of its signs is no calm.
+            if self.calm_secs > 3.0 * self.tempo.shortest_secs {
+                self.last_calm_secs = self.calm_secs;
+            }
+            self.calm_secs = 0.0;
+        } else {
+            self.calm_secs += self.secs;
+        }
         self.secs = match cause {
             Cause::First | Cause::Change | Cause::Unfinished => self.tempo.shortest_secs,
             Cause::Quiet => (self.secs * self.tempo.growth).min(self.tempo.longest_secs),
@@ -104,8 +118,9 @@ impl Interval {
         if self.changed(view) {
             return Cause::Change;
         }
-        // What a move saves until it would be looked at again, against what it makes miss once.
-        let gained: f64 = decision.moves.iter().map(|step| step.gain).sum::<f64>() * self.secs;
+        // What a move saves for as long as things may stay, against what it makes miss once.
+        let lasts_secs = self.calm_secs.max(self.last_calm_secs) + self.secs;
+        let gained: f64 = decision.moves.iter().map(|step| step.gain).sum::<f64>() * lasts_secs;
         let cost = decision.moved_bytes() as f64 / self.tempo.item_bytes;
         if decision.moved_bytes() > 0 && gained > cost { Cause::Unfinished } else { Cause::Quiet }
     }
