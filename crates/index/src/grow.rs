@@ -1,6 +1,7 @@
 //! Growth in place, a bucket at a time, by whoever inserts.
 
 use base::Part;
+use base::sync::atomic::Ordering;
 use slab::ItemPtr;
 
 use crate::bucket::SLOTS;
@@ -25,6 +26,31 @@ impl Index {
             && self.len() * 100 > u64::from(view.old) * TRIGGER_PER_BUCKET_X100
     }
 
+    /// Takes memory from the system for what the index will grow into before it has so many more entries, so that nobody who inserts
+    /// waits for that: for a thread of the background. `expected_entries` as in [`Self::begin_growth`].
+    pub fn touch_ahead(&self, more_entries: u64, expected_entries: u64) {
+        let view = self.shape.load();
+        let then = (self.len() + more_entries) * 100;
+        let to = if view.is_growing() {
+            view.new
+        } else if then > u64::from(view.old) * TRIGGER_PER_BUCKET_X100 {
+            self.next_size(view.old, expected_entries)
+        } else {
+            return;
+        };
+        let from = self.touched.fetch_max(to, Ordering::Relaxed).max(view.old);
+        if from < to {
+            self.table.touch(from, to);
+        }
+    }
+
+    /// How many buckets an index of `old` should have next.
+    fn next_size(&self, old: u32, expected_entries: u64) -> u32 {
+        let least = old.saturating_add((old / 8).max(1));
+        let twice = old.saturating_mul(2);
+        buckets_for(expected_entries).clamp(least, twice.max(least)).min(self.shape.max())
+    }
+
     /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold at the end, as
     /// far as one can tell) needs less; but at least by an eighth. Charges the memory. `false`: another thread is
     /// growing it, or nothing is left to grow into.
@@ -34,9 +60,7 @@ impl Index {
         if view.is_growing() {
             return false;
         }
-        let least = view.old.saturating_add((view.old / 8).max(1));
-        let twice = view.old.saturating_mul(2);
-        let new = buckets_for(expected_entries).clamp(least, twice.max(least)).min(self.shape.max());
+        let new = self.next_size(view.old, expected_entries);
         if new <= view.old {
             return false;
         }

@@ -17,6 +17,7 @@ use std::io;
 use std::sync::Arc;
 
 use base::counter::Counters;
+use base::sync::atomic::AtomicU32;
 use base::{Ledger, Part};
 use parking_lot::Mutex;
 
@@ -54,6 +55,8 @@ pub struct Index {
     ledger: Arc<Ledger>,
     /// Entries put in and taken out, by stripe.
     counts: Counters<2>,
+    /// Buckets below this have memory for certain.
+    touched: AtomicU32,
 }
 
 const ADDED: usize = 0;
@@ -76,6 +79,7 @@ impl Index {
             grower: Mutex::new(()),
             ledger,
             counts: Counters::default(),
+            touched: AtomicU32::new(0),
         })
     }
 

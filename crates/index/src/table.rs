@@ -25,6 +25,9 @@ mod mapped {
     use rustix::mm::{self, MapFlags, ProtFlags};
     use std::ptr::NonNull;
 
+    /// The smallest page of this kind of machine: each may need memory of its own.
+    const PAGE_BYTES: usize = 4096;
+
     /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros, which are empty,
     /// unlocked buckets.
     pub struct Table {
@@ -62,6 +65,15 @@ mod mapped {
             Ok(Self { base, buckets })
         }
 
+        /// Takes memory from the system for the buckets from `from` up to `to`, page by page: told to the system at once
+        /// (`MADV_POPULATE_WRITE`), the address space would be locked for others all the while.
+        pub fn touch(&self, from: u32, to: u32) {
+            let to = to.min(self.buckets as u32);
+            for i in (from..to).step_by(PAGE_BYTES / size_of::<Bucket>()) {
+                self.get(i).touch();
+            }
+        }
+
         /// The bucket at `i`.
         ///
         /// # Panics
@@ -95,6 +107,9 @@ mod modelled {
         pub fn reserve(max: u32) -> io::Result<Self> {
             Ok(Self((0..max + 2).map(|_| Bucket::new()).collect()))
         }
+
+        /// As the real one: all of it has memory.
+        pub fn touch(&self, _from: u32, _to: u32) {}
 
         /// As the real one.
         pub fn get(&self, i: u32) -> &Bucket {

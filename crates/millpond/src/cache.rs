@@ -24,6 +24,7 @@ use crate::recover::{Kept, Recovered, Unclaimed};
 use crate::share::Sharing;
 use crate::sizing::Range;
 use crate::structured::Structures;
+use crate::touch::Touched;
 use crate::tune::Tuner;
 use crate::watch::Watch;
 
@@ -77,6 +78,7 @@ pub(crate) struct Core {
     /// use.
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_bytes: AtomicU64,
+    pub(crate) touched: Touched,
 }
 
 impl std::fmt::Debug for Cache {
@@ -85,27 +87,30 @@ impl std::fmt::Debug for Cache {
     }
 }
 
+/// The memory of a cache, and the most that it may ever have, in bytes.
+fn limits(config: &CacheConfig) -> Result<(u64, u64), Error> {
+    let memory = config.memory.as_u64();
+    let max_memory = config.max_memory.map_or(memory, ByteSize::as_u64);
+    if memory < MIN_MEMORY {
+        let least = ByteSize::new(MIN_MEMORY);
+        return Err(Error::new(
+            ErrorKind::Config,
+            format!("memory of {} is too little for a cache: give it at least {least}", config.memory),
+        ));
+    }
+    if max_memory < memory {
+        return Err(Error::new(ErrorKind::Config, "max_memory is below memory: raise it or leave it out"));
+    }
+    Ok((memory, max_memory))
+}
+
 impl Cache {
     /// A cache without pools. Reserves address space; memory is taken as items come.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space is to be had.
     pub fn new(config: CacheConfig) -> Result<Self, Error> {
-        let memory = config.memory.as_u64();
-        let max_memory = config.max_memory.map_or(memory, ByteSize::as_u64);
-        if memory < MIN_MEMORY {
-            let least = ByteSize::new(MIN_MEMORY);
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("memory of {} is too little for a cache: give it at least {least}", config.memory),
-            ));
-        }
-        if max_memory < memory {
-            return Err(Error::new(
-                ErrorKind::Config,
-                "max_memory is below memory: raise it or leave it out",
-            ));
-        }
+        let (memory, max_memory) = limits(&config)?;
         let max_slabs = (max_memory / SLAB_BYTES as u64).min(1 << 16) as u32;
         let system = |error| Error::with_source(ErrorKind::System, "cannot reserve address space", error);
         let ledger = Arc::new(Ledger::new(memory));
@@ -157,6 +162,7 @@ impl Cache {
                 compact: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
+                touched: Touched::default(),
             }),
         })
     }

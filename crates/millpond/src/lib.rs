@@ -67,6 +67,7 @@ mod slot;
 mod stats;
 pub mod strategy;
 pub mod structured;
+mod touch;
 mod tune;
 pub mod watch;
 mod wheel;

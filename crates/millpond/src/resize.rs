@@ -64,8 +64,8 @@ impl Cache {
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
-    /// ([`Self::resize_pools`]), and gives slabs back where more than the limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is
-    /// nothing to do.
+    /// ([`Self::resize_pools`]), takes memory from the system ahead ([`Self::touch_ahead`]), and gives slabs back where more than the
+    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
@@ -75,6 +75,7 @@ impl Cache {
         self.rebalance();
         self.tune();
         self.share()?;
+        self.touch_ahead();
         self.core().shrink_to_limit()
     }
 }

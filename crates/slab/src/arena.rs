@@ -78,11 +78,30 @@ pub struct Arena {
     free: Mutex<FreeSlabs>,
 }
 
+/// The smallest page of this kind of machine: each may need memory of its own.
+const PAGE_BYTES: usize = 4096;
+
 /// Slabs that nobody holds.
 struct FreeSlabs {
     /// Slabs from here on were never used.
     fresh: u32,
     returned: Vec<SlabId>,
+    /// Those that have memory already.
+    touched: Vec<SlabId>,
+    /// Taken out while memory is taken for them.
+    touching: u32,
+}
+
+impl FreeSlabs {
+    /// One without memory.
+    fn untouched(&mut self, max_slabs: u32) -> Option<SlabId> {
+        self.returned.pop().or_else(|| {
+            (self.fresh < max_slabs).then(|| {
+                self.fresh += 1;
+                SlabId((self.fresh - 1) as u16)
+            })
+        })
+    }
 }
 
 // SAFETY: the mapping belongs to the arena alone; all shared access to it goes through atomics or through items,
@@ -174,7 +193,7 @@ impl Arena {
             first_word,
             shared,
             ordinals: (0..max_slabs).map(|_| AtomicU32::new(0)).collect(),
-            free: Mutex::new(FreeSlabs { fresh: 0, returned: Vec::new() }),
+            free: Mutex::new(FreeSlabs { fresh: 0, returned: Vec::new(), touched: Vec::new(), touching: 0 }),
         };
         if let Some(shared) = &arena.shared {
             // SAFETY: the range lies within our own mapping, and nobody uses it yet.
@@ -224,7 +243,7 @@ impl Arena {
     /// The number of slabs that are assigned now.
     pub fn assigned_slabs(&self) -> u32 {
         let free = self.free.lock();
-        free.fresh - free.returned.len() as u32
+        free.fresh - (free.returned.len() + free.touched.len()) as u32 - free.touching
     }
 
     /// Takes a free slab and assigns it, or returns `None` where all are taken. Locks the list of free slabs.
@@ -234,16 +253,48 @@ impl Arena {
     pub fn assign(&self, info: SlabInfo) -> Option<SlabId> {
         assert!((MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes));
         let mut free = self.free.lock();
-        let slab = match free.returned.pop() {
+        let slab = match free.touched.pop() {
             Some(slab) => slab,
-            None if free.fresh < self.max_slabs() => {
-                free.fresh += 1;
-                SlabId((free.fresh - 1) as u16)
-            }
-            None => return None,
+            None => free.untouched(self.max_slabs())?,
         };
         self.word(slab).store(info.pack(), Ordering::Release);
         Some(slab)
+    }
+
+    /// Takes memory from the system for free slabs until `slabs` have some, so that whoever is given one need not wait for it, and
+    /// gives back that of free slabs beyond `most`. For a thread of the background: each slab takes up to some milliseconds, without a
+    /// lock. Meanwhile it is nobody else's. Returns for how many it took memory.
+    pub fn touch_ahead(&self, slabs: u32, most: u32) -> u32 {
+        let mut taken = 0;
+        loop {
+            let mut free = self.free.lock();
+            let excess = (free.touched.len() > most as usize).then(|| free.touched.pop()).flatten();
+            if let Some(slab) = excess {
+                free.touching += 1;
+                drop(free);
+                self.release_memory(slab);
+                let mut free = self.free.lock();
+                free.touching -= 1;
+                free.returned.push(slab);
+                continue;
+            }
+            if free.touched.len() >= slabs.min(most) as usize {
+                return taken;
+            }
+            let Some(slab) = free.untouched(self.max_slabs()) else { return taken };
+            free.touching += 1;
+            drop(free);
+            let start = self.slab_start(slab).as_ptr();
+            for page in (0..SLAB_BYTES).step_by(PAGE_BYTES) {
+                // SAFETY: the slab lies within the mapping, is assigned to nobody and reads as zeros (invariant 3). Told to the
+                // system instead (`MADV_POPULATE_WRITE`), the address space would be locked for others all the while.
+                unsafe { start.add(page).write_volatile(0) };
+            }
+            taken += 1;
+            let mut free = self.free.lock();
+            free.touching -= 1;
+            free.touched.push(slab);
+        }
     }
 
     /// Gives a slab's memory back to the system and the slab to the free list.
@@ -340,6 +391,25 @@ mod tests {
         assert_eq!(arena.assigned_slabs(), 1);
         assert_eq!(arena.info(a).chunk_bytes, 0);
         assert_eq!(arena.assign(info(128)), Some(a));
+    }
+
+    #[test]
+    fn slabs_that_have_memory_are_assigned_first_and_no_more_than_allowed_keep_it() {
+        let arena = Arena::reserve(8, false).unwrap();
+        assert_eq!(arena.touch_ahead(2, 8), 2);
+        assert_eq!(arena.touch_ahead(2, 8), 0, "they have it already");
+        assert_eq!(arena.assigned_slabs(), 0);
+        let slab = arena.assign(info(64)).unwrap();
+        assert_eq!((slab.0, arena.assigned_slabs()), (1, 1));
+        assert_eq!(arena.touch_ahead(3, 8), 2);
+        assert_eq!(arena.touch_ahead(3, 1), 0);
+        assert_eq!(arena.free.lock().touched.len(), 1, "the others gave it back");
+        assert_eq!(arena.touch_ahead(100, 100), 6, "there are no more");
+        while arena.assign(info(64)).is_some() {}
+        assert_eq!(arena.assigned_slabs(), 8);
+        // SAFETY: none of its chunks was ever used.
+        unsafe { arena.give_back(slab) };
+        assert_eq!((arena.touch_ahead(1, 1), arena.assign(info(64))), (1, Some(slab)));
     }
 
     #[test]

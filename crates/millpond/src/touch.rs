@@ -1,0 +1,42 @@
+//! Taking memory from the system before somebody waits for it.
+//!
+//! Memory that is used for the first time costs a fault: 0.1 ms for a large page, and several milliseconds where a virtual
+//! machine's host must find it first. A thread of the background takes it ahead, so that an insertion that needs a slab, or lets
+//! the index grow, finds it there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::Part;
+use slab::SLAB_BYTES;
+
+use crate::cache::Cache;
+
+/// Most slabs that are made ready in one round.
+const MAX_SLABS: u64 = 64;
+
+/// What there was at the end of the last round.
+#[derive(Default)]
+pub(crate) struct Touched {
+    slabs: AtomicU64,
+    entries: AtomicU64,
+}
+
+impl Cache {
+    /// Takes memory from the system for what the cache will use before the next call, going by what came since the last: for twice
+    /// as many slabs and index entries, one slab at least and 64 at most, and never more than the limit. [`Self::maintain`] does so
+    /// as well; a cache that fills faster than 256 MiB a second, and must not stall, has a thread that calls this more often.
+    ///
+    /// Takes no lock for long, and holds up no other call. Does nothing once the cache is full.
+    pub fn touch_ahead(&self) {
+        let core = self.core();
+        let slab_bytes = SLAB_BYTES as u64;
+        let slabs = core.ledger.part(Part::Slabs) / slab_bytes;
+        let came = slabs.saturating_sub(core.touched.slabs.swap(slabs, Ordering::Relaxed));
+        let room = core.ledger.free() / slab_bytes;
+        core.arena.touch_ahead((2 * came).clamp(1, MAX_SLABS) as u32, room.min(MAX_SLABS) as u32);
+
+        let entries = core.index.len();
+        let came = entries.saturating_sub(core.touched.entries.swap(entries, Ordering::Relaxed));
+        core.index.touch_ahead(2 * came, core.expected_entries());
+    }
+}
