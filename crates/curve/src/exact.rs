@@ -61,8 +61,11 @@ impl Estimator for StackDistance {
 
     fn curve(&self) -> MissRatioCurve {
         let requests = self.histogram.total();
-        let points =
-            self.histogram.misses().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
+        let points = self
+            .histogram
+            .misses()
+            .into_iter()
+            .map(|(size, misses)| Point { size, miss_ratio: misses / requests });
         let confidence =
             Confidence { keys: self.keys(), samples: requests, requests, seen: self.seen, error: 0.0 };
         learnt(self.unit, points, confidence)

@@ -322,7 +322,7 @@ impl Estimator for Ghost {
         let told = self.requests > samples || self.weight == 1.0;
         let corrects = self.correction != Correction::None && told;
         let requests = if corrects { self.requests } else { sampled };
-        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread());
+        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread(self.correction));
         let mut left = samples;
         let points = self.ticks.iter().zip(&self.hits).map(|(&size, hits)| {
             left -= hits;
@@ -338,7 +338,7 @@ impl Estimator for Ghost {
             samples,
             requests,
             seen: self.seen,
-            error: if is_sampled { self.groups.spread().error() / requests } else { 0.0 },
+            error: if is_sampled { self.groups.spread(self.correction).error() / requests } else { 0.0 },
         };
         learnt(self.unit, points.into_iter(), confidence)
     }

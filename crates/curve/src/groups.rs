@@ -9,7 +9,10 @@
 //!   right where they are those of hot keys;
 //! - `(M - b * (W - N)) / N` with `b` as the sample itself has it: how many misses come with a further request, from one group of keys
 //!   to the other (a regression estimate; Cochran, "Sampling Techniques", 1977, chapter 7). It is `M / W` for a loop, whose
-//!   keys are all alike, and `M / N` under hot keys, and errs less than both.
+//!   keys are all alike, and `M / N` under hot keys. It errs less on average than SHARDS_adj, and more where hot keys come and go, since the
+//!   sample's own `b` is uncertain. So SHARDS_adj is the default; `docs/curves.md` has the figures.
+
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,10 +25,23 @@ pub enum Correction {
     /// Not at all: SHARDS as first published, and the ghost cache of HopperKV.
     None,
     /// Missing requests count as hits at the smallest size: SHARDS_adj.
+    #[default]
     Count,
     /// By the regression of misses on requests over groups of keys.
-    #[default]
     Regression,
+}
+
+impl FromStr for Correction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "count" => Ok(Self::Count),
+            "regression" => Ok(Self::Regression),
+            _ => Err(format!("`{text}` is none of none, count and regression")),
+        }
+    }
 }
 
 /// Keys are told apart by as many groups.
@@ -41,6 +57,9 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// Memory for the distances of an octave, with what a vector has in reserve.
+    pub(crate) const BYTES_PER_OCTAVE: usize = 2 * (size_of::<[f64; GROUPS]>() << (BITS - 1));
+
     #[inline]
     pub(crate) fn add(&mut self, hash: u64, distance: Option<u64>, weight: f64) {
         let group = crate::sample::group(hash, GROUPS);
@@ -65,17 +84,17 @@ impl Groups {
         self.by_distance.capacity() * size_of::<[f64; GROUPS]>() + size_of_val(&self.cold)
     }
 
-    /// What the groups say of the misses at each size.
-    pub(crate) fn spread(&self) -> Spread {
+    /// What the groups say of the misses at each size, for this correction.
+    pub(crate) fn spread(&self, correction: Correction) -> Spread {
         let mut requests = [0.0; GROUPS];
         for row in self.by_distance.iter().chain([&self.cold]) {
             requests.iter_mut().zip(row).for_each(|(sum, weight)| *sum += *weight);
         }
         let mut misses = requests;
-        let mut rows = vec![(0, Regression::of(&requests, &misses))];
+        let mut rows = vec![(0, Regression::of(correction, &requests, &misses))];
         for (bucket, row) in self.by_distance.iter().enumerate() {
             misses.iter_mut().zip(row).for_each(|(sum, weight)| *sum -= *weight);
-            rows.push((Histogram::last_of(BITS, bucket), Regression::of(&requests, &misses)));
+            rows.push((Histogram::last_of(BITS, bucket), Regression::of(correction, &requests, &misses)));
         }
         Spread { rows }
     }
@@ -86,18 +105,23 @@ impl Groups {
 struct Regression {
     /// Further misses for a further request.
     slope: f64,
-    /// Standard error of the sum of all groups' misses, for a given number of requests.
+    /// Standard error of the sum of all groups' misses, corrected so.
     error: f64,
 }
 
 impl Regression {
-    fn of(requests: &[f64; GROUPS], misses: &[f64; GROUPS]) -> Self {
+    fn of(correction: Correction, requests: &[f64; GROUPS], misses: &[f64; GROUPS]) -> Self {
         let mean = |values: &[f64; GROUPS]| values.iter().sum::<f64>() / GROUPS as f64;
         let (r, m) = (mean(requests), mean(misses));
         let pairs = || requests.iter().zip(misses).map(|(x, y)| (x - r, y - m));
         let (xx, xy): (f64, f64) = pairs().fold((0.0, 0.0), |(xx, xy), (x, y)| (xx + x * x, xy + x * y));
-        // A further request is at best no miss and at worst one.
-        let slope = if xx > 0.0 { (xy / xx).clamp(0.0, 1.0) } else { 0.0 };
+        let slope = match correction {
+            Correction::None => m / r.max(f64::MIN_POSITIVE),
+            Correction::Count => 0.0,
+            // A further request is at best no miss and at worst one.
+            Correction::Regression if xx > 0.0 => (xy / xx).clamp(0.0, 1.0),
+            Correction::Regression => 0.0,
+        };
         let left: f64 = pairs().map(|(x, y)| (y - slope * x).powi(2)).sum();
         Self { slope, error: (left * GROUPS as f64 / (GROUPS - 2) as f64).sqrt() }
     }

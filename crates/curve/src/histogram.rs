@@ -58,14 +58,20 @@ impl Histogram {
         self.total
     }
 
-    /// For each bucket that has weight, in order: the size that hits all that is in it, and the weight of all that then still misses.
-    pub(crate) fn misses(&self) -> impl Iterator<Item = (u64, f64)> {
-        let beyond: f64 = self.weights.iter().sum::<f64>() + self.cold;
-        let buckets = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
-        buckets.scan(beyond, |left, (bucket, weight)| {
-            *left -= weight;
-            Some((Self::last_of(self.bits, bucket), left.max(self.cold)))
-        })
+    /// Sizes, and the weight of all that misses in a cache of each: where a bucket with weight begins, and where it ends.
+    pub(crate) fn misses(&self) -> Vec<(u64, f64)> {
+        let mut left: f64 = self.weights.iter().sum::<f64>() + self.cold;
+        let mut misses: Vec<(u64, f64)> = Vec::new();
+        for (bucket, weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+            // Up to the bucket nothing changes, however far it is from the last.
+            let before = bucket.checked_sub(1).map_or(0, |before| Self::last_of(self.bits, before));
+            if misses.last().is_none_or(|(size, _)| *size < before) {
+                misses.push((before, left));
+            }
+            left = (left - weight).max(self.cold);
+            misses.push((Self::last_of(self.bits, bucket), left));
+        }
+        misses
     }
 
     pub(crate) fn bytes(&self) -> usize {

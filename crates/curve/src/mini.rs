@@ -124,7 +124,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
         let sampled = self.samples * self.weight;
         let told = self.requests > self.samples || self.weight == 1.0;
         let requests = if told && self.correction != Correction::None { self.requests } else { sampled };
-        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread());
+        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread(self.correction));
         let points = self.small.iter().filter(|_| requests > 0.0).map(|small| {
             let slope = spread.as_ref().map_or(0.0, |spread| spread.slope(small.size));
             let misses = small.misses * self.weight - slope * (sampled - requests);
@@ -136,7 +136,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: if is_sampled { self.groups.spread().error() / requests } else { 0.0 },
+            error: if is_sampled { self.groups.spread(self.correction).error() / requests } else { 0.0 },
         };
         learnt(self.unit, points, confidence)
     }

@@ -102,6 +102,12 @@ impl Shards {
         Self { correction, ..self }
     }
 
+    /// The most memory that one of fixed size with so many keys takes, in bytes, where distances span 40 octaves.
+    pub fn bytes_for(max_keys: usize) -> usize {
+        let histograms = 40 * ((8 << (BITS - 1)) + Groups::BYTES_PER_OCTAVE);
+        size_of::<Self>() + Stack::bytes_for(max_keys.max(64) + 1) + histograms
+    }
+
     /// The share of all keys that is followed now.
     pub fn rate(&self) -> f64 {
         1.0 / self.weight
@@ -115,6 +121,11 @@ impl Shards {
     /// How many keys are followed now.
     pub fn keys(&self) -> usize {
         self.stack.len()
+    }
+
+    /// About how large all keys are together, in the unit of the curve: those that are followed, over the rate.
+    pub fn footprint(&self) -> f64 {
+        self.stack.total() as f64 * self.weight
     }
 
     /// Looks at an access to a followed key.
@@ -160,15 +171,15 @@ impl Shards {
         let requests =
             if self.requests > self.samples || self.weight == 1.0 { self.requests } else { sampled };
         if self.correction == Correction::None || sampled <= 0.0 {
-            return (sampled, self.histogram.misses().collect());
+            return (sampled, self.histogram.misses());
         }
         let surplus = sampled - requests;
-        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread());
+        let spread = (self.correction == Correction::Regression).then(|| self.groups.spread(self.correction));
         let correct = |(size, misses)| {
             let slope = spread.as_ref().map_or(0.0, |spread| spread.slope(size));
             (size, misses - slope * surplus)
         };
-        (requests, self.histogram.misses().map(correct).collect())
+        (requests, self.histogram.misses().into_iter().map(correct).collect())
     }
 }
 
@@ -202,7 +213,11 @@ impl Estimator for Shards {
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: if is_sampled && requests > 0.0 { self.groups.spread().error() / requests } else { 0.0 },
+            error: if is_sampled && requests > 0.0 {
+                self.groups.spread(self.correction).error() / requests
+            } else {
+                0.0
+            },
         };
         learnt(self.unit, points, confidence)
     }

@@ -173,6 +173,14 @@ impl Stack {
         (self.weights, self.keys, self.first, self.next) = (weights, keys, 0, next);
     }
 
+    /// The most memory that a stack of so many keys takes.
+    pub(crate) fn bytes_for(keys: usize) -> usize {
+        let buckets = (keys * 8 / 7 + 1).next_power_of_two();
+        let places = (keys * 2).next_power_of_two();
+        // The sums of 16, of 256 and so on come to less than a twelfth of the weights.
+        buckets * (size_of::<(u64, u32)>() + 1) + places * 2 * size_of::<u64>() * 13 / 12
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         // A table has a byte of control for each bucket, and fills seven eighths of them.
         let buckets = (self.by_key.capacity() * 8 / 7).next_power_of_two();

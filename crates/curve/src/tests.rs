@@ -154,7 +154,7 @@ fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
             let error = mean_error(&exact, &estimated);
             assert!(error < 0.015, "{unit:?}, {name}: off by {error}");
             let told = estimated.confidence().expect("learnt").error;
-            assert!((0.000_1..0.03).contains(&told), "{unit:?}, {name}: says an error of {told}");
+            assert!((0.000_1..0.05).contains(&told), "{unit:?}, {name}: says an error of {told}");
         }
         assert!(size.keys() <= 2_048 && size.rate() < 0.2);
     }

@@ -3,23 +3,26 @@
 //! `cargo run --release -p millpond --example watch_cost`. Prints nanoseconds a call and ratios to the same round with nothing on.
 
 use base::rng::{RngExt as _, seeded};
-use millpond::watch::{Event, EventConfig, HotKeysConfig};
+use millpond::watch::{CurveConfig, Event, EventConfig, HotKeysConfig};
 use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, PoolId};
 
 const KEYS: u64 = 200_000;
 const CALLS: u64 = 40_000;
 const ROUNDS: usize = 301;
-/// Of the keys that events are of, of the calls that are timed, and of the finds that count for hot keys, one in so many;
-/// 0 = none.
-const SETTINGS: [(&str, u32, u32, u32); 8] = [
-    ("nothing on", 0, 0, 0),
-    ("events of 1 key in 1,000", 1_000, 0, 0),
-    ("events of 1 key in 100", 100, 0, 0),
-    ("1 call in 1,000 timed", 0, 1_000, 0),
-    ("1 call in 100 timed", 0, 100, 0),
-    ("hot keys, by 1 find in 1,000", 0, 0, 1_000),
-    ("hot keys, by 1 find in 100", 0, 0, 100),
-    ("events of 1 in 1,000, 1 in 1,000 timed", 1_000, 1_000, 0),
+/// Of the keys that events are of, of the calls that are timed, of the finds that count for hot keys, and of the keys that are
+/// followed for a curve, one in so many; 0 = none.
+const SETTINGS: [(&str, u32, u32, u32, u32); 11] = [
+    ("nothing on", 0, 0, 0, 0),
+    ("events of 1 key in 1,000", 1_000, 0, 0, 0),
+    ("events of 1 key in 100", 100, 0, 0, 0),
+    ("1 call in 1,000 timed", 0, 1_000, 0, 0),
+    ("1 call in 100 timed", 0, 100, 0, 0),
+    ("hot keys, by 1 find in 1,000", 0, 0, 1_000, 0),
+    ("hot keys, by 1 find in 100", 0, 0, 100, 0),
+    ("events of 1 in 1,000, 1 in 1,000 timed", 1_000, 1_000, 0, 0),
+    ("a curve, by 1 key in 1,000", 0, 0, 0, 1_000),
+    ("a curve, by 1 key in 64", 0, 0, 0, 64),
+    ("a curve, by 1 key in 16", 0, 0, 0, 16),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,11 +37,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut nanos = vec![[0.0; 2]; SETTINGS.len()];
         // Another one first each time.
         for at in (0..SETTINGS.len()).map(|i| (i + round) % SETTINGS.len()) {
-            let (_, events, timed, hot) = SETTINGS[at];
+            let (_, events, timed, hot, curve) = SETTINGS[at];
             cache.set_events_one_in(events);
             cache.time_calls(timed)?;
             let hot_keys = HotKeysConfig { one_in: hot, ..HotKeysConfig::default() };
             cache.set_hot_keys(pool, (hot > 0).then_some(hot_keys))?;
+            let curves = CurveConfig { rate: 1.0 / f64::from(curve.max(1)), ..CurveConfig::default() };
+            cache.set_curve(pool, (curve > 0).then_some(curves))?;
             let before = clock.monotonic_nanos();
             let mut found = 0;
             for _ in 0..CALLS {

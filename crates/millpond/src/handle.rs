@@ -125,6 +125,11 @@ macro_rules! item_questions {
             self.$view.core.arena.info(self.$view.ptr.slab()).class
         }
 
+        /// Bytes of the chunk that the item lies in: what it takes of its pool's memory, but for what is chained to it.
+        pub fn chunk_bytes(&self) -> u32 {
+            self.$view.core.arena.info(self.$view.ptr.slab()).chunk_bytes
+        }
+
         /// Bytes that header, key and value take.
         pub fn size_bytes(&self) -> usize {
             // SAFETY: the duty of whoever made the view.

@@ -119,6 +119,11 @@ impl Core {
         let stopwatch = self.watch.stopwatch(wanted, &self.clock);
         let published = self.publish_unwatched(new, verdict, hold_old);
         self.watch.stop(stopwatch, &self.clock, Timed::Insert, 1);
+        if wanted.follows()
+            && let Published::Done { replaced, .. } = published
+        {
+            self.note_insertion(new.hash(), new.found(), replaced);
+        }
         if self.watch.samples(new.hash()) {
             let (kind, result) = match published {
                 Published::Done { replaced: false, .. } => (EventKind::Insert, EventResult::Done),

@@ -18,7 +18,7 @@ use crate::slot::{Retired, Slot};
 use crate::stats::ClassStats;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
-use crate::watch::PoolHeat;
+use crate::watch::{Curves, PoolHeat};
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
@@ -56,6 +56,7 @@ pub(crate) struct Pool {
     /// How often its limit was set.
     pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
+    pub(crate) curves: Curves,
     /// Whether it is being removed; then for ever.
     is_leaving: AtomicBool,
     pub(crate) removal: Removal,
@@ -94,6 +95,7 @@ impl Pool {
             rebalances: AtomicU64::new(0),
             resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
+            curves: Curves::default(),
             is_leaving: AtomicBool::new(false),
             removal: Removal::default(),
         }
@@ -160,7 +162,8 @@ impl Pool {
     /// Memory of the pool's own tables, in bytes. Classes count for themselves.
     pub(crate) fn fixed_bytes(&self) -> u64 {
         let tuner = if self.tuner.lock().is_some() { Tuner::bytes() } else { 0 };
-        let tables = Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes();
+        let tables =
+            Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes() + self.curves.bytes();
         (size_of::<Self>() + tables) as u64 + tuner
     }
 

@@ -61,7 +61,7 @@ impl Cache {
         self.core().shrink_to_limit()
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), has chunk
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
     /// ([`Self::resize_pools`]), takes memory from the system ahead ([`Self::touch_ahead`]), and gives slabs back where more than the
@@ -71,6 +71,7 @@ impl Cache {
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
     pub fn maintain(&self) -> Result<(), Error> {
         self.reap();
+        self.core().tend_curves();
         self.go_on_removing();
         self.rebalance();
         self.tune();

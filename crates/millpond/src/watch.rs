@@ -2,14 +2,17 @@
 //!
 //! All of it is off until somebody asks, and can be switched while serving. One word says whether anything is on: a call that
 //! nobody watches pays for one branch on it. Where something is on, the call goes a way of its own; what is sampled there is
-//! decided by a comparison (keys, by their hash) or a random draw (calls). Hot keys are those of pools ([`Cache::set_hot_keys`]).
+//! decided by a comparison (keys, by their hash) or a random draw (calls). Hot keys and curves are those of pools ([`Cache::set_hot_keys`],
+//! [`Cache::set_curve`]).
 //!
 //! What must hold:
 //! 1. No code of the user is called with a lock held: events go through a buffer.
 //! 2. What watching takes is charged to the ledger, and given back when it ends.
-//! 3. The lock of the event buffer, and that of a pool's hot keys, are taken last, and nothing is taken under them. That of
+//! 3. The lock of the event buffer, and those of a pool's hot keys and of its curve, are taken last, and nothing is taken under them but by
+//!    `curves`, which says in what order; calls that are watched only try the latter. That of
 //!    what is switched is taken before any other but the names of pools, and by no call that is watched.
 
+mod curves;
 mod events;
 mod hot;
 mod latency;
@@ -21,6 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use base::rng::{Share, draw};
 use base::{Clock, Part};
 use crossbeam_utils::CachePadded;
+use curve::Kind;
 use parking_lot::Mutex;
 use slab::ItemPtr;
 
@@ -30,6 +34,8 @@ use crate::handle::{Found, View};
 use crate::life::RemovalCause;
 use latency::Histogram;
 
+pub(crate) use curves::Curves;
+pub use curves::{CurveConfig, PoolCurve};
 pub use events::{
     Event, EventConfig, EventKind, EventReader, EventResult, EventSink, EventStats, EventThread,
 };
@@ -42,6 +48,7 @@ pub use trace::TraceWriter;
 const EVENTS: u32 = 1;
 const LATENCY: u32 = 2;
 const HOT: u32 = 4;
+const CURVES: u32 = 8;
 
 /// What is watched, and where that is kept.
 #[derive(Default)]
@@ -53,6 +60,8 @@ pub(crate) struct Watch {
     timed: AtomicU64,
     /// Which share of finds is looked at for hot keys, at most: that of the pool with the largest.
     heated: AtomicU64,
+    /// Keys whose place lies below are followed for a curve: the most that any pool follows.
+    curved_below: AtomicU32,
     /// Apart from what every call reads.
     buffer: CachePadded<Mutex<Option<events::Buffer>>>,
     histograms: OnceLock<Box<[Histogram; Timed::ALL.len()]>>,
@@ -76,6 +85,12 @@ impl Wanted {
 
     fn event(self) -> bool {
         self.what & EVENTS != 0
+    }
+
+    /// Whether the key is followed for a curve.
+    #[inline]
+    pub(crate) fn follows(self) -> bool {
+        self.what & CURVES != 0
     }
 }
 
@@ -131,12 +146,32 @@ impl Watch {
     #[inline]
     pub(crate) fn wants(&self, hash: u64) -> Wanted {
         let on = self.on.load(Ordering::Relaxed);
-        if on == 0 { Wanted { what: 0, draw: 0 } } else { self.draws(on, hash) }
+        // With curves alone, which may be on for ever, what is not followed pays for no more than the comparison.
+        if on == 0 || (on == CURVES && !self.follows(hash)) {
+            return Wanted { what: 0, draw: 0 };
+        }
+        self.draws(on, hash)
+    }
+
+    /// Whether the key with this hash is followed for a curve.
+    #[inline]
+    fn follows(&self, hash: u64) -> bool {
+        curve::sample::place(hash) < self.curved_below.load(Ordering::Relaxed)
+    }
+
+    /// Follows keys whose place lies below the largest of these.
+    fn follow(&self, below: impl Iterator<Item = u32>) {
+        let most = below.max().unwrap_or(0);
+        self.curved_below.store(most, Ordering::Relaxed);
+        self.switch(CURVES, most > 0);
     }
 
     #[inline(never)]
     fn draws(&self, on: u32, hash: u64) -> Wanted {
         let mut what = if self.samples(hash) { EVENTS } else { 0 };
+        if on & CURVES != 0 && self.follows(hash) {
+            what |= CURVES;
+        }
         let mut drawn = 0;
         if on & (LATENCY | HOT) != 0 {
             drawn = draw();
@@ -253,6 +288,17 @@ impl Core {
         self.shrink_to_limit().inspect_err(|_| self.ledger.release(part, bytes))
     }
 
+    /// Notes for the curve of its pool that an item was inserted. In the shared key space, one whose key was absent stands for the
+    /// find before that found nothing.
+    #[cold]
+    pub(crate) fn note_insertion(&self, hash: u64, new: Found<'_>, replaced: bool) {
+        if let Some(pool) = self.pools.get(new.pool()) {
+            let is_miss = pool.keyspace == 0 && !replaced;
+            let kind = if is_miss { Kind::Read } else { Kind::Write };
+            pool.curves.note(hash, new.chunk_bytes(), kind);
+        }
+    }
+
     fn record(&self, event: Event<'_>) {
         if let Some(buffer) = &mut *self.watch.buffer.lock() {
             // Under the lock, so that events are in the order of their times.
@@ -273,6 +319,12 @@ impl Core {
             && let Some(pool) = self.pools.get(pool)
         {
             pool.hot.count(wanted.draw, hash, key, || self.now());
+        }
+        if wanted.follows()
+            && let Some(pool) = found.map(|found| found.pool()).or(own)
+            && let Some(pool) = self.pools.get(pool)
+        {
+            pool.curves.note(hash, found.map_or(0, |found| found.chunk_bytes()), Kind::Read);
         }
         if wanted.event() {
             match found {

@@ -1,4 +1,4 @@
-//! What the configuration has sampled: latencies, hot keys, and events that are written to a file.
+//! What the configuration has sampled: latencies, hot keys, miss-ratio curves, and events that are written to a file.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use millpond::Cache;
-use millpond::watch::{EventConfig, EventThread, HotKeysConfig, TraceWriter};
+use millpond::watch::{CurveConfig, EventConfig, EventThread, HotKeysConfig, TraceWriter};
 
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
@@ -48,6 +48,16 @@ impl Watching {
             };
             for pool in pools {
                 cache.set_hot_keys(pool.id, (wanted.hot_keys > 0).then_some(config)).map_err(refused)?;
+            }
+        }
+        if (wanted.curve_keys, wanted.curve_one_in) != (before.curve_keys, before.curve_one_in) {
+            let config = CurveConfig {
+                keys: wanted.curve_keys,
+                rate: 1.0 / f64::from(wanted.curve_one_in),
+                ..CurveConfig::default()
+            };
+            for pool in pools {
+                cache.set_curve(pool.id, (wanted.curve_keys > 0).then_some(config)).map_err(refused)?;
             }
         }
         if wanted.trace_file != before.trace_file {

@@ -35,6 +35,8 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
     changed.watch.latency_one_in = 1;
     changed.watch.hot_keys = 8;
     changed.watch.hot_keys_one_in = 1;
+    changed.watch.curve_keys = 100;
+    changed.watch.curve_one_in = 1;
     changed.watch.trace_file = trace.clone();
     changed.watch.trace_one_in = 1;
     let changes = server.reload(&changed).expect("good");
@@ -52,6 +54,9 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
         (page["default"][0]["key"].as_str(), page["default"][0]["accesses"].as_u64()),
         (Some("popular"), Some(9))
     );
+    let page: serde_json::Value = serde_json::from_str(&get_page(&server, "/curves.json").1).expect("JSON");
+    assert_eq!(page["default"]["curve"]["confidence"]["keys"].as_u64(), Some(1), "{page}");
+    assert_eq!(page["default"]["rate"].as_f64(), Some(1.0));
     assert_eq!(metric(&server, "millpond_call_samples_total{call=\"find\"}"), 10);
     assert!(metric(&server, "millpond_call_latency_nanoseconds{call=\"find\",quantile=\"0.99\"}") > 0);
     assert_eq!(metric(&server, "millpond_events_recorded_total{}"), 10);
@@ -70,6 +75,7 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
     let finds = written.lines().filter(|line| line.contains(",get,1,,find,")).count();
     assert_eq!((written.lines().count(), finds), (11, 10), "{written}");
     assert_eq!(lines(&mut client, "stats hotkeys\r\n"), Vec::<String>::new());
+    assert!(get_page(&server, "/curves.json").1.contains("\"default\":null"));
     assert!(!get_page(&server, "/metrics").1.contains("millpond_events_recorded_total{}"));
 }
 

@@ -300,10 +300,11 @@ impl Cache {
 }
 
 impl Core {
-    /// Looks at as many finds for hot keys as the pools want that are there now.
+    /// Looks at as many finds for hot keys, and follows as many keys for curves, as the pools want that are there now.
     pub(crate) fn watch_as_pools_want(&self) {
         let _switching = self.watch.switching.lock();
         self.watch.sample_for_hot_keys(self.pools.all().iter().map(|pool| pool.hot.share()));
+        self.watch.follow(self.pools.all().iter().map(|pool| pool.curves.below()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`.
+//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
 //! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
@@ -92,11 +92,12 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(metrics))
         .route("/stats.json", get(stats_json))
         .route("/hotkeys.json", get(hot_keys_json))
+        .route("/curves.json", get(curves_json))
         .with_state(shared)
 }
 
 async fn index() -> &'static str {
-    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n"
+    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n"
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
@@ -121,6 +122,10 @@ async fn stats_json(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn hot_keys_json(State(shared): State<Arc<Shared>>) -> Response {
     json(&stats::hot_keys(&shared))
+}
+
+async fn curves_json(State(shared): State<Arc<Shared>>) -> Response {
+    json(&stats::curves(&shared))
 }
 
 fn json(value: &serde_json::Value) -> Response {

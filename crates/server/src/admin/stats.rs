@@ -66,6 +66,23 @@ pub(super) fn hot_keys(shared: &Shared) -> Value {
     Value::Object(shared.pools.iter().map(of_pool).collect())
 }
 
+/// The miss-ratio curve of each pool; null where none is learnt.
+pub(super) fn curves(shared: &Shared) -> Value {
+    let of_pool = |pool: &std::sync::Arc<crate::shared::Pool>| {
+        let learnt = shared.cache.curve(pool.id).ok().flatten();
+        let shown = learnt.map_or(Value::Null, |learnt| {
+            json!({
+                "curve": learnt.curve,
+                "rate": learnt.rate,
+                "lost": learnt.lost,
+                "bytes": learnt.bytes,
+            })
+        });
+        (pool.name.clone(), shown)
+    };
+    Value::Object(shared.pools.iter().map(of_pool).collect())
+}
+
 fn latencies(shared: &Shared) -> Map<String, Value> {
     let latency = |latency: LatencyStats| {
         let figures = json!({

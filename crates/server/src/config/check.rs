@@ -173,7 +173,14 @@ fn check_watch(watch: &Watch, problems: &mut Vec<String>) {
     if watch.hot_keys > 1_024 {
         problems.push(format!("watch.hot_keys: {} is too many; give at most 1024", watch.hot_keys));
     }
-    let shares = [("hot_keys_one_in", watch.hot_keys_one_in), ("trace_one_in", watch.trace_one_in)];
+    if watch.curve_keys != 0 && !(64..=1 << 20).contains(&watch.curve_keys) {
+        problems.push(format!("watch.curve_keys: {} is neither 0 nor 64 to 1048576", watch.curve_keys));
+    }
+    let shares = [
+        ("hot_keys_one_in", watch.hot_keys_one_in),
+        ("curve_one_in", watch.curve_one_in),
+        ("trace_one_in", watch.trace_one_in),
+    ];
     for (name, _) in shares.into_iter().filter(|(_, one_in)| *one_in == 0) {
         problems.push(format!("watch.{name}: one in 0 is none; give at least 1"));
     }

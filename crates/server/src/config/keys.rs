@@ -156,7 +156,7 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "admin.enabled",
-        "Whether the HTTP server with /metrics, /healthz, /stats.json and /hotkeys.json runs. Default true.",
+        "Whether the HTTP server with /metrics, /healthz, /stats.json, /hotkeys.json and /curves.json runs. Default true.",
     ),
     restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
     online(
@@ -172,6 +172,15 @@ pub const KEYS: &[Key] = &[
     online(
         "watch.hot_keys_one_in",
         "One find in so many is looked at for hot keys, at least 1. Default 100.",
+    ),
+    online(
+        "watch.curve_keys",
+        "How many keys of each pool are followed to learn its miss-ratio curve, 64 to 1048576, shown in /curves.json: what it would\n\
+         miss with less memory and with more (docs/curves.md). 8192 take 0.7 MiB a pool. 0: nothing is learnt. Default 0.",
+    ),
+    online(
+        "watch.curve_one_in",
+        "Of all keys at most one in so many is followed for that, at least 1. Default 64.",
     ),
     online(
         "watch.trace_file",

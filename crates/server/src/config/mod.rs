@@ -233,6 +233,10 @@ pub struct Watch {
     pub hot_keys: usize,
     /// One find in so many is looked at for them.
     pub hot_keys_one_in: u32,
+    /// How many keys of each pool are followed to learn its miss-ratio curve; 0 = nothing is learnt.
+    pub curve_keys: usize,
+    /// Of all keys at most one in so many is followed for that.
+    pub curve_one_in: u32,
     /// The file to which events are written; empty = none.
     pub trace_file: PathBuf,
     /// The events of one key in so many are written.
@@ -245,6 +249,8 @@ impl Default for Watch {
             latency_one_in: 0,
             hot_keys: 0,
             hot_keys_one_in: 100,
+            curve_keys: 0,
+            curve_one_in: 64,
             trace_file: PathBuf::new(),
             trace_one_in: 1_000,
         }

@@ -1,0 +1,320 @@
+//! The miss-ratio curve of a pool, learnt while it serves: what it would miss with less memory, and with more.
+//!
+//! The accesses of a sample of keys go to SHARDS (`curve::shards`). Which keys is a comparison on the hash that a call has at hand anyway. An access to one
+//! of them is put into a buffer of the pool; the call that fills it hands it to the estimator. No call waits: where another
+//! thread has the buffer, or the estimator, what was to be put there is left out and counted as lost, which the correction of the curve makes good.
+//!
+//! What counts as a request:
+//! - A find that finds something, for the pool of the item. A find that finds nothing, for the pool that has its keys to itself; its
+//!   size is known when the item comes.
+//! - In the key space that pools share, a find that finds nothing belongs to no pool. There, the insertion of a key that was absent stands for it.
+//! - Other insertions make the key recent and are not counted; a removal changes nothing.
+//!
+//! Sizes are those of chunks: what an item takes of a pool's memory.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::Part;
+use curve::sample::{place, threshold};
+use curve::{Estimator, Kind, MissRatioCurve, Shards, Unit};
+use parking_lot::Mutex;
+
+use crate::cache::{Cache, Core, PoolId};
+use crate::class::{INSERTS, REPLACED};
+use crate::error::{Error, ErrorKind};
+use crate::pool::Pool;
+
+/// Accesses of the buffer.
+const BUFFER: usize = 128;
+/// Points of a curve that is handed out.
+const POINTS: usize = 128;
+/// The largest cache that is asked about is so many times this one, where nothing else is said: HopperKV's bound.
+const TIMES_MEMORY: u64 = 4;
+
+/// How a pool's curve is learnt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurveConfig {
+    /// How many keys are followed at most, 64 to 1,048,576. Each takes about 70 bytes: 0.7 MiB for the default of 8192, whatever the
+    /// number of keys in the pool.
+    pub keys: usize,
+    /// The largest share of all keys that is followed, above 0 and at most 1. Decides the cost, and what a small pool can know: at the
+    /// default of 1/64, one of 64,000 items has a sample of 1,000. Default 1/64.
+    pub rate: f64,
+    /// The largest size that is asked about, in bytes; keys that only a larger cache would hold are given up. 0, the default, stands for four times the
+    /// memory of the cache.
+    pub max_bytes: u64,
+    /// After this time a request counts half; whole seconds, at least 1. Default 300 s.
+    pub half_life: Duration,
+}
+
+impl Default for CurveConfig {
+    fn default() -> Self {
+        Self {
+            keys: curve::shards::DEFAULT_KEYS,
+            rate: 1.0 / 64.0,
+            max_bytes: 0,
+            half_life: Duration::from_secs(300),
+        }
+    }
+}
+
+impl CurveConfig {
+    fn check(&self) -> Result<(), Error> {
+        let problem = if !(64..=1 << 20).contains(&self.keys) {
+            format!("a curve from {} keys: follow 64 to 1,048,576", self.keys)
+        } else if !(self.rate > 0.0 && self.rate <= 1.0) {
+            format!("a curve from a share of {} of all keys: give one above 0 and at most 1", self.rate)
+        } else if self.half_life < Duration::from_secs(1) {
+            "a half-life of curves of less than a second: give it one or more".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Config, problem))
+    }
+}
+
+/// A pool's curve, and how it came about.
+#[derive(Clone, Debug)]
+pub struct PoolCurve {
+    /// Misses by the pool's memory in chunks, in bytes, at 128 points at most. Its [`curve::Confidence`] tells how far it can be
+    /// trusted. It is that of LRU, whatever the pool's policy.
+    pub curve: MissRatioCurve,
+    /// The share of keys that is followed now.
+    pub rate: f64,
+    /// Accesses that were left out because another thread was at it.
+    pub lost: u64,
+    /// Memory that learning takes, in bytes.
+    pub bytes: usize,
+}
+
+/// An access to a followed key.
+#[derive(Clone, Copy)]
+struct Access {
+    hash: u64,
+    /// 0 = not known.
+    size: u32,
+    kind: Kind,
+}
+
+/// What has learnt so far.
+struct Learner {
+    shards: Shards,
+    /// Empty, with room for a buffer: what the next full one is exchanged for.
+    spare: Vec<Access>,
+    /// Reads that it has seen, and those of the pool up to when they were last compared.
+    recorded: u64,
+    compared: (u64, u64),
+    half_life_secs: u32,
+    aged_at_secs: u32,
+    charged: u64,
+}
+
+/// What a pool has of a curve.
+#[derive(Default)]
+pub(crate) struct Curves {
+    /// Keys whose place lies below are followed; 0 = nobody learns.
+    below: AtomicU32,
+    buffer: Mutex<Vec<Access>>,
+    learner: Mutex<Option<Box<Learner>>>,
+    lost: AtomicU64,
+}
+
+impl Curves {
+    /// Notes an access, if the key is followed.
+    #[inline]
+    pub(crate) fn note(&self, hash: u64, size: u32, kind: Kind) {
+        if place(hash) >= self.below.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(mut buffer) = self.buffer.try_lock() else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if buffer.len() < BUFFER {
+            buffer.push(Access { hash, size, kind });
+            if buffer.len() < BUFFER {
+                return;
+            }
+        } else {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        // Under the learner's lock the buffer is exchanged; what is in it is learnt without the buffer's.
+        let Some(mut learner) = self.learner.try_lock() else { return };
+        let Some(learner) = &mut *learner else { return };
+        let full = std::mem::replace(&mut *buffer, std::mem::take(&mut learner.spare));
+        drop(buffer);
+        self.learn(learner, full);
+    }
+
+    fn learn(&self, learner: &mut Learner, mut accesses: Vec<Access>) {
+        for access in &accesses {
+            learner.shards.record(access.hash, access.size, access.kind);
+            learner.recorded += u64::from(access.kind == Kind::Read);
+        }
+        accesses.clear();
+        learner.spare = accesses;
+        self.below.store(learner.shards.threshold(), Ordering::Relaxed);
+    }
+
+    /// Learns what is in the buffer.
+    fn drain(&self, learner: &mut Learner) {
+        let accesses = std::mem::replace(&mut *self.buffer.lock(), std::mem::take(&mut learner.spare));
+        self.learn(learner, accesses);
+    }
+
+    /// Keys are followed whose place lies below.
+    pub(crate) fn below(&self) -> u32 {
+        self.below.load(Ordering::Relaxed)
+    }
+
+    /// What it takes, in bytes, as charged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.learner.lock().as_ref().map_or(0, |learner| learner.charged as usize)
+    }
+}
+
+impl Learner {
+    fn bytes_for(config: &CurveConfig) -> u64 {
+        let buffers = 2 * BUFFER * size_of::<Access>() + size_of::<Self>();
+        (buffers + Shards::bytes_for(config.keys)) as u64
+    }
+
+    /// Tells the estimator how many reads there were besides those that it was handed, and ages it when its time has come.
+    fn catch_up(&mut self, pool_reads: u64, now_secs: u32) {
+        let (reads_before, recorded_before) = self.compared;
+        let all = pool_reads.saturating_sub(reads_before);
+        self.shards.pass(all.saturating_sub(self.recorded - recorded_before));
+        self.compared = (pool_reads, self.recorded);
+        let halvings = now_secs.saturating_sub(self.aged_at_secs) / self.half_life_secs;
+        for _ in 0..halvings.min(32) {
+            self.shards.age();
+        }
+        self.aged_at_secs =
+            if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * self.half_life_secs };
+    }
+}
+
+impl Cache {
+    /// Begins to learn the miss-ratio curve of a pool, or ends it (`None`), while serving. What was learnt before is forgotten. Off at
+    /// the start.
+    ///
+    /// Calls on keys that are not followed pay for one comparison; what the others pay is in `docs/curves.md`. [`Self::maintain`] ages
+    /// the curve.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range; [`ErrorKind::OutOfMemory`] where held items
+    /// keep the cache from making room.
+    pub fn set_curve(&self, pool: PoolId, config: Option<CurveConfig>) -> Result<(), Error> {
+        config.as_ref().map_or(Ok(()), CurveConfig::check)?;
+        let core = self.core();
+        let switching = core.watch.switching.lock();
+        let found = core.pool(pool)?;
+        let bytes = config.as_ref().map_or(0, Learner::bytes_for);
+        core.spend(Part::Fixed, bytes)?;
+        let learner = config.map(|config| {
+            let most = match config.max_bytes {
+                0 => core.ledger.limit().saturating_mul(TIMES_MEMORY),
+                bytes => bytes,
+            };
+            Box::new(Learner {
+                shards: Shards::new(Unit::Bytes, config.rate, config.keys).with_max_size(most),
+                spare: Vec::with_capacity(BUFFER),
+                recorded: 0,
+                compared: (core.reads_of(&found), 0),
+                half_life_secs: config.half_life.as_secs().try_into().unwrap_or(u32::MAX),
+                aged_at_secs: core.now(),
+                charged: bytes,
+            })
+        });
+        let curves = &found.curves;
+        let before = std::mem::replace(&mut *curves.learner.lock(), learner);
+        *curves.buffer.lock() = Vec::with_capacity(if config.is_some() { BUFFER } else { 0 });
+        curves.lost.store(0, Ordering::Relaxed);
+        curves.below.store(config.map_or(0, |config| threshold(config.rate)), Ordering::Relaxed);
+        if let Some(before) = before {
+            core.ledger.release(Part::Fixed, before.charged);
+        }
+        drop((found, switching));
+        core.watch_as_pools_want();
+        Ok(())
+    }
+
+    /// The miss-ratio curve of a pool, as learnt so far; `None` where nobody learns it. Costs some 100 µs.
+    ///
+    /// ```
+    /// use millpond::watch::CurveConfig;
+    /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// let pool = cache.add_pool(PoolConfig { own_keys: true, ..PoolConfig::named("users") })?;
+    /// // So few keys that all can be followed.
+    /// cache.set_curve(pool, Some(CurveConfig { rate: 1.0, ..CurveConfig::default() }))?;
+    /// let keys = cache.keys(pool);
+    /// for request in 0..3_000_u32 {
+    ///     let key = (request % 1_000).to_le_bytes();
+    ///     if keys.find(&key).is_none() {
+    ///         cache.put(cache.allocate(pool, &key, 50, &ItemOptions::default())?);
+    ///     }
+    /// }
+    /// let learnt = cache.curve(pool)?.expect("it is learnt");
+    /// let (few, all) = (learnt.curve.miss_ratio(10_000.0), learnt.curve.miss_ratio(200_000.0));
+    /// assert!(few > 0.99, "a loop misses everything in a cache that is too small");
+    /// assert!((0.3..0.4).contains(&all), "and only what comes for the first time in one that is not");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn curve(&self, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
+        let core = self.core();
+        let found = core.pool(pool)?;
+        let curves = &found.curves;
+        let mut learner = curves.learner.lock();
+        let Some(learner) = &mut *learner else { return Ok(None) };
+        core.catch_up(&found, learner);
+        Ok(Some(PoolCurve {
+            curve: learner.shards.curve().thinned(POINTS),
+            rate: learner.shards.rate(),
+            lost: curves.lost.load(Ordering::Relaxed),
+            bytes: learner.charged as usize,
+        }))
+    }
+}
+
+impl Core {
+    /// Requests to a pool, as its curve counts them.
+    fn reads_of(&self, pool: &Pool) -> u64 {
+        let sum =
+            |counter: usize| pool.used_classes().map(|(_, class)| class.counters.sum(counter)).sum::<u64>();
+        let hits: u64 = pool.used_classes().map(|(_, class)| class.hits()).sum();
+        let misses = match pool.keyspace {
+            0 => sum(INSERTS).saturating_sub(sum(REPLACED)),
+            own => self.keyspace(own).misses(),
+        };
+        hits + misses
+    }
+
+    fn catch_up(&self, pool: &Pool, learner: &mut Learner) {
+        pool.curves.drain(learner);
+        learner.catch_up(self.reads_of(pool), self.now());
+        pool.curves.below.store(learner.shards.threshold(), Ordering::Relaxed);
+    }
+
+    /// Lets the curves of all pools follow the time.
+    pub(crate) fn tend_curves(&self) {
+        let pools = self.pools.all();
+        let mut learns = false;
+        for pool in pools.iter().filter(|pool| pool.curves.below() > 0) {
+            learns = true;
+            if let Some(learner) = &mut *pool.curves.learner.lock() {
+                self.catch_up(pool, learner);
+            }
+        }
+        drop(pools);
+        if learns {
+            self.watch_as_pools_want();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Miss-ratio curves of live pools against what an LRU of chunks would do.
+
+use std::time::Duration;
+
+use base::rng::{RngExt as _, seeded};
+use base::thread::spawn;
+use millpond::watch::CurveConfig;
+use millpond::{ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, Part, PoolConfig, PoolId};
+
+fn cache(clock: &Clock, own_keys: bool) -> (Cache, PoolId) {
+    let config = CacheConfig {
+        memory: ByteSize::mib(32),
+        clock: clock.clone(),
+        hash_seed: Some(1),
+        huge_pages: false,
+        ..CacheConfig::default()
+    };
+    let cache = Cache::new(config).expect("a valid configuration");
+    let pool = cache.add_pool(PoolConfig { own_keys, ..PoolConfig::named("p") }).expect("a new name");
+    (cache, pool)
+}
+
+/// Everything is followed.
+fn whole() -> CurveConfig {
+    CurveConfig { rate: 1.0, keys: 100_000, ..CurveConfig::default() }
+}
+
+/// A look-aside request for a key. True on a hit.
+fn request(cache: &Cache, pool: PoolId, key: u64, value: usize) -> bool {
+    let key = key.to_le_bytes();
+    let hit = cache.keys(pool).find_with(&key, |_| ()).is_some();
+    if !hit {
+        let item = cache.allocate(pool, &key, value, &ItemOptions::default()).expect("there is memory");
+        cache.put(item);
+    }
+    hit
+}
+
+/// Hits and misses, in a key space of its own and in the shared one, by every way of looking up.
+#[test]
+fn a_curve_counts_every_request_once() {
+    for own_keys in [true, false] {
+        let (cache, pool) = cache(&Clock::manual(1_000), own_keys);
+        cache.set_curve(pool, Some(whole())).unwrap();
+        let keys = cache.keys(pool);
+        for round in 0..4_u64 {
+            for key in 0..1_000_u64 {
+                let bytes = key.to_le_bytes();
+                let hit = match (round + key) % 3 {
+                    0 => keys.find(&bytes).is_some(),
+                    1 => keys.find_with(&bytes, |_| ()).is_some(),
+                    _ => {
+                        let mut found = Vec::new();
+                        keys.find_many(&[&bytes], &mut found);
+                        found[0].is_some()
+                    }
+                };
+                assert_eq!(hit, round > 0);
+                if !hit {
+                    cache.put(cache.allocate(pool, &bytes, 100, &ItemOptions::default()).unwrap());
+                }
+            }
+        }
+        let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+        let known = learnt.curve.confidence().expect("it was learnt");
+        assert_eq!(
+            (known.requests, known.samples, known.keys),
+            (4_000.0, 4_000.0, 1_000),
+            "own keys: {own_keys}"
+        );
+        assert_eq!(learnt.lost, 0);
+        // A loop over chunks of 128 bytes: all or nothing.
+        assert!(learnt.curve.miss_ratio(100_000.0) > 0.99);
+        assert!((learnt.curve.miss_ratio(140_000.0) - 0.25).abs() < 0.001);
+    }
+}
+
+/// What the curve says of the memory that the pool has is what the pool misses; and more is known of than it has.
+#[test]
+fn the_curve_goes_beyond_what_the_pool_has() {
+    let (cache, pool) = cache(&Clock::manual(1_000), true);
+    cache.set_pool_limit(pool, Some(ByteSize::mib(8))).unwrap();
+    cache.set_curve(pool, Some(CurveConfig { rate: 0.25, ..CurveConfig::default() })).unwrap();
+    let mut rng = seeded(5);
+    let keys = 16 << 20 >> 10;
+    let mut misses = 0;
+    for step in 0..120_000 {
+        let hit = request(&cache, pool, rng.random_range(0..keys), 900);
+        misses += i32::from(step >= 60_000 && !hit);
+    }
+    let seen = f64::from(misses) / 60_000.0;
+    let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+    // Uniform requests: half the keys, half the misses, whatever the policy. A sixth of the requests come for the first time.
+    let said = learnt.curve.miss_ratio(8.0 * 1024.0 * 1024.0);
+    assert!((said - seen).abs() < 0.12, "{said} by the curve, {seen} seen");
+    let more = learnt.curve.gain(8e6, 8e6);
+    assert!(more > 0.3, "twice the memory saves {more}");
+    assert!((0.2..=0.25).contains(&learnt.rate), "{}", learnt.rate);
+}
+
+#[test]
+fn a_curve_follows_the_time() {
+    let clock = Clock::manual(1_000);
+    let (cache, pool) = cache(&clock, true);
+    cache.set_curve(pool, Some(CurveConfig { half_life: Duration::from_secs(10), ..whole() })).unwrap();
+    (0..8_000).for_each(|step| {
+        request(&cache, pool, step % 4_000, 100);
+    });
+    let requests = |cache: &Cache| cache.curve(pool).unwrap().unwrap().curve.confidence().unwrap().requests;
+    assert_eq!(requests(&cache), 8_000.0);
+    clock.advance(Duration::from_secs(25));
+    cache.maintain().unwrap();
+    assert_eq!(requests(&cache), 2_000.0);
+    (0..8_000).for_each(|step| {
+        request(&cache, pool, step % 100, 100);
+    });
+    let curve = cache.curve(pool).unwrap().unwrap().curve;
+    assert!(curve.miss_ratio(20_000.0) < 0.25, "{}", curve.miss_ratio(20_000.0));
+}
+
+#[test]
+fn what_learning_takes_is_on_the_bill_and_bounded() {
+    let (cache, pool) = cache(&Clock::manual(1_000), true);
+    let fixed = |cache: &Cache| cache.ledger().part(Part::Fixed);
+    // Makes the size class, which is on the bill too.
+    request(&cache, pool, u64::MAX, 10);
+    let before = fixed(&cache);
+    let config = CurveConfig { rate: 1.0, keys: 1_000, ..CurveConfig::default() };
+    cache.set_curve(pool, Some(config)).unwrap();
+    let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+    assert_eq!(fixed(&cache) - before, learnt.bytes as u64);
+    assert!(learnt.bytes < 400 << 10, "{}", learnt.bytes);
+    (0..200_000).for_each(|key| {
+        request(&cache, pool, key, 10);
+    });
+    let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+    assert!(learnt.curve.confidence().unwrap().keys <= 1_000 && learnt.rate < 0.01);
+    cache.set_curve(pool, None).unwrap();
+    assert_eq!(fixed(&cache), before);
+    assert!(cache.curve(pool).unwrap().is_none());
+}
+
+#[test]
+fn wrong_figures_are_refused_by_name() {
+    let (cache, pool) = cache(&Clock::manual(1_000), true);
+    let refuse = |config| {
+        let error = cache.set_curve(pool, Some(config)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        error.to_string()
+    };
+    let config = CurveConfig::default();
+    assert!(refuse(CurveConfig { keys: 3, ..config }).contains("3 keys"));
+    assert!(refuse(CurveConfig { rate: 0.0, ..config }).contains("share of 0"));
+    assert!(refuse(CurveConfig { half_life: Duration::ZERO, ..config }).contains("half-life"));
+}
+
+/// Threads that find, insert, read the curve and switch it on and off: nobody waits for ever, and nothing is counted twice.
+#[test]
+fn many_threads_feed_one_curve() {
+    let (cache, pool) = cache(&Clock::System, true);
+    cache.set_curve(pool, Some(whole())).unwrap();
+    let cache = std::sync::Arc::new(cache);
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let cache = std::sync::Arc::clone(&cache);
+            let body = move || {
+                let mut rng = seeded(thread);
+                for step in 0..20_000 {
+                    request(&cache, pool, rng.random_range(0..5_000), 100);
+                    if step % 5_000 == 4_999 {
+                        cache.curve(pool).unwrap();
+                    }
+                }
+            };
+            spawn("feed", body).unwrap()
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let learnt = cache.curve(pool).unwrap().expect("it is learnt");
+    let known = learnt.curve.confidence().unwrap();
+    // Whoever finds that the key has come meanwhile counts as one request, as all others do.
+    assert_eq!(known.requests, 80_000.0);
+    assert!(known.samples <= 80_000.0);
+    assert!(learnt.curve.miss_ratio(2e6) < 0.2);
+}
