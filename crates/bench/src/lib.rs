@@ -10,6 +10,7 @@
 pub mod cachebench;
 pub mod check;
 pub mod command;
+pub mod curves;
 pub mod generate;
 pub mod histogram;
 pub mod machine;

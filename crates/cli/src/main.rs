@@ -29,6 +29,8 @@ enum Command {
     Experiment(simulate::command::ExperimentCommand),
     /// Say what each tenant of a file would get under each of several policies, in virtual time.
     Simulate(simulate::command::SimulateArgs),
+    /// Show what a cache of any size would miss on a trace, where more memory helps, and where only much more does.
+    Curve(Box<bench::command::CurveArgs>),
     /// Show what lies in the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Show or check the configuration.
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
         Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
+        Command::Curve(args) => bench::command::execute_curve(&args).map_err(|e| format!("{e:#}")),
         Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {

@@ -1,9 +1,11 @@
-//! `millpond bench …`: flags, and what they set going.
+//! `millpond bench …` and `millpond curve`: flags, and what they set going.
 //!
 //! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to standard output, as text
 //! or as one JSON object; progress goes to standard error and only where that is a terminal.
 
 mod check;
+mod curve;
+mod curve_cost;
 mod generate;
 mod replay;
 mod run;
@@ -21,6 +23,8 @@ use millpond::{PolicyKind, SizeClassConfig};
 use serde::Serialize;
 
 pub use check::CheckArgs;
+pub use curve::{CurveArgs, execute_curve};
+pub use curve_cost::CurveCostArgs;
 pub use generate::GenerateArgs;
 pub use replay::ReplayArgs;
 pub use run::RunArgs;
@@ -37,6 +41,8 @@ pub enum BenchCommand {
     Replay(Box<ReplayArgs>),
     /// Show how much memory size classes leave unused, with the default sizes and with those that suit the items
     Slack(SlackArgs),
+    /// Measure what it costs to learn miss-ratio curves
+    Curve(CurveCostArgs),
     /// Check that a cache is consistent while its limits move, values expire and all keys are flushed
     Check(Box<CheckArgs>),
     /// Generate a sample trace from published statistics of Twitter's caches
@@ -53,6 +59,7 @@ pub fn execute(command: BenchCommand) -> Result<()> {
         BenchCommand::Run(args) => run::execute(&args, &mut out),
         BenchCommand::Replay(args) => replay::execute(&args, &mut out),
         BenchCommand::Slack(args) => slack::execute(&args, &mut out),
+        BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out),
         BenchCommand::Check(args) => check::execute(&args, &mut out),
         BenchCommand::Generate(args) => generate::execute(&args, &mut out),
     }

@@ -19,6 +19,7 @@ fn run(line: &str) -> Result<String> {
         BenchCommand::Slack(args) => slack::execute(&args, &mut out)?,
         BenchCommand::Check(args) => check::execute(&args, &mut out)?,
         BenchCommand::Generate(args) => generate::execute(&args, &mut out)?,
+        BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out)?,
     }
     Ok(String::from_utf8(out)?)
 }

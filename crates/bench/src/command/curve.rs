@@ -1,0 +1,263 @@
+//! `millpond curve`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use base::ByteSize;
+use clap::Args;
+use curve::{Correction, Unit};
+use millpond::PolicyKind;
+
+use super::print_json;
+use crate::curves::accuracy::{self, Accuracy};
+use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, chart, learn, traces_in};
+use crate::trace::Column;
+
+/// Flags of `millpond curve`.
+#[derive(Clone, Debug, Args)]
+pub struct CurveArgs {
+    /// Trace file: CSV with named columns, list of keys, ARC .lis, JSON lines with hash_ids, or CacheLib's CSV; plain, gzip or
+    /// zstd. Or a folder of traces: every NAME/NAME.csv and every .lis in it
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost or mini [default: shards; mini for policies other
+    /// than lru]
+    #[arg(long, value_name = "NAME")]
+    pub method: Option<Method>,
+    /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in miniature. May be given several times
+    #[arg(long, value_name = "POLICY", default_value = "lru")]
+    pub policy: Vec<PolicyKind>,
+    /// What sizes count: bytes or items [default: bytes where the trace tells sizes, else items]
+    #[arg(long, value_name = "UNIT", value_parser = unit)]
+    pub unit: Option<Unit>,
+    /// The share of keys that is followed [default: 0.01 for shards-fixed-rate, 1/32 for ghost, about 16,384 keys for mini]
+    #[arg(long, value_name = "SHARE", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Keys that shards follows at most
+    #[arg(long, value_name = "N", default_value_t = curve::shards::DEFAULT_KEYS)]
+    pub keys: usize,
+    /// How a sample that has more or fewer requests than its share is corrected: none, count (SHARDS_adj) or regression
+    #[arg(long, value_name = "HOW", default_value = "count")]
+    pub correction: Correction,
+    /// The largest cache that is asked about, in bytes or with a unit; or in items [default: one that holds all keys]
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<ByteSize>,
+    /// Sizes that ghost tells apart, and at most 24 that mini simulates
+    #[arg(long, value_name = "N", default_value_t = curve::ghost::DEFAULT_TICKS)]
+    pub ticks: usize,
+    /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
+    #[arg(long, value_name = "SIZE")]
+    pub more: Option<ByteSize>,
+    /// Whether writes count as requests: count, refresh (they make the key recent only) or ignore
+    #[arg(long, value_name = "HOW", default_value = "count")]
+    pub writes: Writes,
+    /// Size of an item where the trace does not tell, in bytes or with a unit
+    #[arg(long, value_name = "SIZE", default_value = "100")]
+    pub value_size: ByteSize,
+    /// Bytes that a cache spends on an item besides its value: key, header, index
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub overhead: ByteSize,
+    /// No more than N requests of each trace [default: all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// The columns of a trace without a header line, such as ts,key,size,op (`-` passes one over) [default: the first
+    /// line names them]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub columns: Vec<Column>,
+    /// Names the sample: another seed follows other keys
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Draw the curves as FILE, an .svg or .png, with hulls and cliffs
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// With --plot: sizes on a logarithmic axis
+    #[arg(long, requires = "plot")]
+    pub log: bool,
+    /// Print reports with all points as JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print the points as CSV: trace, policy, unit, size, miss ratio, that of the hull
+    #[arg(long)]
+    pub csv: bool,
+    /// Instead: how far shards and ghost lie from the exact curve of each trace, over items and over bytes. Fails where one
+    /// misses the bound of 0.01
+    #[arg(long, conflicts_with_all = ["method", "plot", "csv", "unit"])]
+    pub compare: bool,
+}
+
+fn unit(text: &str) -> Result<Unit, String> {
+    match text {
+        "bytes" => Ok(Unit::Bytes),
+        "items" => Ok(Unit::Items),
+        _ => Err(format!("`{text}` is neither bytes nor items")),
+    }
+}
+
+/// A share as a number, or as one number over another.
+fn rate(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.split_once('/') {
+        Some((part, whole)) => number(part).zip(number(whole)).map(|(part, whole)| part / whole),
+        None => number(text),
+    };
+    share.filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
+        format!("`{text}` is not a share of keys: give a number above 0 and at most 1, such as 0.01 or 1/32")
+    })
+}
+
+impl CurveArgs {
+    fn source(&self) -> Result<Source> {
+        let small = |size: ByteSize, what| {
+            u32::try_from(size.as_u64()).ok().with_context(|| format!("{what} of {size} is more than 4 GiB"))
+        };
+        Ok(Source {
+            value_size: small(self.value_size, "an item")?,
+            overhead: small(self.overhead, "an overhead")?,
+            bimodal: false,
+            writes: self.writes,
+            limit: self.limit,
+            columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            seed: self.seed,
+        })
+    }
+
+    fn options(&self, policy: PolicyKind) -> Result<CurveOptions> {
+        let is_lru = matches!(policy, PolicyKind::Lru { .. });
+        let method = match self.method {
+            Some(method) if !is_lru && method != Method::Mini => {
+                bail!("--method {method} knows LRU alone; {policy} is simulated in miniature: --method mini")
+            }
+            Some(method) => method,
+            None if is_lru => Method::Shards,
+            None => Method::Mini,
+        };
+        if self.ticks == 0 {
+            bail!("--ticks 0 asks about no size: give 1 or more");
+        }
+        Ok(CurveOptions {
+            method,
+            policy,
+            unit: self.unit,
+            rate: self.rate,
+            keys: self.keys,
+            max_size: self.max_size.map(ByteSize::as_u64),
+            ticks: self.ticks,
+            correction: self.correction,
+        })
+    }
+
+    fn traces(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.traces.iter().map(|path| traces_in(path)).collect::<Result<Vec<_>>>()?.concat())
+    }
+}
+
+/// Does what `millpond curve` says, and prints the report.
+///
+/// # Errors
+/// Where flags contradict each other, a trace cannot be read, a picture cannot be written, or `--compare` finds a curve that misses
+/// its bound.
+pub fn execute_curve(args: &CurveArgs) -> Result<()> {
+    execute(args, &mut std::io::stdout().lock())
+}
+
+pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
+    let (source, traces) = (args.source()?, args.traces()?);
+    if args.compare {
+        return compare(args, &source, &traces, out);
+    }
+    let mut reports = Vec::new();
+    for trace in &traces {
+        for &policy in &args.policy {
+            reports.push(learn(trace, &source, &args.options(policy)?)?);
+        }
+    }
+    if let Some(path) = &args.plot {
+        if reports.iter().any(|report| report.curve.unit() != reports[0].curve.unit()) {
+            bail!("curves over bytes and over items do not fit into one picture: give --unit");
+        }
+        chart(&reports, args.log).write(path)?;
+    }
+    match &reports[..] {
+        _ if args.csv => points(&reports, out),
+        [report] if args.json => print_json(out, report),
+        reports if args.json => print_json(out, &reports),
+        reports => {
+            for (i, report) in reports.iter().enumerate() {
+                let more = args.more.map_or(report.default_more(), ByteSize::as_u64);
+                write!(out, "{}{}", if i == 0 { "" } else { "\n" }, report.table(more))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn points(reports: &[CurveReport], out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "trace,policy,unit,size,miss_ratio,hull")?;
+    for report in reports {
+        let hull = report.curve.hull();
+        let unit = if report.curve.unit() == Unit::Bytes { "bytes" } else { "items" };
+        for point in report.curve.points() {
+            let (size, misses) = (point.size, point.miss_ratio);
+            let below = hull.miss_ratio(size as f64);
+            writeln!(out, "{},{},{unit},{size},{misses:.6},{below:.6}", report.trace, report.policy)?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(args: &CurveArgs, source: &Source, traces: &[PathBuf], out: &mut dyn Write) -> Result<()> {
+    let rate = args.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
+    let mut all = Vec::new();
+    if !args.json {
+        let columns =
+            ["requests", "keys", "sizes", "method", "error", "told", "plain", "regress", "keys", "memory"];
+        write!(out, "{:<26}", "trace")?;
+        columns.iter().try_for_each(|column| write!(out, " {column:>10}"))?;
+        writeln!(out)?;
+    }
+    for trace in traces {
+        for accuracy in accuracy::compare(trace, source, args.keys, rate)? {
+            if !args.json {
+                lines(&accuracy, out)?;
+            }
+            all.push(accuracy);
+        }
+    }
+    if args.json {
+        print_json(out, &all)?;
+    }
+    let misses: usize = all.iter().map(|accuracy| accuracy.misses().count()).sum();
+    if misses > 0 {
+        bail!("{misses} curves err by more than {}", accuracy::MOST_ERROR);
+    }
+    Ok(())
+}
+
+fn lines(accuracy: &Accuracy, out: &mut dyn Write) -> Result<()> {
+    let name = accuracy.trace.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".zst").trim_end_matches(".csv");
+    let sizes = match (accuracy.unit, accuracy.is_bimodal) {
+        (Unit::Items, _) => "items",
+        (Unit::Bytes, false) => "bytes",
+        (Unit::Bytes, true) => "two bytes",
+    };
+    for estimate in &accuracy.estimates {
+        let memory = estimate.bytes as f64 / 1024.0;
+        let missed = accuracy.misses().any(|missed| missed.method == estimate.method);
+        writeln!(
+            out,
+            "{name:<26} {:>10} {:>10} {sizes:>10} {:>10} {:>10.4} {:>10.4} {:>10.4} {:>10.4} {:>10} {memory:>6.0} KiB{}",
+            accuracy.requests,
+            accuracy.keys,
+            estimate.method,
+            estimate.error,
+            estimate.told,
+            estimate.uncorrected,
+            estimate.regression,
+            estimate.keys,
+            if missed { "  missed" } else { "" },
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `millpond bench curve`.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use millpond::watch::CurveConfig;
+use serde::Serialize;
+
+use super::print_json;
+use crate::curves::cost::{CostOptions, EngineCost, EstimatorCost, engine, estimators};
+
+/// Flags of `millpond bench curve`.
+#[derive(Clone, Debug, Args)]
+pub struct CurveCostArgs {
+    /// Keys, asked for by Zipf's law with an exponent of 0.9; all are in the cache
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub keys: u64,
+    /// Threads that look up; may be given several times
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Pairs of stretches of 131,072 finds a thread, with and without a curve
+    #[arg(long, value_name = "N", default_value_t = 101)]
+    pub rounds: usize,
+    /// Follow at most one key in so many [default: the engine's, 64]
+    #[arg(long, value_name = "N")]
+    pub one_in: Option<u32>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    estimators: Vec<EstimatorCost>,
+    engine: Vec<EngineCost>,
+}
+
+pub(super) fn execute(args: &CurveCostArgs, out: &mut dyn Write) -> Result<()> {
+    if args.keys == 0 || args.rounds == 0 || args.one_in == Some(0) || args.threads.contains(&0) {
+        bail!("--keys, --rounds, --one-in and --threads are at least 1");
+    }
+    let default = CurveConfig::default();
+    let rate = args.one_in.map_or(default.rate, |one_in| 1.0 / f64::from(one_in));
+    let config = CurveConfig { rate, ..default };
+    let options = |threads| CostOptions { keys: args.keys, threads, rounds: args.rounds, config };
+    let estimators = estimators(&options(1));
+    let engine = args.threads.iter().map(|&threads| engine(&options(threads))).collect::<Result<Vec<_>>>()?;
+    if args.json {
+        return print_json(out, &Report { estimators, engine });
+    }
+    writeln!(out, "{:<30} {:>12} {:>10}", "estimator", "ns a sample", "memory")?;
+    for cost in &estimators {
+        let memory = format!("{:.1} MiB", cost.bytes as f64 / 1048576.0);
+        writeln!(out, "{:<30} {:>12.1} {memory:>10}", cost.method, cost.nanos_per_sample)?;
+    }
+    let columns = ["ns a find", "throughput", "quartiles", "followed", "ns more", "lost"];
+    write!(out, "\n{:<10}", "threads")?;
+    columns.iter().try_for_each(|column| write!(out, " {column:>13}"))?;
+    writeln!(out)?;
+    for cost in &engine {
+        writeln!(
+            out,
+            "{:<10} {:>13.1} {:>13.4} {:>13} {:>13} {:>13.1} {:>13}",
+            cost.threads,
+            cost.nanos_per_find,
+            cost.throughput_ratio,
+            format!("{:.3}-{:.3}", cost.quartiles[0], cost.quartiles[1]),
+            format!("1 in {:.0}", 1.0 / cost.rate),
+            cost.nanos_per_followed_find,
+            cost.lost,
+        )?;
+    }
+    Ok(())
+}

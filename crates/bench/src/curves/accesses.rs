@@ -1,0 +1,196 @@
+//! A trace as accesses: hash, size and kind.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use anyhow::{Context, Result};
+use base::hash::key_hash;
+use curve::{Estimator, Kind};
+
+use crate::reference::key_id;
+use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
+
+/// Accesses of a batch: enough that handing one over costs nothing, few enough for the processor's cache.
+const BATCH: usize = 16_384;
+/// Batches that may wait for the estimators.
+const WAITING: usize = 8;
+
+/// An access to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The key's hash.
+    pub hash: u64,
+    /// The item's size in bytes.
+    pub size: u32,
+    /// Whether it counts.
+    pub kind: Kind,
+}
+
+/// What is made of the writes of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// They count as requests, as in most published curves.
+    #[default]
+    Count,
+    /// They make the key recent, and are not counted.
+    Refresh,
+    /// They are passed over.
+    Ignore,
+}
+
+impl FromStr for Writes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "count" => Ok(Self::Count),
+            "refresh" => Ok(Self::Refresh),
+            "ignore" => Ok(Self::Ignore),
+            _ => Err(format!("`{text}` is none of count, refresh and ignore")),
+        }
+    }
+}
+
+/// How traces are read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Size of an item where the trace does not tell.
+    pub value_size: u32,
+    /// Bytes that the cache spends on an item besides: key, header, index.
+    pub overhead: u32,
+    /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for the tenth.
+    pub bimodal: bool,
+    /// What is made of writes.
+    pub writes: Writes,
+    /// No more than so many requests of each trace.
+    pub limit: Option<u64>,
+    /// The columns of a trace without a header line.
+    pub columns: Option<Vec<Column>>,
+    /// Names the hash of keys, and so the sample.
+    pub seed: u64,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self {
+            value_size: 100,
+            overhead: 0,
+            bimodal: false,
+            writes: Writes::default(),
+            limit: None,
+            columns: None,
+            seed: 1,
+        }
+    }
+}
+
+impl Source {
+    fn open(&self, trace: &Path) -> Result<TraceReader> {
+        Ok(TraceReader::open_with(trace, &TraceOptions { columns: self.columns.clone() })?)
+    }
+
+    /// Whether the first request of the trace tells a size.
+    ///
+    /// # Errors
+    /// Where the trace cannot be read.
+    pub fn tells_sizes(&self, trace: &Path) -> Result<bool> {
+        Ok(self.open(trace)?.next_request()?.is_some_and(|request| request.size.is_some()))
+    }
+
+    /// What a request is to the estimators; `None` where it is passed over.
+    fn access(&self, request: &Request<'_>) -> Option<Access> {
+        let kind = match (request.op, self.writes) {
+            (Op::Get, _) | (Op::Set, Writes::Count) => Kind::Read,
+            (Op::Set, Writes::Refresh) => Kind::Write,
+            (Op::Set, Writes::Ignore) | (Op::Touch | Op::Delete, _) => return None,
+        };
+        let hash = key_hash(self.seed, &key_id(request.key).to_le_bytes());
+        let told = request.size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
+        let size = match told {
+            Some(size) => size,
+            None if self.bimodal => [200, 10_000][usize::from(hash % 10 == 3)],
+            None => self.value_size,
+        };
+        Some(Access { hash, size: size.saturating_add(self.overhead).max(1), kind })
+    }
+
+    /// Hands every access of a trace to each of the estimators, and says how many there were.
+    ///
+    /// # Errors
+    /// Where the trace cannot be read.
+    pub fn feed(&self, trace: &Path, estimators: &mut [&mut dyn Estimator]) -> Result<u64> {
+        let reader = self.open(trace)?;
+        let (send, receive) = sync_channel(WAITING);
+        let (back, used) = sync_channel(WAITING);
+        let source = self.clone();
+        let thread = base::thread::spawn("trace", move || source.read(reader, &send, &used))?;
+        let mut requests = 0;
+        for batch in receive {
+            for estimator in &mut *estimators {
+                super::record_all(*estimator, &batch);
+            }
+            requests += batch.len() as u64;
+            // Whether the reader still wants the memory does not matter.
+            let _ = back.try_send(batch);
+        }
+        let read = thread.join().map_err(|_| anyhow::anyhow!("reading {} panicked", trace.display()))?;
+        read.with_context(|| format!("after {requests} requests"))?;
+        Ok(requests)
+    }
+
+    /// Reads a trace to its end, a batch at a time.
+    fn read(
+        &self,
+        mut reader: TraceReader,
+        send: &SyncSender<Vec<Access>>,
+        used: &Receiver<Vec<Access>>,
+    ) -> Result<(), TraceError> {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0
+            && let Some(request) = reader.next_request()?
+        {
+            left -= 1;
+            batch.extend(self.access(&request));
+            if batch.len() == BATCH {
+                let mut next = used.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+                next.clear();
+                if send.send(std::mem::replace(&mut batch, next)).is_err() {
+                    return Ok(());
+                }
+            }
+        }
+        let _ = send.send(batch);
+        Ok(())
+    }
+}
+
+/// The traces that a path stands for: itself, or of a folder every `NAME/NAME.csv` and every ARC `.lis` below it, packed or not.
+///
+/// # Errors
+/// Where a folder cannot be read, or has no trace.
+pub fn traces_in(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let list = |folder: &Path| -> Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        paths.sort();
+        Ok(paths)
+    };
+    let mut traces = Vec::new();
+    let folders = list(path)?.into_iter().filter(|path| path.is_dir());
+    for folder in std::iter::once(path.to_owned()).chain(folders) {
+        let own = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let is_trace = |file: &PathBuf| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let plain = name.trim_end_matches(".zst").trim_end_matches(".gz");
+            plain.ends_with(".lis") || plain.strip_suffix(".csv") == Some(own.as_str())
+        };
+        traces.extend(list(&folder)?.into_iter().filter(|file| file.is_file() && is_trace(file)));
+    }
+    anyhow::ensure!(!traces.is_empty(), "{}: no trace is in this folder", path.display());
+    Ok(traces)
+}

@@ -1,0 +1,131 @@
+//! Curves of traces: what a cache of any size would miss on recorded requests, by any estimator and for any policy.
+//!
+//! A trace is read by a thread of its own, in batches, while the estimators work; it is never in memory as a whole. Estimators that must know
+//! the largest size beforehand, as the ghost cache and miniature simulation do, get it from a pass with SHARDS.
+
+mod accesses;
+pub mod accuracy;
+pub mod cost;
+mod engine_policy;
+mod estimator;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use base::Clock;
+use curve::{Correction, Estimator, MissRatioCurve, Shards, StackDistance, Unit};
+use millpond::PolicyKind;
+
+pub use accesses::{Access, Source, Writes, traces_in};
+pub use engine_policy::PolicyCache;
+pub use estimator::{Any, Method};
+pub use report::{CurveReport, chart};
+
+/// What is to be estimated, and how.
+#[derive(Clone, Debug)]
+pub struct CurveOptions {
+    /// How the curve is learnt.
+    pub method: Method,
+    /// Of which policy. Another than LRU is simulated in miniature.
+    pub policy: PolicyKind,
+    /// What sizes count. `None`: bytes where the trace tells sizes, else items.
+    pub unit: Option<Unit>,
+    /// The share of keys that is followed, where the method has one. `None`: its default.
+    pub rate: Option<f64>,
+    /// How many keys SHARDS follows at most.
+    pub keys: usize,
+    /// The largest size that is asked about. `None`: all keys together.
+    pub max_size: Option<u64>,
+    /// Ticks of the ghost cache, and sizes that are simulated.
+    pub ticks: usize,
+    /// How a sample is corrected.
+    pub correction: Correction,
+}
+
+/// Keys that a simulation in miniature follows by default: small caches of fewer items err by their size.
+const MINIATURE_KEYS: u64 = 16_384;
+/// Sizes that are simulated by default, where each costs a cache of its own.
+const MINIATURE_SIZES: usize = 24;
+
+/// Learns the curve of a trace.
+///
+/// # Errors
+/// Where the trace cannot be read or is empty, or the unit needs sizes that it does not tell.
+pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<CurveReport> {
+    let began = Clock::System.monotonic_nanos();
+    let unit = match options.unit {
+        Some(unit) => unit,
+        None if source.tells_sizes(trace)? => Unit::Bytes,
+        None => Unit::Items,
+    };
+    let (footprint, keys) = if options.method.needs_max_size() {
+        survey(trace, source, unit)?
+    } else {
+        (options.max_size.unwrap_or(u64::MAX), 0)
+    };
+    let max_size = options.max_size.unwrap_or(footprint).max(1);
+    let mut estimator = make(options, unit, max_size, keys);
+    let requests = source.feed(trace, &mut [&mut estimator])?;
+    if requests == 0 {
+        bail!("{}: there is no request in it", trace.display());
+    }
+    let seconds = (Clock::System.monotonic_nanos() - began) as f64 / 1e9;
+    Ok(CurveReport::new(trace, options, unit, &estimator, requests, seconds))
+}
+
+/// The size of all keys together, and how many there are, estimated.
+fn survey(trace: &Path, source: &Source, unit: Unit) -> Result<(u64, u64)> {
+    let mut sizes = Shards::fixed_size(unit, curve::shards::DEFAULT_KEYS);
+    source.feed(trace, &mut [&mut sizes])?;
+    Ok(((sizes.footprint() as u64).max(1), (sizes.keys() as f64 / sizes.rate()) as u64))
+}
+
+/// The estimator that the options ask for.
+fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
+    let even = |count: usize| {
+        let mut sizes: Vec<u64> =
+            (1..=count as u128).map(|i| (u128::from(max_size) * i / count as u128) as u64).collect();
+        sizes.retain(|size| *size > 0);
+        sizes.dedup();
+        sizes
+    };
+    let bounded = |shards: Shards| {
+        shards.with_max_size(options.max_size.unwrap_or(u64::MAX)).with_correction(options.correction)
+    };
+    match options.method {
+        Method::Exact => Any::Exact(StackDistance::new(unit)),
+        Method::Shards => Any::Shards(bounded(Shards::new(unit, options.rate.unwrap_or(1.0), options.keys))),
+        Method::ShardsFixedRate => {
+            Any::Shards(bounded(Shards::fixed_rate(unit, options.rate.unwrap_or(0.01))))
+        }
+        Method::Ghost => {
+            let rate = options.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
+            Any::Ghost(curve::Ghost::new(unit, even(options.ticks), rate).with_correction(options.correction))
+        }
+        Method::Mini => {
+            let rate = options
+                .rate
+                .unwrap_or_else(|| curve::Miniature::<PolicyCache>::rate_for(MINIATURE_KEYS, keys));
+            let sizes = even(options.ticks.min(MINIATURE_SIZES));
+            let make = |capacity| PolicyCache::new(options.policy, capacity);
+            Any::Mini(curve::Miniature::new(unit, sizes, rate, make).with_correction(options.correction))
+        }
+    }
+}
+
+/// The mean distance between two curves, over `count` even sizes up to `max_size`.
+pub fn mean_error(exact: &MissRatioCurve, estimated: &MissRatioCurve, max_size: u64, count: u32) -> f64 {
+    let sizes = (1..=count).map(|i| max_size as f64 * f64::from(i) / f64::from(count));
+    let errors = sizes.map(|size| (exact.miss_ratio(size) - estimated.miss_ratio(size)).abs());
+    errors.sum::<f64>() / f64::from(count)
+}
+
+/// Feeds a batch to an estimator.
+fn record_all(estimator: &mut dyn Estimator, accesses: &[Access]) {
+    for access in accesses {
+        estimator.record(access.hash, access.size, access.kind);
+    }
+}

@@ -1,0 +1,198 @@
+//! A curve as a table, as points and as a chart.
+
+use std::fmt;
+use std::path::Path;
+
+use base::ByteSize;
+use curve::{Cliff, Estimator, MissRatioCurve, Unit};
+use serde::Serialize;
+
+use super::{Any, CurveOptions, Method};
+use crate::plot::{Axis, Chart, Mark, Series, Stroke};
+
+/// Cliffs of less depth are noise.
+const LEAST_DEPTH: f64 = 0.02;
+/// Points of a curve in reports and pictures.
+const POINTS: usize = 256;
+
+/// The curve of a trace, and what is to be said of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct CurveReport {
+    /// The trace.
+    pub trace: String,
+    /// Whose curve it is.
+    pub policy: String,
+    /// How it was learnt.
+    pub method: Method,
+    /// Requests that were looked at.
+    pub requests: u64,
+    /// Time that reading and learning took.
+    pub seconds: f64,
+    /// Memory of the estimator at the end, in bytes.
+    pub estimator_bytes: usize,
+    /// The curve, at a few hundred points at most.
+    pub curve: MissRatioCurve,
+    /// Where it lies well above its hull.
+    pub cliffs: Vec<Cliff>,
+}
+
+impl CurveReport {
+    pub(super) fn new(
+        trace: &Path,
+        options: &CurveOptions,
+        unit: Unit,
+        estimator: &Any,
+        requests: u64,
+        seconds: f64,
+    ) -> Self {
+        let curve = estimator.curve();
+        debug_assert_eq!(curve.unit(), unit);
+        let mut cliffs = curve.cliffs(LEAST_DEPTH);
+        // Before the first item fits in, everything misses: that is no cliff.
+        cliffs.retain(|cliff| cliff.to - cliff.from > curve.max_size() / 1000);
+        Self {
+            trace: trace.display().to_string(),
+            policy: options.policy.to_string(),
+            method: options.method,
+            requests,
+            seconds,
+            estimator_bytes: estimator.bytes(),
+            curve: curve.thinned(POINTS),
+            cliffs,
+        }
+    }
+
+    /// A size in the unit of the curve, as people read it.
+    fn size(&self, size: u64) -> String {
+        match self.curve.unit() {
+            Unit::Items => size.to_string(),
+            Unit::Bytes => readable(size),
+        }
+    }
+
+    /// The step by which one would ask for more: a gigabyte, or where all keys take less than eight, a tenth of them.
+    pub fn default_more(&self) -> u64 {
+        let most = self.curve.max_size();
+        let gib = ByteSize::gib(1).as_u64();
+        if self.curve.unit() == Unit::Bytes && most >= 8 * gib { gib } else { (most / 10).max(1) }
+    }
+
+    /// The table: sizes, what they miss, and what `more` units would save there.
+    pub fn table(&self, more: u64) -> CurveTable<'_> {
+        CurveTable { report: self, more }
+    }
+}
+
+/// A curve report as text.
+pub struct CurveTable<'r> {
+    report: &'r CurveReport,
+    more: u64,
+}
+
+/// Sizes of the table, in thousandths of the largest.
+const SHARES: [u64; 14] = [1, 3, 10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 850, 1000];
+
+impl fmt::Display for CurveTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (report, curve) = (self.report, &self.report.curve);
+        let hull = curve.hull();
+        writeln!(f, "trace      {}", report.trace)?;
+        writeln!(f, "policy     {}, learnt by {}", report.policy, report.method)?;
+        if let Some(known) = curve.confidence() {
+            let requests = report.requests;
+            write!(f, "learnt     from {:.0} of {requests} requests", known.samples)?;
+            if known.keys > 0 {
+                write!(f, ", {} keys", known.keys)?;
+            }
+            let memory = readable(report.estimator_bytes as u64);
+            writeln!(f, "; standard error {:.4}; {memory}; {:.2} s", known.error, report.seconds)?;
+        }
+        let more = format!("{} more", report.size(self.more));
+        writeln!(f, "\n{:>12} {:>10} {:>10} {:>14}", "size", "misses", "hull", more)?;
+        let most = curve.max_size();
+        let mut last = 0;
+        for share in SHARES {
+            let size = (u128::from(most) * u128::from(share) / 1000) as u64;
+            if size <= last {
+                continue;
+            }
+            last = size;
+            let at = size as f64;
+            let in_cliff = report.cliffs.iter().any(|cliff| cliff.from < size && size < cliff.to);
+            writeln!(
+                f,
+                "{:>12} {:>10.4} {:>10.4} {:>14} {}",
+                report.size(size),
+                curve.miss_ratio(at),
+                hull.miss_ratio(at),
+                saved(curve.gain(at, self.more as f64)),
+                if in_cliff { "cliff" } else { "" }
+            )?;
+        }
+        for cliff in &report.cliffs {
+            writeln!(
+                f,
+                "cliff      from {} to {}: at {} {:.1} points above the hull",
+                report.size(cliff.from),
+                report.size(cliff.to),
+                report.size(cliff.at),
+                cliff.depth * 100.0
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Misses saved, in points.
+fn saved(misses: f64) -> String {
+    if misses < 0.000_05 { "nothing".into() } else { format!("-{:.2} points", misses * 100.0) }
+}
+
+/// Bytes in the unit that keeps the number short.
+fn readable(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let unit = (bytes.max(1).ilog2() / 10).min(5) as usize;
+    let shown = bytes as f64 / (1_u64 << (10 * unit)) as f64;
+    if unit == 0 { format!("{bytes} B") } else { format!("{shown:.1} {}", units[unit]) }
+}
+
+/// The curves in one chart: each as a line, its hull dashed, the cliffs of a single one shaded.
+pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
+    let unit = reports.first().map_or(Unit::Items, |report| report.curve.unit());
+    let axis = match unit {
+        Unit::Bytes => Axis::bytes("cache size"),
+        Unit::Items => Axis::new("cache size (items)"),
+    };
+    let points = |curve: &MissRatioCurve| -> Vec<(f64, f64)> {
+        curve.points().iter().map(|point| (point.size as f64, point.miss_ratio)).collect()
+    };
+    let name = |report: &CurveReport| {
+        let file = Path::new(&report.trace).file_name().unwrap_or_default().to_string_lossy();
+        let stem = file.trim_end_matches(".zst").trim_end_matches(".gz").trim_end_matches(".csv");
+        format!("{stem} ({})", report.policy)
+    };
+    let lines = reports.iter().enumerate().flat_map(|(i, report)| {
+        let line = Series::line(name(report), points(&report.curve)).colour(i);
+        let hull = Series::line(if i == 0 { "hull" } else { "" }, points(&report.curve.hull()));
+        [line, hull.stroke(Stroke::Dashed).colour(i)]
+    });
+    let marks = match reports {
+        [only] => only.cliffs.iter().flat_map(cliff_marks).collect(),
+        _ => Vec::new(),
+    };
+    Chart {
+        title: match reports {
+            [only] => format!("Misses by cache size: {}", name(only)),
+            _ => "Misses by cache size".into(),
+        },
+        x: if log { axis.log() } else { axis },
+        y: Axis::new("miss ratio").range(0.0, 1.0),
+        series: lines.collect(),
+        marks,
+    }
+}
+
+fn cliff_marks(cliff: &Cliff) -> [Mark; 2] {
+    let label = format!("cliff, {:.0} points", cliff.depth * 100.0);
+    [Mark::Range { from: cliff.from as f64, to: cliff.to as f64 }, Mark::At { x: cliff.to as f64, label }]
+}

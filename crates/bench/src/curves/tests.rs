@@ -1,0 +1,117 @@
+use std::io::Write as _;
+
+use base::rng::{RngExt, seeded};
+use curve::{Simulated, Unit};
+use millpond::PolicyKind;
+
+use super::*;
+use crate::reference::simulator;
+
+/// Keys with a hot end, each with a size of its own.
+fn requests(seed: u64, count: usize) -> Vec<(u64, u32)> {
+    let mut rng = seeded(seed);
+    let draw = |_| {
+        let key = (rng.random::<f64>().powi(4) * 20_000.0) as u64;
+        (base::hash::mix64(key), 1)
+    };
+    (0..count).map(draw).collect()
+}
+
+/// The engine's policies around a table of keys hit about as often as the plain ones do.
+#[test]
+fn a_cache_around_each_policy_agrees_with_the_plain_simulator() {
+    for kind in PolicyKind::ALL {
+        let mut ours = PolicyCache::new(kind, 2_000);
+        let (_, mut plain) = simulator(kind, 2_000);
+        let (mut hits, mut expected) = (0, 0);
+        for (hash, size) in requests(4, 80_000) {
+            hits += i32::from(ours.access(hash, size));
+            expected += i32::from(plain.access(hash, 1));
+        }
+        let off = f64::from(hits - expected).abs() / 80_000.0;
+        assert!(off < 0.02, "{kind}: {hits} hits, the plain one has {expected}");
+    }
+}
+
+#[test]
+fn a_cache_never_holds_more_than_fits() {
+    let mut cache = PolicyCache::new(PolicyKind::S3_FIFO, 10_000);
+    let mut rng = seeded(8);
+    for (hash, _) in requests(1, 20_000) {
+        cache.access(hash, rng.random_range(1..3_000));
+        assert!(cache.used() <= 10_000);
+    }
+    assert!(!cache.access(77, 10_001), "what is larger than the cache is not taken in");
+}
+
+fn trace(lines: impl Iterator<Item = String>) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    lines.for_each(|line| writeln!(file, "{line}").unwrap());
+    file
+}
+
+fn options(method: Method) -> CurveOptions {
+    let policy = PolicyKind::Lru { refresh_secs: 0 };
+    let correction = Correction::default();
+    CurveOptions {
+        method,
+        policy,
+        unit: None,
+        rate: Some(0.25),
+        keys: 1_000,
+        max_size: None,
+        ticks: 50,
+        correction,
+    }
+}
+
+/// Every method finds the cliff of a loop, in bytes.
+#[test]
+fn every_method_finds_the_cliff_of_a_loop() {
+    let header = std::iter::once("key,size".to_owned());
+    let file = trace(header.chain((0..60_000).map(|i| format!("{},500", i % 2_000))));
+    for (name, method) in Method::NAMES {
+        let report = learn(file.path(), &Source::default(), &options(method)).unwrap();
+        assert_eq!((report.requests, report.curve.unit()), (60_000, Unit::Bytes), "{name}");
+        assert!(report.curve.miss_ratio(500_000.0) > 0.95, "{name}: {:?}", report.curve);
+        assert!(report.curve.miss_ratio(1_100_000.0) < 0.1, "{name}: {:?}", report.curve);
+        let [cliff] = report.cliffs[..] else { panic!("{name}: {:?}", report.cliffs) };
+        assert!(cliff.depth > 0.7 && cliff.from < 100_000, "{name}: {cliff:?}");
+        let table = report.table(report.default_more()).to_string();
+        assert!(table.contains("cliff") && table.contains("more"), "{table}");
+    }
+}
+
+#[test]
+fn writes_count_refresh_or_are_passed_over() {
+    let file = trace("key,op 1,r 2,w 2,w 1,r".split(' ').map(str::to_owned));
+    let misses = |writes| {
+        let source = Source { writes, ..Source::default() };
+        let report = learn(file.path(), &source, &options(Method::Exact)).unwrap();
+        let requests = report.curve.confidence().unwrap().requests;
+        (requests, report.curve.miss_ratio(1.0) * requests, report.curve.miss_ratio(2.0) * requests)
+    };
+    assert_eq!(misses(Writes::Count), (4.0, 3.0, 2.0));
+    assert_eq!(misses(Writes::Refresh), (2.0, 2.0, 1.0));
+    assert_eq!(misses(Writes::Ignore), (2.0, 1.0, 1.0));
+}
+
+#[test]
+fn a_folder_stands_for_its_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("web")).unwrap();
+    for file in ["web/web.csv", "web/other.csv", "web/OLTP.lis.zst", "STATS.csv"] {
+        std::fs::write(folder.path().join(file), "1\n").unwrap();
+    }
+    let found = traces_in(folder.path()).unwrap();
+    assert_eq!(found, ["web/OLTP.lis.zst", "web/web.csv"].map(|file| folder.path().join(file)));
+    let empty = tempfile::tempdir().unwrap();
+    assert!(traces_in(empty.path()).unwrap_err().to_string().contains("no trace"));
+}
+
+#[test]
+fn a_trace_without_requests_is_refused() {
+    let file = trace(std::iter::once("key,size".to_owned()));
+    let error = learn(file.path(), &Source::default(), &options(Method::Shards)).unwrap_err();
+    assert!(error.to_string().contains("no request"), "{error}");
+}
