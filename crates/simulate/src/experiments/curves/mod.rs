@@ -1,6 +1,50 @@
 //! How well miss-ratio curves are learnt from a stream of requests.
 
+mod ghost;
+mod shards;
+
+use base::hash::mix64;
+use base::rng::{SeededRng, seeded};
+use curve::MissRatioCurve;
+use rand_distr::{Distribution, Zipf};
+
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[];
+pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7];
+
+/// Hashes of keys that are drawn by Zipf's law.
+struct ZipfKeys {
+    rng: SeededRng,
+    ranks: Zipf<f64>,
+}
+
+impl ZipfKeys {
+    fn new(seed: u64, keys: u64, exponent: f64) -> Self {
+        let ranks = Zipf::new(keys as f64, exponent).expect("there are keys, and the exponent is positive");
+        Self { rng: seeded(seed), ranks }
+    }
+}
+
+impl Iterator for ZipfKeys {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        Some(mix64(self.ranks.sample(&mut self.rng) as u64))
+    }
+}
+
+/// The distances between two curves at these sizes: their mean, and the largest.
+fn errors(exact: &MissRatioCurve, estimated: &MissRatioCurve, sizes: &[u64]) -> (f64, f64) {
+    let off = |size: &u64| (exact.miss_ratio(*size as f64) - estimated.miss_ratio(*size as f64)).abs();
+    let (sum, most) =
+        sizes.iter().map(off).fold((0.0, 0.0_f64), |(sum, most), off| (sum + off, most.max(off)));
+    (sum / sizes.len() as f64, most)
+}
+
+/// The points of a curve that are within `most`, for a chart.
+fn points(curve: &MissRatioCurve, most: u64) -> Vec<(f64, f64)> {
+    let points = curve.thinned(200);
+    let within = points.points().iter().filter(|point| point.size <= most);
+    within.map(|point| (point.size as f64, point.miss_ratio)).collect()
+}
