@@ -11,6 +11,7 @@
 //! | [`exact`] | exact stack distances of LRU, the reference |
 //! | [`shards`] | the same of a sample of the keys, in fixed memory |
 //! | [`ghost`] | HopperKV's ghost cache: a few sizes at once, out of one list |
+//! | [`local`] | the slope at a cache's present size: Cliffhanger's shadow queues, tail hits of 2Q |
 //! | [`mini`] | small caches of any policy, on a sample of the keys |
 //! | [`sample`], [`groups`] | which keys a sample has, and how it is corrected |
 //! | [`che`] | the curve of LRU under independent references, computed rather than observed |
@@ -23,6 +24,7 @@ pub mod exact;
 pub mod ghost;
 pub mod groups;
 mod histogram;
+pub mod local;
 pub mod mini;
 pub mod mrc;
 pub mod sample;
@@ -37,6 +39,7 @@ pub use estimate::{Estimator, Kind};
 pub use exact::StackDistance;
 pub use ghost::Ghost;
 pub use groups::Correction;
+pub use local::{ShadowQueue, TailHits};
 pub use mini::{Miniature, Simulated};
 pub use mrc::cliff::Cliff;
 pub use mrc::{Confidence, CurveError, MissRatioCurve, Point, Unit};

@@ -133,8 +133,22 @@ impl Stack {
         });
     }
 
-    /// Takes out the least recent key.
-    pub(crate) fn pop_last(&mut self) -> bool {
+    /// Where a key is.
+    pub(crate) fn find(&self, key: u64) -> Option<Found> {
+        let place = *self.by_key.get(&key)? as usize;
+        Some(Found { above: self.weights.behind(place), size: self.weights.get(place) })
+    }
+
+    /// Takes out a key.
+    pub(crate) fn remove(&mut self, key: u64) {
+        if let Some(place) = self.by_key.remove(&key) {
+            self.total -= self.weights.get(place as usize);
+            self.weights.set(place as usize, 0);
+        }
+    }
+
+    /// Takes out the least recent key, and gives it back with its size.
+    pub(crate) fn pop_last(&mut self) -> Option<(u64, u64)> {
         while self.first < self.next {
             let (place, weight) = (self.first, self.weights.get(self.first));
             self.first += 1;
@@ -142,10 +156,10 @@ impl Stack {
                 self.weights.set(place, 0);
                 self.total -= weight;
                 self.by_key.remove(&self.keys[place]);
-                return true;
+                return Some((self.keys[place], weight));
             }
         }
-        false
+        None
     }
 
     /// The keys, in no order.

@@ -4,7 +4,10 @@ use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 
 use crate::ghost::Mode;
-use crate::{Estimator, Ghost, Kind, Miniature, MissRatioCurve, Shards, Simulated, StackDistance, Unit};
+use crate::{
+    Estimator, Ghost, Kind, Miniature, MissRatioCurve, ShadowQueue, Shards, Simulated, StackDistance,
+    TailHits, Unit,
+};
 
 /// An LRU list that is searched from its end: nobody can read it wrongly.
 #[derive(Default)]
@@ -236,4 +239,66 @@ fn miniatures_of_lru_follow_its_curve() {
         let (exact, mini) = (exact.curve().miss_ratio(size as f64), mini.curve().miss_ratio(size as f64));
         assert!((exact - mini).abs() < 0.05, "{exact} and {mini} at {size}");
     }
+}
+
+/// A shadow queue's three points are those of the exact curve.
+#[test]
+fn a_shadow_queue_tells_the_curve_around_the_queue() {
+    let mut exact = StackDistance::new(Unit::Items);
+    let mut shadow = ShadowQueue::new(Unit::Items, 1_000, 128, 500, 1.0);
+    for (hash, _) in bimodal(4, 5_000, 40_000) {
+        exact.record(hash, 1, Kind::Read);
+        shadow.record(hash, 1, Kind::Read);
+    }
+    let (exact, learnt) = (exact.curve(), shadow.curve());
+    for size in [872.0, 1_000.0, 1_500.0] {
+        assert!((exact.miss_ratio(size) - learnt.miss_ratio(size)).abs() < 1e-9, "{size}");
+    }
+    assert!((shadow.shadow_hits() / 40_000.0 - exact.gain(1_000.0, 500.0)).abs() < 1e-9);
+    assert!((shadow.tail_hits() / 40_000.0 - exact.gain(872.0, 128.0)).abs() < 1e-9);
+}
+
+/// 2Q out of plain lists, the most recent key last.
+fn plain_tail_hits(requests: &[u64], size: usize, tail: usize) -> (f64, f64) {
+    let (mut hot, mut warm, mut cold) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut misses, mut hits) = (0.0, 0.0);
+    for &key in requests {
+        let at = |list: &Vec<u64>| list.iter().position(|held| *held == key);
+        if let Some(i) = at(&hot) {
+            hot.remove(i);
+            hot.push(key);
+        } else if let Some(i) = at(&warm) {
+            hits += if i < tail { 0.4 } else { 0.0 };
+            warm.remove(i);
+            warm.push(key);
+        } else if let Some(i) = at(&cold) {
+            hits += if i < tail { 0.3 } else { 0.0 };
+            cold.remove(i);
+            warm.push(key);
+        } else {
+            misses += 1.0;
+            hot.push(key);
+        }
+        while hot.len() > size * 30 / 100 {
+            cold.push(hot.remove(0));
+        }
+        while warm.len() > size * 40 / 100 {
+            cold.push(warm.remove(0));
+        }
+        while hot.len() + warm.len() + cold.len() > size {
+            cold.remove(0);
+        }
+    }
+    (misses, hits)
+}
+
+#[test]
+fn tail_hits_are_those_of_plain_queues() {
+    let requests: Vec<u64> = bimodal(6, 800, 20_000).map(|(hash, _)| hash).collect();
+    let mut tails = TailHits::new(Unit::Items, 200, 20);
+    requests.iter().for_each(|hash| tails.record(*hash, 1, Kind::Read));
+    let (misses, hits) = plain_tail_hits(&requests, 200, 20);
+    assert!((tails.tail_hits() - hits).abs() < 1e-6 && hits > 100.0, "{} and {hits}", tails.tail_hits());
+    assert!((tails.curve().miss_ratio(200.0) - misses / 20_000.0).abs() < 1e-12);
+    assert!((tails.curve().miss_ratio(180.0) - (misses + hits) / 20_000.0).abs() < 1e-9);
 }

@@ -55,7 +55,7 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
         (Some("popular"), Some(9))
     );
     let page: serde_json::Value = serde_json::from_str(&get_page(&server, "/curves.json").1).expect("JSON");
-    assert_eq!(page["default"]["curve"]["confidence"]["keys"].as_u64(), Some(1), "{page}");
+    assert_eq!(page["default"]["curve"]["confidence"]["keys"].as_u64(), Some(2), "{page}");
     assert_eq!(page["default"]["rate"].as_f64(), Some(1.0));
     assert_eq!(metric(&server, "millpond_call_samples_total{call=\"find\"}"), 10);
     assert!(metric(&server, "millpond_call_latency_nanoseconds{call=\"find\",quantile=\"0.99\"}") > 0);

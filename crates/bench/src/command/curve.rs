@@ -21,8 +21,8 @@ pub struct CurveArgs {
     /// zstd. Or a folder of traces: every NAME/NAME.csv and every .lis in it
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost or mini [default: shards; mini for policies other
-    /// than lru]
+    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost, mini, shadow or tail [default: shards; mini for
+    /// policies other than lru]
     #[arg(long, value_name = "NAME")]
     pub method: Option<Method>,
     /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in miniature. May be given several times
@@ -46,6 +46,9 @@ pub struct CurveArgs {
     /// Sizes that ghost tells apart, and at most 24 that mini simulates
     #[arg(long, value_name = "N", default_value_t = curve::ghost::DEFAULT_TICKS)]
     pub ticks: usize,
+    /// With shadow and tail: the size of the cache around which they tell the curve [default: a tenth of the largest]
+    #[arg(long, value_name = "SIZE")]
+    pub at: Option<ByteSize>,
     /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
     pub more: Option<ByteSize>,
@@ -144,6 +147,7 @@ impl CurveArgs {
             max_size: self.max_size.map(ByteSize::as_u64),
             ticks: self.ticks,
             correction: self.correction,
+            at: self.at.map(ByteSize::as_u64),
         })
     }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use curve::{Confidence, Estimator, Ghost, Kind, Miniature, MissRatioCurve, Shards, StackDistance};
+use curve::{
+    Confidence, Estimator, Ghost, Kind, Miniature, MissRatioCurve, ShadowQueue, Shards, StackDistance,
+    TailHits,
+};
 use serde::{Serialize, Serializer};
 
 use super::PolicyCache;
@@ -22,21 +25,27 @@ pub enum Method {
     Ghost,
     /// Simulation in miniature.
     Mini,
+    /// Cliffhanger's shadow queue: the curve around one size.
+    Shadow,
+    /// Hits in the tails of 2Q: the curve just below one size.
+    Tail,
 }
 
 impl Method {
     /// All, as they are named on the command line.
-    pub const NAMES: [(&str, Self); 5] = [
+    pub const NAMES: [(&str, Self); 7] = [
         ("exact", Self::Exact),
         ("shards", Self::Shards),
         ("shards-fixed-rate", Self::ShardsFixedRate),
         ("ghost", Self::Ghost),
         ("mini", Self::Mini),
+        ("shadow", Self::Shadow),
+        ("tail", Self::Tail),
     ];
 
     /// Whether it must know the largest size beforehand.
     pub fn needs_max_size(self) -> bool {
-        matches!(self, Self::Ghost | Self::Mini)
+        matches!(self, Self::Ghost | Self::Mini | Self::Shadow | Self::Tail)
     }
 }
 
@@ -74,6 +83,10 @@ pub enum Any {
     Ghost(Ghost),
     /// The engine's policies in miniature.
     Mini(Miniature<PolicyCache>),
+    /// A shadow queue.
+    Shadow(ShadowQueue),
+    /// Tails of 2Q.
+    Tail(TailHits),
 }
 
 impl Any {
@@ -83,6 +96,8 @@ impl Any {
             Self::Shards(shards) => shards,
             Self::Ghost(ghost) => ghost,
             Self::Mini(mini) => mini,
+            Self::Shadow(shadow) => shadow,
+            Self::Tail(tail) => tail,
         }
     }
 
@@ -92,6 +107,8 @@ impl Any {
             Self::Shards(shards) => shards,
             Self::Ghost(ghost) => ghost,
             Self::Mini(mini) => mini,
+            Self::Shadow(shadow) => shadow,
+            Self::Tail(tail) => tail,
         }
     }
 

@@ -43,6 +43,8 @@ pub struct CurveOptions {
     pub ticks: usize,
     /// How a sample is corrected.
     pub correction: Correction,
+    /// The size around which shadow queues and tail hits tell the curve. `None`: a tenth of the largest.
+    pub at: Option<u64>,
 }
 
 /// Keys that a simulation in miniature follows by default: small caches of fewer items err by their size.
@@ -66,7 +68,8 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
     } else {
         (options.max_size.unwrap_or(u64::MAX), 0)
     };
-    let max_size = options.max_size.unwrap_or(footprint).max(1);
+    // A tenth more than all keys seem to take: the sample that is to come may have more of them.
+    let max_size = options.max_size.unwrap_or(footprint.saturating_add(footprint / 10)).max(1);
     let mut estimator = make(options, unit, max_size, keys);
     let requests = source.feed(trace, &mut [&mut estimator])?;
     if requests == 0 {
@@ -105,6 +108,14 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
             let rate = options.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
             Any::Ghost(curve::Ghost::new(unit, even(options.ticks), rate).with_correction(options.correction))
         }
+        Method::Shadow => {
+            let (at, some) = around(options, max_size);
+            Any::Shadow(curve::ShadowQueue::new(unit, at, some, some, options.rate.unwrap_or(1.0)))
+        }
+        Method::Tail => {
+            let (at, some) = around(options, max_size);
+            Any::Tail(curve::TailHits::new(unit, at, some))
+        }
         Method::Mini => {
             let rate = options
                 .rate
@@ -114,6 +125,12 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
             Any::Mini(curve::Miniature::new(unit, sizes, rate, make).with_correction(options.correction))
         }
     }
+}
+
+/// A cache's present size, and a sixteenth of it: a tail, and a shadow.
+fn around(options: &CurveOptions, max_size: u64) -> (u64, u64) {
+    let at = options.at.unwrap_or(max_size / 10).max(2);
+    (at, (at / 16).max(1))
 }
 
 /// The mean distance between two curves, over `count` even sizes up to `max_size`.
