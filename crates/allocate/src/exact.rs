@@ -32,38 +32,45 @@ impl Solution {
     }
 }
 
-/// Hulls that are filled at most for each pool that there is less than a thousand; a proof of the last hundredth may take ever so many.
-const FILLS: usize = 300;
+/// So many ranges are cut in two at most; a proof of the last thousandth may take ever so many.
+const CUTS: usize = 300;
+/// Of more pools than this the fill over hulls is answer enough: it errs in one of them.
+const MANY_POOLS: usize = 500;
+/// Exchanges that are tried on a proposal, and on the answer.
+const QUICK_LOOKS: usize = 60;
+const THOROUGH_LOOKS: usize = 4_000;
 
 /// The best sizes for `problem` that this module finds; nearly always the best that there are, and [`Solution::bound`] tells.
 ///
-/// Costs `O(S log S)` for `S` points where worths are concave, and up to 300 times that where they are not; where pools are many, few of
-/// those, for one pool in thousands weighs little. 10,000 pools of 64 points take some tens of milliseconds, and so do 32 pools with
-/// worths of any shape.
+/// Costs `O(S)` for `S` points where worths are concave, or pools more than 500; up to 600 times that elsewhere. 10,000 pools of 64 points
+/// take some tens of milliseconds, and so do 32 pools with worths of any shape.
 ///
 /// # Panics
 /// Where the least sizes add up to more than there is.
 pub fn solve(problem: &Problem) -> Solution {
     let hulls: Vec<Rc<Corners>> = hull::hulls(problem).map(Rc::new).collect();
     let root = Range::new(problem.total(), hulls);
-    let mut best = Proposal { value: f64::NEG_INFINITY, sizes: Vec::new() };
-    best.better(problem, &root.filled.sizes, true);
-    let mut open = BinaryHeap::from([root]);
-    let mut fills = FILLS.min(100_000 / problem.choices.len().max(1)).max(1);
-    let mut bound = best.value;
-    while let Some(range) = open.pop() {
-        bound = range.filled.bound.max(best.value);
-        if bound - best.value <= 1e-9 * bound.abs() || fills == 0 {
-            break;
+    let mut bound = root.filled.bound;
+    let mut best = Proposal { value: problem.value(&root.filled.sizes), sizes: root.filled.sizes.clone() };
+    let is_open = |bound: f64, best: &Proposal| bound - best.value > 1e-9 * bound.abs();
+    if problem.choices.len() <= MANY_POOLS {
+        best.better(problem, &root.filled.sizes, THOROUGH_LOOKS);
+        let mut open = BinaryHeap::from([root]);
+        for _ in 0..CUTS {
+            bound = open.peek().map_or(best.value, |range| range.filled.bound);
+            if !is_open(bound, &best) {
+                break;
+            }
+            let halves = open.pop().map_or_else(Vec::new, |range| range.halves(problem));
+            for half in halves {
+                best.better(problem, &half.filled.sizes, QUICK_LOOKS);
+                open.push(half);
+            }
         }
-        fills -= 1;
-        for half in range.halves(problem) {
-            best.better(problem, &half.filled.sizes, false);
-            open.push(half);
-        }
-        bound = best.value;
+        let sizes = best.sizes.clone();
+        best.better(problem, &sizes, THOROUGH_LOOKS);
     }
-    Solution { sizes: best.sizes, value: best.value, bound }
+    Solution { bound: bound.max(best.value), sizes: best.sizes, value: best.value }
 }
 
 /// The best sizes so far.
@@ -73,13 +80,12 @@ struct Proposal {
 }
 
 impl Proposal {
-    /// Takes `sizes`, bettered by exchanges, where they are worth more. Unless `always`, exchanges are tried only where they might
-    /// suffice.
-    fn better(&mut self, problem: &Problem, sizes: &[u64], always: bool) {
-        if !always && problem.value(sizes) < 0.9 * self.value {
+    /// Takes `sizes`, bettered by exchanges, where they are worth more. Exchanges are tried only where they might suffice.
+    fn better(&mut self, problem: &Problem, sizes: &[u64], looks: usize) {
+        if problem.value(sizes) < 0.9 * self.value {
             return;
         }
-        let sizes = exchanged(problem, sizes.to_vec());
+        let sizes = exchanged(problem, sizes.to_vec(), looks);
         let value = problem.value(&sizes);
         if value > self.value {
             *self = Self { value, sizes };
@@ -110,7 +116,7 @@ impl Range {
         let total = problem.total();
         let halves = [(low, cut), (cut, high)].into_iter().filter_map(|(low, high)| {
             let mut hulls = self.hulls.clone();
-            hulls[pool] = Rc::new(problem.choices[pool].worth.concave(low, high));
+            hulls[pool] = Rc::new(problem.choices[pool].worth.concave(low, high, hull::detail(problem)));
             let least: u64 = hulls.iter().map(|corners| corners[0].0).sum();
             let most =
                 hulls.iter().fold(0_u64, |sum, corners| sum.saturating_add(corners[corners.len() - 1].0));
@@ -185,14 +191,11 @@ pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
 }
 
 /// Moves memory between two pools, as long as that brings something: from whom it costs least to whom it brings most, first in
-/// large amounts, then in ever smaller ones.
-pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>) -> Vec<u64> {
-    let n = problem.choices.len();
+/// large amounts, then in ever smaller ones, and ends after so many looks at all pools.
+pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>, mut looks: usize) -> Vec<u64> {
     let spare =
         problem.choices.iter().zip(&sizes).map(|(choice, &size)| size - choice.low).max().unwrap_or(0);
     let mut amount = spare;
-    // Many pools are looked at fewer times: what there is to mend is one of them.
-    let mut looks = 100_000 / n.max(1) + 40;
     while amount > 0 && looks > 0 {
         looks -= 1;
         match exchange(problem, &sizes, amount) {

@@ -101,6 +101,9 @@ impl Default for Options {
     }
 }
 
+/// The weight of a new measure where promises are judged.
+const STEADY: f64 = 0.1;
+
 /// What is held of a pool between rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measures {
@@ -108,6 +111,9 @@ struct Measures {
     backend_rate: f64,
     /// Requests per second.
     throughput: f64,
+    /// Both smoothed over ten rounds: what promises are judged by, since a measure that is off by a hundredth may change what a flat
+    /// curve needs by a tenth.
+    steady: [f64; 2],
     /// The round in which it was last seen.
     seen: u64,
 }
@@ -186,20 +192,24 @@ impl Holpaca {
         for pool in &view.pools {
             let filled = pool.used.min(pool.size);
             let backend_rate = pool.request_rate * pool.misses(filled, &pool.grants).all;
-            let sample = Measures { backend_rate, throughput: pool.request_rate, seen: self.round };
+            let throughput = pool.request_rate;
+            let steady = [backend_rate, throughput];
+            let sample = Measures { backend_rate, throughput, steady, seen: self.round };
             let held = self.measures.get(&pool.name).copied();
             new.push(if published {
                 pool.curve.points().len() < 3
             } else {
                 pool.curve.max_size() == 0 || (held.is_none() && !first_round)
             });
-            let start =
-                if published { Measures { backend_rate: 0.0, throughput: 0.0, seen: 0 } } else { sample };
+            let nothing = Measures { backend_rate: 0.0, throughput: 0.0, steady: [0.0; 2], seen: 0 };
+            let start = if published { nothing } else { sample };
+            let slowly = |held: f64, sample: f64| held + STEADY * (sample - held);
             let smooth = |held: f64, sample: f64| held + self.options.newest * (sample - held);
             let held = held.unwrap_or(start);
             let measures = Measures {
                 backend_rate: smooth(held.backend_rate, sample.backend_rate),
                 throughput: smooth(held.throughput, sample.throughput),
+                steady: [0, 1].map(|i| slowly(held.steady[i], sample.steady[i])),
                 seen: self.round,
             };
             self.measures.insert(pool.name.clone(), measures);
@@ -326,10 +336,14 @@ impl Policy for Holpaca {
         let new = self.collect(view);
         let base = self.base(view, &new);
         let worths = self.worths(view);
-        let backend_rate = |pool: &Pool| self.measures[&pool.name].backend_rate;
+        let published = self.options.mode == Mode::Published;
+        let backend_rate = |pool: &Pool| self.measures[&pool.name].steady[0];
         let promises = Promises::new(view, &self.options, &new, backend_rate);
-        let throughput: Vec<f64> =
-            view.pools.iter().map(|pool| self.measures[&pool.name].throughput).collect();
+        let throughput = |pool: &Pool| {
+            let measures = &self.measures[&pool.name];
+            if published { measures.throughput } else { measures.steady[1] }
+        };
+        let throughput: Vec<f64> = view.pools.iter().map(throughput).collect();
         let (needs, unmet) = promises.needs(&throughput);
         let bounds = self.bounds(view, &base, &new, &needs);
         let choices = worths

@@ -19,6 +19,7 @@
 //! | [`hull`], [`exact`] | exact answers, over hulls and beyond |
 //! | [`holpaca`] | throughput maximisation and least throughputs, by either |
 //! | [`registry`] | all policies by name |
+//! | [`interval`] | when to decide next |
 //! | [`fairness`] | what a pool gains or loses against its share: the normalised throughput |
 //! | [`drf`] | dominant resource fairness, with memory by weight |
 //! | [`hare`] | HARE: memory changes hands for other resources until everybody has most |
@@ -40,6 +41,7 @@ pub mod guard;
 pub mod hare;
 pub mod holpaca;
 pub mod hull;
+pub mod interval;
 pub mod marginal;
 pub mod memshare;
 pub mod partition;

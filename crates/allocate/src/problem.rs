@@ -122,38 +122,44 @@ impl Worth {
         }
     }
 
-    /// Sizes within bounds between which the worth is near enough to straight, in whole bytes: the bounds, the points between
-    /// them, and some more where it is smooth.
-    fn landmarks(&self, low: u64, high: u64) -> Vec<u64> {
+    /// Sizes within bounds, in whole bytes, and what they are worth: the bounds, the points between them, and where it is smooth so many
+    /// more that there are about `detail`.
+    fn landmarks(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
         let inside = |size: f64| size > low as f64 && size < high as f64;
-        let mut sizes = vec![low];
+        let at = |size: u64| (size, self.value(size as f64));
+        let mut landmarks = vec![at(low)];
         match self {
             Self::Straight(points) => {
-                sizes.extend(points.iter().filter(|point| inside(point.0)).map(|point| point.0 as u64));
+                let from = points.partition_point(|point| point.0 <= low as f64);
+                let inner = points[from..].iter().take_while(|point| inside(point.0));
+                landmarks.extend(inner.map(|&(size, worth)| (size as u64, worth)));
+                landmarks.push(at(high));
             }
             Self::Smooth(function) => {
-                let knots: Vec<u64> =
-                    function.points().filter(|point| inside(point.0)).map(|point| point.0 as u64).collect();
-                // Few knots, many pools: a dozen sizes suffice for the hull of what is smooth.
-                let between = (16 / (knots.len() + 1)) as u64;
-                for next in knots.into_iter().chain([high]) {
-                    let (from, width) = (sizes[sizes.len() - 1], next.saturating_sub(sizes[sizes.len() - 1]));
-                    sizes.extend((1..between).map(|i| from + width / between * i));
-                    sizes.push(next);
+                let from = function.points_up_to(low as f64);
+                let knots: Vec<(f64, f64)> = (from..function.len())
+                    .map(|i| function.point(i))
+                    .take_while(|knot| inside(knot.0))
+                    .collect();
+                let between = (detail / (knots.len() + 1)).max(1) as u64;
+                for (next, worth) in
+                    knots.into_iter().map(|(size, worth)| (size as u64, worth)).chain([at(high)])
+                {
+                    let from = landmarks[landmarks.len() - 1].0;
+                    let part = next.saturating_sub(from) / between;
+                    landmarks.extend((1..between).map(|i| at(from + part * i)));
+                    landmarks.push((next, worth));
                 }
             }
         }
-        sizes.push(high);
-        sizes.dedup_by(|later, earlier| later <= earlier);
-        sizes
+        landmarks.dedup_by(|later, earlier| later.0 <= earlier.0);
+        landmarks
     }
 
-    /// The least concave function that is nowhere below the worth at its landmarks, as its corners: what is tried is always
-    /// worth at most this.
-    pub(crate) fn concave(&self, low: u64, high: u64) -> Vec<(u64, f64)> {
+    /// The least concave function that is nowhere below the worth at its landmarks, as its corners.
+    pub(crate) fn concave(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
         let mut corners: Vec<(u64, f64)> = Vec::new();
-        for size in self.landmarks(low, high) {
-            let next = (size, self.value(size as f64));
+        for next in self.landmarks(low, high, detail) {
             while let [.., a, b] = corners[..] {
                 if rise(a, b) <= rise(b, next) {
                     corners.pop();

@@ -76,6 +76,11 @@ impl MonotoneCubic {
         (self.knots[number].x, self.knots[number].y)
     }
 
+    /// How many of its points lie at or before `x`. Costs a binary search.
+    pub fn points_up_to(&self, x: f64) -> usize {
+        self.knots.partition_point(|knot| knot.x <= x)
+    }
+
     /// The points that it goes through.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.knots.iter().map(|knot| (knot.x, knot.y))
