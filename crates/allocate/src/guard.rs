@@ -218,16 +218,20 @@ impl Rails {
 
     /// Gives `bytes` to pools on the node of `place`, but not in it, one after the other as far as they have room.
     fn give(&self, view: &View, grants: &mut [Grant], place: Place, mut bytes: u64) {
+        let mut held: HashMap<Place, u64> = HashMap::new();
+        for (pool, grant) in view.pools.iter().zip(&*grants) {
+            *held.entry(pool.place).or_default() += grant.memory;
+        }
         for i in crate::rank::by_name(view) {
             let pool = &view.pools[i];
             if pool.place.node != place.node || pool.place == place {
                 continue;
             }
-            let members = (0..grants.len()).filter(|&j| view.pools[j].place == pool.place);
-            let held: u64 = members.map(|j| grants[j].memory).sum();
-            let room = self.bound_of(pool.place).map_or(u64::MAX, |most| most.saturating_sub(held));
+            let held = held.get_mut(&pool.place).expect("each place was counted");
+            let room = self.bound_of(pool.place).map_or(u64::MAX, |most| most.saturating_sub(*held));
             let more = bytes.min(room).min(pool.ceiling - grants[i].memory);
             grants[i].memory += more;
+            *held += more;
             bytes -= more;
         }
     }

@@ -7,13 +7,14 @@ use crate::{Decision, Grant, Outcome, View, fairness};
 pub(super) fn explain(view: &View, allocation: &Allocation, decision: &mut Decision) {
     let baseline = fairness::baseline(view);
     let dominant = allocation.deals.last().map(|deal| deal.dominant);
+    let sums = dominant.map_or_else(Vec::new, |k| deals_by_pool(allocation, view.pools.len(), k));
     let side = |place: usize| {
         let (pool, before, after) = (&view.pools[place], &baseline[place], &allocation.grants[place]);
         let misses = |grant: &Grant| 100.0 * Outcome::of(pool, grant).miss_ratio;
         let mut words =
             format!("{} misses {:.1} % instead of {:.1} %", pool.name, misses(after), misses(before));
         if let Some(k) = dominant {
-            let (less, more) = deals_of(allocation, place, k);
+            let (less, more) = sums[place];
             let resource = &view.resources[k].name;
             if less > more {
                 words += &format!(" and does with {:.4} {resource}/s less", less - more);
@@ -34,17 +35,16 @@ pub(super) fn explain(view: &View, allocation: &Allocation, decision: &mut Decis
     }
 }
 
-/// What a pool relinquished of a resource in all deals, and what it was compensated with. Of a deal with several donors each has
-/// its part by what it gave.
-fn deals_of(allocation: &Allocation, place: usize, resource: usize) -> (f64, f64) {
-    let (mut less, mut more) = (0.0, 0.0);
+/// What each pool relinquished of a resource in all deals, and what it was compensated with. Of a deal with several donors each
+/// has its part by what it gave.
+fn deals_by_pool(allocation: &Allocation, pools: usize, resource: usize) -> Vec<(f64, f64)> {
+    let mut sums = vec![(0.0, 0.0); pools];
     for deal in &allocation.deals {
-        if deal.to == place {
-            less += deal.relinquished[resource];
-        }
+        sums[deal.to].0 += deal.relinquished[resource];
         let given: u64 = deal.from.iter().map(|&(_, bytes)| bytes).sum();
-        let by = deal.from.iter().filter(|&&(from, _)| from == place).map(|&(_, bytes)| bytes).sum::<u64>();
-        more += deal.compensated[resource] * by as f64 / given as f64;
+        for &(from, bytes) in &deal.from {
+            sums[from].1 += deal.compensated[resource] * bytes as f64 / given as f64;
+        }
     }
-    (less, more)
+    sums
 }

@@ -16,6 +16,9 @@ const PAIRS: usize = 4096;
 /// Receivers that are tried with each window beyond one chunk.
 const RECEIVERS: usize = 8;
 
+/// Donors that are looked at for one wide deal, who asks least for one chunk first.
+const DONORS: usize = 256;
+
 /// A deal that would pay.
 struct Offer {
     good: usize,
@@ -34,9 +37,10 @@ pub(super) fn harvest(market: &mut Market<'_>) -> Vec<Deal> {
     let mut deals = Vec::new();
     while deals.len() < most_rounds {
         let Some((dominant, now)) = market.dominant() else { break };
-        let needed = now + settings.acceptance_among(market.tenants.len());
+        let step = settings.acceptance_among(market.tenants.len());
+        let needed = now + step;
         let offer = if settings.repaired() {
-            best_pair(market, dominant, needed).or_else(|| wide(market, dominant, needed))
+            best_pair(market, dominant, needed).or_else(|| wide(market, dominant, now, step))
         } else {
             published_pair(market, dominant, needed)
         };
@@ -156,19 +160,23 @@ fn published_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<O
     Some(Offer { good, to, from: vec![(from, 1)], improvement })
 }
 
-/// A deal over more than one chunk: first over as many as take a tenant down its next cliff, then over two, four, … for anybody.
-fn wide(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
+/// A deal over more than one chunk: first over as many as take a tenant down its next cliff, then over two, four, … for anybody. Each
+/// chunk of it must lift everybody as far as a single one must, by `step`.
+fn wide(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Option<Offer> {
     for good in (0..GOODS).filter(|&good| market.chunk[good] > 0) {
         let all: u64 = market.tenants.iter().map(|tenant| tenant.spare(good)).sum();
+        // Nobody gains anything beyond the end of its curve.
+        let end = market.tenants.iter().map(|tenant| tenant.pool.curve.max_size()).max().unwrap_or(0);
+        let all = all.min(end);
         let cliffs = (0..market.tenants.len()).map(|to| (to, market.to_cliff(to, good)));
         let cliffs = cliffs.filter(|&(_, window)| window > 1).collect();
-        if let Some(offer) = best_of(market, good, dominant, needed, cliffs) {
+        if let Some(offer) = best_of(market, good, dominant, (now, step), cliffs) {
             return Some(offer);
         }
         let windows = std::iter::successors(Some(2_u64), |window| Some(window * 2));
         for window in windows.take_while(|window| window * market.chunk[good] <= all) {
             let anybody = (0..market.tenants.len()).map(|to| (to, window)).collect();
-            if let Some(offer) = best_of(market, good, dominant, needed, anybody) {
+            if let Some(offer) = best_of(market, good, dominant, (now, step), anybody) {
                 return Some(offer);
             }
         }
@@ -181,20 +189,21 @@ fn best_of(
     market: &Market<'_>,
     good: usize,
     dominant: usize,
-    needed: f64,
+    (now, step): (f64, f64),
     windows: Vec<(usize, u64)>,
 ) -> Option<Offer> {
+    let needed = |window: u64| now + step * window as f64;
     let offers = windows.into_iter().filter_map(|(to, window)| {
         let units = market.relinquish(to, good, window * market.chunk[good])?;
         let each = units[dominant] / window as f64;
-        reaches(market, dominant, units[dominant], needed).then_some((Rank(-each), to, window, units))
+        reaches(market, dominant, units[dominant], needed(window)).then_some((Rank(-each), to, window, units))
     });
     let mut receivers: Vec<(Rank, usize, u64, Units)> = offers.collect();
     receivers.sort_by_key(|receiver| (receiver.0, receiver.1));
     receivers.into_iter().take(RECEIVERS).find_map(|(_, to, window, relinquished)| {
         let (from, asked) = gather(market, good, dominant, to, window)?;
         let profit: Units = relinquished.iter().zip(&asked).map(|(gets, costs)| gets - costs).collect();
-        let improvement = improvement(market, &profit, needed)?;
+        let improvement = improvement(market, &profit, needed(window))?;
         Some(Offer { good, to, from, improvement })
     })
 }
@@ -226,7 +235,8 @@ fn gather(
         best
     };
     let mut heap = BinaryHeap::new();
-    for from in (0..market.tenants.len()).filter(|&from| from != to) {
+    let cheapest_first = market.donors(good, dominant).map(|(_, from)| from).filter(|&from| from != to);
+    for from in cheapest_first.take(DONORS) {
         if let Some((each, chunks)) = cheapest(&given, &asked, from, window) {
             heap.push(std::cmp::Reverse((each, from, chunks)));
         }

@@ -10,6 +10,7 @@
 //! 3. the *redistribution* gives everybody the same share more of what it holds ([`redistribute`]).
 //!
 //! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised throughput is at least DRF's.
+//! Where nothing but memory is limited there is nothing to trade it for, and everybody keeps its baseline.
 //! Every run starts from the baseline, not from what is there now: the same view gives the same decision.
 //!
 //! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt ([`Settings::mode`]); plateaus and cliffs
@@ -24,7 +25,7 @@ pub mod tail;
 #[cfg(test)]
 mod tests;
 
-use crate::{Decision, Grant, Policy, View, fairness, guard};
+use crate::{Decision, Grant, Outcome, Policy, View, fairness, guard};
 pub use tail::TailBound;
 
 /// As described and repaired, or as printed.
@@ -55,7 +56,7 @@ pub struct Settings {
     /// By how much a deal must lift the least relative harvest, for two tenants; for more, in inverse proportion. Default: 0.0001.
     pub acceptance: f64,
     /// A new allocation is used if it promises at least this much more least normalised throughput than the present one, or if
-    /// that breaks the sharing incentive (section 4.3). 0 = always. Default: 0.05.
+    /// that breaks the sharing incentive or a promise (section 4.3). 0 = always. Default: 0.05.
     pub apply_threshold: f64,
     /// Of each resource, the share of its baseline that a tenant always keeps, so that the first request which needs it is
     /// served. Default: 0.01.
@@ -212,8 +213,16 @@ impl Hare {
         if self.settings.apply_threshold <= 0.0 || !guard::possible(view, &present) {
             return true;
         }
+        let breaks = |grants: &[Grant]| {
+            let each = view.pools.iter().zip(grants);
+            each.filter(|(pool, grant)| {
+                Outcome::of(pool, grant).throughput < pool.min_request_rate * (1.0 - 1e-6)
+            })
+            .count()
+        };
         let now = fairness::least_normalised(view, &present);
         let then = fairness::least_normalised(view, grants);
-        now < 1.0 - 1e-9 || then > now + self.settings.apply_threshold
+        let promised = self.settings.promises && breaks(&present) > breaks(grants);
+        promised || now < 1.0 - 1e-9 || then > now + self.settings.apply_threshold
     }
 }

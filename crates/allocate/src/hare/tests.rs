@@ -218,6 +218,10 @@ fn an_allocation_that_is_hardly_better_is_not_applied() {
     for (pool, grant) in view.pools.iter_mut().zip(&best.grants) {
         (pool.size, pool.grants) = (grant.memory, grant.resources.clone());
     }
+    assert!(hare.decide(&view).after[1].throughput < 2450.0);
+    view.pools[1].min_request_rate = 2450.0;
+    assert!(hare.decide(&view).after[1].throughput >= 2450.0 * (1.0 - 1e-6), "a promise is kept at once");
+    view.pools[1].min_request_rate = 0.0;
     // 4 % less of the working set is no reason to move anything; a quarter is.
     view.pools[1].curve = uniform(7700 * MB).into();
     assert!(hare.decide(&view).moves.is_empty());
