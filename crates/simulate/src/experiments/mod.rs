@@ -4,7 +4,7 @@
 //! | family | what it is about |
 //! |---|---|
 //! | [`hare`] | HARE's allocations, by model (FAST '26) |
-//! | [`dynamics`] | HARE's applications over time, by simulation (FAST '26) |
+//! | [`dynamics`] | HARE's applications over time, by simulation (FAST '26); all policies on traces |
 //! | [`holpaca`] | HOLPACA's throughput and service levels (ICPE '26) |
 //! | [`cliffhanger`] | hill climbing, cliffs, partitions of one cache (NSDI '16) |
 //! | [`curves`] | how well curves are learnt |

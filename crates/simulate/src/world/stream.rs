@@ -31,8 +31,8 @@ pub struct Operation {
     pub action: Action,
 }
 
-/// A trace in memory: 12 bytes for each operation. Keys are numbered in the order of their first appearance.
-#[derive(Debug)]
+/// A trace in memory: 9 bytes for each operation. Keys are numbered in the order of their first appearance.
+#[derive(Clone, Debug)]
 pub struct Trace {
     keys: Vec<u32>,
     sizes: Vec<u32>,
@@ -128,6 +128,20 @@ impl Prepared {
                 Self::Trace(Arc::new(Trace::read(path, *requests, *default_size)?))
             }
         })
+    }
+
+    /// The same trace with objects of one size, key included; other sources stay as they are.
+    #[must_use]
+    pub fn with_size(self, size: u32) -> Self {
+        match self {
+            Self::Trace(trace) => {
+                let mut trace = Arc::unwrap_or_clone(trace);
+                trace.sizes.fill(size);
+                trace.mean_size = f64::from(size);
+                Self::Trace(Arc::new(trace))
+            }
+            other => other,
+        }
     }
 
     /// How many different keys it asks for.

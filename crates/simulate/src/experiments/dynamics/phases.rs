@@ -5,12 +5,23 @@ use crate::world::{Prepared, Run, Setup, prepare, run};
 
 /// Runs a scenario, whose tenants have declared workloads only, under each policy. `done` is told which share of all is done.
 pub(super) fn run_all(scenario: &Scenario, setups: Vec<Setup>, seed: u64, done: impl Fn(f64)) -> Vec<Run> {
-    let prepared: Vec<Prepared> = prepare(scenario, seed).expect("declared workloads need no file");
+    let prepared = prepare(scenario, seed).expect("declared workloads need no file");
+    run_prepared(scenario, &prepared, setups, seed, done)
+}
+
+/// The same with sources that were read before.
+pub(super) fn run_prepared(
+    scenario: &Scenario,
+    prepared: &[Prepared],
+    setups: Vec<Setup>,
+    seed: u64,
+    done: impl Fn(f64),
+) -> Vec<Run> {
     let all = setups.len() as f64;
     let runs = setups
         .into_iter()
         .enumerate()
-        .map(|(i, setup)| run(scenario, &prepared, setup, seed, &mut |share| done((i as f64 + share) / all)));
+        .map(|(i, setup)| run(scenario, prepared, setup, seed, &mut |share| done((i as f64 + share) / all)));
     runs.collect()
 }
 

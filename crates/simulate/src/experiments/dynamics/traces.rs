@@ -1,0 +1,205 @@
+//! T1 to T5: all policies on sets of tenants that replay published traces, before a backend with a limit.
+//!
+//! The sets are those of the traces' own description: real block, key-value and program traces; the same with one more; and tenants that were
+//! made to have the miss-ratio curves of production caches. Objects have one size, and each tenant has a closed loop of clients, so that
+//! who hits more asks more. A trace that ends begins anew.
+
+use std::path::Path;
+
+use base::ByteSize;
+
+use super::phases::run_prepared;
+use crate::experiments::{Context, Experiment, OURS};
+use crate::file::setup;
+use crate::report::{Chart, Criterion, Report, Table};
+use crate::scenario::{Backend, Control, Cost, Load, Resource, Scenario, Source, Tenant};
+use crate::world::{Prepared, Run, Setup, prepare};
+
+macro_rules! set {
+    ($constant:ident, $name:literal, $title:literal, $share:expr, [$($trace:literal),*]) => {
+        /// All policies on a set of traces.
+        pub(super) const $constant: Experiment = Experiment {
+            name: $name,
+            paper: OURS,
+            figure: "tenants that replay traces",
+            title: $title,
+            run: |context| run(context, &[$($trace),*], $share),
+        };
+    };
+}
+
+set!(
+    T1,
+    "T1",
+    "all policies on four real traces of very different kinds",
+    0.05,
+    ["arc_P6", "scarab_recs", "orm_busy", "ibm_docker"]
+);
+set!(
+    T2,
+    "T2",
+    "all policies on five real traces, one of them large",
+    0.05,
+    ["arc_P6", "scarab_recs", "orm_busy", "ibm_docker", "arc_P12"]
+);
+set!(
+    T3,
+    "T3",
+    "all policies on four tenants like Twitter's, whose curves are much alike",
+    0.05,
+    ["twlike_c18", "twlike_c19", "twlike_c40", "twlike_c53"]
+);
+set!(
+    T4,
+    "T4",
+    "all policies on five tenants like Twitter's, two of them with cliffs",
+    0.05,
+    ["twlike_c8", "twlike_c18", "twlike_c19", "twlike_c34", "twlike_c53"]
+);
+set!(
+    T5,
+    "T5",
+    "all policies on four tenants, three of them with steep cliffs",
+    0.1,
+    ["mrclike_msr_prxy_1", "mrclike_cp_w02", "mrclike_fiu_online", "mrclike_meta_kv1"]
+);
+
+/// Each object, key and overhead included, in bytes.
+const OBJECT: u32 = 1_000;
+/// At most so many requests of each trace.
+const REQUESTS: usize = 2_000_000;
+/// What each tenant's share of the backend answers, per second.
+const FETCHES: f64 = 500.0;
+/// What its share of the server answers, per second.
+const REQUESTS_PER_SEC: f64 = 10_000.0;
+
+/// What is compared, the baseline first.
+const POLICIES: [&str; 14] = [
+    "equal",
+    "drf",
+    "hare",
+    "memshare",
+    "memshare-drf",
+    "hill-climbing",
+    "cliffhanger",
+    "dynacache",
+    "talus",
+    "marginal-hits",
+    "holpaca",
+    "exact-throughput",
+    "exact-hit-rate",
+    "non-partitioned",
+];
+
+fn scenario(folder: &Path, traces: &[&str]) -> Scenario {
+    let tenant = |name: &&str| {
+        let path = folder.join(name).join(format!("{name}.csv.zst"));
+        let source = Source::Trace { path, requests: REQUESTS, default_size: OBJECT };
+        let load = Load::Closed { clients: 16, think_ms: 0.0 };
+        Tenant { load, ..Tenant::new(*name, source) }
+    };
+    let each = traces.len() as f64;
+    Scenario {
+        duration_secs: 300.0,
+        warm_up_secs: 100.0,
+        item_overhead: 0,
+        resources: vec![
+            Resource::new("fetches", Cost::Fetches, FETCHES * each),
+            Resource::new("requests", Cost::Requests, REQUESTS_PER_SEC * each),
+        ],
+        backend: Backend::default(),
+        control: Control {
+            interval_secs: 5.0,
+            window: 3,
+            chunk: ByteSize::mib(1),
+            poll_secs: 0.1,
+            sample_one_in: 2,
+            curve_points: 200,
+            ..Control::default()
+        },
+        tenants: traces.iter().map(tenant).collect(),
+        ..Scenario::default()
+    }
+}
+
+fn run(context: &mut Context, traces: &[&str], share: f64) -> Report {
+    let mut report = Report::new();
+    let Some(folder) = context.traces() else {
+        report.note("There are no traces here, so nothing was run; --traces names their folder.");
+        return report;
+    };
+    let mut scenario = scenario(&folder, traces);
+    let prepared = match prepare(&scenario, context.seed(0)) {
+        // All objects have one size, whatever a trace says, so that shares of keys are shares of memory.
+        Ok(prepared) => prepared.into_iter().map(|source| source.with_size(OBJECT)).collect::<Vec<_>>(),
+        Err(error) => {
+            let read = Criterion::holds("the traces can be read", false, "they cannot", "they can");
+            report.check(read.missed_because(format!("{error:#}")));
+            return report;
+        }
+    };
+    let keys: u64 = prepared.iter().map(Prepared::distinct_keys).sum();
+    scenario.memory = ByteSize::new((keys as f64 * share * f64::from(OBJECT)) as u64);
+    let setups: Vec<Setup> = POLICIES.iter().filter_map(|name| setup(name)).collect();
+    let runs = run_prepared(&scenario, &prepared, setups, context.seed(1), |share| context.progress(share));
+    tell(&mut report, traces, &runs);
+    report.note(format!(
+        "{} for {keys} keys of {OBJECT} bytes; each tenant's share: {FETCHES} fetches/s, {REQUESTS_PER_SEC} requests/s; 200 s after 100 s.",
+        scenario.memory
+    ));
+    report
+}
+
+fn tell(report: &mut Report, traces: &[&str], runs: &[Run]) {
+    let equal = &runs[0];
+    let of = |name: &str| runs.iter().find(|run| run.policy == name).unwrap_or(equal);
+    report.check(
+        Criterion::number("hare: least normalised throughput", of("hare").least_normalised(equal))
+            .at_least(0.97)
+            .missed_because(
+                "the sharing incentive holds for the curves that were seen; a trace in phases has another curve by the time \
+                 memory has moved, and tenants that are answered faster are in another phase than under equal shares",
+            ),
+    );
+    report.check(
+        Criterion::number("drf: least normalised throughput", of("drf").least_normalised(equal))
+            .at_least(0.97),
+    );
+    let total = |name: &str| of(name).requests_per_sec() / equal.requests_per_sec();
+    report.check(
+        Criterion::number("exact-throughput: total throughput of equal shares", total("exact-throughput"))
+            .at_least(0.99),
+    );
+    report.check(Criterion::number("hare: total throughput of equal shares", total("hare")).at_least(0.99));
+    let mut columns = ["policy", "hit ratio", "throughput", "least"].map(str::to_owned).to_vec();
+    columns.extend(traces.iter().map(|trace| (*trace).to_owned()));
+    let mut throughputs =
+        Table::new("throughput, of equal shares: of all, of the tenant that has least, of each", columns);
+    let mut columns = vec!["policy".to_owned()];
+    columns.extend(traces.iter().map(|trace| (*trace).to_owned()));
+    let mut hits = Table::new("hit ratio, and share of memory in percent", columns);
+    for run in runs {
+        let mut row = vec![
+            run.policy.clone(),
+            format!("{:.3}", run.hit_ratio()),
+            format!("{:.2}", run.requests_per_sec() / equal.requests_per_sec()),
+            format!("{:.2}", run.least_normalised(equal)),
+        ];
+        row.extend(run.normalised(equal).iter().map(|gain| format!("{gain:.2}")));
+        throughputs.row(row);
+        let memory: f64 = run.totals.iter().map(|figures| figures.memory).sum();
+        let cell = |figures: &crate::world::Figures| {
+            format!("{:.3} {:>3.0} %", figures.hit_ratio, 100.0 * figures.memory / memory)
+        };
+        hits.row(std::iter::once(run.policy.clone()).chain(run.totals.iter().map(cell)));
+    }
+    report.table(throughputs).table(hits);
+    let chart = Chart::new("All tenants' throughput", "time (s)", "requests per second");
+    let sum = |run: &Run| {
+        let all =
+            |tenants: &[crate::world::Figures]| tenants.iter().map(|figures| figures.requests_per_sec).sum();
+        run.intervals.iter().map(|interval| (interval.at_secs, all(&interval.tenants))).collect::<Vec<_>>()
+    };
+    let shown = ["equal", "drf", "hare", "cliffhanger", "holpaca", "exact-throughput", "non-partitioned"];
+    report.chart(shown.iter().fold(chart, |chart, name| chart.line(*name, sum(of(name)))));
+}
