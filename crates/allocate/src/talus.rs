@@ -7,6 +7,8 @@
 //! Both together are as large as the queue. Every point of a hull lies on a line between two points of the curve, so two
 //! partitions are enough however many cliffs a curve has.
 
+use std::collections::HashMap;
+
 use curve::MissRatioCurve;
 
 use crate::dynacache;
@@ -24,9 +26,19 @@ pub struct Split {
 }
 
 impl Split {
+    /// One queue: all requests and all memory go to the right partition.
+    pub fn whole(size: u64) -> Self {
+        Self { ratio: 0.0, left: 0, right: size }
+    }
+
     /// Two halves, which behave as one queue of the same size.
     pub fn half(size: u64) -> Self {
         Self { ratio: 0.5, left: size / 2, right: size - size / 2 }
+    }
+
+    /// One queue, or two halves where there are more than 1,000 items: from halves a later split moves fewer keys.
+    fn unsplit(size: u64) -> Self {
+        if size <= 1000 { Self::whole(size) } else { Self::half(size) }
     }
 
     /// The split of a queue of `size` whose partitions behave as queues of the sizes `a` and `b`; halves, unless `size` is between
@@ -99,10 +111,13 @@ impl Talus {
         (a.size < size && gap > 1e-9).then_some((a.size, b.size))
     }
 
-    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in halves where it is not.
+    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in halves where it is not, or not at
+    /// all where it has at most 1,000 items: few items divide unevenly.
     pub fn split(&self, size: u64) -> Split {
-        self.anchors(size)
-            .map_or(Split::half(size), |(a, b)| Split::with_margin(a as f64, b as f64, size, self.margin))
+        self.anchors(size).map_or_else(
+            || Split::unsplit(size),
+            |(a, b)| Split::with_margin(a as f64, b as f64, size, self.margin),
+        )
     }
 }
 
@@ -123,16 +138,18 @@ impl Policy for OnHulls {
             pool.curve = pool.curve.hull().into();
         }
         let grants = dynacache::solve(&hulls);
-        let talus: Vec<(String, Talus)> = view
+        let ends: HashMap<&str, (u64, u64)> = view
             .pools
             .iter()
-            .map(|pool| (pool.name.clone(), Talus::new(pool.curve.as_ref().clone(), 0.0)))
+            .zip(&grants)
+            .filter_map(|(pool, grant)| {
+                let talus = Talus::new(pool.curve.as_ref().clone(), 0.0);
+                Some((pool.name.as_str(), talus.anchors(grant.memory)?))
+            })
             .collect();
-        let sizes: Vec<u64> = grants.iter().map(|grant| grant.memory).collect();
         Decision::to(&hulls, grants, |from, to| {
             let split = |pool: &crate::Pool| {
-                let at = talus.iter().position(|(name, _)| *name == pool.name)?;
-                let (a, b) = talus[at].1.anchors(sizes[at])?;
+                let (a, b) = ends.get(pool.name.as_str())?;
                 Some(format!("; {} is on a cliff and is split between {a} and {b} bytes", pool.name))
             };
             let cliffs: String = from.into_iter().chain(to).filter_map(split).collect();
@@ -172,7 +189,7 @@ mod tests {
         assert!((split.miss_ratio(&talus.curve) - 0.35).abs() < 1e-9);
         assert_eq!(talus.anchors(100), None);
         assert_eq!(talus.anchors(700), None, "the hull is the curve there");
-        assert_eq!(talus.split(1000), Split::half(1000));
+        assert_eq!(talus.split(1000), Split::whole(1000));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | with one distance at 0, partitions are half a pointer's size: they do not add up to the queue | the queue is halved |
 //! | pointers and partitions have no bounds | left pointer between 0 and the queue, right one from the queue to 64 times that; each partition has room for its window |
 //! | a credit of 1 to 4 KB whatever the queue | a thousandth of the queue |
+//! | a queue too small to be scaled is in halves | it is whole |
 //! | a key whose partition changes with the ratio is missed, and lies in both | [`SplitQueue::route`] says where a key *belongs*: look in both, and move what is found to where it belongs |
 
 use base::hash::mix64;
@@ -105,10 +106,10 @@ pub struct SplitQueue {
 }
 
 impl SplitQueue {
-    /// `INIT`: a queue of `size` items, in two halves.
+    /// `INIT`: a queue of `size` items, in two halves; one that is too small to look for a cliff stays whole.
     pub fn new(size: u64, config: CliffConfig) -> Self {
         let at = size as i64;
-        let split = Split::half(size);
+        let split = unsplit(size, &config);
         Self { config, size, left_pointer: at, right_pointer: at, split, threshold: threshold(split.ratio) }
     }
 
@@ -124,7 +125,7 @@ impl SplitQueue {
 
     /// Whether the partitions behave as queues of different sizes.
     pub fn is_split(&self) -> bool {
-        self.split != Split::half(self.size)
+        self.split != Split::half(self.size) && self.split != Split::whole(self.size)
     }
 
     /// The size of one partition.
@@ -203,7 +204,7 @@ impl SplitQueue {
         let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
         let dead_band = self.config.dead_band.unwrap_or_else(|| (32 * self.credit()).max(256)) as i64;
         let is_small = self.size <= self.config.min_queue;
-        let mut split = Split::half(self.size);
+        let mut split = unsplit(self.size, &self.config);
         if !is_small && distance_right > dead_band && distance_left > dead_band {
             split = Split::between(self.left_pointer as f64, self.right_pointer as f64, self.size);
             let least = self.config.window.min(self.size / 2);
@@ -239,6 +240,12 @@ impl SplitQueue {
         self.threshold = threshold(split.ratio);
         changes.then_some(split)
     }
+}
+
+/// Halves; but few items divide unevenly, so that a small queue hits less in halves than whole, and the repaired rules leave it so.
+fn unsplit(size: u64, config: &CliffConfig) -> Split {
+    let is_small = config.form == Form::Repaired && size <= config.min_queue;
+    if is_small { Split::whole(size) } else { Split::half(size) }
 }
 
 fn threshold(ratio: f64) -> u64 {
@@ -314,7 +321,8 @@ mod tests {
     fn small_queues_are_not_split() {
         let mut queue = SplitQueue::new(1000, CliffConfig::default());
         assert_eq!(queue.on_hit(Side::Left, Edge::Shadow), None);
-        assert_eq!(queue.pointers(), (1000, 1000));
+        assert_eq!((queue.pointers(), queue.split()), ((1000, 1000), Split::whole(1000)));
+        assert_eq!(queue.resize(1001), Split::half(1001));
     }
 
     #[test]

@@ -46,11 +46,11 @@ pub struct ByCurves {
 impl ByCurves {
     /// Queues with these sizes at first.
     pub fn new(queues: impl IntoIterator<Item = QueueConfig>, rules: CurveRules) -> Self {
-        let half = |queue: QueueConfig| {
-            let splitting = Splitting::Told(Split::half(queue.size / queue.item_size));
+        let whole = |queue: QueueConfig| {
+            let splitting = Splitting::Told(Split::whole(queue.size / queue.item_size));
             QueueConfig { splitting, ..queue }
         };
-        let queues: Vec<QueueConfig> = queues.into_iter().map(half).collect();
+        let queues: Vec<QueueConfig> = queues.into_iter().map(whole).collect();
         Self {
             cache: QueueCache::new(queues.iter().copied()),
             sizes: queues.iter().map(|queue| queue.size).collect(),
@@ -88,7 +88,7 @@ impl ByCurves {
             let split = if self.rules.splits {
                 Talus::new(curve, self.rules.margin).split(items)
             } else {
-                Split::half(items)
+                Split::whole(items)
             };
             self.cache.steer(i, split);
         }

@@ -133,7 +133,7 @@ const TRACES: [&str; 8] = [
     "twlike_c34",
     "twlike_c8",
     "cloudphysics_io_4k",
-    "lirs_loop",
+    "arc_P12",
 ];
 
 fn many(context: &mut Context) -> Report {
@@ -173,6 +173,9 @@ fn many(context: &mut Context) -> Report {
         );
     }
     in_traces(context, &mut report, columns);
+    report.note(
+        "Where the printed rules hit more than the hull, their partitions add up to more than the queue.",
+    );
     report.note("Two partitions are enough for any number of cliffs: each point of a hull lies between two points of the curve. What several cliffs need is not more partitions, but to know which two points.");
     report
 }

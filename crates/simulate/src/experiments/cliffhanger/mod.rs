@@ -6,7 +6,9 @@
 mod cliffs;
 mod hills;
 mod many;
+mod overhead;
 mod policies;
+mod slabs;
 
 use super::Experiment;
 use crate::queues::QueueCache;
@@ -21,8 +23,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     hills::COMBINED,
     many::STEP,
     policies::MEMSHARE,
+    overhead::OVERHEAD,
     policies::POLICIES,
     many::MANY,
+    slabs::SLABS,
 ];
 
 /// The middle one of three.
