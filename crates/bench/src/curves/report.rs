@@ -177,7 +177,7 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
         [line, hull.stroke(Stroke::Dashed).colour(i)]
     });
     let marks = match reports {
-        [only] => only.cliffs.iter().flat_map(cliff_marks).collect(),
+        [only] => cliff_marks(&only.cliffs, only.curve.max_size() as f64, log),
         _ => Vec::new(),
     };
     Chart {
@@ -192,7 +192,25 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
     }
 }
 
-fn cliff_marks(cliff: &Cliff) -> [Mark; 2] {
-    let label = format!("cliff, {:.0} points", cliff.depth * 100.0);
-    [Mark::Range { from: cliff.from as f64, to: cliff.to as f64 }, Mark::At { x: cliff.to as f64, label }]
+/// The share of the axis that a label takes.
+const LABEL: f64 = 0.15;
+
+/// Where the cliffs are. Of those whose labels would overlap, the deepest has one.
+fn cliff_marks(cliffs: &[Cliff], max_size: f64, log: bool) -> Vec<Mark> {
+    let place = |size: f64| if log { size.max(1.0).ln() / max_size.max(2.0).ln() } else { size / max_size };
+    let is_hidden = |cliff: &Cliff| {
+        cliffs.iter().any(|other| {
+            let apart = (place(other.to as f64) - place(cliff.to as f64)).abs();
+            apart < LABEL && other.depth > cliff.depth
+        })
+    };
+    let marks = cliffs.iter().flat_map(|cliff| {
+        let label = if is_hidden(cliff) {
+            String::new()
+        } else {
+            format!("cliff, {:.0} points", cliff.depth * 100.0)
+        };
+        [Mark::Range { from: cliff.from as f64, to: cliff.to as f64 }, Mark::At { x: cliff.to as f64, label }]
+    });
+    marks.collect()
 }
