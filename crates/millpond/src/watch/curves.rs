@@ -102,9 +102,11 @@ struct Learner {
     shards: Shards,
     /// Empty, with room for a buffer: what the next full one is exchanged for.
     spare: Vec<Access>,
-    /// Reads that it has seen, and those of the pool up to when they were last compared.
+    /// Reads of the pool before it began.
+    reads_before: u64,
+    /// Reads since then that it was handed, and those that it was told of.
     recorded: u64,
-    compared: (u64, u64),
+    passed: u64,
     half_life_secs: u32,
     aged_at_secs: u32,
     charged: u64,
@@ -182,10 +184,12 @@ impl Learner {
 
     /// Tells the estimator how many reads there were besides those that it was handed, and ages it when its time has come.
     fn catch_up(&mut self, pool_reads: u64, now_secs: u32) {
-        let (reads_before, recorded_before) = self.compared;
-        let all = pool_reads.saturating_sub(reads_before);
-        self.shards.pass(all.saturating_sub(self.recorded - recorded_before));
-        self.compared = (pool_reads, self.recorded);
+        // By sums from the beginning on: a read that another thread has counted and not handed over yet, or the other way
+        // round, is made up for the next time.
+        let besides = pool_reads.saturating_sub(self.reads_before).saturating_sub(self.recorded);
+        let more = besides.saturating_sub(self.passed);
+        self.shards.pass(more);
+        self.passed += more;
         let halvings = now_secs.saturating_sub(self.aged_at_secs) / self.half_life_secs;
         for _ in 0..halvings.min(32) {
             self.shards.age();
@@ -220,8 +224,9 @@ impl Cache {
             Box::new(Learner {
                 shards: Shards::new(Unit::Bytes, config.rate, config.keys).with_max_size(most),
                 spare: Vec::with_capacity(BUFFER),
+                reads_before: core.reads_of(&found),
                 recorded: 0,
-                compared: (core.reads_of(&found), 0),
+                passed: 0,
                 half_life_secs: config.half_life.as_secs().try_into().unwrap_or(u32::MAX),
                 aged_at_secs: core.now(),
                 charged: bytes,
@@ -297,8 +302,9 @@ impl Core {
     }
 
     fn catch_up(&self, pool: &Pool, learner: &mut Learner) {
+        let reads = self.reads_of(pool);
         pool.curves.drain(learner);
-        learner.catch_up(self.reads_of(pool), self.now());
+        learner.catch_up(reads, self.now());
         pool.curves.below.store(learner.shards.threshold(), Ordering::Relaxed);
     }
 
