@@ -44,7 +44,8 @@ impl RemovalCause {
 ///
 /// An item that was inserted ends exactly once: first [`Self::on_remove`], then [`Self::on_destroy`]. One that was allocated and never
 /// inserted, and one that another process left and this one could not take over, does not count. When the cache itself
-/// is dropped, the items that are in it do not end: their memory does.
+/// is dropped, the items that are in it do not end: their memory does. One that holds the cache, or a structure in it, keeps the
+/// cache from being dropped until it lets go.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -10,7 +10,7 @@ mod stress;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::hash::mix64;
@@ -355,14 +355,15 @@ fn structures_move_to_the_size_classes_that_their_pool_gets() {
 /// Uses the map whose items leave.
 #[derive(Default)]
 struct Meddler {
-    map: OnceLock<Map<u32, u64>>,
+    map: Mutex<Option<Map<u32, u64>>>,
     replaced: AtomicU64,
 }
 
 impl Lifecycle for Meddler {
     fn on_remove(&self, item: Departed<'_>, cause: RemovalCause) {
         assert_eq!((item.key(), cause), (&b"map"[..], RemovalCause::Replaced));
-        if let Some(map) = self.map.get() {
+        let map = self.map.lock().expect("no panic").clone();
+        if let Some(map) = map {
             let count = self.replaced.fetch_add(1, Ordering::Relaxed);
             map.insert(&u32::MAX, &count).expect("no lock is held, and the new item is there");
         }
@@ -376,7 +377,7 @@ fn who_is_told_that_a_structure_has_grown_may_use_it() {
     let lifecycle = Some(Arc::clone(&meddler) as Arc<dyn Lifecycle>);
     let pool = cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named("told") }).expect("new");
     let map = Map::<u32, u64>::create(&cache, pool, b"map", &defaults()).expect("room").expect("new");
-    let _ = meddler.map.set(map.clone());
+    *meddler.map.lock().expect("no panic") = Some(map.clone());
     for i in 0..1_000 {
         assert_eq!(map.insert(&i, &i.into()).expect("room"), None);
     }
@@ -384,6 +385,8 @@ fn who_is_told_that_a_structure_has_grown_may_use_it() {
     assert!(replaced > 3, "{replaced}");
     assert_eq!(map.get(&u32::MAX).expect("there"), Some(replaced - 1));
     assert_eq!(map.len().expect("there"), 1_001);
+    // The cache has the meddler, which has the cache by way of the map.
+    *meddler.map.lock().expect("no panic") = None;
 }
 
 /// A folder in memory, which ends with the test.
