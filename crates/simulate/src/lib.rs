@@ -12,7 +12,7 @@
 //! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
 //! | [`runner`] | runs experiments in parallel |
 //! | [`limiter`] | rate limiters: the token bucket, and HopperKV's frames |
-//! | [`file`] | scenarios as TOML files |
+//! | [`file`](mod@file) | scenarios as TOML files |
 //! | [`command`] | `millpond experiment` and `millpond simulate` |
 //! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |
 

@@ -3,18 +3,18 @@
 //! Ye, Zhong, Arpaci-Dusseau and Arpaci-Dusseau, "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026,
 //! section 3. Each tenant starts with the *baseline*, its share by weight of everything. Then
 //!
-//! 1. *initialisation* collects what each tenant cannot use, for another resource limits it ([`market`]);
+//! 1. *initialisation* collects what each tenant cannot use, for another resource limits it (`market`);
 //! 2. the *harvest* moves chunks of cache from tenants that ask little for them to tenants that relinquish much. Each keeps exactly
 //!    the throughput of its baseline; what is left over is harvested. The deal is chosen on the *system-wide dominant resource*,
-//!    the one of which least is harvested in relation to what tenants hold ([`harvest`]);
-//! 3. the *redistribution* gives everybody the same share more of what it holds ([`redistribute`]).
+//!    the one of which least is harvested in relation to what tenants hold (`harvest`);
+//! 3. the *redistribution* gives everybody the same share more of what it holds (`redistribute`).
 //!
 //! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised throughput is at least DRF's.
 //! Where nothing but memory is limited there is nothing to trade it for, and everybody keeps its baseline.
 //! Every run starts from the baseline, not from what is there now: the same view gives the same decision.
 //!
 //! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt ([`Settings::mode`]); plateaus and cliffs
-//! don't end the trade ([`harvest`]); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
+//! don't end the trade (`harvest`); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
 //! ([`tail`]) count; and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
 
 mod explain;

@@ -6,7 +6,7 @@
 //!
 //! What is simplified, and what it means for figures, is in `docs/simulation.md`.
 //!
-//! Invariants, checked by [`World::validate`]:
+//! Invariants, checked by `World::validate`:
 //! 1. Caches together may hold no more than all memory, at every moment of a migration too.
 //! 2. Each request under way is at one place: before one gate, at the backend, or waiting for it.
 
