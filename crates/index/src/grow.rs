@@ -21,19 +21,21 @@ impl Index {
     /// once in a while.
     pub fn wants_growth(&self) -> bool {
         let view = self.shape.load();
-        !view.is_growing()
-            && view.old < self.shape.max()
-            && self.len() * 100 > u64::from(view.old) * TRIGGER_PER_BUCKET_X100
+        !view.is_growing() && view.old < self.shape.max() && self.is_full_with(0, view.old)
+    }
+
+    /// Whether `buckets` are too few for the entries that are in and so many more.
+    fn is_full_with(&self, more_entries: u64, buckets: u32) -> bool {
+        (self.len() + more_entries) * 100 > u64::from(buckets) * TRIGGER_PER_BUCKET_X100
     }
 
     /// Takes memory from the system for what the index will grow into before it has so many more entries, so that nobody who inserts
     /// waits for that: for a thread of the background. `expected_entries` as in [`Self::begin_growth`].
     pub fn touch_ahead(&self, more_entries: u64, expected_entries: u64) {
         let view = self.shape.load();
-        let then = (self.len() + more_entries) * 100;
         let to = if view.is_growing() {
             view.new
-        } else if then > u64::from(view.old) * TRIGGER_PER_BUCKET_X100 {
+        } else if self.is_full_with(more_entries, view.old) {
             self.next_size(view.old, expected_entries)
         } else {
             return;

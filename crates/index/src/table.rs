@@ -23,10 +23,8 @@ pub use modelled::Table;
 mod mapped {
     use super::*;
     use rustix::mm::{self, MapFlags, ProtFlags};
+    use slab::arena::PAGE_BYTES;
     use std::ptr::NonNull;
-
-    /// The smallest page of this kind of machine: each may need memory of its own.
-    const PAGE_BYTES: usize = 4096;
 
     /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros, which are empty,
     /// unlocked buckets.

@@ -183,8 +183,7 @@ impl Core {
             if !magazine.ready.is_empty() {
                 return;
             }
-            let may_evict = magazine.freed.len() * 2 < class.batch() as usize || attempt > 0;
-            self.gather(pool, class, class.inner.lock(), magazine, may_evict);
+            self.gather(pool, class, class.inner.lock(), magazine, attempt > 0);
             if class.batch() < MIN_BATCH_AHEAD {
                 self.ready_waiting(class, magazine);
             }
@@ -197,34 +196,35 @@ impl Core {
     /// Evicts the batch after the next, unless there is one, at a moment when nobody else is at the class: looks for that now and
     /// then.
     fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
-        let batch = class.batch();
+        let (batch, left) = (class.batch(), magazine.ready.len());
+        // Not before half of what is ready is used up: where chunks are free, these are all that it gets.
         if batch < MIN_BATCH_AHEAD
-            || !magazine.ready.len().is_multiple_of(LOOK_EACH)
+            || left * 2 > batch as usize
+            || !left.is_multiple_of(LOOK_EACH)
             || !magazine.ahead.chunks.is_empty()
         {
             return;
         }
         if let Some(inner) = class.inner.try_lock() {
-            let may_evict = magazine.freed.len() * 2 < batch as usize;
-            self.gather(pool, class, inner, magazine, may_evict);
+            self.gather(pool, class, inner, magazine, false);
         }
     }
 
     /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab, to be ready; or those of
-    /// evicted items, to wait with what was freed.
+    /// evicted items, to wait with what was freed. Evicts nothing where what was freed may do, unless it `insists` because all of that
+    /// is still read.
     fn gather(
         &self,
         pool: &Pool,
         class: &Class,
         mut inner: MutexGuard<'_, Inner>,
         magazine: &mut Magazine,
-        may_evict: bool,
+        insists: bool,
     ) {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
         self.fold(class, &mut inner, magazine);
         self.pop_free(&mut inner, magazine, batch);
-        // What was freed may do; but not where all of it is still read.
-        if magazine.ready.len() == left && may_evict {
+        if magazine.ready.len() == left && (magazine.freed.len() * 2 < batch || insists) {
             if self.add_slab(pool, class, &mut inner) {
                 self.pop_free(&mut inner, magazine, batch);
             } else {

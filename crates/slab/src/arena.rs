@@ -79,7 +79,7 @@ pub struct Arena {
 }
 
 /// The smallest page of this kind of machine: each may need memory of its own.
-const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// Slabs that nobody holds.
 struct FreeSlabs {

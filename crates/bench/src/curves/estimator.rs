@@ -3,13 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use curve::{
-    Confidence, Estimator, Ghost, Kind, Miniature, MissRatioCurve, ShadowQueue, Shards, StackDistance,
-    TailHits,
-};
 use serde::{Serialize, Serializer};
-
-use super::PolicyCache;
 
 /// How a curve is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,77 +64,5 @@ impl fmt::Display for Method {
 impl Serialize for Method {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-/// Any of the estimators.
-pub enum Any {
-    /// Exact stack distances.
-    Exact(StackDistance),
-    /// SHARDS.
-    Shards(Shards),
-    /// The ghost cache.
-    Ghost(Ghost),
-    /// The engine's policies in miniature.
-    Mini(Miniature<PolicyCache>),
-    /// A shadow queue.
-    Shadow(ShadowQueue),
-    /// Tails of 2Q.
-    Tail(TailHits),
-}
-
-impl Any {
-    fn get(&self) -> &dyn Estimator {
-        match self {
-            Self::Exact(exact) => exact,
-            Self::Shards(shards) => shards,
-            Self::Ghost(ghost) => ghost,
-            Self::Mini(mini) => mini,
-            Self::Shadow(shadow) => shadow,
-            Self::Tail(tail) => tail,
-        }
-    }
-
-    fn get_mut(&mut self) -> &mut dyn Estimator {
-        match self {
-            Self::Exact(exact) => exact,
-            Self::Shards(shards) => shards,
-            Self::Ghost(ghost) => ghost,
-            Self::Mini(mini) => mini,
-            Self::Shadow(shadow) => shadow,
-            Self::Tail(tail) => tail,
-        }
-    }
-
-    /// What its curve was learnt from.
-    pub fn confidence(&self) -> Option<Confidence> {
-        self.curve().confidence()
-    }
-}
-
-impl Estimator for Any {
-    #[inline]
-    fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        self.get_mut().record(hash, size, kind);
-    }
-
-    fn pass(&mut self, reads: u64) {
-        self.get_mut().pass(reads);
-    }
-
-    fn follows(&self, hash: u64) -> bool {
-        self.get().follows(hash)
-    }
-
-    fn curve(&self) -> MissRatioCurve {
-        self.get().curve()
-    }
-
-    fn age(&mut self) {
-        self.get_mut().age();
-    }
-
-    fn bytes(&self) -> usize {
-        self.get().bytes()
     }
 }

@@ -21,7 +21,7 @@ use millpond::PolicyKind;
 
 pub use accesses::{Access, Source, Writes, traces_in};
 pub use engine_policy::PolicyCache;
-pub use estimator::{Any, Method};
+pub use estimator::Method;
 pub use report::{CurveReport, chart};
 
 /// What is to be estimated, and how.
@@ -71,12 +71,12 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
     // A tenth more than all keys seem to take: the sample that is to come may have more of them.
     let max_size = options.max_size.unwrap_or(footprint.saturating_add(footprint / 10)).max(1);
     let mut estimator = make(options, unit, max_size, keys);
-    let requests = source.feed(trace, &mut [&mut estimator])?;
+    let requests = source.feed(trace, &mut [&mut *estimator])?;
     if requests == 0 {
         bail!("{}: there is no request in it", trace.display());
     }
     let seconds = (Clock::System.monotonic_nanos() - began) as f64 / 1e9;
-    Ok(CurveReport::new(trace, options, unit, &estimator, requests, seconds))
+    Ok(CurveReport::new(trace, options, unit, &*estimator, requests, seconds))
 }
 
 /// The size of all keys together, and how many there are, estimated.
@@ -87,7 +87,7 @@ fn survey(trace: &Path, source: &Source, unit: Unit) -> Result<(u64, u64)> {
 }
 
 /// The estimator that the options ask for.
-fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
+fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Box<dyn Estimator> {
     let even = |count: usize| {
         let mut sizes: Vec<u64> =
             (1..=count as u128).map(|i| (u128::from(max_size) * i / count as u128) as u64).collect();
@@ -99,22 +99,20 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
         shards.with_max_size(options.max_size.unwrap_or(u64::MAX)).with_correction(options.correction)
     };
     match options.method {
-        Method::Exact => Any::Exact(StackDistance::new(unit)),
-        Method::Shards => Any::Shards(bounded(Shards::new(unit, options.rate.unwrap_or(1.0), options.keys))),
-        Method::ShardsFixedRate => {
-            Any::Shards(bounded(Shards::fixed_rate(unit, options.rate.unwrap_or(0.01))))
-        }
+        Method::Exact => Box::new(StackDistance::new(unit)),
+        Method::Shards => Box::new(bounded(Shards::new(unit, options.rate.unwrap_or(1.0), options.keys))),
+        Method::ShardsFixedRate => Box::new(bounded(Shards::fixed_rate(unit, options.rate.unwrap_or(0.01)))),
         Method::Ghost => {
             let rate = options.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
-            Any::Ghost(curve::Ghost::new(unit, even(options.ticks), rate).with_correction(options.correction))
+            Box::new(curve::Ghost::new(unit, even(options.ticks), rate).with_correction(options.correction))
         }
         Method::Shadow => {
             let (at, some) = around(options, max_size);
-            Any::Shadow(curve::ShadowQueue::new(unit, at, some, some, options.rate.unwrap_or(1.0)))
+            Box::new(curve::ShadowQueue::new(unit, at, some, some, options.rate.unwrap_or(1.0)))
         }
         Method::Tail => {
             let (at, some) = around(options, max_size);
-            Any::Tail(curve::TailHits::new(unit, at, some))
+            Box::new(curve::TailHits::new(unit, at, some))
         }
         Method::Mini => {
             let rate = options
@@ -122,7 +120,7 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Any {
                 .unwrap_or_else(|| curve::Miniature::<PolicyCache>::rate_for(MINIATURE_KEYS, keys));
             let sizes = even(options.ticks.min(MINIATURE_SIZES));
             let make = |capacity| PolicyCache::new(options.policy, capacity);
-            Any::Mini(curve::Miniature::new(unit, sizes, rate, make).with_correction(options.correction))
+            Box::new(curve::Miniature::new(unit, sizes, rate, make).with_correction(options.correction))
         }
     }
 }

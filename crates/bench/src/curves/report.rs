@@ -7,7 +7,7 @@ use base::ByteSize;
 use curve::{Cliff, Estimator, MissRatioCurve, Unit};
 use serde::Serialize;
 
-use super::{Any, CurveOptions, Method};
+use super::{CurveOptions, Method};
 use crate::plot::{Axis, Chart, Mark, Series, Stroke};
 
 /// Cliffs of less depth are noise.
@@ -41,7 +41,7 @@ impl CurveReport {
         trace: &Path,
         options: &CurveOptions,
         unit: Unit,
-        estimator: &Any,
+        estimator: &dyn Estimator,
         requests: u64,
         seconds: f64,
     ) -> Self {

@@ -23,6 +23,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::report::Report;
 
+/// The middle one of some figures; of an even number, the higher of the two in the middle.
+fn median(figures: impl Into<Vec<f64>>) -> f64 {
+    let mut sorted = figures.into();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
 /// A figure of a paper, or a claim of our own, that can be run.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {

@@ -10,7 +10,7 @@ mod overhead;
 mod policies;
 mod slabs;
 
-use super::Experiment;
+use super::{Experiment, median};
 use crate::queues::QueueCache;
 
 /// The experiments of this family.
@@ -28,12 +28,6 @@ pub const EXPERIMENTS: &[Experiment] = &[
     many::MANY,
     slabs::SLABS,
 ];
-
-/// The middle one of three.
-fn median(mut values: [f64; 3]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[1]
-}
 
 /// What came of a run.
 #[derive(Clone, Debug, Default)]

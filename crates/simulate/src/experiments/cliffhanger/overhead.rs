@@ -7,7 +7,7 @@ use evict::ghost::Ghost;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::experiments::{CLIFFHANGER, Context, Experiment};
+use crate::experiments::{CLIFFHANGER, Context, Experiment, median};
 use crate::report::{Criterion, Report, Table};
 
 /// The worst case of section 5.6.
@@ -156,11 +156,6 @@ fn thread_nanos() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// GETs in a thousand requests, and what the paper lost.
 const MIXES: [(u64, &str); 3] = [(967, "1.5 %"), (500, "3 %"), (100, "3.7 %")];
 
@@ -205,7 +200,7 @@ fn measure(context: &Context, report: &mut Report) -> Result<(), Error> {
                 without.push(full.chunk(gets, &mut None)?);
                 with.push(full.chunk(gets, &mut beside)?);
             }
-            let (without, with) = (middle(without), middle(with));
+            let (without, with) = (median(without), median(with));
             let lost = 100.0 * (1.0 - without / with);
             let share = format!("{:.1} %", gets as f64 / 10.0);
             table.row([

@@ -7,8 +7,8 @@ use allocate::shared::{NonPartitioned, Shared};
 use allocate::{Demand, Grant, Policy, Pool, Resource, View};
 use curve::{MissRatioCurve, Unit, che};
 
-use super::model::{MB, hare, least, median, normalised, presently_equal, sequential};
-use crate::experiments::{Context, Experiment, HARE};
+use super::model::{MB, hare, least, normalised, presently_equal, sequential};
+use crate::experiments::{Context, Experiment, HARE, median};
 use crate::report::{Chart, Criterion, Report, Table};
 
 pub(super) const H9: Experiment = Experiment {
@@ -105,10 +105,10 @@ fn h9(_: &mut Context) -> Report {
     let gains =
         |name: &str| seen.iter().find(|(known, ..)| *known == name).expect("it is compared").1.clone();
     let mut report = Report::new();
-    report.check(Criterion::number("DRF, median", median(&gains("DRF"))).paper("1.10").between(1.05, 1.20));
+    report.check(Criterion::number("DRF, median", median(gains("DRF"))).paper("1.10").between(1.05, 1.20));
     for name in ["HARE, published", "HARE"] {
         report.check(
-            Criterion::number(format!("{name}, median"), median(&gains(name)))
+            Criterion::number(format!("{name}, median"), median(gains(name)))
                 .paper("1.40")
                 .between(1.30, 1.50),
         );

@@ -160,10 +160,3 @@ pub(super) fn normalised(view: &View, grants: &[Grant]) -> Vec<f64> {
 pub(super) fn least(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(f64::INFINITY, f64::min)
 }
-
-/// The middle one of some figures.
-pub(super) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
