@@ -82,7 +82,7 @@ impl LruClock {
         }
         let refresh_secs = self.refresh_secs.load(Ordering::Relaxed);
         if refresh_secs == 0 {
-            return self.stamp(present, || 0);
+            return self.stamp(present, now);
         }
         let now_secs = now();
         let age = now_secs.saturating_sub(self.began[usize::from(stamp)].load(Ordering::Relaxed));

@@ -59,6 +59,21 @@ fn the_refresh_time_holds_back_all_but_the_first_hit() {
 }
 
 #[test]
+fn a_generation_that_a_hit_begins_has_its_time() {
+    let mut sim = Sim::new(EXACT, 2);
+    sim.now = 10;
+    for key in [1, 2, 1, 2] {
+        sim.access(key);
+    }
+    // What is there now was queued in a generation that a hit began.
+    for key in [3, 4] {
+        sim.access(key);
+    }
+    sim.now = 100;
+    assert_eq!(sim.policy.tail_age_secs(100), Some(90));
+}
+
+#[test]
 fn what_is_held_is_passed_over() {
     let mut sim = Sim::new(EXACT, 3);
     (1..=3).for_each(|key| {
