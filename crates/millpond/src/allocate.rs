@@ -1,5 +1,8 @@
 //! Making items: from a free chunk, a new slab, or an evicted item's place.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use base::Part;
 use evict::PolicyKind;
 use index::Index;
@@ -16,11 +19,17 @@ use crate::pool::Pool;
 use crate::sizes::Sizes;
 use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
+/// How often an allocation that finds nothing looks again after other threads took slabs from classes, and how long it waits for
+/// that each time. They may wait for items that this very thread holds, so it is not for as long as they need.
+const MOST_ROUNDS: u32 = 8;
+const PATIENCE: Duration = Duration::from_millis(20);
+
 impl Cache {
     /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
     ///
     /// Takes a free chunk of the smallest class that fits; where there is none, a new slab while the pool's limit and
-    /// the cache's memory allow, and then the place of an item that is evicted. Locks the class.
+    /// the cache's memory allow, and then the place of an item that is evicted. Locks the class. A class that has no slab takes one from
+    /// another; if a thread is about that already, this one waits for it, for milliseconds.
     ///
     /// # Errors
     /// [`ErrorKind::KeyLength`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where
@@ -176,31 +185,18 @@ impl Core {
     }
 
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
-    /// of a larger class.
+    /// of a larger class. Where another thread is taking a slab from a class, waits for that rather than fail.
     pub(crate) fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
         let class = self.class_at(pool, sizes, place);
-        if let Some(ptr) = self.take_from_class(pool, class) {
-            return Ok(ptr);
-        }
-        // What other threads have in store may be all there is.
-        self.empty_magazines(class);
-        if let Some(ptr) = self.take_from_class(pool, class) {
-            return Ok(ptr);
-        }
-        // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
-        // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
-        if let Some(ptr) = self.take_after_move(pool, class, 2) {
-            return Ok(ptr);
-        }
-        let larger =
-            (place + 1..sizes.sizes().len()).filter_map(|place| pool.used_class(sizes.number(place)));
-        for larger in larger.filter(|larger| larger.inner.lock().chunks.slab_count() > 0) {
-            if let Some(ptr) = self.take_from_class(pool, larger) {
+        for round in 0..MOST_ROUNDS {
+            let moves = pool.slabs_moved.load(Ordering::Relaxed);
+            if let Some(ptr) = self.try_take_chunk(pool, sizes, place) {
                 return Ok(ptr);
             }
-        }
-        if let Some(ptr) = self.take_after_move(pool, class, 1) {
-            return Ok(ptr);
+            let is_over = pool.resizing.try_lock_for(PATIENCE).is_some();
+            if !is_over || (round > 0 && pool.slabs_moved.load(Ordering::Relaxed) == moves) {
+                break;
+            }
         }
         class.counters.add(ALLOCATION_FAILURES, 1);
         Err(Error::new(
@@ -211,6 +207,29 @@ impl Core {
                 sizes.sizes()[place]
             ),
         ))
+    }
+
+    fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
+        let class = self.class_at(pool, sizes, place);
+        if let Some(ptr) = self.take_from_class(pool, class) {
+            return Some(ptr);
+        }
+        // What other threads have in store may be all there is.
+        self.empty_magazines(class);
+        if let Some(ptr) = self.take_from_class(pool, class) {
+            return Some(ptr);
+        }
+        // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
+        // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
+        if let Some(ptr) = self.take_after_move(pool, class, 2) {
+            return Some(ptr);
+        }
+        let larger =
+            (place + 1..sizes.sizes().len()).filter_map(|place| pool.used_class(sizes.number(place)));
+        larger
+            .filter(|larger| larger.inner.lock().chunks.slab_count() > 0)
+            .find_map(|larger| self.take_from_class(pool, larger))
+            .or_else(|| self.take_after_move(pool, class, 1))
     }
 
     /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
@@ -245,7 +264,7 @@ impl Core {
 
     /// Memory that queues, ghosts and index will yet take when all chunks are in use.
     pub(crate) fn metadata_to_come(&self) -> u64 {
-        let expected = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        let expected = self.metadata_bytes.load(Ordering::Relaxed);
         let spent =
             [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();
         expected.saturating_sub(spent)
@@ -253,8 +272,8 @@ impl Core {
 
     /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.
     pub(crate) fn expected_entries(&self) -> u64 {
-        let chunks = self.chunks.load(std::sync::atomic::Ordering::Relaxed);
-        let metadata = self.metadata_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        let chunks = self.chunks.load(Ordering::Relaxed);
+        let metadata = self.metadata_bytes.load(Ordering::Relaxed);
         let slabs = self.ledger.part(Part::Slabs).max(1);
         let spent = slabs + metadata;
         let others = [Part::Fixed, Part::Connections, Part::Compact]

@@ -14,6 +14,7 @@ use slab::{ChunkNumber, Chunks, Item, ItemPtr, SlabId, SlabInfo, Withheld};
 use crate::cache::Core;
 use crate::life::{Life, RemovalCause};
 use crate::magazine::{Magazines, batch_for};
+use crate::stock::Stock;
 use crate::wheel::Wheel;
 
 /// Counters of a class. Hits have one for each queue of the policy, from this one on.
@@ -62,6 +63,7 @@ pub(crate) struct Class {
     /// For how long the item that was evicted last had not been used, in seconds; where that is not known, since it was made.
     last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
+    pub(crate) stock: Stock,
     /// Who is told of its items' ends.
     pub(crate) life: Option<Arc<Life>>,
     /// How many chunks a thread takes at once, from the chunks of the class and the threads that have a magazine.
@@ -105,6 +107,7 @@ impl Class {
             hits_before: Default::default(),
             last_idle_secs: AtomicU32::new(0),
             magazines: Magazines::default(),
+            stock: Stock::default(),
             life,
             batch: AtomicU32::new(1),
             chunks: AtomicU64::new(0),
@@ -122,6 +125,7 @@ impl Class {
     fn set_batch(&self) {
         let (chunks, threads) = (self.chunks.load(Ordering::Relaxed), self.threads.load(Ordering::Relaxed));
         self.batch.store(batch_for(chunks, threads), Ordering::Relaxed);
+        self.stock.set_chunks(chunks);
     }
 
     /// Notes how many slabs the class has now.
@@ -131,10 +135,11 @@ impl Class {
         self.set_batch();
     }
 
-    /// Notes that one more thread has a magazine.
-    pub(crate) fn note_magazine(&self) {
-        self.threads.fetch_add(1, Ordering::Relaxed);
+    /// Notes that one more thread has a magazine. Says how many have.
+    pub(crate) fn note_magazine(&self) -> u32 {
+        let threads = self.threads.fetch_add(1, Ordering::Relaxed) + 1;
         self.set_batch();
+        threads
     }
 
     /// The slab that is being emptied.

@@ -1,31 +1,29 @@
 //! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
 //!
-//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or those of a batch of items
-//! evicted together. What it inserts joins the eviction queue a batch at a time, and so does what is freed: the chunk
-//! leaves the queue, and is used again, with a batch of others. The lock of the class, the grace period that the reuse
-//! of a chunk takes, and the cold memory that eviction reads are so paid for once for many items.
+//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or those of the class's *stock*
+//! ([`crate::stock`]) of what was evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what is
+//! freed: the chunk leaves the queue, and goes to the stock, with a batch of others. The lock of the class, and the cold memory that
+//! eviction reads, are so paid for once for many items.
 //!
-//! Of a large class, a thread evicts two batches *ahead*, at moments when nobody else is at the class. So it hardly ever waits for
-//! the class's lock; and by the time that it needs a batch, some other thread has mostly asked who still reads its own, and that
-//! barrier does for both: however many threads insert, they pay together for about as many barriers as one of them would.
+//! Whoever finds the stock short evicts a batch for it, mostly *ahead*, at a moment when nobody else is at the class: so threads
+//! hardly ever wait for the class's lock, nor for the answer to who still reads what was evicted.
 //!
 //! A class of few chunks has batches of one, and one magazine for all threads.
 //!
 //! Invariants:
 //! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no more (invariant 5 of
-//!    `slab::item`). *Freed* ones leave the queue first, and then are *waiting* for that.
+//!    `slab::item`). *Freed* ones leave the queue first, and then are in the stock until that.
 //! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another. Its incarnation and the
 //!    state word tell; what is queued already is not queued twice.
-//! 3. No magazine names a chunk of a slab that has left the class. All are emptied ([`Core::empty_magazines`]) after the
-//!    class was told which slab leaves, so that none of its chunks gets ready again; and once all its chunks are in, so
-//!    that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
-//! 4. Where both are held, a magazine is locked before the class.
+//! 3. No magazine names a chunk of a slab that has left the class. All are emptied ([`Core::empty_magazines`]), and the stock, after the
+//!    class was told which slab leaves, and who takes from the stock looks for that, so that none of its chunks gets ready again; and
+//!    once all its chunks are in, so that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
+//! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those is while the other is held.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use base::counter::{STRIPES, stripe};
-use base::pin::Mark;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use slab::{ChunkNumber, ItemPtr};
@@ -34,10 +32,10 @@ use crate::cache::Core;
 use crate::class::{Class, Gone, Inner, View, fingerprint};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::stock::STOCK_BYTES;
 use crate::watch::gone_for;
 
-/// Most chunks that a thread takes at once. The grace period interrupts all processors that run a thread of this process:
-/// 17 µs on a virtual machine with two, which 64 chunks would feel and 256 hardly do.
+/// Most chunks that a thread takes at once.
 const MAX_BATCH: u64 = 256;
 /// How many chunks a thread uses between two looks whether it may have the lock of the class without waiting.
 const LOOK_EACH: usize = 8;
@@ -46,15 +44,13 @@ const LOOK_EACH: usize = 8;
 const PART_OF_CLASS: u64 = 512;
 const PART_OF_SMALL_CLASS: u64 = 128;
 const MAX_SMALL_BATCH: u64 = 64;
-/// Batches of this many and more are evicted ahead: smaller ones would keep a larger part of a class from use.
-const MIN_BATCH_AHEAD: u32 = MAX_SMALL_BATCH as u32 + 1;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
 /// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
 /// [`evict::MAX_HELD_TRIES`] items and more.
 const ROUNDS_ASKING: u32 = 64;
 /// What a magazine takes, in bytes, about.
-const MAGAZINE_BYTES: u64 = MAX_BATCH * (2 * 4 + 2 * 4 + 2 * 4 + 2 * 12 + 16);
+const MAGAZINE_BYTES: u64 = MAX_BATCH * (4 + 2 * 4 + 2 * 12 + 2 * 16);
 
 /// Chunks and entries that one thread has for itself.
 #[derive(Default)]
@@ -65,21 +61,10 @@ pub(crate) struct Magazine {
     pending: Vec<Pending>,
     /// Freed, perhaps still queued, perhaps still read.
     freed: Vec<ItemPtr>,
-    /// Freed, and out of the queue: to be ready next.
-    waiting: Waiting,
-    /// To wait in their place then: empty but where a thread evicts ahead.
-    ahead: Waiting,
     /// Evicted, and still in the index: empty but while a batch is evicted.
     evicted: Vec<(ItemPtr, u64)>,
     /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but meanwhile.
     ending: Vec<ItemPtr>,
-}
-
-/// Chunks that nobody finds any more since a moment, and some may still read.
-#[derive(Default)]
-struct Waiting {
-    chunks: Vec<ItemPtr>,
-    since: Mark,
 }
 
 /// An item to be queued.
@@ -108,16 +93,16 @@ impl Magazines {
         }
         let own = self.own.get_or_init(|| Box::new([const { OnceLock::new() }; STRIPES]));
         own[stripe()].get_or_init(|| {
-            core.ledger.charge(base::Part::Fixed, MAGAZINE_BYTES);
-            class.note_magazine();
+            let stock = if class.note_magazine() == 1 { STOCK_BYTES } else { 0 };
+            core.ledger.charge(base::Part::Fixed, MAGAZINE_BYTES + stock);
             Box::default()
         })
     }
 
-    /// Memory of those that were made, in bytes.
+    /// Memory of those that were made, and of the stock then, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let made = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get);
-        made.count() as u64 * MAGAZINE_BYTES
+        let made = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get).count();
+        made as u64 * MAGAZINE_BYTES + if made > 0 { STOCK_BYTES } else { 0 }
     }
 
     /// All of them.
@@ -140,7 +125,7 @@ fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
     let batch = class.batch() as usize;
     if gathered < batch {
         None
-    } else if gathered >= 2 * batch || batch < MIN_BATCH_AHEAD as usize {
+    } else if gathered >= 2 * batch || batch < LOOK_EACH {
         Some(class.inner.lock())
     } else if gathered.is_multiple_of(LOOK_EACH) {
         class.inner.try_lock()
@@ -179,29 +164,26 @@ impl Core {
     /// Gets a batch of chunks ready, if there are any to be had.
     fn fill(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
         for attempt in 0..ATTEMPTS {
-            self.ready_waiting(class, magazine);
+            self.take_clear(class, magazine);
             if !magazine.ready.is_empty() {
                 return;
             }
-            self.gather(pool, class, class.inner.lock(), magazine, attempt > 0);
-            if class.batch() < MIN_BATCH_AHEAD {
-                self.ready_waiting(class, magazine);
+            if attempt > 0 || class.stock.level() < class.stock.target() {
+                self.gather(pool, class, class.inner.lock(), magazine, attempt > 0);
             }
-            if !magazine.ready.is_empty() || magazine.waiting.chunks.is_empty() {
+            if !magazine.ready.is_empty() || class.stock.level() == 0 {
                 return;
             }
+            class.stock.pass_now(&self.pins);
         }
+        self.take_clear(class, magazine);
     }
 
-    /// Evicts the batch after the next, unless there is one, at a moment when nobody else is at the class: looks for that now and
-    /// then.
+    /// Brings the stock up to what it should be, at a moment when nobody else is at the class: looks for that now and then, once
+    /// half of what is ready is used up.
     fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
-        let (batch, left) = (class.batch(), magazine.ready.len());
-        // Not before half of what is ready is used up: where chunks are free, these are all that it gets.
-        if batch < MIN_BATCH_AHEAD
-            || left * 2 > batch as usize
-            || !left.is_multiple_of(LOOK_EACH)
-            || !magazine.ahead.chunks.is_empty()
+        let (batch, left) = (class.batch() as usize, magazine.ready.len());
+        if left * 2 > batch || !left.is_multiple_of(LOOK_EACH) || class.stock.level() >= class.stock.target()
         {
             return;
         }
@@ -210,9 +192,22 @@ impl Core {
         }
     }
 
+    /// Takes a batch of clear chunks from the stock.
+    fn take_clear(&self, class: &Class, magazine: &mut Magazine) {
+        class.stock.take(class.batch() as usize, &mut magazine.ready);
+        if let Some(leaving) = class.leaving_slab() {
+            for ptr in magazine.ready.extract_if(.., |ptr| ptr.slab() == leaving) {
+                class.inner.lock().free(self, ptr);
+            }
+        }
+        if class.stock.is_low() {
+            class.stock.pass_ahead(&self.pins);
+        }
+    }
+
     /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab, to be ready; or those of
-    /// evicted items, to wait with what was freed. Evicts nothing where what was freed may do, unless it `insists` because all of that
-    /// is still read.
+    /// evicted items, for the stock, as many as it lacks; or one more than that, if the caller `insists` because all that it has is
+    /// still read.
     fn gather(
         &self,
         pool: &Pool,
@@ -224,18 +219,19 @@ impl Core {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
         self.fold(class, &mut inner, magazine);
         self.pop_free(&mut inner, magazine, batch);
-        if magazine.ready.len() == left && (magazine.freed.len() * 2 < batch || insists) {
+        let lacking = class.stock.target().saturating_sub(class.stock.level() + magazine.freed.len());
+        let wanted = lacking.max(usize::from(insists)).min(batch);
+        if magazine.ready.len() == left && wanted > 0 {
             if self.add_slab(pool, class, &mut inner) {
                 self.pop_free(&mut inner, magazine, batch);
             } else {
-                let wanted = batch.saturating_sub(magazine.freed.len()).max(1);
                 self.evict(class, &mut inner, magazine, wanted);
             }
         }
         inner.settle(&self.ledger);
         drop(inner);
         self.unlink_evicted(class, magazine);
-        self.let_wait(magazine);
+        class.stock.append(&self.pins, &mut magazine.freed);
     }
 
     fn pop_free(&self, inner: &mut Inner, magazine: &mut Magazine, batch: usize) {
@@ -358,46 +354,6 @@ impl Core {
         }
     }
 
-    /// Lets what was freed, and has left the queue, wait for its readers.
-    fn let_wait(&self, magazine: &mut Magazine) {
-        let Magazine { freed, waiting, ahead, .. } = magazine;
-        if freed.is_empty() {
-            return;
-        }
-        let place = if waiting.chunks.is_empty() { waiting } else { ahead };
-        place.chunks.append(freed);
-        place.since = self.pins.mark();
-    }
-
-    /// Makes those of the waiting chunks ready that nobody reads any more.
-    fn ready_waiting(&self, class: &Class, magazine: &mut Magazine) {
-        let Magazine { ready, waiting, ahead, .. } = magazine;
-        if waiting.chunks.is_empty() {
-            std::mem::swap(waiting, ahead);
-        }
-        if waiting.chunks.is_empty() {
-            return;
-        }
-        let protected = self.pins.protected_since(waiting.since);
-        let leaving = class.leaving_slab();
-        waiting.chunks.retain(|ptr| {
-            if protected.contains(ptr.to_bits()) {
-                return true;
-            }
-            if leaving == Some(ptr.slab()) {
-                class.inner.lock().free(self, *ptr);
-            } else {
-                ready.push(*ptr);
-            }
-            false
-        });
-        if !ahead.chunks.is_empty() {
-            // What is still read waits with those, for longer than it must.
-            std::mem::swap(waiting, ahead);
-            waiting.chunks.append(&mut ahead.chunks);
-        }
-    }
-
     /// Ends an item that is neither in the index nor held, and frees its chunk. The caller holds no lock.
     pub(crate) fn free(&self, ptr: ItemPtr) {
         let _using = self.pools.enter();
@@ -413,21 +369,16 @@ impl Core {
     pub(crate) fn free_chunk(&self, class: &Class, ptr: ItemPtr) {
         let mut magazine = class.magazines.mine(self, class).lock();
         magazine.freed.push(ptr);
-        let batch = class.batch() as usize;
         let Some(mut inner) = lock_for(class, magazine.freed.len()) else { return };
         self.fold(class, &mut inner, &mut magazine);
         inner.settle(&self.ledger);
         drop(inner);
-        if (batch as u32) < MIN_BATCH_AHEAD {
-            self.let_wait(&mut magazine);
-        }
-        self.ready_waiting(class, &mut magazine);
-        self.let_wait(&mut magazine);
-        if magazine.ready.len() > 2 * batch {
+        class.stock.append(&self.pins, &mut magazine.freed);
+        let target = class.stock.target();
+        if class.stock.level() > 2 * target {
+            let spare = class.stock.take_out(&self.pins, target);
             let mut inner = class.inner.lock();
-            for ptr in magazine.ready.drain(batch..) {
-                inner.free(self, ptr);
-            }
+            spare.into_iter().for_each(|ptr| inner.free(self, ptr));
         }
     }
 
@@ -437,11 +388,9 @@ impl Core {
             return;
         }
         let protected = self.pins.protected();
-        let (later, now): (Vec<_>, Vec<_>) =
+        let (mut later, now): (Vec<_>, Vec<_>) =
             evicted.into_iter().partition(|ptr| protected.contains(ptr.to_bits()));
-        if !later.is_empty() {
-            class.magazines.common.lock().freed.extend(later);
-        }
+        class.stock.append(&self.pins, &mut later);
         let mut inner = class.inner.lock();
         for ptr in now {
             inner.free(self, ptr);
@@ -460,34 +409,37 @@ impl Core {
         }
     }
 
-    /// Brings the queue of the class up to date with all magazines, and says how many chunks they have.
+    /// Brings the queue of the class up to date with all magazines, and says how many chunks they and the stock have.
     pub(crate) fn fold_magazines(&self, class: &Class) -> usize {
-        class
+        let in_magazines: usize = class
             .magazines
             .all()
             .map(|magazine| {
                 let mut magazine = magazine.lock();
                 self.fold(class, &mut class.inner.lock(), &mut magazine);
-                let Magazine { ready, freed, waiting, ahead, .. } = &*magazine;
-                ready.len() + freed.len() + waiting.chunks.len() + ahead.chunks.len()
+                magazine.ready.len() + magazine.freed.len()
             })
-            .sum()
+            .sum();
+        in_magazines + class.stock.level()
     }
 
-    /// Gives the chunks of all magazines back to the class; those that are still read stay. The caller holds no magazine.
+    /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still read stay. The caller holds no
+    /// magazine.
     pub(crate) fn empty_magazines(&self, class: &Class) {
         for magazine in class.magazines.all() {
             let mut magazine: MutexGuard<'_, Magazine> = magazine.lock();
-            self.fold(class, &mut class.inner.lock(), &mut magazine);
-            self.let_wait(&mut magazine);
-            self.ready_waiting(class, &mut magazine);
-            self.ready_waiting(class, &mut magazine);
             let mut inner = class.inner.lock();
+            self.fold(class, &mut inner, &mut magazine);
             for ptr in magazine.ready.drain(..) {
                 inner.free(self, ptr);
             }
             inner.settle(&self.ledger);
+            drop(inner);
+            class.stock.append(&self.pins, &mut magazine.freed);
         }
+        let unread = class.stock.take_out(&self.pins, 0);
+        let mut inner = class.inner.lock();
+        unread.into_iter().for_each(|ptr| inner.free(self, ptr));
     }
 }
 
