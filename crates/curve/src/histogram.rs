@@ -1,11 +1,59 @@
 //! How much weight lies at which distance: buckets that are exact for small distances and have a fixed relative width for large ones.
+//!
+//! A bucket knows its least and its greatest distance. So a loop, whose distances are all alike, has its cliff where it is and not where
+//! the bucket ends: a cache that just holds the loop hits all, and must not be told that it misses all.
+
+/// The weight of the distances in a range.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    weight: f64,
+    /// The least and the greatest distance that was added, from the beginning of the bucket on, in units of 2^[`unit`](Self::unit).
+    least: u32,
+    greatest: u32,
+}
+
+impl Bucket {
+    const EMPTY: Self = Self { weight: 0.0, least: Self::OLD, greatest: Self::OLD };
+    /// Set in both: the next distance that is added takes their place, since what they tell of is older than the last ageing.
+    const OLD: u32 = 1 << 31;
+
+    /// Buckets of more than 2^31 distances tell 2^31 of them apart.
+    #[inline]
+    fn unit(width: u32) -> u32 {
+        width.saturating_sub(31)
+    }
+
+    #[inline]
+    fn add(&mut self, offset: u32, weight: f64) {
+        self.weight += weight;
+        if self.least >= Self::OLD {
+            (self.least, self.greatest) = (offset, offset);
+        } else {
+            (self.least, self.greatest) = (self.least.min(offset), self.greatest.max(offset));
+        }
+    }
+
+    fn halve(&mut self) {
+        self.weight /= 2.0;
+        self.least |= Self::OLD;
+        self.greatest |= Self::OLD;
+    }
+
+    /// The least and the greatest distance, of a bucket with weight that begins at `first`.
+    fn ends(&self, first: u64, width: u32) -> (u64, u64) {
+        let unit = Self::unit(width);
+        let at = |offset: u32| first + (u64::from(offset & !Self::OLD) << unit);
+        // A unit has several distances, of which the greatest counts.
+        (at(self.least), at(self.greatest) + ((1 << unit) - 1))
+    }
+}
 
 /// Weight by distance.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     /// Distances below `2^bits` have a bucket of their own; from there on each octave has `2^(bits-1)`.
     bits: u32,
-    weights: Vec<f64>,
+    buckets: Vec<Bucket>,
     /// Of what was never seen before.
     cold: f64,
     /// Of everything.
@@ -14,25 +62,36 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn new(bits: u32) -> Self {
-        Self { bits, weights: Vec::new(), cold: 0.0, total: 0.0 }
+        Self { bits, buckets: Vec::new(), cold: 0.0, total: 0.0 }
+    }
+
+    /// A bucket has `2^width` distances where this one lies.
+    #[inline]
+    fn width(bits: u32, distance: u64) -> u32 {
+        (64 - distance.leading_zeros()).saturating_sub(bits)
     }
 
     /// The number of the bucket of a distance.
     #[inline]
     pub(crate) fn bucket(bits: u32, distance: u64) -> usize {
-        let width = (64 - distance.leading_zeros()).saturating_sub(bits);
+        let width = Self::width(bits, distance);
         ((width as usize) << (bits - 1)) + (distance >> width) as usize
+    }
+
+    /// The first distance of a bucket, and how many it has, as a power of two.
+    fn range(bits: u32, bucket: usize) -> (u64, u32) {
+        let half = 1_usize << (bits - 1);
+        if bucket < 2 * half {
+            return (bucket as u64, 0);
+        }
+        let width = bucket / half - 1;
+        (((bucket % half + half) as u64) << width, width as u32)
     }
 
     /// The largest distance of a bucket.
     pub(crate) fn last_of(bits: u32, bucket: usize) -> u64 {
-        let half = 1_usize << (bits - 1);
-        if bucket < 2 * half {
-            return bucket as u64;
-        }
-        let width = bucket / half - 1;
-        let first = (bucket % half + half) as u64;
-        u64::try_from(((u128::from(first) + 1) << width) - 1).unwrap_or(u64::MAX)
+        let (first, width) = Self::range(bits, bucket);
+        first + ((1 << width) - 1)
     }
 
     /// Adds an access at a distance; `None` is one that hits in no cache.
@@ -43,39 +102,50 @@ impl Histogram {
             self.cold += weight;
             return;
         };
-        let bucket = Self::bucket(self.bits, distance);
-        if bucket >= self.weights.len() {
-            self.weights.resize(bucket + 1, 0.0);
+        let width = Self::width(self.bits, distance);
+        let bucket = ((width as usize) << (self.bits - 1)) + (distance >> width) as usize;
+        if bucket >= self.buckets.len() {
+            self.buckets.resize(bucket + 1, Bucket::EMPTY);
         }
-        self.weights[bucket] += weight;
+        let offset = ((distance & ((1 << width) - 1)) >> Bucket::unit(width)) as u32;
+        self.buckets[bucket].add(offset, weight);
     }
 
     pub(crate) fn halve(&mut self) {
-        self.weights.iter_mut().chain([&mut self.cold, &mut self.total]).for_each(|weight| *weight /= 2.0);
+        self.buckets.iter_mut().for_each(Bucket::halve);
+        (self.cold, self.total) = (self.cold / 2.0, self.total / 2.0);
     }
 
     pub(crate) fn total(&self) -> f64 {
         self.total
     }
 
-    /// Sizes, and the weight of all that misses in a cache of each: where a bucket with weight begins, and where it ends.
+    /// Sizes, and the weight of all that misses in a cache of each: for each bucket with weight before its least distance, and at
+    /// its greatest. Within a bucket the weight is taken to be spread evenly.
     pub(crate) fn misses(&self) -> Vec<(u64, f64)> {
-        let mut left: f64 = self.weights.iter().sum::<f64>() + self.cold;
+        let mut left: f64 = self.buckets.iter().map(|bucket| bucket.weight).sum::<f64>() + self.cold;
         let mut misses: Vec<(u64, f64)> = Vec::new();
-        for (bucket, weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-            // Up to the bucket nothing changes, however far it is from the last.
-            let before = bucket.checked_sub(1).map_or(0, |before| Self::last_of(self.bits, before));
+        for (number, bucket) in self.buckets.iter().enumerate().filter(|(_, bucket)| bucket.weight > 0.0) {
+            let (first, width) = Self::range(self.bits, number);
+            let (least, greatest) = bucket.ends(first, width);
+            // Up to the least distance nothing changes, however far it is from the last.
+            let before = least.saturating_sub(1);
             if misses.last().is_none_or(|(size, _)| *size < before) {
                 misses.push((before, left));
             }
-            left = (left - weight).max(self.cold);
-            misses.push((Self::last_of(self.bits, bucket), left));
+            left = (left - bucket.weight).max(self.cold);
+            misses.push((greatest, left));
         }
         misses
     }
 
+    /// Memory for the distances of an octave.
+    pub(crate) fn bytes_per_octave(bits: u32) -> usize {
+        size_of::<Bucket>() << (bits - 1)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        self.weights.capacity() * size_of::<f64>()
+        self.buckets.capacity() * size_of::<Bucket>()
     }
 }
 
@@ -97,5 +167,36 @@ mod tests {
             }
         }
         assert_eq!(Histogram::last_of(7, Histogram::bucket(7, u64::MAX)), u64::MAX);
+    }
+
+    #[test]
+    fn a_cliff_is_where_the_distances_are_and_not_where_a_bucket_ends() {
+        for distance in [1, 127, 128, 8 << 20, (8 << 20) - 4096, 1_000_000_007, u64::MAX / 3] {
+            let mut histogram = Histogram::new(7);
+            (0..10).for_each(|_| histogram.add(Some(distance), 1.0));
+            let misses = histogram.misses();
+            let unit = 1_u64 << Bucket::unit(Histogram::width(7, distance));
+            let ends = misses[0].0 + 1..=misses[1].0;
+            assert!(ends.contains(&distance) && ends.end() - ends.start() < unit, "{distance}: {misses:?}");
+            assert_eq!([misses[0].1, misses[1].1], [10.0, 0.0]);
+        }
+    }
+
+    #[test]
+    fn where_distances_were_before_the_last_ageing_is_forgotten_with_the_next_one() {
+        let mut histogram = Histogram::new(3);
+        histogram.add(Some(1_200), 4.0);
+        histogram.halve();
+        assert_eq!(histogram.misses(), [(1_199, 2.0), (1_200, 0.0)], "until another comes");
+        histogram.add(Some(1_100), 1.0);
+        assert_eq!(histogram.misses(), [(1_099, 3.0), (1_100, 0.0)]);
+    }
+
+    #[test]
+    fn distances_of_one_bucket_are_spread_between_the_least_and_the_greatest() {
+        let mut histogram = Histogram::new(3);
+        [1_030, 1_100, 1_200].into_iter().for_each(|distance| histogram.add(Some(distance), 1.0));
+        histogram.add(None, 1.0);
+        assert_eq!(histogram.misses(), [(1_029, 4.0), (1_200, 1.0)]);
     }
 }

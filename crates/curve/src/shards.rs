@@ -104,7 +104,7 @@ impl Shards {
 
     /// The most memory that one of fixed size with so many keys takes, in bytes, where distances span 40 octaves.
     pub fn bytes_for(max_keys: usize) -> usize {
-        let histograms = 40 * ((8 << (BITS - 1)) + Groups::BYTES_PER_OCTAVE);
+        let histograms = 40 * (Histogram::bytes_per_octave(BITS) + Groups::BYTES_PER_OCTAVE);
         size_of::<Self>() + Stack::bytes_for(max_keys.max(64) + 1) + histograms
     }
 

@@ -279,7 +279,7 @@ pub struct Control {
     pub poll_secs: f64,
     /// The sample of keys from which curves are learnt: one in so many. Default 8.
     pub sample_one_in: u32,
-    /// The points of a curve. Default 64.
+    /// The most points of a curve, where they say most. Default 64.
     pub curve_points: u32,
 }
 

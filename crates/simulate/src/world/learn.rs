@@ -10,7 +10,7 @@ pub(super) struct Learner {
     estimator: Shards,
     has_reads: bool,
     max_bytes: u64,
-    points: u64,
+    points: usize,
 }
 
 impl Learner {
@@ -21,7 +21,7 @@ impl Learner {
             estimator: Shards::fixed_rate(Unit::Bytes, rate).with_max_size(max_bytes.saturating_mul(2)),
             has_reads: false,
             max_bytes,
-            points: u64::from(control.curve_points.max(3)),
+            points: control.curve_points.max(3) as usize,
         }
     }
 
@@ -45,15 +45,19 @@ impl Learner {
         self.estimator.age();
     }
 
-    /// The curve of what was seen, at evenly spread sizes up to all memory. `None` before the first read of a key that is followed.
+    /// The curve of what was seen, up to all memory, of so many points that its cliffs stay where they are. `None` before the first
+    /// read of a key that is followed.
     pub(super) fn curve(&self) -> Option<MissRatioCurve> {
         if !self.has_reads {
             return None;
         }
         let learnt = self.estimator.curve();
-        let sizes = (1..=self.points)
-            .map(|i| (u128::from(self.max_bytes) * u128::from(i) / u128::from(self.points)) as u64);
-        let point = |size: u64| Point { size, miss_ratio: learnt.miss_ratio(size as f64).clamp(0.0, 1.0) };
-        MissRatioCurve::new(Unit::Bytes, sizes.filter(|size| *size > 0).map(point)).ok()
+        let last = Point { size: self.max_bytes, miss_ratio: learnt.miss_ratio(self.max_bytes as f64) };
+        let within = learnt.points().iter().copied().filter(|point| point.size < self.max_bytes);
+        let curve = MissRatioCurve::new(Unit::Bytes, within.chain([last])).ok()?.thinned(self.points);
+        Some(match learnt.confidence() {
+            Some(confidence) => curve.with_confidence(confidence),
+            None => curve,
+        })
     }
 }

@@ -1,5 +1,7 @@
 //! The world as a whole: against theory, against itself, and whatever happens.
 
+use allocate::drf::Drf;
+use allocate::hare::Hare;
 use allocate::partition::Weighted;
 use base::ByteSize;
 use bench::workload::{Popularity, Sizes};
@@ -214,4 +216,34 @@ fn a_shared_cache_favours_who_asks_most() {
     scenario.tenants[1].weight = 3.0;
     let apart = run_with(&scenario, Setup::equal(), 1);
     assert_eq!([apart.totals[0].memory, apart.totals[1].memory], [25_000.0, 75_000.0], "by weight");
+}
+
+/// A loop that an equal share just holds is all hits there. A curve that has its cliff a little further on says that it misses all: then
+/// HARE and DRF take the processor from it that it seems not to use, and leave it a fraction of its equal share.
+#[test]
+fn a_loop_that_just_fits_its_share_keeps_what_it_has_there() {
+    for keys in [656, 1_000, 1_024] {
+        let share = keys * 100;
+        let mut scenario = scenario(
+            2 * share,
+            vec![
+                tenant("loop", keys, Popularity::Scan, 16),
+                tenant("other", 4 * keys, Popularity::Uniform, 16),
+            ],
+        );
+        scenario.resources = vec![
+            Resource::new("device", Cost::FetchedBytes, 2e5),
+            Resource::new("processor", Cost::RequestBytes, 1e6),
+        ];
+        scenario.backend.latency_ms = 0.5;
+        let now = Control { interval_secs: 1.0, window: 1, apply: Apply::Unthrottled, ..Control::default() };
+        scenario.control = Control { poll_secs: 0.1, sample_one_in: 1, ..now };
+        let equal = run_with(&scenario, Setup::equal(), 1);
+        assert!(equal.totals[0].hit_ratio > 0.999, "it fits");
+        for policy in [Box::<Drf>::default() as Box<dyn Policy>, Box::<Hare>::default()] {
+            let run = run_with(&scenario, Setup::of(policy), 1);
+            let least = run.least_normalised(&equal);
+            assert!(least > 0.98, "{} with {keys} keys: {:?}", run.policy, run.normalised(&equal));
+        }
+    }
 }
