@@ -59,14 +59,16 @@ impl Controller {
         let decision = match decided {
             Ok(decision) => decision,
             Err(reason) => {
-                let nothing = Decided { at_secs, applied: false, memory: Vec::new(), reasons: vec![reason] };
+                let nothing =
+                    Decided { at_secs, applied: false, reasons: vec![reason], ..Decided::default() };
                 return world.run.decisions.push(nothing);
             }
         };
         let applied = decision.grants != world.grants;
         let memory = decision.grants.iter().map(|grant| grant.memory).collect();
+        let resources = decision.grants.iter().map(|grant| grant.resources.clone()).collect();
         let reasons = decision.moves.iter().map(|step| step.reason.clone()).collect();
-        world.run.decisions.push(Decided { at_secs, applied, memory, reasons });
+        world.run.decisions.push(Decided { at_secs, applied, memory, resources, reasons });
         if applied {
             self.migrations += 1;
             let mut migration = Migration::new(self.migrations, world, decision.grants, &self.baseline);

@@ -50,13 +50,13 @@ pub struct Round {
     pub migration: u32,
     /// The most memory that a tenant got or gave, in bytes.
     pub bytes: u64,
-    /// How full the fullest of the receivers was, of what the round before had granted it, when this one began, from 0 to 1; of
-    /// those that were not warm by their curve alone the least. 1 in a first round.
+    /// How much of what the round before gave it the emptiest of the receivers had filled when this one began, from 0 to 1; those
+    /// that were warm by their curve alone do not count. 1 in a first round.
     pub least_full: f64,
 }
 
 /// A decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Decided {
     /// When, in seconds.
     pub at_secs: f64,
@@ -64,6 +64,8 @@ pub struct Decided {
     pub applied: bool,
     /// What each tenant should have, in bytes.
     pub memory: Vec<u64>,
+    /// What each tenant should have of each resource, in units per second.
+    pub resources: Vec<Vec<f64>>,
     /// Why, in words: of each move of memory; or why nothing was decided.
     pub reasons: Vec<String>,
 }
