@@ -18,10 +18,11 @@
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
 //!    everything the caller did before, whenever it pins or protects again.
 //!
-//! Invariant 3, of barriers that serve several callers, is in `shared`.
+//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`.
 
 mod grace;
 mod shared;
+mod stock;
 
 use std::marker::PhantomData;
 #[cfg(not(loom))]
@@ -34,6 +35,7 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 pub use grace::Grace;
 use shared::Barriers;
 pub use shared::Mark;
+pub use stock::Stock;
 
 const SHARED: usize = STRIPES - 1;
 /// Set in a slot's `word` while the lower half is protected.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
 use base::hash::key_hash;
+use base::pin::Stock;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
@@ -13,8 +14,7 @@ use slab::{ChunkNumber, Chunks, Item, ItemPtr, SlabId, SlabInfo, Withheld};
 
 use crate::cache::Core;
 use crate::life::{Life, RemovalCause};
-use crate::magazine::{Magazines, batch_for};
-use crate::stock::Stock;
+use crate::magazine::{Magazines, batch_for, stock_for};
 use crate::wheel::Wheel;
 
 /// Counters of a class. Hits have one for each queue of the policy, from this one on.
@@ -63,7 +63,7 @@ pub(crate) struct Class {
     /// For how long the item that was evicted last had not been used, in seconds; where that is not known, since it was made.
     last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
-    pub(crate) stock: Stock,
+    pub(crate) stock: Stock<ItemPtr>,
     /// Who is told of its items' ends.
     pub(crate) life: Option<Arc<Life>>,
     /// How many chunks a thread takes at once, from the chunks of the class and the threads that have a magazine.
@@ -107,7 +107,7 @@ impl Class {
             hits_before: Default::default(),
             last_idle_secs: AtomicU32::new(0),
             magazines: Magazines::default(),
-            stock: Stock::default(),
+            stock: Stock::new(stock_for(0)),
             life,
             batch: AtomicU32::new(1),
             chunks: AtomicU64::new(0),
@@ -125,7 +125,7 @@ impl Class {
     fn set_batch(&self) {
         let (chunks, threads) = (self.chunks.load(Ordering::Relaxed), self.threads.load(Ordering::Relaxed));
         self.batch.store(batch_for(chunks, threads), Ordering::Relaxed);
-        self.stock.set_chunks(chunks);
+        self.stock.set_target(stock_for(chunks));
     }
 
     /// Notes how many slabs the class has now.

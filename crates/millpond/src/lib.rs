@@ -65,7 +65,6 @@ mod sizes;
 pub mod sizing;
 mod slot;
 mod stats;
-mod stock;
 pub mod strategy;
 pub mod structured;
 mod touch;

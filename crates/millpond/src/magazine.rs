@@ -1,7 +1,7 @@
 //! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
 //!
 //! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or those of the class's *stock*
-//! ([`crate::stock`]) of what was evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what is
+//! ([`base::pin::Stock`]) of what was evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what is
 //! freed: the chunk leaves the queue, and goes to the stock, with a batch of others. The lock of the class, and the cold memory that
 //! eviction reads, are so paid for once for many items.
 //!
@@ -32,7 +32,6 @@ use crate::cache::Core;
 use crate::class::{Class, Gone, Inner, View, fingerprint};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
-use crate::stock::STOCK_BYTES;
 use crate::watch::gone_for;
 
 /// Most chunks that a thread takes at once.
@@ -44,6 +43,11 @@ const LOOK_EACH: usize = 8;
 const PART_OF_CLASS: u64 = 512;
 const PART_OF_SMALL_CLASS: u64 = 128;
 const MAX_SMALL_BATCH: u64 = 64;
+/// A class's chunks are divided by this for the number that its stock should have.
+const PART_IN_STOCK: u64 = 128;
+const MAX_STOCK: u64 = 2_048;
+/// Memory of a stock, in bytes, at most about: what waits and is clear, up to twice what it should have, and what is in hand.
+const STOCK_BYTES: u64 = 3 * MAX_STOCK * size_of::<ItemPtr>() as u64;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
 /// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
@@ -117,6 +121,11 @@ pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
     let of_thread = chunks / u64::from(threads.max(1));
     let small = (of_thread / PART_OF_SMALL_CLASS).min(MAX_SMALL_BATCH);
     (of_thread / PART_OF_CLASS).min(MAX_BATCH).max(small).max(1) as u32
+}
+
+/// How many chunks the stock of a class of `chunks` should have.
+pub(crate) fn stock_for(chunks: u64) -> usize {
+    (chunks / PART_IN_STOCK).clamp(1, MAX_STOCK) as usize
 }
 
 /// The lock of the class for a thread that has gathered so much to do under it: `None` below a batch, and up to two while
@@ -446,6 +455,13 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stock_is_a_small_part_of_a_class() {
+        assert_eq!(stock_for(0), 1);
+        assert_eq!(stock_for(32_768), 256);
+        assert_eq!(stock_for(1 << 30), MAX_STOCK as usize);
+    }
 
     #[test]
     fn batches_are_a_small_part_of_a_class() {

@@ -16,6 +16,12 @@ pub struct SlabId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemPtr(u32);
 
+impl From<ItemPtr> for u32 {
+    fn from(ptr: ItemPtr) -> Self {
+        ptr.0
+    }
+}
+
 impl ItemPtr {
     /// Names chunk `number` of `slab`.
     #[inline]

@@ -1,0 +1,283 @@
+//! Things on their way from one use to the next, for many threads together.
+//!
+//! Nobody finds them any more, and some may still be read, under the words that name them: they *wait*. A *pass* asks which are protected,
+//! once for all that wait then, and makes the others *clear* to be used. As all threads draw on one stock, they pay together for one barrier
+//! in as many uses as about half of the stock has things, however few each of them takes at a time.
+//!
+//! 4. A thing gets clear only by a pass whose barrier began after it was made unreachable: the mark of what waits is taken with the lists
+//!    locked, by whoever appends, so that it is no older than that of any thing among them.
+//! 5. A thing of the stock is in one of the lists, or in the hand of the thread that passes and holds `passing`. Who holds that, and then
+//!    the lists, sees all.
+
+use super::{Mark, Pins};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// What was made unreachable and is to be used again: whoever appends `T`s has made them unreachable to all who do not protect them, by
+/// their words, yet; whom they are given to may use them as the only one. Its users steer by [`Self::level`] and [`Self::target`].
+pub struct Stock<T> {
+    lists: Mutex<Lists<T>>,
+    /// Held by the thread that passes, with what it has in hand: empty but meanwhile.
+    passing: Mutex<Vec<T>>,
+    /// How many there are, in hand as well.
+    level: AtomicUsize,
+    /// How many there should be.
+    target: AtomicUsize,
+}
+
+struct Lists<T> {
+    waiting: Vec<T>,
+    since: Mark,
+    clear: Vec<T>,
+}
+
+impl<T: Copy + Into<u32>> Stock<T> {
+    /// An empty one that should have `target` things.
+    pub fn new(target: usize) -> Self {
+        Self {
+            lists: Mutex::new(Lists { waiting: Vec::new(), since: Mark::default(), clear: Vec::new() }),
+            passing: Mutex::new(Vec::new()),
+            level: AtomicUsize::new(0),
+            target: AtomicUsize::new(target),
+        }
+    }
+
+    /// Says how many there should be.
+    pub fn set_target(&self, target: usize) {
+        self.target.store(target, Ordering::Relaxed);
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn level(&self) -> usize {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    /// How many there should be.
+    #[inline]
+    pub fn target(&self) -> usize {
+        self.target.load(Ordering::Relaxed)
+    }
+
+    /// Takes what nobody finds any more, and some may still read.
+    pub fn append(&self, pins: &Pins, freed: &mut Vec<T>) {
+        if freed.is_empty() {
+            return;
+        }
+        let mut lists = self.lists.lock();
+        self.level.fetch_add(freed.len(), Ordering::Relaxed);
+        lists.waiting.append(freed);
+        lists.since = pins.mark();
+    }
+
+    /// Moves up to `wanted` clear ones to `ready`.
+    pub fn take(&self, wanted: usize, ready: &mut Vec<T>) {
+        let mut lists = self.lists.lock();
+        let left = lists.clear.len().saturating_sub(wanted);
+        self.level.fetch_sub(lists.clear.len() - left, Ordering::Relaxed);
+        ready.extend(lists.clear.drain(left..));
+    }
+
+    /// Whether there is so little clear, and so much that waits, that it is time for a pass.
+    pub fn is_low(&self) -> bool {
+        let (lists, half) = (self.lists.lock(), self.target().div_ceil(2));
+        lists.clear.len() < half && lists.waiting.len() >= half
+    }
+
+    /// Makes clear what waits and is not read, unless another thread is about it.
+    pub fn pass_ahead(&self, pins: &Pins) {
+        if let Some(mut hand) = self.passing.try_lock() {
+            self.pass(pins, &mut hand);
+        }
+    }
+
+    /// Makes clear what waits and is not read, unless something is clear by now.
+    pub fn pass_now(&self, pins: &Pins) {
+        let mut hand = self.passing.lock();
+        let has_clear = !self.lists.lock().clear.is_empty();
+        if !has_clear {
+            self.pass(pins, &mut hand);
+        }
+    }
+
+    /// Takes out all that nobody reads, but for `kept` of them.
+    pub fn take_out(&self, pins: &Pins, kept: usize) -> Vec<T> {
+        let mut hand = self.passing.lock();
+        self.pass(pins, &mut hand);
+        let mut out = Vec::new();
+        self.take(self.level().saturating_sub(kept), &mut out);
+        out
+    }
+
+    fn pass(&self, pins: &Pins, hand: &mut Vec<T>) {
+        let since = {
+            let mut lists = self.lists.lock();
+            std::mem::swap(&mut lists.waiting, hand);
+            lists.since
+        };
+        if hand.is_empty() {
+            return;
+        }
+        let protected = pins.protected_since(since);
+        let mut lists = self.lists.lock();
+        for thing in hand.drain(..) {
+            // What is still read waits with what was appended meanwhile, for longer than it must.
+            let list = if protected.contains(thing.into()) { &mut lists.waiting } else { &mut lists.clear };
+            list.push(thing);
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::sync::Arc as StdArc;
+
+    use crossbeam_utils::CachePadded;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    use super::*;
+    use crate::pin::Barriers;
+
+    /// A thing that is there until it is taken away, goes through the stock, and is overwritten by whoever gets it.
+    struct Model {
+        pins: Pins,
+        stock: Stock<u32>,
+        there: AtomicBool,
+        content: UnsafeCell<u32>,
+        /// How often it was given out. Not a part of what is checked for races.
+        given: StdArc<std::sync::atomic::AtomicUsize>,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            Self {
+                pins: Pins {
+                    slots: (0..2).map(|_| CachePadded::default()).collect(),
+                    readers_fence: true,
+                    barriers: Barriers::default(),
+                },
+                stock: Stock::new(1),
+                there: AtomicBool::new(true),
+                content: UnsafeCell::new(1),
+                given: StdArc::default(),
+            }
+        }
+
+        fn read(&self) {
+            let guard = self.pins.guard_at(0).expect("nothing is protected");
+            guard.protect(7);
+            if self.there.load(Ordering::Acquire) {
+                // SAFETY: what this model checks: nobody writes while the word is protected and the thing is there.
+                self.content
+                    .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
+            }
+        }
+
+        fn take_away(&self) {
+            self.there.store(false, Ordering::Release);
+            self.stock.append(&self.pins, &mut vec![7]);
+        }
+
+        /// Asks for a chunk as an insertion does.
+        fn use_again(&self, urgently: bool) {
+            let mut ready = Vec::new();
+            if urgently {
+                self.stock.pass_now(&self.pins);
+            } else {
+                self.stock.pass_ahead(&self.pins);
+            }
+            self.stock.take(1, &mut ready);
+            for _ in ready {
+                assert_eq!(
+                    self.given.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+                    0,
+                    "given out twice"
+                );
+                // SAFETY: as above.
+                self.content.with_mut(|content| unsafe { *content = 2 });
+            }
+        }
+    }
+
+    #[test]
+    fn loom_what_is_read_is_not_given_out() {
+        let given = StdArc::new(std::sync::atomic::AtomicUsize::new(0));
+        let sum = StdArc::clone(&given);
+        loom::model(move || {
+            let model = Arc::new(Model::new());
+            let reader = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || model.read())
+            };
+            model.take_away();
+            model.use_again(true);
+            reader.join().expect("no panic");
+            sum.fetch_add(
+                model.given.load(std::sync::atomic::Ordering::Relaxed),
+                std::sync::atomic::Ordering::Relaxed,
+            );
+        });
+        assert!(
+            given.load(std::sync::atomic::Ordering::Relaxed) > 0,
+            "it is given out where nobody reads it"
+        );
+    }
+
+    #[test]
+    fn loom_two_that_ask_for_it_get_it_once() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let model = Arc::new(Model::new());
+            let reader = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || model.read())
+            };
+            let other = {
+                let model = Arc::clone(&model);
+                thread::spawn(move || {
+                    // As one does that has another stock.
+                    let _ = model.pins.protected();
+                    model.use_again(false);
+                })
+            };
+            model.take_away();
+            model.use_again(true);
+            reader.join().expect("no panic");
+            other.join().expect("no panic");
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_waits_and_the_rest_is_clear() {
+        let (pins, stock) = (Pins::new(), Stock::<u32>::new(8));
+        stock.append(&pins, &mut (0..8).collect());
+        assert!(stock.is_low());
+        let mut ready = Vec::new();
+        stock.take(8, &mut ready);
+        assert!(ready.is_empty(), "nobody has asked who reads them");
+        let guard = pins.guard().expect("nothing is protected");
+        guard.protect(3);
+        stock.pass_ahead(&pins);
+        assert!(!stock.is_low());
+        stock.take(5, &mut ready);
+        stock.take(5, &mut ready);
+        ready.sort_unstable();
+        assert_eq!(ready, [0, 1, 2, 4, 5, 6, 7]);
+        assert_eq!(stock.level(), 1);
+        assert!(stock.take_out(&pins, 0).is_empty(), "it is read");
+        drop(guard);
+        stock.append(&pins, &mut (8..12).collect());
+        assert_eq!(stock.take_out(&pins, 2).len(), 3);
+        stock.pass_now(&pins);
+        assert_eq!(stock.level(), 2);
+    }
+}
