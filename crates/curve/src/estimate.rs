@@ -11,6 +11,17 @@ pub enum Kind {
     Write,
 }
 
+/// An access to a key, as [`Estimator::record`] takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The key's hash.
+    pub hash: u64,
+    /// The item's size in bytes; 0 = not known.
+    pub size: u32,
+    /// Whether it counts.
+    pub kind: Kind,
+}
+
 /// Learns a miss-ratio curve from accesses.
 ///
 /// ```
@@ -30,6 +41,12 @@ pub trait Estimator {
     /// `size` is the item's, in bytes, with what its cache spends on it. 0 says that it is not known, as on a miss: then the key's
     /// last one holds, or the mean of all. Estimators of items take no notice of it.
     fn record(&mut self, hash: u64, size: u32, kind: Kind);
+
+    /// Looks at accesses one after the other. Whoever has several at hand spares the estimator most of the waiting for memory, which it can ask for
+    /// ahead: such as a live pool, whose accesses wait in a buffer.
+    fn record_all(&mut self, accesses: &[Access]) {
+        accesses.iter().for_each(|access| self.record(access.hash, access.size, access.kind));
+    }
 
     /// Counts reads that the caller did not hand over because [`Self::follows`] said no to their hashes. Without, the estimator
     /// cannot correct for hot keys that the sample has by chance or lacks.

@@ -17,9 +17,10 @@
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
+use crate::histogram::bucket;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
-use crate::stack::HashTable;
+use crate::table::{Search, Table};
 
 /// HopperKV's rate.
 pub const DEFAULT_RATE: f64 = 1.0 / 32.0;
@@ -78,7 +79,7 @@ pub struct Ghost {
     boundaries: Vec<Boundary>,
     nodes: Vec<Node>,
     free: Vec<u32>,
-    by_key: HashTable<u32>,
+    by_key: Table,
     first: u32,
     /// Sampled hits by the smallest tick that has them, and sampled misses.
     hits: Vec<f64>,
@@ -112,7 +113,7 @@ impl Ghost {
             boundaries,
             nodes: Vec::new(),
             free: Vec::new(),
-            by_key: HashTable::default(),
+            by_key: Table::default(),
             first: NONE,
             misses: 0.0,
             groups: Groups::default(),
@@ -171,12 +172,16 @@ impl Ghost {
             Some(tick) => self.hits[tick] += 1.0,
             None => self.misses += 1.0,
         }
-        self.groups.add(hash, counted.map(|tick| self.ticks[tick]), self.weight);
+        let bucket = counted.map(|tick| bucket::<{ Groups::BITS }>(self.ticks[tick]));
+        self.groups.add(hash, bucket, self.weight);
     }
 
     /// Puts a key in front, and says which tick it had.
     fn touch(&mut self, hash: u64, size: u32) -> Option<usize> {
-        let known = self.by_key.get(&hash).copied();
+        let known = match self.by_key.search(hash) {
+            Search::Found(entry) => Some(self.by_key.get(entry).0),
+            Search::Absent(_) => None,
+        };
         let old = known.map(|at| self.nodes[at as usize]);
         let size = match (self.unit, size, old) {
             (Unit::Items, ..) => 1,
@@ -231,7 +236,12 @@ impl Ghost {
                 self.nodes.len() as u32 - 1
             }
         };
-        self.by_key.insert(key, at);
+        if self.by_key.is_full() {
+            self.by_key.grow(|_, _| ());
+        }
+        if let Search::Absent(entry) = self.by_key.search(key) {
+            self.by_key.take(entry, key, at, 0);
+        }
         at
     }
 
@@ -265,7 +275,9 @@ impl Ghost {
         };
         while beyond != NONE {
             let Node { key, below, .. } = self.nodes[beyond as usize];
-            self.by_key.remove(&key);
+            if let Search::Found(entry) = self.by_key.search(key) {
+                self.by_key.remove(entry, |_, _| ());
+            }
             self.free.push(beyond);
             beyond = below;
         }
@@ -349,8 +361,7 @@ impl Estimator for Ghost {
     }
 
     fn bytes(&self) -> usize {
-        let buckets = (self.by_key.capacity() * 8 / 7).next_power_of_two();
-        let table = buckets * (size_of::<(u64, u32)>() + 1);
+        let table = self.by_key.bytes();
         let list = self.nodes.capacity() * size_of::<Node>() + self.free.capacity() * size_of::<u32>();
         let ticks = self.ticks.len() * (size_of::<Boundary>() + 2 * size_of::<u64>());
         size_of::<Self>() + table + list + ticks + self.groups.bytes()

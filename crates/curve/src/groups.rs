@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::Histogram;
+use crate::histogram::last_of;
 
 /// How a sampled curve is corrected for having more or fewer requests than its share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,8 +46,8 @@ impl FromStr for Correction {
 
 /// Keys are told apart by as many groups.
 const GROUPS: usize = 32;
-/// Four buckets for each octave of distances.
-const BITS: u32 = 3;
+/// Groups are told apart by buckets of the histogram, [`Groups::BITS`], so many together: a quarter of an octave.
+const TOGETHER: usize = 16;
 
 /// Requests by group and coarse distance.
 #[derive(Clone, Debug, Default)]
@@ -57,23 +57,29 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
+    /// Distances are those of a histogram with so many bits.
+    pub(crate) const BITS: u32 = 7;
     /// Memory for the distances of an octave, with what a vector has in reserve.
-    pub(crate) const BYTES_PER_OCTAVE: usize = 2 * (size_of::<[f64; GROUPS]>() << (BITS - 1));
+    pub(crate) const BYTES_PER_OCTAVE: usize =
+        2 * (size_of::<[f64; GROUPS]>() << (Self::BITS - 1)) / TOGETHER;
 
+    /// Adds an access to the key with this hash at the distance of a bucket; `None` is one that hits in no cache.
     #[inline]
-    pub(crate) fn add(&mut self, hash: u64, distance: Option<u64>, weight: f64) {
+    pub(crate) fn add(&mut self, hash: u64, bucket: Option<usize>, weight: f64) {
         let group = crate::sample::group(hash, GROUPS);
-        let row = match distance {
-            None => &mut self.cold,
-            Some(distance) => {
-                let bucket = Histogram::bucket(BITS, distance);
-                if bucket >= self.by_distance.len() {
-                    self.by_distance.resize(bucket + 1, [0.0; GROUPS]);
-                }
-                &mut self.by_distance[bucket]
-            }
-        };
-        row[group] += weight;
+        match bucket {
+            None => self.cold[group] += weight,
+            Some(bucket) => match self.by_distance.get_mut(bucket / TOGETHER) {
+                Some(row) => row[group] += weight,
+                None => self.widen(bucket / TOGETHER, group, weight),
+            },
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self, row: usize, group: usize, weight: f64) {
+        self.by_distance.resize(row + 1, [0.0; GROUPS]);
+        self.by_distance[row][group] = weight;
     }
 
     pub(crate) fn halve(&mut self) {
@@ -94,7 +100,10 @@ impl Groups {
         let mut rows = vec![(0, Regression::of(correction, &requests, &misses))];
         for (bucket, row) in self.by_distance.iter().enumerate() {
             misses.iter_mut().zip(row).for_each(|(sum, weight)| *sum -= *weight);
-            rows.push((Histogram::last_of(BITS, bucket), Regression::of(correction, &requests, &misses)));
+            rows.push((
+                last_of::<{ Self::BITS }>(bucket * TOGETHER + TOGETHER - 1),
+                Regression::of(correction, &requests, &misses),
+            ));
         }
         Spread { rows }
     }

@@ -48,85 +48,85 @@ impl Bucket {
     }
 }
 
-/// Weight by distance.
-#[derive(Clone, Debug)]
-pub(crate) struct Histogram {
-    /// Distances below `2^bits` have a bucket of their own; from there on each octave has `2^(bits-1)`.
-    bits: u32,
+/// A bucket has `2^width` distances where this one lies.
+#[inline]
+fn width<const BITS: u32>(distance: u64) -> u32 {
+    // The bit keeps the width from being less than nothing.
+    (distance | 1 << (BITS - 1)).ilog2() - (BITS - 1)
+}
+
+/// The number of the bucket of a distance. Distances below `2^BITS` have a bucket of their own; from there on each octave has `2^(BITS-1)`.
+#[inline]
+pub(crate) fn bucket<const BITS: u32>(distance: u64) -> usize {
+    let width = width::<BITS>(distance);
+    ((width as usize) << (BITS - 1)) + (distance >> width) as usize
+}
+
+/// The first distance of a bucket, and how many it has, as a power of two.
+fn range<const BITS: u32>(bucket: usize) -> (u64, u32) {
+    let half = 1_usize << (BITS - 1);
+    if bucket < 2 * half {
+        return (bucket as u64, 0);
+    }
+    let width = bucket / half - 1;
+    (((bucket % half + half) as u64) << width, width as u32)
+}
+
+/// The largest distance of a bucket.
+pub(crate) fn last_of<const BITS: u32>(bucket: usize) -> u64 {
+    let (first, width) = range::<BITS>(bucket);
+    first + ((1 << width) - 1)
+}
+
+/// Weight by distance, in buckets as [`bucket`] numbers them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Histogram<const BITS: u32> {
     buckets: Vec<Bucket>,
     /// Of what was never seen before.
     cold: f64,
-    /// Of everything.
-    total: f64,
 }
 
-impl Histogram {
-    pub(crate) fn new(bits: u32) -> Self {
-        Self { bits, buckets: Vec::new(), cold: 0.0, total: 0.0 }
-    }
-
-    /// A bucket has `2^width` distances where this one lies.
+impl<const BITS: u32> Histogram<BITS> {
+    /// Adds an access at a distance; `None` is one that hits in no cache. Says which bucket it is in.
     #[inline]
-    fn width(bits: u32, distance: u64) -> u32 {
-        (64 - distance.leading_zeros()).saturating_sub(bits)
-    }
-
-    /// The number of the bucket of a distance.
-    #[inline]
-    pub(crate) fn bucket(bits: u32, distance: u64) -> usize {
-        let width = Self::width(bits, distance);
-        ((width as usize) << (bits - 1)) + (distance >> width) as usize
-    }
-
-    /// The first distance of a bucket, and how many it has, as a power of two.
-    fn range(bits: u32, bucket: usize) -> (u64, u32) {
-        let half = 1_usize << (bits - 1);
-        if bucket < 2 * half {
-            return (bucket as u64, 0);
-        }
-        let width = bucket / half - 1;
-        (((bucket % half + half) as u64) << width, width as u32)
-    }
-
-    /// The largest distance of a bucket.
-    pub(crate) fn last_of(bits: u32, bucket: usize) -> u64 {
-        let (first, width) = Self::range(bits, bucket);
-        first + ((1 << width) - 1)
-    }
-
-    /// Adds an access at a distance; `None` is one that hits in no cache.
-    #[inline]
-    pub(crate) fn add(&mut self, distance: Option<u64>, weight: f64) {
-        self.total += weight;
+    pub(crate) fn add(&mut self, distance: Option<u64>, weight: f64) -> Option<usize> {
         let Some(distance) = distance else {
             self.cold += weight;
-            return;
+            return None;
         };
-        let width = Self::width(self.bits, distance);
-        let bucket = ((width as usize) << (self.bits - 1)) + (distance >> width) as usize;
-        if bucket >= self.buckets.len() {
-            self.buckets.resize(bucket + 1, Bucket::EMPTY);
-        }
+        let width = width::<BITS>(distance);
+        let number = bucket::<BITS>(distance);
         let offset = ((distance & ((1 << width) - 1)) >> Bucket::unit(width)) as u32;
-        self.buckets[bucket].add(offset, weight);
+        if number >= self.buckets.len() {
+            self.widen(number);
+        }
+        self.buckets[number].add(offset, weight);
+        Some(number)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, number: usize) {
+        self.buckets.resize(number + 1, Bucket::EMPTY);
     }
 
     pub(crate) fn halve(&mut self) {
         self.buckets.iter_mut().for_each(Bucket::halve);
-        (self.cold, self.total) = (self.cold / 2.0, self.total / 2.0);
+        self.cold /= 2.0;
     }
 
+    /// The weight of everything.
     pub(crate) fn total(&self) -> f64 {
-        self.total
+        self.buckets.iter().map(|bucket| bucket.weight).sum::<f64>() + self.cold
     }
 
     /// Sizes, and the weight of all that misses in a cache of each: for each bucket with weight before its least distance, and at
     /// its greatest. Within a bucket the weight is taken to be spread evenly.
     pub(crate) fn misses(&self) -> Vec<(u64, f64)> {
-        let mut left: f64 = self.buckets.iter().map(|bucket| bucket.weight).sum::<f64>() + self.cold;
+        let mut left = self.total();
         let mut misses: Vec<(u64, f64)> = Vec::new();
         for (number, bucket) in self.buckets.iter().enumerate().filter(|(_, bucket)| bucket.weight > 0.0) {
-            let (first, width) = Self::range(self.bits, number);
+            let (first, width) = range::<BITS>(number);
             let (least, greatest) = bucket.ends(first, width);
             // Up to the least distance nothing changes, however far it is from the last.
             let before = least.saturating_sub(1);
@@ -140,8 +140,8 @@ impl Histogram {
     }
 
     /// Memory for the distances of an octave.
-    pub(crate) fn bytes_per_octave(bits: u32) -> usize {
-        size_of::<Bucket>() << (bits - 1)
+    pub(crate) fn bytes_per_octave() -> usize {
+        size_of::<Bucket>() << (BITS - 1)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -153,29 +153,36 @@ impl Histogram {
 mod tests {
     use super::*;
 
+    fn check<const BITS: u32>() {
+        let mut before = None;
+        for number in 0..(20 << BITS) {
+            let last = last_of::<BITS>(number);
+            assert_eq!(bucket::<BITS>(last), number, "{BITS} bits");
+            if let Some(before) = before {
+                assert_eq!(bucket::<BITS>(before + 1), number, "{BITS} bits");
+            }
+            before = Some(last);
+        }
+    }
+
     #[test]
     fn every_distance_lies_in_its_bucket_and_buckets_follow_each_other() {
-        for bits in [1, 3, 7, 11] {
-            let mut before = None;
-            for bucket in 0..(20 << bits) {
-                let last = Histogram::last_of(bits, bucket);
-                assert_eq!(Histogram::bucket(bits, last), bucket, "{bits} bits");
-                if let Some(before) = before {
-                    assert_eq!(Histogram::bucket(bits, before + 1), bucket, "{bits} bits");
-                }
-                before = Some(last);
-            }
-        }
-        assert_eq!(Histogram::last_of(7, Histogram::bucket(7, u64::MAX)), u64::MAX);
+        check::<1>();
+        check::<3>();
+        check::<7>();
+        check::<11>();
+        assert_eq!(last_of::<7>(bucket::<7>(u64::MAX)), u64::MAX);
     }
 
     #[test]
     fn a_cliff_is_where_the_distances_are_and_not_where_a_bucket_ends() {
         for distance in [1, 127, 128, 8 << 20, (8 << 20) - 4096, 1_000_000_007, u64::MAX / 3] {
-            let mut histogram = Histogram::new(7);
-            (0..10).for_each(|_| histogram.add(Some(distance), 1.0));
+            let mut histogram = Histogram::<7>::default();
+            for _ in 0..10 {
+                histogram.add(Some(distance), 1.0);
+            }
             let misses = histogram.misses();
-            let unit = 1_u64 << Bucket::unit(Histogram::width(7, distance));
+            let unit = 1_u64 << Bucket::unit(width::<7>(distance));
             let ends = misses[0].0 + 1..=misses[1].0;
             assert!(ends.contains(&distance) && ends.end() - ends.start() < unit, "{distance}: {misses:?}");
             assert_eq!([misses[0].1, misses[1].1], [10.0, 0.0]);
@@ -184,7 +191,7 @@ mod tests {
 
     #[test]
     fn where_distances_were_before_the_last_ageing_is_forgotten_with_the_next_one() {
-        let mut histogram = Histogram::new(3);
+        let mut histogram = Histogram::<3>::default();
         histogram.add(Some(1_200), 4.0);
         histogram.halve();
         assert_eq!(histogram.misses(), [(1_199, 2.0), (1_200, 0.0)], "until another comes");
@@ -194,8 +201,10 @@ mod tests {
 
     #[test]
     fn distances_of_one_bucket_are_spread_between_the_least_and_the_greatest() {
-        let mut histogram = Histogram::new(3);
-        [1_030, 1_100, 1_200].into_iter().for_each(|distance| histogram.add(Some(distance), 1.0));
+        let mut histogram = Histogram::<3>::default();
+        for distance in [1_030, 1_100, 1_200] {
+            histogram.add(Some(distance), 1.0);
+        }
         histogram.add(None, 1.0);
         assert_eq!(histogram.misses(), [(1_029, 4.0), (1_200, 1.0)]);
     }

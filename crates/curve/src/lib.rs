@@ -32,10 +32,11 @@ pub mod shards;
 pub mod spline;
 mod stack;
 mod sums;
+mod table;
 #[cfg(test)]
 mod tests;
 
-pub use estimate::{Estimator, Kind};
+pub use estimate::{Access, Estimator, Kind};
 pub use exact::StackDistance;
 pub use ghost::Ghost;
 pub use groups::Correction;

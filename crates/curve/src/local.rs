@@ -139,7 +139,7 @@ impl TailHits {
 
 impl Estimator for TailHits {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        let size = if self.unit == Unit::Items { 1 } else { u64::from(size) };
+        let size = if self.unit == Unit::Items { 1 } else { size };
         let counted = f64::from(u8::from(kind == Kind::Read));
         self.requests += counted;
         self.seen += u64::from(kind == Kind::Read);

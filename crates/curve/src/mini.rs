@@ -9,6 +9,7 @@
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
+use crate::histogram::bucket;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
 
@@ -107,7 +108,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
         if read {
             self.samples += 1.0;
             // Where a larger cache misses what a smaller one has, the groups take it for a hit from the smaller on.
-            self.groups.add(hash, smallest, self.weight);
+            self.groups.add(hash, smallest.map(bucket::<{ Groups::BITS }>), self.weight);
         }
     }
 

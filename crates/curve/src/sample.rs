@@ -8,7 +8,7 @@
 pub const PLACES: u32 = 1 << 24;
 
 /// 2^64 over the golden ratio, odd: a product with it has well-mixed upper bits.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The key's place among [`PLACES`]: it is followed while the threshold lies above.
 #[inline]

@@ -17,22 +17,27 @@
 //! 4. [`Estimator::age`] halves all counts, and raises the threshold where few keys are left: keys that join count as new once, which
 //!    later ageings forget.
 
-use crate::estimate::{Estimator, Kind};
+use crate::estimate::{Access, Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
 use crate::histogram::Histogram;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
-use crate::stack::Stack;
+use crate::stack::{Found, Stack};
 
 /// How many keys the fixed size follows by default: the paper's errors are below 0.01 with 8 k.
 pub const DEFAULT_KEYS: usize = 8192;
+/// Fractions of the scale: exact to a part in 2^32 or better.
+const SCALE_BITS: u32 = 32;
+/// Accesses whose memory is asked for at a time.
+const AHEAD: usize = 16;
 /// Distances are told apart to a part in 64.
-const BITS: u32 = 7;
+const BITS: u32 = Groups::BITS;
 
 /// SHARDS, with a fixed rate or a fixed size.
 ///
-/// A followed key takes about 60 to 90 bytes. With the fixed size of 8192 that is 0.7 MiB at most, whatever the traffic.
+/// A followed key takes about 40 to 80 bytes. With the fixed size of 8192 that is 0.6 MiB at most, whatever the traffic.
+/// An access to a followed key takes about 30 ns, 75 where its memory is in none of the core's own caches; see [`Estimator::record_all`].
 #[derive(Clone, Debug)]
 pub struct Shards {
     unit: Unit,
@@ -44,8 +49,10 @@ pub struct Shards {
     threshold: u32,
     /// How many requests one stands for.
     weight: f64,
+    /// The same in parts of `1 << SCALE_BITS`.
+    scale: u64,
     pub(crate) stack: Stack,
-    histogram: Histogram,
+    histogram: Histogram<BITS>,
     groups: Groups,
     /// Reads, sampled or not, and how many of them were sampled; halved by ageing.
     requests: f64,
@@ -81,8 +88,9 @@ impl Shards {
             most,
             threshold: most,
             weight: f64::from(PLACES) / f64::from(most),
+            scale: Self::scale_of(most),
             stack: Stack::default(),
-            histogram: Histogram::new(BITS),
+            histogram: Histogram::default(),
             groups: Groups::default(),
             requests: 0.0,
             samples: 0.0,
@@ -104,8 +112,8 @@ impl Shards {
 
     /// The most memory that one of fixed size with so many keys takes, in bytes, where distances span 40 octaves.
     pub fn bytes_for(max_keys: usize) -> usize {
-        let histograms = 40 * (Histogram::bytes_per_octave(BITS) + Groups::BYTES_PER_OCTAVE);
-        size_of::<Self>() + Stack::bytes_for(max_keys.max(64) + 1) + histograms
+        let histograms = 40 * (2 * Histogram::<BITS>::bytes_per_octave() + Groups::BYTES_PER_OCTAVE);
+        size_of::<Self>() + Stack::bytes_for(max_keys.max(64)) + histograms
     }
 
     /// The share of all keys that is followed now.
@@ -128,25 +136,43 @@ impl Shards {
         self.stack.total() as f64 * self.weight
     }
 
-    /// Looks at an access to a followed key.
+    /// Looks at an access to a followed key, whose search ended at this entry of the stack's table.
     #[inline]
-    fn record_followed(&mut self, hash: u64, size: u32, kind: Kind) {
-        let size = if self.unit == Unit::Items { 1 } else { u64::from(size) };
-        let found = self.stack.access(hash, size);
-        if kind == Kind::Read {
-            let distance = found.map(|found| (found.above as f64 * self.weight) as u64 + found.size);
-            self.histogram.add(distance, self.weight);
-            self.groups.add(hash, distance, self.weight);
+    fn record_followed(&mut self, entry: u32, access: &Access) {
+        let size = if self.unit == Unit::Items { 1 } else { access.size };
+        let found = self.stack.access_at(entry, access.hash, size);
+        if access.kind == Kind::Read {
+            let distance = found.map(|found| self.distance(found));
+            let bucket = self.histogram.add(distance, self.weight);
+            self.groups.add(access.hash, bucket, self.weight);
             self.samples += 1.0;
         }
         if found.is_none() {
-            while self.stack.total() as f64 * self.weight > self.max_size && self.stack.len() > 1 {
-                self.stack.pop_last();
-            }
-            if self.stack.len() > self.max_keys {
-                self.lower_threshold();
-            }
+            self.make_room();
         }
+    }
+
+    /// How large a cache had to be to hold a key that was found so.
+    #[inline]
+    fn distance(&self, found: Found) -> u64 {
+        let above = (u128::from(found.above) * u128::from(self.scale)) >> SCALE_BITS;
+        u64::try_from(above).unwrap_or(u64::MAX).saturating_add(u64::from(found.size))
+    }
+
+    /// Gives up keys after one has come.
+    #[inline(never)]
+    fn make_room(&mut self) {
+        while self.stack.total() as f64 * self.weight > self.max_size && self.stack.len() > 1 {
+            self.stack.pop_last();
+        }
+        if self.stack.len() > self.max_keys {
+            self.lower_threshold();
+        }
+    }
+
+    fn count_reads(&mut self, reads: u64) {
+        self.requests += reads as f64;
+        self.seen += reads;
     }
 
     /// Gives up a sixteenth of the keys: those with the largest places.
@@ -162,6 +188,11 @@ impl Shards {
     fn set_threshold(&mut self, threshold: u32) {
         self.threshold = threshold;
         self.weight = f64::from(PLACES) / f64::from(threshold);
+        self.scale = Self::scale_of(threshold);
+    }
+
+    fn scale_of(threshold: u32) -> u64 {
+        (u64::from(PLACES) << SCALE_BITS) / u64::from(threshold)
     }
 
     /// The misses that the sample stands for, and the requests, as corrected, at each size.
@@ -186,17 +217,32 @@ impl Shards {
 impl Estimator for Shards {
     #[inline]
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        let read = u64::from(kind == Kind::Read);
-        self.requests += read as f64;
-        self.seen += read;
+        self.count_reads(u64::from(kind == Kind::Read));
         if place(hash) < self.threshold {
-            self.record_followed(hash, size, kind);
+            let entry = self.stack.search(hash);
+            self.record_followed(entry, &Access { hash, size, kind });
+        }
+    }
+
+    fn record_all(&mut self, accesses: &[Access]) {
+        let mut entries = [0; AHEAD];
+        for some in accesses.chunks(AHEAD) {
+            // One after the other is asked for, so that the processor waits for all at the same time: first where each is searched for, then what was found there.
+            some.iter().for_each(|access| self.stack.prefetch(access.hash));
+            for (entry, access) in entries.iter_mut().zip(some) {
+                *entry = self.stack.search(access.hash);
+            }
+            self.count_reads(some.iter().filter(|access| access.kind == Kind::Read).count() as u64);
+            for (entry, access) in entries.iter().zip(some) {
+                if place(access.hash) < self.threshold {
+                    self.record_followed(*entry, access);
+                }
+            }
         }
     }
 
     fn pass(&mut self, reads: u64) {
-        self.requests += reads as f64;
-        self.seen += reads;
+        self.count_reads(reads);
     }
 
     #[inline]

@@ -5,37 +5,19 @@
 //! all that lies above it, its *stack distance*.
 //!
 //! Every access takes the next place in a row; the place that the key had becomes empty. What lies above a key is the sum behind its
-//! place ([`Sums`]). When the row is used up, the keys move together to its beginning.
+//! place ([`Sums`]). When the row is used up, the keys move together to its beginning, in place: a row has at least two places for a key, so
+//! that this comes to a step or two an access.
+//!
+//! An access touches a line of the table and one of the weights, besides the tree and the end of the row, which are small and always at hand.
+//! Whoever knows what comes next has these lines fetched ahead ([`Stack::prefetch`], [`Stack::search`]).
 //!
 //! Invariants:
-//! 1. A place has a weight exactly if the key there has it in `by_key`; a weight is at least 1.
-//! 2. Places below `first` and from `next` on are empty.
-
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+//! 1. A place has a weight exactly if an entry of the table has that place, and then `entries` has the entry's number there; a weight is
+//!    at least 1, and is the entry's size.
+//! 2. Places below `first` are empty.
 
 use crate::sums::Sums;
-
-/// Takes a key's hash for what it is: a hash.
-#[derive(Clone, Default)]
-pub(crate) struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = base::hash::key_hash(self.0, bytes);
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-/// A map from hashes.
-pub(crate) type HashTable<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
+use crate::table::{Search, Table};
 
 /// Places of the smallest row.
 const LEAST_PLACES: usize = 256;
@@ -43,23 +25,21 @@ const LEAST_PLACES: usize = 256;
 /// Keys by recency.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
-    by_key: HashTable<u32>,
-    /// The key at each place.
-    keys: Vec<u64>,
+    table: Table,
+    /// The entry of the key at each place.
+    entries: Vec<u32>,
     weights: Sums,
     first: usize,
-    next: usize,
     total: u64,
 }
 
 impl Default for Stack {
     fn default() -> Self {
         Self {
-            by_key: HashTable::default(),
-            keys: vec![0; LEAST_PLACES],
+            table: Table::default(),
+            entries: vec![0; LEAST_PLACES],
             weights: Sums::new(LEAST_PLACES),
             first: 0,
-            next: 0,
             total: 0,
         }
     }
@@ -71,12 +51,12 @@ pub(crate) struct Found {
     /// The sum of the sizes of what lay above it.
     pub(crate) above: u64,
     /// Its own size then.
-    pub(crate) size: u64,
+    pub(crate) size: u32,
 }
 
 impl Stack {
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
+        self.table.len()
     }
 
     /// The sum of all sizes.
@@ -84,79 +64,121 @@ impl Stack {
         self.total
     }
 
+    /// Asks for the memory in which a key is searched.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: u64) {
+        self.table.prefetch(key);
+    }
+
+    /// Searches a key ahead, and asks for the memory at its place: what it gives is for [`Self::access_at`].
+    #[inline]
+    pub(crate) fn search(&self, key: u64) -> u32 {
+        match self.table.search(key) {
+            Search::Found(entry) => {
+                self.weights.prefetch(self.table.get(entry).0 as usize);
+                entry
+            }
+            Search::Absent(entry) => entry,
+        }
+    }
+
     /// Puts a key on top, and says where it was. `size` 0 keeps the size that it had, or takes the mean of all.
     #[inline]
-    pub(crate) fn access(&mut self, key: u64, size: u64) -> Option<Found> {
-        if self.next == self.weights.places() {
+    pub(crate) fn access(&mut self, key: u64, size: u32) -> Option<Found> {
+        match self.table.search(key) {
+            Search::Found(entry) | Search::Absent(entry) => self.access_at(entry, key, size),
+        }
+    }
+
+    /// The same for a key whose search ended at this entry. Other keys may have come, moved and gone since.
+    #[inline(always)]
+    pub(crate) fn access_at(&mut self, entry: u32, key: u64, size: u32) -> Option<Found> {
+        if self.weights.next() == self.weights.places() {
             self.gather();
         }
-        let top = self.next;
-        let (found, size) = match self.by_key.entry(key) {
-            std::collections::hash_map::Entry::Occupied(mut entry) => {
-                let place = *entry.get() as usize;
-                let found = Found { above: self.weights.behind(place), size: self.weights.get(place) };
-                let size = if size == 0 { found.size } else { size };
-                if place + 1 == top {
-                    // On top already.
-                    self.weights.set(place, size);
-                    self.total = self.total - found.size + size;
-                    return Some(found);
-                }
-                entry.insert(top as u32);
-                self.weights.set(place, 0);
-                self.total -= found.size;
-                (Some(found), size)
-            }
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(top as u32);
-                let keys = self.by_key.len() as u64 - 1;
-                (None, if size == 0 { (self.total / keys.max(1)).max(1) } else { size })
-            }
+        let top = self.weights.next();
+        let Some(before) = self.table.renew(entry, key, top as u32, size) else {
+            return self.access_elsewhere(key, size);
         };
-        self.keys[top] = key;
-        self.weights.set(top, size);
-        self.total += size;
-        self.next += 1;
-        found
+        self.entries[top] = entry;
+        let size = if size == 0 { before.size } else { size };
+        let above = self.weights.take(before.place as usize);
+        self.weights.push(size);
+        self.total = self.total - u64::from(before.size) + u64::from(size);
+        Some(Found { above, size: before.size })
+    }
+
+    /// The same for a key that is not where it was searched, or is new.
+    #[inline(never)]
+    fn access_elsewhere(&mut self, key: u64, size: u32) -> Option<Found> {
+        match self.table.search(key) {
+            Search::Found(entry) => self.access_at(entry, key, size),
+            Search::Absent(entry) => {
+                self.insert(entry, key, size);
+                None
+            }
+        }
+    }
+
+    /// Puts a new key on top, whose search ended at this entry.
+    fn insert(&mut self, mut entry: u32, key: u64, size: u32) {
+        let mean = (self.total / self.len().max(1) as u64).max(1) as u32;
+        let size = if size == 0 { mean } else { size };
+        if self.table.is_full() {
+            let Self { table, entries, .. } = self;
+            table.grow(|place, entry| entries[place as usize] = entry);
+            if let Search::Absent(moved) = table.search(key) {
+                entry = moved;
+            }
+        }
+        let top = self.weights.next();
+        self.table.take(entry, key, top as u32, size);
+        self.entries[top] = entry;
+        self.weights.push(size);
+        self.total += u64::from(size);
+    }
+
+    /// Takes the key at a place out, and gives it back with its size.
+    fn remove_place(&mut self, place: usize) -> (u64, u32) {
+        let Self { table, entries, weights, total, .. } = self;
+        let entry = entries[place];
+        let (key, (_, size)) = (table.hash(entry), table.get(entry));
+        weights.take(place);
+        *total -= u64::from(size);
+        table.remove(entry, |place, entry| entries[place as usize] = entry);
+        (key, size)
     }
 
     /// Takes out the keys of which `gone` says so.
     pub(crate) fn remove_if(&mut self, gone: impl Fn(u64) -> bool) {
-        let Self { by_key, weights, total, .. } = self;
-        by_key.retain(|&key, &mut place| {
-            let stays = !gone(key);
-            if !stays {
-                *total -= weights.get(place as usize);
-                weights.set(place as usize, 0);
+        for place in self.first..self.weights.next() {
+            if self.weights.get(place) > 0 && gone(self.table.hash(self.entries[place])) {
+                self.remove_place(place);
             }
-            stays
-        });
+        }
     }
 
     /// Where a key is.
     pub(crate) fn find(&self, key: u64) -> Option<Found> {
-        let place = *self.by_key.get(&key)? as usize;
-        Some(Found { above: self.weights.behind(place), size: self.weights.get(place) })
+        let Search::Found(entry) = self.table.search(key) else { return None };
+        let (place, size) = self.table.get(entry);
+        Some(Found { above: self.weights.behind(place as usize), size })
     }
 
     /// Takes out a key.
     pub(crate) fn remove(&mut self, key: u64) {
-        if let Some(place) = self.by_key.remove(&key) {
-            self.total -= self.weights.get(place as usize);
-            self.weights.set(place as usize, 0);
+        if let Search::Found(entry) = self.table.search(key) {
+            self.remove_place(self.table.get(entry).0 as usize);
         }
     }
 
     /// Takes out the least recent key, and gives it back with its size.
-    pub(crate) fn pop_last(&mut self) -> Option<(u64, u64)> {
-        while self.first < self.next {
-            let (place, weight) = (self.first, self.weights.get(self.first));
+    pub(crate) fn pop_last(&mut self) -> Option<(u64, u32)> {
+        while self.first < self.weights.next() {
+            let place = self.first;
             self.first += 1;
-            if weight > 0 {
-                self.weights.set(place, 0);
-                self.total -= weight;
-                self.by_key.remove(&self.keys[place]);
-                return Some((self.keys[place], weight));
+            if self.weights.get(place) > 0 {
+                return Some(self.remove_place(place));
             }
         }
         None
@@ -164,59 +186,56 @@ impl Stack {
 
     /// The keys, in no order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
-        self.by_key.keys().copied()
+        self.table.hashes()
     }
 
-    /// Moves the keys together at the beginning of a row that has a place free for each.
+    /// Moves the keys together at the beginning of a row that has two places for each.
     #[cold]
+    #[inline(never)]
     fn gather(&mut self) {
-        let places = (self.len() * 2).next_power_of_two().max(LEAST_PLACES);
-        let mut weights = Sums::new(places);
-        let mut keys = vec![0; places];
-        let mut next = 0;
-        for place in self.first..self.next {
-            let weight = self.weights.get(place);
-            if weight > 0 {
-                let key = self.keys[place];
-                keys[next] = key;
-                weights.set(next, weight);
-                self.by_key.insert(key, next as u32);
-                next += 1;
-            }
+        let Self { table, entries, weights, .. } = self;
+        weights.gather(entries);
+        for (place, &entry) in (0..).zip(&entries[..weights.next()]) {
+            table.set_place(entry, place);
         }
-        (self.weights, self.keys, self.first, self.next) = (weights, keys, 0, next);
+        self.first = 0;
+        let places = Self::places_for(self.len());
+        // Half of a row may stay unused, so that a number of keys that goes up and down does not make rows each time.
+        if places > self.weights.places() || places * 4 <= self.weights.places() {
+            self.weights = self.weights.resized(places);
+            self.entries.resize(places, 0);
+            self.entries.shrink_to_fit();
+        }
     }
 
-    /// The most memory that a stack of so many keys takes.
+    fn places_for(keys: usize) -> usize {
+        (keys * 2).next_power_of_two().max(LEAST_PLACES)
+    }
+
+    /// The most memory that a stack of so many keys takes, or of one more for a moment.
     pub(crate) fn bytes_for(keys: usize) -> usize {
-        let buckets = (keys * 8 / 7 + 1).next_power_of_two();
-        let places = (keys * 2).next_power_of_two();
-        // The sums of 16, of 256 and so on come to less than a twelfth of the weights.
-        buckets * (size_of::<(u64, u32)>() + 1) + places * 2 * size_of::<u64>() * 13 / 12
+        let places = Self::places_for(keys);
+        Table::bytes_for(keys + 1) + places * size_of::<u32>() + Sums::bytes_for(places)
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        // A table has a byte of control for each bucket, and fills seven eighths of them.
-        let buckets = (self.by_key.capacity() * 8 / 7).next_power_of_two();
-        buckets * (size_of::<(u64, u32)>() + 1)
-            + self.keys.capacity() * size_of::<u64>()
-            + self.weights.bytes()
+        self.table.bytes() + self.entries.capacity() * size_of::<u32>() + self.weights.bytes()
     }
 
     /// Checks every invariant; for tests.
     #[cfg(test)]
     pub(crate) fn validate(&self) {
-        let mut total = 0;
-        let mut live = 0;
+        self.table.validate();
+        let (mut total, mut live) = (0, 0);
         for place in 0..self.weights.places() {
             let weight = self.weights.get(place);
-            total += weight;
+            total += u64::from(weight);
             live += usize::from(weight > 0);
-            let outside = place < self.first || place >= self.next;
-            assert!(weight == 0 || !outside, "a weight at {place}, outside of {}..{}", self.first, self.next);
-            let is_place = self.by_key.get(&self.keys[place]) == Some(&(place as u32));
-            assert!(weight == 0 || is_place, "the key at {place} has another place");
+            let outside = place < self.first || place >= self.weights.next();
+            assert!(weight == 0 || !outside, "a weight at {place}, outside of the row");
+            let known = self.table.get(self.entries[place]);
+            assert!(weight == 0 || known == (place as u32, weight), "the key at {place} has another place");
         }
-        assert_eq!((total, live), (self.total, self.by_key.len()));
+        assert_eq!((total, live), (self.total, self.len()));
     }
 }

@@ -1,69 +1,303 @@
-//! Weights by place, and the sum of all behind a place: a tree whose nodes have 16 children and hold their sums.
+//! Weights by place, and the sum of all behind a place.
 //!
-//! A sum looks at one node on each level, which is two cache lines side by side; the same in a binary indexed tree touches four times
-//! as many, far apart.
+//! Places come in blocks of eight. Above the blocks is a tree whose nodes have eight children, in the order of a heap: the parent of node `i` is
+//! node `(i - 1) / 8`. A node holds for each child what the children *behind* it weigh: a sum reads one figure of each node on its way up, and a weight is
+//! taken from all children before with a few wide subtractions and no branch. (Fenwick's tree takes a step for every bit, where each depends on the
+//! place.)
+//!
+//! Places are filled from the first to the last. The block that is being filled, the *open* one, is counted apart, and goes into the tree when it is full:
+//! so the tree is written for what moves away alone, and not for what comes.
+//!
+//! Invariants:
+//! 1. Places from `next` on weigh nothing.
+//! 2. `open` is the weight of the block that `next` lies in; the tree has it as nothing.
+//! 3. The blocks are the last level of the heap, all of them.
 
-const FAN: usize = 16;
+/// Places of a block.
+const BLOCK: usize = 8;
+/// Children of a node.
+const FAN: usize = 8;
+
+/// All bits, for the places of a block behind the given one.
+const BEHIND: [[u32; BLOCK]; BLOCK] = {
+    let mut masks = [[0; BLOCK]; BLOCK];
+    let mut at = 0;
+    while at < BLOCK * BLOCK {
+        masks[at / BLOCK][at % BLOCK] = if at % BLOCK > at / BLOCK { u32::MAX } else { 0 };
+        at += 1;
+    }
+    masks
+};
+/// All bits, for the children of a node before the given one.
+const BEFORE: [Node; FAN] = {
+    let mut masks = [Node([0; FAN]); FAN];
+    let mut at = 0;
+    while at < FAN * FAN {
+        masks[at / FAN].0[at % FAN] = if at % FAN < at / FAN { u64::MAX } else { 0 };
+        at += 1;
+    }
+    masks
+};
+
+type Block = [u32; BLOCK];
+
+/// A cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Node([u64; FAN]);
+
+impl Node {
+    /// Adds to the figures of all children before one; wraps, so that it can take away as well.
+    #[inline]
+    fn add_before(&mut self, child: usize, weight: u64) {
+        // Whole lines by value, so that they are known to be aligned; all children, so that no branch depends on which it is.
+        let (mut figures, masks) = (*self, BEFORE[child]);
+        for (figure, mask) in figures.0.iter_mut().zip(masks.0) {
+            *figure = figure.wrapping_add(weight & mask);
+        }
+        *self = figures;
+    }
+}
 
 /// Weights by place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sums {
-    /// The weights, then their sums by 16, and so on up to one node.
-    levels: Vec<Vec<u64>>,
+    blocks: Vec<Block>,
+    /// Those that have a block below them; of each level above the last, all.
+    nodes: Vec<Node>,
+    /// The number that the first block has in the heap.
+    first_block: usize,
+    next: usize,
+    open: u64,
 }
 
 impl Sums {
-    /// `places` places, rounded up to whole nodes, each of weight 0.
-    pub(crate) fn new(places: usize) -> Self {
-        let mut levels = Vec::new();
-        let mut nodes = places.div_ceil(FAN).max(1);
-        loop {
-            levels.push(vec![0; nodes * FAN]);
-            if nodes == 1 {
-                return Self { levels };
-            }
-            nodes = nodes.div_ceil(FAN);
+    /// How many blocks so many places need, the number of the first, and how many nodes.
+    fn shape(places: usize) -> (usize, usize, usize) {
+        let blocks = places.div_ceil(BLOCK).max(2);
+        let (mut first_block, mut level) = (1, FAN);
+        while level < blocks {
+            first_block += level;
+            level *= FAN;
         }
+        // The last node is the parent of the last block.
+        (blocks, first_block, (first_block + blocks - 2) / FAN + 1)
+    }
+
+    /// Room for `places` places, rounded up to whole blocks.
+    pub(crate) fn new(places: usize) -> Self {
+        let (blocks, first_block, nodes) = Self::shape(places);
+        let (blocks, nodes) = (vec![[0; BLOCK]; blocks], vec![Node([0; FAN]); nodes]);
+        Self { blocks, nodes, first_block, next: 0, open: 0 }
     }
 
     pub(crate) fn places(&self) -> usize {
-        self.levels.first().map_or(0, Vec::len)
+        self.blocks.len() * BLOCK
+    }
+
+    /// The first place that was not filled yet.
+    #[inline]
+    pub(crate) fn next(&self) -> usize {
+        self.next
     }
 
     #[inline]
-    pub(crate) fn get(&self, place: usize) -> u64 {
-        self.levels[0][place]
+    pub(crate) fn get(&self, place: usize) -> u32 {
+        self.blocks[place / BLOCK][place % BLOCK]
     }
 
-    /// Sets the weight of a place.
+    /// Asks for the lines that [`Self::take`] reads first.
     #[inline]
-    pub(crate) fn set(&mut self, mut place: usize, weight: u64) {
-        // Sums wrap on the way down and are right again at the end.
-        let more = weight.wrapping_sub(self.levels[0][place]);
-        for level in &mut self.levels {
-            level[place] = level[place].wrapping_add(more);
-            place /= FAN;
+    pub(crate) fn prefetch(&self, place: usize) {
+        let block = place / BLOCK;
+        base::sync::prefetch(&self.blocks[block]);
+        base::sync::prefetch(&self.nodes[(self.first_block + block - 1) / FAN]);
+    }
+
+    /// Fills the next place.
+    ///
+    /// # Panics
+    /// Where there is none left.
+    #[inline]
+    pub(crate) fn push(&mut self, weight: u32) {
+        let (block, within) = (self.next / BLOCK, self.next % BLOCK);
+        self.blocks[block][within] = weight;
+        self.open += u64::from(weight);
+        self.next += 1;
+        if within == BLOCK - 1 {
+            self.close(block);
         }
     }
 
-    /// The sum of the weights behind `place`.
+    /// Enters a full block into the tree.
+    #[inline(never)]
+    fn close(&mut self, block: usize) {
+        let weight = std::mem::take(&mut self.open);
+        self.change(block, weight);
+    }
+
+    /// Adds weight to a block in the tree, and says what the blocks behind it weigh. Wraps, so that it can take away as well.
     #[inline]
-    pub(crate) fn behind(&self, mut place: usize) -> u64 {
+    fn change(&mut self, block: usize, weight: u64) -> u64 {
         let mut sum = 0;
-        for level in &self.levels {
-            let node = place / FAN * FAN;
-            let within = place - node;
-            let children: &[u64; FAN] = level[node..node + FAN].try_into().expect("a node has its children");
-            // All children, so that no branch depends on the place.
-            for (i, child) in children.iter().enumerate() {
-                sum += if i > within { *child } else { 0 };
-            }
-            place = node / FAN;
+        let mut child = self.first_block + block;
+        while child > 0 {
+            let within = (child - 1) % FAN;
+            child = (child - 1) / FAN;
+            let node = &mut self.nodes[child];
+            sum += node.0[within];
+            node.add_before(within, weight);
         }
         sum
     }
 
+    /// What the places behind this one in its block weigh.
+    #[inline]
+    fn behind_in_block(&self, place: usize) -> u64 {
+        let masks = &BEHIND[place % BLOCK];
+        let weights = self.blocks[place / BLOCK].iter().zip(masks);
+        weights.map(|(weight, mask)| u64::from(weight & mask)).sum()
+    }
+
+    /// The sum of the weights behind a place.
+    pub(crate) fn behind(&self, place: usize) -> u64 {
+        let block = place / BLOCK;
+        let mut sum = self.behind_in_block(place);
+        sum += if block == self.next / BLOCK { 0 } else { self.open };
+        let mut child = self.first_block + block;
+        while child > 0 {
+            let within = (child - 1) % FAN;
+            child = (child - 1) / FAN;
+            sum += self.nodes[child].0[within];
+        }
+        sum
+    }
+
+    /// Empties a place, and says what lies behind it.
+    #[inline]
+    pub(crate) fn take(&mut self, place: usize) -> u64 {
+        let block = place / BLOCK;
+        let behind = self.behind_in_block(place);
+        let weight = u64::from(std::mem::take(&mut self.blocks[block][place % BLOCK]));
+        if block == self.next / BLOCK {
+            self.open -= weight;
+            return behind;
+        }
+        behind + self.open + self.change(block, weight.wrapping_neg())
+    }
+
+    /// Moves what weighs anything together at the beginning, in its order, and what `along` has at its places with it.
+    pub(crate) fn gather(&mut self, along: &mut [u32]) {
+        let filled = std::mem::take(&mut self.next);
+        let (weights, along) = (&mut self.blocks.as_flattened_mut()[..filled], &mut along[..filled]);
+        let mut to = 0;
+        // No branch depends on what is there: about every other place is empty, in no order.
+        for from in 0..filled {
+            let weight = weights[from];
+            (weights[to], along[to]) = (weight, along[from]);
+            to += usize::from(weight > 0);
+        }
+        weights[to..].fill(0);
+        self.next = to;
+        self.count();
+    }
+
+    /// The same with room for another number of places, which suffice.
+    pub(crate) fn resized(&self, places: usize) -> Self {
+        let mut resized = Self::new(places);
+        let blocks = self.next.div_ceil(BLOCK);
+        resized.blocks[..blocks].copy_from_slice(&self.blocks[..blocks]);
+        resized.next = self.next;
+        resized.count();
+        resized
+    }
+
+    /// Makes the tree anew.
+    fn count(&mut self) {
+        let weigh = |block: &Block| block.iter().map(|weight| u64::from(*weight)).sum::<u64>();
+        let open = self.next / BLOCK;
+        self.open = self.blocks.get(open).map_or(0, weigh);
+        let mut weights: Vec<u64> = self.blocks[..open].iter().map(weigh).collect();
+        self.nodes.fill(Node([0; FAN]));
+        let mut first = self.first_block;
+        while first > 0 {
+            // From the children of a level to their parents.
+            first = (first - 1) / FAN;
+            let parents = weights.chunks(FAN).zip(&mut self.nodes[first..]);
+            let sums = parents.map(|(children, node)| {
+                let mut behind = 0;
+                for (weight, figure) in children.iter().zip(&mut node.0).rev() {
+                    *figure = behind;
+                    behind += weight;
+                }
+                // Those that are not filled have nothing behind them; those that are have.
+                behind
+            });
+            weights = sums.collect();
+        }
+    }
+
+    /// The memory that so many places take.
+    pub(crate) fn bytes_for(places: usize) -> usize {
+        let (blocks, _, nodes) = Self::shape(places);
+        blocks * size_of::<Block>() + nodes * size_of::<Node>()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
-        self.levels.iter().map(|level| level.capacity() * size_of::<u64>()).sum()
+        self.blocks.capacity() * size_of::<Block>() + self.nodes.capacity() * size_of::<Node>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_a_list(
+            places in 1_usize..3000,
+            steps in prop::collection::vec((0_u32..5, any::<u32>(), any::<prop::sample::Index>()), 1..600),
+        ) {
+            let mut sums = Sums::new(places);
+            let mut plain: Vec<u32> = Vec::new();
+            for (what, weight, which) in steps {
+                if sums.next() == sums.places() {
+                    sums = sums.resized(sums.places() * 2);
+                }
+                match what {
+                    0 if !plain.is_empty() => {
+                        let place = which.index(plain.len());
+                        let behind = plain[place + 1..].iter().map(|weight| u64::from(*weight)).sum::<u64>();
+                        prop_assert_eq!(sums.behind(place), behind);
+                        prop_assert_eq!(sums.take(place), behind);
+                        plain[place] = 0;
+                    }
+                    1 if weight % 64 == 0 => {
+                        let mut along: Vec<u32> = (0..plain.len() as u32).collect();
+                        sums.gather(&mut along);
+                        along.truncate(sums.next());
+                        let live = (0_u32..).zip(&plain).filter(|(_, weight)| **weight > 0).map(|(place, _)| place);
+                        prop_assert_eq!(along, live.collect::<Vec<_>>());
+                        plain.retain(|weight| *weight > 0);
+                    }
+                    _ => {
+                        for _ in 0..=weight % 37 {
+                            if sums.next() < sums.places() {
+                                sums.push(weight >> (weight % 32));
+                                plain.push(weight >> (weight % 32));
+                            }
+                        }
+                    }
+                }
+                prop_assert_eq!(sums.next(), plain.len());
+            }
+            let mut behind = 0;
+            for (place, weight) in plain.iter().enumerate().rev() {
+                prop_assert_eq!((sums.behind(place), sums.get(place)), (behind, *weight));
+                behind += u64::from(*weight);
+            }
+        }
     }
 }

@@ -19,9 +19,12 @@ pub struct CurveCostArgs {
     /// Threads that look up; may be given several times
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     pub threads: Vec<usize>,
-    /// Pairs of stretches of 131,072 finds a thread, with and without a curve
-    #[arg(long, value_name = "N", default_value_t = 101)]
+    /// Rounds of two halves, each of --pairs pairs of chunks of 4096 finds a thread, with and without a curve
+    #[arg(long, value_name = "N", default_value_t = 41)]
     pub rounds: usize,
+    /// Pairs of chunks in half a round
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub pairs: usize,
     /// Follow at most one key in so many [default: the engine's, 64]
     #[arg(long, value_name = "N")]
     pub one_in: Option<u32>,
@@ -37,24 +40,38 @@ struct Report {
 }
 
 pub(super) fn execute(args: &CurveCostArgs, out: &mut dyn Write) -> Result<()> {
-    if args.keys == 0 || args.rounds == 0 || args.one_in == Some(0) || args.threads.contains(&0) {
-        bail!("--keys, --rounds, --one-in and --threads are at least 1");
+    if args.keys == 0
+        || args.rounds == 0
+        || args.pairs == 0
+        || args.one_in == Some(0)
+        || args.threads.contains(&0)
+    {
+        bail!("--keys, --rounds, --pairs, --one-in and --threads are at least 1");
     }
     let default = CurveConfig::default();
     let rate = args.one_in.map_or(default.rate, |one_in| 1.0 / f64::from(one_in));
     let config = CurveConfig { rate, ..default };
-    let options = |threads| CostOptions { keys: args.keys, threads, rounds: args.rounds, config };
+    let options =
+        |threads| CostOptions { keys: args.keys, threads, rounds: args.rounds, pairs: args.pairs, config };
     let estimators = estimators(&options(1));
     let engine = args.threads.iter().map(|&threads| engine(&options(threads))).collect::<Result<Vec<_>>>()?;
     if args.json {
         return print_json(out, &Report { estimators, engine });
     }
-    writeln!(out, "{:<30} {:>12} {:>10}", "estimator", "ns a sample", "memory")?;
+    writeln!(
+        out,
+        "{:<30} {:>12} {:>10} {:>10} {:>10}",
+        "estimator", "ns a sample", "quickest", "cold", "memory"
+    )?;
     for cost in &estimators {
         let memory = format!("{:.1} MiB", cost.bytes as f64 / 1048576.0);
-        writeln!(out, "{:<30} {:>12.1} {memory:>10}", cost.method, cost.nanos_per_sample)?;
+        let EstimatorCost { method, nanos_per_sample, quickest, nanos_cold, .. } = cost;
+        writeln!(
+            out,
+            "{method:<30} {nanos_per_sample:>12.1} {quickest:>10.1} {nanos_cold:>10.1} {memory:>10}"
+        )?;
     }
-    let columns = ["ns a find", "throughput", "quartiles", "followed", "ns more", "lost"];
+    let columns = ["ns a find", "throughput", "19 of 20 in", "followed", "ns more", "lost"];
     write!(out, "\n{:<10}", "threads")?;
     columns.iter().try_for_each(|column| write!(out, " {column:>13}"))?;
     writeln!(out)?;
@@ -65,7 +82,7 @@ pub(super) fn execute(args: &CurveCostArgs, out: &mut dyn Write) -> Result<()> {
             cost.threads,
             cost.nanos_per_find,
             cost.throughput_ratio,
-            format!("{:.3}-{:.3}", cost.quartiles[0], cost.quartiles[1]),
+            format!("{:.3}-{:.3}", cost.interval[0], cost.interval[1]),
             format!("1 in {:.0}", 1.0 / cost.rate),
             cost.nanos_per_followed_find,
             cost.lost,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, Result};
 use base::hash::key_hash;
-use curve::{Estimator, Kind};
+use curve::{Access, Estimator, Kind};
 
 use crate::reference::key_id;
 use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
@@ -15,17 +15,6 @@ use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
 const BATCH: usize = 16_384;
 /// Batches that may wait for the estimators.
 const WAITING: usize = 8;
-
-/// An access to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The key's hash.
-    pub hash: u64,
-    /// The item's size in bytes.
-    pub size: u32,
-    /// Whether it counts.
-    pub kind: Kind,
-}
 
 /// What is made of the writes of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +117,7 @@ impl Source {
         let mut requests = 0;
         for batch in receive {
             for estimator in &mut *estimators {
-                super::record_all(*estimator, &batch);
+                estimator.record_all(&batch);
             }
             requests += batch.len() as u64;
             // Whether the reader still wants the memory does not matter.

@@ -19,7 +19,7 @@ use base::Clock;
 use curve::{Correction, Estimator, MissRatioCurve, Shards, StackDistance, Unit};
 use millpond::PolicyKind;
 
-pub use accesses::{Access, Source, Writes, traces_in};
+pub use accesses::{Source, Writes, traces_in};
 pub use engine_policy::PolicyCache;
 pub use estimator::Method;
 pub use report::{CurveReport, chart};
@@ -136,11 +136,4 @@ pub fn mean_error(exact: &MissRatioCurve, estimated: &MissRatioCurve, max_size: 
     let sizes = (1..=count).map(|i| max_size as f64 * f64::from(i) / f64::from(count));
     let errors = sizes.map(|size| (exact.miss_ratio(size) - estimated.miss_ratio(size)).abs());
     errors.sum::<f64>() / f64::from(count)
-}
-
-/// Feeds a batch to an estimator.
-fn record_all(estimator: &mut dyn Estimator, accesses: &[Access]) {
-    for access in accesses {
-        estimator.record(access.hash, access.size, access.kind);
-    }
 }

@@ -176,7 +176,7 @@ pub const KEYS: &[Key] = &[
     online(
         "watch.curve_keys",
         "How many keys of each pool are followed to learn its miss-ratio curve, 64 to 1048576, shown in /curves.json: what it would\n\
-         miss with less memory and with more (docs/curves.md). 8192 take 0.7 MiB a pool. 0: nothing is learnt. Default 0.",
+         miss with less memory and with more (docs/curves.md). 8192 take 0.6 MiB a pool. 0: nothing is learnt. Default 0.",
     ),
     online(
         "watch.curve_one_in",
