@@ -38,10 +38,10 @@ use crate::watch::gone_for;
 const MAX_BATCH: u64 = 256;
 /// How many chunks a thread uses between two looks whether it may have the lock of the class without waiting.
 const LOOK_EACH: usize = 8;
-/// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it: what
-/// all magazines keep from use is a small part of the class. Up to 64 the part may be larger.
+/// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it, or by two if there is
+/// one: what all magazines keep from use is a small part of the class. Up to 64 the part may be larger.
 const PART_OF_CLASS: u64 = 512;
-const PART_OF_SMALL_CLASS: u64 = 128;
+const PART_OF_SMALL_CLASS: u64 = 64;
 const MAX_SMALL_BATCH: u64 = 64;
 /// A class's chunks are divided by this for the number that its stock should have.
 const PART_IN_STOCK: u64 = 128;
@@ -118,7 +118,7 @@ impl Magazines {
 
 /// How many chunks a thread takes at once, of a class of `chunks` that `threads` use.
 pub(crate) fn batch_for(chunks: u64, threads: u32) -> u32 {
-    let of_thread = chunks / u64::from(threads.max(1));
+    let of_thread = chunks / u64::from(threads.max(2));
     let small = (of_thread / PART_OF_SMALL_CLASS).min(MAX_SMALL_BATCH);
     (of_thread / PART_OF_CLASS).min(MAX_BATCH).max(small).max(1) as u32
 }
@@ -473,7 +473,7 @@ mod tests {
         for threads in 1..=64 {
             for chunks in [1, 100, 10_000, 1_000_000] {
                 let batch = u64::from(batch_for(chunks, threads));
-                assert!(batch == 1 || batch * u64::from(threads) * 128 <= chunks);
+                assert!(batch == 1 || batch * u64::from(threads) * 64 <= chunks);
             }
         }
     }
