@@ -9,6 +9,9 @@ use crate::scenario::Control;
 pub(super) struct Learner {
     estimator: Shards,
     has_reads: bool,
+    /// Intervals so far, and after how many of them what was counted counts half.
+    intervals: u32,
+    window: u32,
     max_bytes: u64,
     points: usize,
 }
@@ -20,6 +23,8 @@ impl Learner {
             // Twice the memory, so that what is beyond it is told from what is never asked for again.
             estimator: Shards::fixed_rate(Unit::Bytes, rate).with_max_size(max_bytes.saturating_mul(2)),
             has_reads: false,
+            intervals: 0,
+            window: control.window.clamp(1, 1 << 20) as u32,
             max_bytes,
             points: control.curve_points.max(3) as usize,
         }
@@ -40,9 +45,12 @@ impl Learner {
         }
     }
 
-    /// What was counted so far counts half.
+    /// An interval between decisions has ended. Each window of so many, what was counted so far counts half.
     pub(super) fn age(&mut self) {
-        self.estimator.age();
+        self.intervals += 1;
+        if self.intervals.is_multiple_of(self.window) {
+            self.estimator.age();
+        }
     }
 
     /// The curve of what was seen, up to all memory, of so many points that its cliffs stay where they are. `None` before the first

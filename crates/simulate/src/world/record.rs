@@ -121,10 +121,48 @@ impl Run {
         pairs.map(relative).collect()
     }
 
+    /// Each tenant's throughput relative to another run's, over the same requests: those that both answered after `warm_up_secs`. A tenant
+    /// that replays a trace is elsewhere in it where it is answered faster, and the same seconds are not the same requests. 1 where
+    /// there are none that both answered.
+    pub fn normalised_by_requests(&self, baseline: &Self, warm_up_secs: f64) -> Vec<f64> {
+        let relative = |tenant: usize| {
+            let (ours, theirs) = (self.progress(tenant), baseline.progress(tenant));
+            let end = |progress: &[(f64, f64)]| progress.last().map_or(0.0, |(_, answered)| *answered);
+            let from = at(&ours, warm_up_secs).max(at(&theirs, warm_up_secs));
+            let until = end(&ours).min(end(&theirs));
+            let takes = |progress: &[(f64, f64)]| when(progress, until) - when(progress, from);
+            if until > from { takes(&theirs) / takes(&ours) } else { 1.0 }
+        };
+        (0..self.names.len()).map(relative).collect()
+    }
+
+    /// How many requests of a tenant were answered by when, from the beginning.
+    fn progress(&self, tenant: usize) -> Vec<(f64, f64)> {
+        let each = self.intervals.iter().scan(0.0, |sum, interval| {
+            *sum += interval.tenants[tenant].requests as f64;
+            Some((interval.at_secs, *sum))
+        });
+        std::iter::once((0.0, 0.0)).chain(each).collect()
+    }
+
     /// The least of the tenants' throughputs relative to another run's.
     pub fn least_normalised(&self, baseline: &Self) -> f64 {
         self.normalised(baseline).into_iter().fold(f64::INFINITY, f64::min)
     }
+}
+
+/// How much of a course has passed by a time, on straight lines between its points.
+fn at(progress: &[(f64, f64)], secs: f64) -> f64 {
+    let after = progress.partition_point(|(time, _)| *time < secs).clamp(1, progress.len() - 1);
+    let ((t0, n0), (t1, n1)) = (progress[after - 1], progress[after]);
+    n0 + (n1 - n0) * ((secs - t0) / (t1 - t0)).clamp(0.0, 1.0)
+}
+
+/// When so much of a course has passed.
+fn when(progress: &[(f64, f64)], count: f64) -> f64 {
+    let after = progress.partition_point(|(_, answered)| *answered < count).clamp(1, progress.len() - 1);
+    let ((t0, n0), (t1, n1)) = (progress[after - 1], progress[after]);
+    if n1 > n0 { t0 + (t1 - t0) * ((count - n0) / (n1 - n0)).clamp(0.0, 1.0) } else { t1 }
 }
 
 /// Counts what a tenant does until the interval's end.

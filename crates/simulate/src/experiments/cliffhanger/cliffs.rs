@@ -144,11 +144,12 @@ fn search(context: &mut Context) -> Report {
         ["rules", "window", "credit", "hit ratio", "left pointer", "right pointer"],
     );
     let repaired = |credit| rules(Form::Repaired, credit, Some(256));
+    let with_papers_window = CliffConfig { window: PAPERS_WINDOW, ..repaired(8) };
     let variants = [
         ("printed", rules(Form::Printed, 1, None)),
         ("printed", rules(Form::Printed, 8, None)),
         ("repaired, no dead band", rules(Form::Repaired, 8, Some(0))),
-        ("repaired, the paper's window", CliffConfig { window: PAPERS_WINDOW, ..repaired(8) }),
+        ("repaired", with_papers_window),
         ("repaired", repaired(4)),
         ("repaired", repaired(8)),
         ("repaired", repaired(16)),
@@ -168,20 +169,11 @@ fn search(context: &mut Context) -> Report {
             format!("{right:.0}"),
         ]);
         if rules == repaired(8) {
-            report
-                .check(Criterion::number("hit ratio (LRU 0.473, hull 0.585)", total).at_least(0.54))
-                .check(
-                    Criterion::number("left pointer", left)
-                        .decimals(0)
-                        .paper("2000 (example)")
-                        .at_most(3000.0),
-                )
-                .check(
-                    Criterion::number("right pointer", right)
-                        .decimals(0)
-                        .paper("13500 (example)")
-                        .at_least(11_000.0),
-                );
+            let what = format!("hit ratio with the default window of {}", rules.window);
+            report.check(Criterion::number(what, total));
+        }
+        if rules == with_papers_window {
+            judge(&mut report, total, left, right);
         }
         context.progress((done + 1) as f64 / 8.0);
     }
@@ -197,9 +189,23 @@ fn search(context: &mut Context) -> Report {
     report
 }
 
-/// One run of the repaired rules, looked at as it goes: the sums of its partitions, its pointers and its hit ratio.
+/// What is demanded of the repaired rules with the paper's window.
+fn judge(report: &mut Report, total: f64, left: f64, right: f64) {
+    report
+        .check(
+            Criterion::number("hit ratio with the paper's window of 128 (LRU 0.473, hull 0.585)", total)
+                .at_least(0.54),
+        )
+        .check(Criterion::number("left pointer", left).decimals(0).paper("2000 (example)").at_most(3000.0))
+        .check(
+            Criterion::number("right pointer", right).decimals(0).paper("13500 (example)").at_least(11_000.0),
+        );
+}
+
+/// One run of the repaired rules with the paper's window, looked at as it goes: the sums of its partitions, its pointers and its hit ratio.
 fn watched(context: &Context, requests: usize) -> (Vec<u64>, (Chart, Chart)) {
-    let splitting = Splitting::ByHits(rules(Form::Repaired, 8, None));
+    let rules = CliffConfig { window: PAPERS_WINDOW, ..rules(Form::Repaired, 8, Some(256)) };
+    let splitting = Splitting::ByHits(rules);
     let mut cache = QueueCache::new([QueueConfig { splitting, ..QueueConfig::items(ITEMS) }]);
     let stream = Profile::one_cliff().requests(context.seed(0)).map(|key| (0, key));
     let (mut sums, mut left, mut right) = (Vec::new(), Vec::new(), Vec::new());

@@ -119,12 +119,15 @@ fn setups() -> Vec<Setup> {
 
 fn run(context: &mut Context) -> Report {
     let scenario = scenario();
-    let runs = run_all(&scenario, setups(), context.seed(0), |share| context.progress(share * 0.8));
+    let runs = run_all(&scenario, setups(), context.seed(0), |share| context.progress(share * 0.5));
     let mut at_once = scenario.clone();
     at_once.control.apply = Apply::AtOnce;
-    let hare_at_once = vec![Setup::of(Box::<Hare>::default())];
-    let at_once =
-        run_all(&at_once, hare_at_once, context.seed(0), |share| context.progress(0.8 + share * 0.2));
+    let alone = |scenario: &Scenario, part: u64| {
+        let hare = vec![Setup::of(Box::<Hare>::default())];
+        run_all(scenario, hare, context.seed(part), |_| ()).remove(0)
+    };
+    let others = [alone(&at_once, 0), alone(&scenario, 1), alone(&scenario, 2)];
+    context.progress(0.8);
     let [equal, drf, hare, ..] = &runs[..] else { unreachable!("five policies were run") };
     let changes = changes(&scenario);
     let least = |run: &Run| {
@@ -151,7 +154,7 @@ fn run(context: &mut Context) -> Report {
             .at_least(average(&least(drf))),
     );
     report.check(Criterion::number("DRF: the same", average(&least(drf))).paper("1.3"));
-    migration(&mut report, &scenario, [equal, hare, &at_once[0]], context.seed(0));
+    migration(&mut report, &scenario, [equal, hare], &others, context.seed(0));
     let mut table = Table::new(
         "normalised throughput by tenant, and the least over time",
         ["policy", "A", "B", "C", "E", "lowest", "mean"],
@@ -184,7 +187,14 @@ fn run(context: &mut Context) -> Report {
 /// What a tenant may lose while memory moves, in percent.
 const MOST_LOST: f64 = 10.0;
 
-fn migration(report: &mut Report, scenario: &Scenario, [equal, hare, at_once]: [&Run; 3], seed: u64) {
+/// `others`: HARE where all memory moves at once, and with two other seeds.
+fn migration(
+    report: &mut Report,
+    scenario: &Scenario,
+    [equal, hare]: [&Run; 2],
+    others: &[Run; 3],
+    seed: u64,
+) {
     let largest = hare.rounds.iter().map(|round| round.bytes).max().unwrap_or(0);
     report.check(
         Criterion::number("largest round of a migration", largest as f64 / 1024.0)
@@ -206,14 +216,17 @@ fn migration(report: &mut Report, scenario: &Scenario, [equal, hare, at_once]: [
     let worst = |dips: &[Dip]| 100.0 * dips.iter().map(Dip::lost).fold(0.0, f64::max);
     let calm: Vec<Dip> = dips.iter().map(|dip| Dip::of(equal, dip.from, dip.end, dip.rounds)).collect();
     let percent = |what: &str, value: f64| Criterion::number(what, value).unit("%").decimals(1);
-    let fall = "most that a tenant falls while memory moves, against the 2 s before";
-    report.check(percent(fall, worst(&dips)).paper("stable").at_most(MOST_LOST).missed_because(format!(
-        "tenant E, whose ranges miss in bursts, falls by {:.0} % in the same seconds under equal shares, where nothing moves",
-        worst(&calm)
-    )));
+    let [at_once, second, third] = others.each_ref().map(|run| worst(&self::dips(scenario, run)));
+    let mut falls = [worst(&dips), second, third];
+    let told_falls = falls.map(|fall| format!("{fall:.1} %")).join(", ");
+    falls.sort_by(f64::total_cmp);
+    let fall = "most that a tenant falls while memory moves, against the 2 s before; median of three seeds";
+    let bursts =
+        format!("tenant E reads ranges, whose misses come in bursts: see the next criterion ({told_falls})");
+    report.check(percent(fall, falls[1]).paper("stable").at_most(MOST_LOST).missed_because(bursts));
     report
         .check(percent("the same in the same seconds under equal shares, where nothing moves", worst(&calm)));
-    report.check(percent("the same where all memory moves at once", worst(&self::dips(scenario, at_once))));
+    report.check(percent("the same where all memory moves at once", at_once));
     let prepared = prepare(scenario, seed).expect("declared workloads need no file");
     let without: Vec<Run> =
         dips.iter().map(|dip| run_without(scenario, &prepared, seed, hare, dip.from, dip.end)).collect();
@@ -233,7 +246,7 @@ fn migration(report: &mut Report, scenario: &Scenario, [equal, hare, at_once]: [
     let table = told(equal, hare, &dips, &costs);
     report.table(table).note(format!(
         "{} rounds in {} migrations; {} migrations were looked at: those with no change of any workload from 2 s before them to their \
-         end.",
+         end. The most that a tenant fell with each of three seeds: {told_falls}.",
         hare.rounds.len(),
         hare.rounds.last().map_or(0, |round| round.migration),
         dips.len(),

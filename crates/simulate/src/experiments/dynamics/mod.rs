@@ -18,4 +18,5 @@ pub const EXPERIMENTS: &[Experiment] = &[
     traces::T3,
     traces::T4,
     traces::T5,
+    traces::T6,
 ];

@@ -129,7 +129,11 @@ fn run(context: &mut Context) -> Report {
                 chosen.throughput / best,
             )
             .unit("x")
-            .at_least(0.9),
+            .at_least(0.97)
+            .missed_because(
+                "an interval that was calm has to be given up before a change is followed, and what is missed until then counts where \
+                 changes are large and rare",
+            ),
         );
         let saved = 1.0 - f64::from(chosen.decisions) / f64::from(fixed[0].1.decisions);
         let saved =

@@ -6,22 +6,10 @@ mod model;
 mod phases;
 mod promises;
 mod solver;
-mod tenants;
 mod throughput;
 
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[
-    throughput::P1,
-    solver::P2,
-    promises::P3,
-    promises::P4,
-    phases::P8,
-    solver::X30,
-    intervals::X31,
-    tenants::X32,
-    tenants::X33,
-    tenants::X34,
-    tenants::X35,
-];
+pub const EXPERIMENTS: &[Experiment] =
+    &[throughput::P1, solver::P2, promises::P3, promises::P4, phases::P8, solver::X30, intervals::X31];

@@ -122,6 +122,22 @@ impl Model {
         pairs.map(|(truth, share)| BACKEND / truth.miss_ratio(share * MEMORY as f64)).sum()
     }
 
+    /// The throughput of one tenant with so much memory.
+    pub(super) fn throughput_with(&self, tenant: usize, bytes: u64) -> f64 {
+        BACKEND / self.truth[tenant].miss_ratio(bytes as f64).max(1e-3)
+    }
+
+    /// The least memory with which a tenant has this throughput; `None` where all is not enough.
+    pub(super) fn memory_for(&self, tenant: usize, throughput: f64) -> Option<u64> {
+        let enough = |bytes: u64| self.throughput_with(tenant, bytes) >= throughput;
+        let (mut low, mut high) = (0, MEMORY);
+        while low < high {
+            let middle = u64::midpoint(low, high);
+            (low, high) = if enough(middle) { (low, middle) } else { (middle + 1, high) };
+        }
+        enough(low).then_some(low)
+    }
+
     /// Tells the view each tenant's throughput, times what `noise` gives.
     fn measure(&mut self, noise: &mut impl FnMut(usize) -> f64) {
         let throughputs = self.throughputs();

@@ -27,27 +27,52 @@ pub(super) const P4: Experiment = Experiment {
     run: arrivals,
 };
 
-/// Cycles in which memory is on its way to those who were promised more than they have.
-const WARM_UP: usize = 30;
 /// Cycles of a run.
 const CYCLES: u32 = 90;
 /// Measures are off by up to this part.
 const NOISE: f64 = 0.02;
 
+/// What the paper promises where T1 comes first, and where T2 does, in parts of its baseline of 12,253, 13,331, 2,314 and 1,954
+/// operations per second: 60,000 and 5,000, 5,000 and 50,000, and 1,000 to T3 and T4.
+const PAPERS: [[f64; 4]; 2] = [[4.90, 0.375, 0.432, 0.512], [0.408, 3.75, 0.432, 0.512]];
+
+/// The paper's promises, but to the tenant that comes first nine tenths of the most that it could have in this model while the others have
+/// theirs, where that is less: what is promised must be there, and HOLPACA calls a promise kept only where a tenth is left over.
+fn prioritised(first: usize, paper: [f64; 4]) -> [f64; 4] {
+    let model = Model::new(4);
+    let baseline = model.throughputs();
+    let others = (0..4).filter(|&i| i != first);
+    let taken: u64 =
+        others.map(|i| model.memory_for(i, paper[i] * baseline[i]).unwrap_or(MEMORY).max(floor())).sum();
+    let most = model.throughput_with(first, MEMORY.saturating_sub(taken)) / baseline[first];
+    let mut promises = paper;
+    promises[first] = paper[first].min(0.9 * most);
+    promises
+}
+
+/// The fewest cycles in which memory gets to where all have what they were promised, at the step of a cycle: the warm-up.
+fn warm_up(model: &Model, promises: &[f64; 4], baseline: &[f64]) -> usize {
+    let step = Holpaca::default().options().step * MEMORY as f64;
+    let needed = |i: usize| model.memory_for(i, promises[i] * baseline[i]).unwrap_or(MEMORY);
+    let cycles = (0..4).map(|i| needed(i).saturating_sub(MEMORY / 4) as f64 / step);
+    cycles.fold(0.0, f64::max).ceil() as usize
+}
+
 fn run(context: &mut Context) -> Report {
     let mut report = Report::new();
     let baseline = Model::new(4).throughputs();
     let total: f64 = baseline.iter().sum();
-    // In parts of the throughput with equal shares. The paper's: 0.95 or so for all; 4.9, 0.4, 0.4, 0.5; 0.4, 3.8, 0.4, 0.5.
+    let (first, second) = (prioritised(0, PAPERS[0]), prioritised(1, PAPERS[1]));
     let promises = [
         ("no promises", [0.0; 4]),
         ("0.95 of baseline to all", [0.95; 4]),
-        ("T1 first", [1.6, 0.75, 0.85, 0.95]),
-        ("T2 first", [0.6, 1.25, 0.85, 0.95]),
+        ("T1 first", first),
+        ("T2 first", second),
+        ("T2 first, with less", [second[0], 1.25, second[2], second[3]]),
     ];
     let mut table = Table::new(
         "in parts of the throughput with equal shares, after 90 cycles",
-        ["promises", "T1", "T2", "T3", "T4", "all", "memory moved, MB"],
+        ["promises", "to each", "warm-up", "T1", "T2", "T3", "T4", "all", "memory moved, MB"],
     );
     let mut moved = Vec::new();
     for (part, (name, promises)) in promises.into_iter().enumerate() {
@@ -58,15 +83,20 @@ fn run(context: &mut Context) -> Report {
         let mut rng = seeded(context.seed(part as u64));
         let mut noise = noise(&mut rng, NOISE);
         let mut policy = Holpaca::default();
+        let warm_up = warm_up(&model, &promises, &baseline);
         let cycles: Vec<Cycle> = (0..CYCLES).map(|_| model.cycle(&mut policy, &mut noise)).collect();
         let last = &cycles[cycles.len() - 1];
         moved.push(cycles.iter().map(|cycle| cycle.decision.moved_bytes() as f64 / 1e6).sum::<f64>());
-        let mut row = vec![name.to_owned()];
+        let mut row = vec![
+            name.to_owned(),
+            promises.map(|promise| format!("{promise:.2}")).join(" "),
+            warm_up.to_string(),
+        ];
         row.extend(last.throughputs.iter().zip(&baseline).map(|(now, then)| format!("{:.2}", now / then)));
         row.extend([format!("{:.2}", last.total() / total), format!("{:.1}", moved[part])]);
         table.row(row);
         if part > 0 {
-            judge(&mut report, name, &promises, &baseline, &cycles);
+            judge(&mut report, name, &promises, &baseline, &cycles[warm_up..]);
             report.chart(shares(&format!("P3: shares of memory, {name}"), &cycles));
         }
     }
@@ -81,14 +111,14 @@ fn run(context: &mut Context) -> Report {
     impossible(&mut report, total);
     report.table(table);
     report.note(format!(
-        "Measured throughputs are off by up to {:.0} %. The first {WARM_UP} cycles count as warm-up.",
+        "Measured throughputs are off by up to {:.0} %. Warm-up: the fewest cycles in which memory gets to where all promises can be kept, at 1 % \
+         per cycle. The paper promises 4.9 times its baseline to T1, and 3.75 times to T2, which no allocation of this model gives.",
         NOISE * 100.0
     ));
     report
 }
 
-fn judge(report: &mut Report, name: &str, promises: &[f64; 4], baseline: &[f64], cycles: &[Cycle]) {
-    let later = &cycles[WARM_UP..];
+fn judge(report: &mut Report, name: &str, promises: &[f64; 4], baseline: &[f64], later: &[Cycle]) {
     let kept =
         |i: usize| later.iter().filter(|cycle| cycle.throughputs[i] >= promises[i] * baseline[i]).count();
     let least = (0..4).map(kept).min().unwrap_or(0) as f64 / later.len() as f64 * 100.0;
@@ -106,8 +136,40 @@ fn judge(report: &mut Report, name: &str, promises: &[f64; 4], baseline: &[f64],
             total / baseline.iter().sum::<f64>(),
         )
         .unit("x")
-        .at_least(1.0),
+        .at_least(1.0)
+        .missed_because(format!(
+            "no sizes in whole percents that keep these promises and the floor give more than {:.3}",
+            best(promises, baseline)
+        )),
     );
+}
+
+/// The most throughput, of equal shares, that sizes in whole percents of the memory have which keep the floor and these promises.
+fn best(promises: &[f64; 4], baseline: &[f64]) -> f64 {
+    let model = Model::new(4);
+    let least: Vec<u64> = (0..4)
+        .map(|i| {
+            let needed = model.memory_for(i, promises[i] * baseline[i]).unwrap_or(MEMORY);
+            needed.max(floor()).div_ceil(MEMORY / 100)
+        })
+        .collect();
+    let mut best: f64 = 0.0;
+    for a in least[0]..=100 {
+        for b in least[1]..=100_u64.saturating_sub(a) {
+            for c in least[2]..=100_u64.saturating_sub(a + b) {
+                let d = 100 - a - b - c;
+                if d >= least[3] {
+                    best = best.max(model.total_at(&[a, b, c, d].map(|percent| percent as f64 / 100.0)));
+                }
+            }
+        }
+    }
+    best / baseline.iter().sum::<f64>()
+}
+
+/// What each tenant has at least, in bytes.
+fn floor() -> u64 {
+    (Holpaca::default().options().floor_of_equal * MEMORY as f64 / 4.0) as u64
 }
 
 /// T4 is promised what its backend could not carry with all of the memory.
@@ -150,19 +212,18 @@ fn arrivals(_: &mut Context) -> Report {
                 .unit("%")
                 .within(25.0, 0.01),
         );
-        // Beside that the usual step of at most a hundredth is made in the same cycle.
-        let off = before
-            .iter()
-            .zip(&after)
-            .map(|(before, after)| (after - 0.75 * before).abs())
-            .fold(0.0, f64::max);
+        let off = before.iter().zip(&after).map(|(before, after)| (after - 0.75 * before).abs());
+        let off = off.fold(0.0, f64::max) * MEMORY as f64;
+        // Beside that the usual step is made in the same cycle. Sizes are whole bytes.
+        let step = policy.options().step * MEMORY as f64;
         report.check(
             Criterion::number(
-                format!("{solver}: others' shares off three quarters of what they had"),
-                off * 100.0,
+                format!("{solver}: others' memory off three quarters of what they had, beyond a step of 1 %"),
+                (off - step).max(0.0),
             )
-            .unit("%")
-            .at_most(1.001),
+            .paper("proportional")
+            .unit("bytes")
+            .at_most(3.0),
         );
         model.leave(0);
         let rest = model.run(&mut policy, 5);

@@ -29,18 +29,24 @@ pub(super) const X30: Experiment = Experiment {
     run: solver,
 };
 
+/// Runs of which the time is taken.
+const RUNS: usize = 11;
+
 /// Instances of each kind.
 const INSTANCES: u64 = 200;
 
-/// Milliseconds that `work` takes: the quickest of so many runs, since others may use the machine.
-fn millis(runs: usize, mut work: impl FnMut()) -> f64 {
+/// Milliseconds that `work` takes: the median of so many runs, and the quickest, since others may use the machine.
+fn millis(runs: usize, mut work: impl FnMut()) -> [f64; 2] {
     let clock = Clock::System;
-    let times = (0..runs).map(|_| {
-        let start = clock.monotonic_nanos();
-        work();
-        clock.monotonic_nanos() - start
-    });
-    times.min().unwrap_or(0) as f64 / 1e6
+    let mut times: Vec<u64> = (0..runs)
+        .map(|_| {
+            let start = clock.monotonic_nanos();
+            work();
+            clock.monotonic_nanos() - start
+        })
+        .collect();
+    times.sort_unstable();
+    [times[runs / 2], times[0]].map(|nanos| nanos as f64 / 1e6)
 }
 
 /// The most that dynamic programming over 64 to 256 chunks finds.
@@ -87,7 +93,7 @@ fn quality(context: &mut Context) -> Report {
         let mut rng = seeded(context.seed(1000));
         let (problem, start) = instance(&mut rng, pools, Kind::Window(0.01), false);
         let mut annealer = Annealer::new(Annealing::REPAIRED, 1);
-        let took = millis(9, || drop(annealer.solve(&problem, &start)));
+        let [took, _] = millis(9, || drop(annealer.solve(&problem, &start)));
         let what = format!("annealing for {pools} tenants, on the clock");
         report.check(Criterion::number(what, took).paper(paper).unit("ms").decimals(1).at_most(most));
     }
@@ -152,7 +158,7 @@ fn solver(context: &mut Context) -> Report {
 
 /// Times on the clock, by the number of pools.
 fn speed(context: &Context, report: &mut Report) {
-    let mut points: [Vec<(f64, f64)>; 4] = Default::default();
+    let mut points: [Vec<(f64, [f64; 2])>; 4] = Default::default();
     let counts = [10, 32, 100, 320, 1_000, 3_200, 10_000];
     for pools in counts {
         let mut rng = seeded(context.seed(77));
@@ -160,33 +166,45 @@ fn speed(context: &Context, report: &mut Report) {
         let (throughput, start) = instance(&mut rng, pools, Kind::Window(0.01), false);
         let view = view(&mut rng, pools);
         let took = [
-            Some(millis(11, || drop(hull::fill(&hits)))),
-            Some(millis(11, || drop(exact::solve(&throughput)))),
+            Some(millis(RUNS, || drop(hull::fill(&hits)))),
+            Some(millis(RUNS, || drop(exact::solve(&throughput)))),
             (pools <= 320).then(|| {
-                millis(11, || drop(Annealer::new(Annealing::REPAIRED, 1).solve(&throughput, &start)))
+                millis(RUNS, || drop(Annealer::new(Annealing::REPAIRED, 1).solve(&throughput, &start)))
             }),
-            Some(millis(11, || drop(Holpaca::exact().decide(&view)))),
+            Some(millis(RUNS, || drop(Holpaca::exact().decide(&view)))),
         ];
         for (points, took) in points.iter_mut().zip(took) {
             points.extend(took.map(|took| (pools as f64, took)));
         }
     }
     let at = |series: usize, pools: f64| {
-        points[series].iter().find(|point| point.0 == pools).map_or(f64::NAN, |point| point.1)
+        points[series].iter().find(|point| point.0 == pools).map_or([f64::NAN; 2], |point| point.1)
     };
-    let ms = |what: &str, took: f64| Criterion::number(what, took).unit("ms").decimals(1);
-    report
-        .check(ms("hull solver, 10,000 pools of 64 points, on the clock", at(0, 1e4)).at_most(100.0))
-        .check(ms("exact, throughput, 10,000 pools, on the clock", at(1, 1e4)).at_most(100.0))
-        .check(
-            ms("annealing, 32 pools, on the clock", at(2, 32.0)).paper("430 ms, whole cycle").at_most(100.0),
-        )
-        .check(ms("whole decision with moves and reasons, exact, 10,000 pools", at(3, 1e4)));
+    let demanded = [
+        ("hull solver, 10,000 pools of 64 points", at(0, 1e4), ""),
+        ("exact, throughput, 10,000 pools", at(1, 1e4), ""),
+        ("annealing, 32 pools", at(2, 32.0), "430 ms, whole cycle"),
+    ];
+    for (what, [median, quickest], paper) in demanded {
+        let ms = |which: &str, took: f64| {
+            Criterion::number(format!("{what}, on the clock, {which} of {RUNS} runs"), took)
+                .unit("ms")
+                .decimals(1)
+        };
+        let late = "the machine has other work; the quickest run tells what the computation takes by itself";
+        report.check(ms("the median", median).paper(paper).at_most(100.0).missed_because(late));
+        report.check(ms("the quickest", quickest));
+    }
+    let [median, _] = at(3, 1e4);
+    report.check(
+        Criterion::number("whole decision with moves and reasons, exact, 10,000 pools", median)
+            .unit("ms")
+            .decimals(1),
+    );
     let names = ["hulls", "exact throughput", "annealing", "whole decision"];
     let chart = Chart::new("X30: time for a decision", "pools", "milliseconds").log_x();
-    let chart = names
-        .into_iter()
-        .zip(points)
-        .fold(chart, |chart, (name, points)| chart.with(name, points, Style::Line));
+    let chart = names.into_iter().zip(points).fold(chart, |chart, (name, points)| {
+        chart.with(name, points.into_iter().map(|(pools, [median, _])| (pools, median)), Style::Line)
+    });
     report.chart(chart);
 }
