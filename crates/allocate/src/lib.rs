@@ -23,6 +23,7 @@
 //! | [`fairness`] | what a pool gains or loses against its share: the normalised throughput |
 //! | [`drf`] | dominant resource fairness, with memory by weight |
 //! | [`hare`] | HARE: memory changes hands for other resources until everybody has most |
+//! | [`steady`] | HARE without pools whose curves do not hold still |
 //! | [`memshare`] | Memshare: part of the memory to who misses most for want of it, alone and with DRF |
 //! | [`shared`] | what becomes of tenants that share one cache and one queue |
 //! | [`guard`] | rails that any policy can be put between: bounds, caps, hysteresis, smoothing, the hierarchy |
@@ -49,6 +50,7 @@ pub mod problem;
 mod rank;
 pub mod registry;
 pub mod shared;
+pub mod steady;
 pub mod talus;
 pub mod view;
 

@@ -10,6 +10,7 @@ use crate::memshare::{Memshare, MemshareDrf};
 use crate::partition::{Equal, Weighted};
 use crate::problem::Objective;
 use crate::shared::{NonPartitioned, Shared};
+use crate::steady::Steady;
 use crate::talus::OnHulls;
 use crate::{Decision, Policy, View};
 
@@ -72,6 +73,11 @@ const POLICIES: &[Entry] = &[
         name: "hare",
         summary: "memory is traded for other resources, until everybody has most",
         make: || Box::<Hare>::default(),
+    },
+    Entry {
+        name: "hare-steady",
+        summary: "HARE, but nothing is traded with pools whose curves do not hold still",
+        make: || Box::<Steady>::default(),
     },
     Entry {
         name: "hare-published",

@@ -101,10 +101,11 @@ const REQUESTS_PER_SEC: f64 = 10_000.0;
 const WARM_UP: f64 = 100.0;
 
 /// What is compared, the baseline first.
-const POLICIES: [&str; 14] = [
+const POLICIES: [&str; 15] = [
     "equal",
     "drf",
     "hare",
+    "hare-steady",
     "memshare",
     "memshare-drf",
     "hill-climbing",
@@ -194,6 +195,13 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run]) {
                 "the sharing incentive holds for the curves that were seen; a trace in phases has another curve by the time that memory \
                  has moved. The slower curves forget and the rarer decisions are, the nearer this comes to 1",
             ),
+    );
+    report.check(
+        Criterion::number(
+            "hare-steady: least normalised throughput",
+            of("hare-steady").least_normalised(equal),
+        )
+        .at_least(0.97),
     );
     report.check(
         Criterion::number("drf: least normalised throughput", of("drf").least_normalised(equal))
