@@ -1,7 +1,5 @@
-//! The atomics and locks of code that has models: the standard library's, or loom's when a model is checked
-//! (`RUSTFLAGS="--cfg loom"`).
-
-use std::sync::{PoisonError, TryLockError};
+//! The atomics and locks of code that has models: the standard library's atomics and `parking_lot`'s locks, or loom's when a model is
+//! checked (`RUSTFLAGS="--cfg loom"`). (The thread sanitizer sees into `parking_lot`, and not into the standard library's locks.)
 
 #[cfg(not(loom))]
 pub use std::sync::atomic;
@@ -9,39 +7,35 @@ pub use std::sync::atomic;
 #[cfg(loom)]
 pub use loom::sync::atomic;
 
-/// A lock: the standard library's or loom's. What a thread that panicked has left is handed on as it is.
-#[derive(Default)]
-pub struct Mutex<T>(#[cfg(not(loom))] std::sync::Mutex<T>, #[cfg(loom)] loom::sync::Mutex<T>);
-
-/// The right to what a [`Mutex`] holds.
 #[cfg(not(loom))]
-pub use std::sync::MutexGuard;
+pub use parking_lot::{Mutex, MutexGuard};
 
 #[cfg(loom)]
-pub use loom::sync::MutexGuard;
+pub use of_loom::{Mutex, MutexGuard};
 
-impl<T> Mutex<T> {
-    /// A lock around `value`.
-    pub fn new(value: T) -> Self {
-        #[cfg(not(loom))]
-        return Self(std::sync::Mutex::new(value));
-        #[cfg(loom)]
-        return Self(loom::sync::Mutex::new(value));
-    }
+/// As `parking_lot` has it.
+#[cfg(loom)]
+mod of_loom {
+    pub use loom::sync::MutexGuard;
 
-    /// Waits until no other thread has it.
-    #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// A lock.
+    #[derive(Default)]
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
 
-    /// `None` while another thread has it.
-    #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    impl<T> Mutex<T> {
+        /// A lock around `value`.
+        pub fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        /// Waits until no other thread has it.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("a model ends with the first panic")
+        }
+
+        /// `None` while another thread has it.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
         }
     }
 }
