@@ -342,6 +342,12 @@ impl<'c> WriteHandle<'c> {
         }
     }
 
+    /// Changes the client's flags of its tag. `false`: it was made without any, so that there is no room.
+    pub fn set_client_flags(&mut self, client_flags: u32) -> bool {
+        // SAFETY: as for `value_mut`.
+        unsafe { self.item.set_client_flags(client_flags) }
+    }
+
     /// Changes when it will expire. `false`: it has no room for an expiry time.
     pub fn set_expiry(&mut self, expiry: Expiry) -> bool {
         // SAFETY: the handle holds the only reference.

@@ -26,6 +26,15 @@ impl Cache {
     /// # Errors
     /// [`crate::ErrorKind::NoSuchPool`].
     pub fn items(&self, pool: PoolId) -> Result<Items<'_>, Error> {
+        self.items_from(pool, Place::START)
+    }
+
+    /// The items of a pool from where another walk was ([`Items::place`]), in this process. Nothing is kept for a walk that nobody
+    /// goes on with. What [`Cache::items`] says of one walk holds of all its parts together.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn items_from(&self, pool: PoolId, place: Place) -> Result<Items<'_>, Error> {
         let core = self.core();
         let (number, keyspace) = core.pool(pool).map(|pool| (pool.number, pool.keyspace))?;
         Ok(Items {
@@ -33,12 +42,36 @@ impl Cache {
             pool,
             number,
             keyspace,
-            next_class: Some(0),
+            next_class: Some((place.0 >> 32) as u8),
             class: 0,
+            first: ItemPtr::from_bits(place.0 as u32),
             slabs: Vec::new(),
             next_chunk: 0,
             held: VecDeque::new(),
         })
+    }
+}
+
+/// Where a walk is: see [`Items::place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u64);
+
+impl Place {
+    /// Before everything.
+    pub const START: Self = Self(0);
+
+    fn new(class: u8, chunk: ItemPtr) -> Self {
+        Self(u64::from(class) << 32 | u64::from(chunk.to_bits()))
+    }
+
+    /// As a number below 2^40, which ascends as a walk goes on.
+    pub fn to_number(self) -> u64 {
+        self.0
+    }
+
+    /// The place of a number. Any number is some place; bits from 2^40 on are ignored.
+    pub fn from_number(number: u64) -> Self {
+        Self(number & ((1 << 40) - 1))
     }
 }
 
@@ -121,6 +154,8 @@ pub struct Items<'c> {
     next_class: Option<u8>,
     /// That of `slabs`.
     class: u8,
+    /// Chunks before it are not walked, in the class that is walked next.
+    first: ItemPtr,
     /// The slabs of the present class that are yet to be walked, from the last to the first.
     slabs: Vec<SlabId>,
     /// Where to go on in the last of them.
@@ -137,10 +172,28 @@ impl<'c> Items<'c> {
             // A pool that was removed meanwhile has no items.
             let pool = self.core.pools.get(self.pool)?;
             if let Some(class) = pool.used_class(self.class) {
-                self.slabs = class.inner.lock().chunks.slabs().collect();
+                let first = std::mem::replace(&mut self.first, ItemPtr::from_bits(0));
+                self.slabs = class.inner.lock().chunks.slabs().filter(|slab| *slab >= first.slab()).collect();
+                // By number, so that a place stays one while slabs come and go.
+                self.slabs.sort_unstable_by(|a, b| b.cmp(a));
+                self.next_chunk =
+                    if self.slabs.last() == Some(&first.slab()) { u32::from(first.number()) } else { 0 };
+            } else {
+                self.first = ItemPtr::from_bits(0);
             }
         }
         self.slabs.last().copied()
+    }
+
+    /// Where the walk is, for [`Cache::items_from`]: before the item that [`Self::step`] would give next. `None`: it is over.
+    pub fn place(&self) -> Option<Place> {
+        if let Some(next) = self.held.front() {
+            return Some(Place::new(self.class, next.ptr()));
+        }
+        match self.slabs.last() {
+            Some(slab) => Some(Place::new(self.class, ItemPtr::new(*slab, self.next_chunk as u16))),
+            None => self.next_class.map(|class| Place::new(class, self.first)),
+        }
     }
 
     /// The next item, after a look at about as many chunks as `chunks` says at most, which are taken off it: for whoever must not be
@@ -189,7 +242,7 @@ impl<'c> Items<'c> {
         } else {
             0
         };
-        let start = self.next_chunk;
+        let start = self.next_chunk.min(per_slab);
         let end = per_slab.min(start + STEP);
         for number in start..end {
             let ptr = ItemPtr::new(slab, number as u16);

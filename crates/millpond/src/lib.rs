@@ -81,7 +81,7 @@ pub use error::{Error, ErrorKind};
 pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
-pub use iterate::{Held, Items, Step};
+pub use iterate::{Held, Items, Place, Step};
 pub use large::{MAX_VALUE_BYTES, ValueWriter};
 pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millpond::strategy::{HitsPerSlab, Strategy};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, PolicyKind,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, ItemTag, Part, Place, PolicyKind,
     PoolConfig, PoolId, SizeClassConfig, Step,
 };
 
@@ -641,4 +641,28 @@ fn a_walk_in_steps_looks_at_so_many_chunks_and_sees_the_same() {
     }
     assert_eq!((seen, cache.items(pool).expect("a pool").count()), (10, 10));
     assert!((chunks / 256 - 10..=chunks / 256).contains(&pauses), "{pauses} pauses in {chunks} chunks");
+}
+
+#[test]
+fn a_walk_is_gone_on_with_from_where_it_was() {
+    let cache = cache(64, &Clock::manual(1_000));
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    for i in 0..2_000_u32 {
+        let len = i as usize % 5 * 100;
+        cache.put(cache.allocate(pool, &i.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
+    }
+    let (mut place, mut met) = (Some(Place::START), Vec::new());
+    while let Some(from) = place {
+        let number = from.to_number();
+        let mut items = cache.items_from(pool, Place::from_number(number)).expect("a pool");
+        met.extend(items.by_ref().take(7).map(|item| item.key().to_vec()));
+        place = items.place();
+        assert!(place.is_none_or(|place| place > from), "it goes on");
+    }
+    let all = met.len();
+    met.sort();
+    met.dedup();
+    assert_eq!((all, met.len()), (2_000, 2_000), "every item once");
+    let last = cache.items_from(pool, Place::from_number(u64::MAX)).expect("a pool");
+    assert_eq!(last.count(), 0, "any number is a place");
 }

@@ -417,6 +417,21 @@ impl<'a> Item<'a> {
         unsafe { self.chunk.add(16).cast::<u64>().write(cas) }
     }
 
+    /// Overwrites the client's flags. `false`: the layout has no room for any, and they stay 0.
+    ///
+    /// # Safety
+    /// The caller owns the chunk or holds the only reference to an item that is not in the index yet.
+    pub unsafe fn set_client_flags(self, client_flags: u32) -> bool {
+        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        unsafe {
+            let has_room = self.layout() == Layout::TaggedWithFlags;
+            if has_room {
+                self.chunk.add(28).cast::<u32>().write(client_flags);
+            }
+            has_room
+        }
+    }
+
     /// The time of the last access as an atomic, where the layout has room for one. Unix seconds.
     ///
     /// # Safety
