@@ -4,6 +4,7 @@
 //! that the load bench and the wire tests use the same words as the server. It knows nothing of the engine.
 //!
 //! - [`memcached`]: the classic text commands, the meta commands and the binary protocol, for servers and for clients.
+//! - [`resp`]: the protocol of Redis, versions 2 and 3, for servers.
 //!
 //! Everything here reads bytes that strangers sent: there is no `unsafe`, and what could panic is denied by lints.
 
@@ -20,3 +21,4 @@
 )]
 
 pub mod memcached;
+pub mod resp;
