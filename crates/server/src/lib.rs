@@ -4,7 +4,8 @@
 //! - `config`: what an operator may set, and the reading and checking of it.
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its own connections; a
 //!   request is received, answered and sent by one thread, which hands nothing to another.
-//! - `memcached`: what is spoken on a connection, and the commands on the engine.
+//! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
+//!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `server`, `run`: starting, reloading, stopping; signals.
@@ -19,16 +20,21 @@
 
 mod admin;
 pub mod config;
+mod deadline;
 mod error;
+mod gate;
 mod log;
+mod lookup;
 mod machine;
 mod maintenance;
 mod memcached;
 mod metrics;
 mod monitoring;
 mod net;
+mod resp;
 mod run;
 mod server;
+mod session;
 mod shared;
 mod watching;
 

@@ -8,6 +8,8 @@ use std::sync::Mutex;
 
 use base::counter::Counters;
 
+use crate::resp;
+
 /// A group of counters with one name and help in Prometheus; its members differ by labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Family {
@@ -109,11 +111,20 @@ counters! {
 }
 
 const COUNT: usize = Counter::ALL.len();
+const CALLS: usize = 2 * resp::COUNT;
+
+/// The family of [`ListenerCounters::calls`].
+pub(crate) const RESP_COMMANDS: Family = Family {
+    name: "millpond_server_resp_commands",
+    help: "Commands of RESP carried out, by command and by whether an error was the answer.",
+};
 
 /// The counters of one listener.
 #[derive(Default)]
 pub(crate) struct ListenerCounters {
     counters: Counters<COUNT>,
+    /// Commands of RESP that were answered by what they are to answer, and then those that were answered by an error.
+    calls: Counters<CALLS>,
     /// What they were at the last `stats reset`.
     baseline: Mutex<Option<Box<[u64; COUNT]>>>,
 }
@@ -123,6 +134,29 @@ impl ListenerCounters {
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         self.counters.add(counter as usize, n);
+    }
+
+    /// Counts a command of RESP, by its number in the table.
+    #[inline]
+    pub(crate) fn add_call(&self, command: usize, is_answered: bool) {
+        self.calls.add(command + if is_answered { 0 } else { resp::COUNT }, 1);
+    }
+
+    /// Commands of RESP that were carried out, by name and outcome, without those that never were.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let outcomes = ["ok", "error"].into_iter().enumerate();
+        outcomes
+            .flat_map(move |(place, outcome)| {
+                resp::SPECS.iter().enumerate().map(move |(number, spec)| {
+                    (spec.name, outcome, self.calls.sum(place * resp::COUNT + number))
+                })
+            })
+            .filter(|(.., calls)| *calls > 0)
+    }
+
+    /// All commands of RESP that were carried out.
+    pub(crate) fn all_calls(&self) -> u64 {
+        (0..CALLS).map(|place| self.calls.sum(place)).sum()
     }
 
     /// The count since the start.

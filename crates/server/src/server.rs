@@ -14,6 +14,7 @@ use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
 use crate::config::{Address, Classes, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
+use crate::gate::Gate;
 use crate::machine;
 use crate::maintenance;
 use crate::metrics::ListenerCounters;
@@ -273,11 +274,13 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
 }
 
 fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> {
+    let of_shared_keys = Arc::new(Gate::default());
     let add = |settings: &PoolSettings| {
         let id = cache.add_pool(pool_config(settings)).map_err(|e| {
             Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
         })?;
-        Ok(Arc::new(Pool { name: settings.name.clone(), id }))
+        let gate = if settings.own_keys { Arc::default() } else { Arc::clone(&of_shared_keys) };
+        Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
     };
     let pools: Result<Vec<_>, Error> = config.pools.iter().map(add).collect();
     // What a pool left that is in the configuration no more is of no use to anybody.

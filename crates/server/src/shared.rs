@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use base::{Clock, Ledger, Part};
 use millpond::{Cache, PoolId};
 use protocol::memcached::Limits;
+use protocol::resp;
 
 use crate::config::{Address, Config, Protocol};
+use crate::gate::Gate;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
@@ -20,6 +22,7 @@ use crate::watching::Watching;
 pub(crate) struct Settings {
     pub(crate) max_connections: usize,
     pub(crate) protocol: Limits,
+    pub(crate) resp: resp::Limits,
     pub(crate) max_output_bytes: usize,
     pub(crate) max_requests_per_turn: usize,
     pub(crate) max_connection_memory_bytes: u64,
@@ -41,6 +44,11 @@ impl Settings {
                 max_item_bytes: limits.max_item_bytes.as_usize(),
                 skip_refused_data: limits.skip_refused_data,
             },
+            resp: resp::Limits {
+                max_kept_bulk_bytes: limits.max_item_bytes.as_usize(),
+                max_request_bytes: limits.max_request_bytes.as_usize(),
+                ..resp::Limits::default()
+            },
             max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
             max_requests_per_turn: limits.max_requests_per_turn,
             max_connection_memory_bytes: config.max_connection_memory().as_u64(),
@@ -56,6 +64,8 @@ impl Settings {
 pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) id: PoolId,
+    /// Before its key space, which other pools may share.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// A listener as everyone but the accepting workers sees it.
@@ -107,17 +117,44 @@ impl Activity {
 /// What others may know of a connection. Its worker writes, anyone reads.
 pub(crate) struct ConnectionInfo {
     pub(crate) descriptor: i32,
+    /// Its number since the server was started.
+    pub(crate) id: u64,
     pub(crate) peer: Peer,
     pub(crate) listener: Arc<ListenerState>,
     /// Unix seconds of the last request.
     pub(crate) active_secs: AtomicU32,
     activity: AtomicU8,
+    /// When it was accepted, Unix seconds.
+    pub(crate) since_secs: u32,
+    /// What its client told of itself. Locked when it does, and while connections are listed.
+    pub(crate) named: Mutex<Named>,
+}
+
+/// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT LIST`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    /// The version of RESP that it speaks; 0 where it speaks something else.
+    pub(crate) resp: u8,
 }
 
 impl ConnectionInfo {
-    pub(crate) fn new(descriptor: i32, peer: Peer, listener: Arc<ListenerState>, now_secs: u32) -> Self {
+    pub(crate) fn new(
+        (descriptor, id): (i32, u64),
+        peer: Peer,
+        listener: Arc<ListenerState>,
+        now_secs: u32,
+    ) -> Self {
         let activity = AtomicU8::new(Activity::Waiting as u8);
-        Self { descriptor, peer, listener, active_secs: AtomicU32::new(now_secs), activity }
+        let named = Mutex::default();
+        let active_secs = AtomicU32::new(now_secs);
+        Self { descriptor, id, peer, listener, active_secs, activity, since_secs: now_secs, named }
+    }
+
+    pub(crate) fn named(&self) -> std::sync::MutexGuard<'_, Named> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn set_activity(&self, activity: Activity) {
@@ -228,6 +265,8 @@ pub(crate) struct Shared {
     pub(crate) connections: AtomicUsize,
     /// The last compare-and-swap token that was given out.
     cas: AtomicU64,
+    /// The number of the last connection.
+    connection_ids: AtomicU64,
     pub(crate) draining: AtomicBool,
     pub(crate) maintenance: Maintenance,
     pub(crate) watching: Watching,
@@ -264,6 +303,7 @@ impl Shared {
             connections: AtomicUsize::new(0),
             // Above all tokens of an earlier process whose items may be here.
             cas: AtomicU64::new(first_cas),
+            connection_ids: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             maintenance: Maintenance::default(),
             watching: Watching::default(),
@@ -275,6 +315,11 @@ impl Shared {
     #[inline]
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A number for a new connection.
+    pub(crate) fn next_connection_id(&self) -> u64 {
+        self.connection_ids.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The settings as they are now.
@@ -293,6 +338,11 @@ impl Shared {
         self.budget.set_limit(settings.max_connection_memory_bytes);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// How many commands of RESP were carried out, over all listeners.
+    pub(crate) fn calls(&self) -> u64 {
+        self.listeners.iter().map(|listener| listener.counters.all_calls()).sum()
     }
 
     /// The sum of a counter over all listeners, since the last `stats reset`.

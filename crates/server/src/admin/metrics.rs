@@ -16,7 +16,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::figures::{CLASS_FIGURES, Figure};
-use crate::metrics::Counter;
+use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
 
 /// One line: labels and value.
@@ -141,6 +141,17 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
             }),
         }
     }
+    let commands = shared.listeners.iter().flat_map(|listener| {
+        listener.counters.calls().map(|(command, outcome, calls)| {
+            let labels = vec![
+                ("listener", listener.name.clone()),
+                ("command", command.to_owned()),
+                ("outcome", outcome.to_owned()),
+            ];
+            (labels, calls)
+        })
+    });
+    metrics.push(counter(RESP_COMMANDS.name, RESP_COMMANDS.help, commands.collect()));
     metrics
 }
 

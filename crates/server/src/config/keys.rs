@@ -65,8 +65,9 @@ pub const KEYS: &[Key] = &[
     restart("listener.pool", "The pool that clients of this listener read and write. Default \"default\"."),
     restart(
         "listener.protocol",
-        "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\" or\n\
-         \"memcached-binary\". memcached has deprecated the binary protocol. Default \"memcached\".",
+        "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\",\n\
+         \"memcached-binary\", \"resp\" (that of Redis, versions 2 and 3), or \"auto\" (memcached's and RESP, told by the first byte:\n\
+         lines of words are memcached's). memcached has deprecated the binary protocol. Default \"memcached\".",
     ),
     restart("pool.name", "The pool's name in listeners, logs and metrics."),
     online(
@@ -117,6 +118,11 @@ pub const KEYS: &[Key] = &[
     online(
         "limits.max_get_keys",
         "The most keys in one retrieval. More are answered \"CLIENT_ERROR too many keys\". Default 65536.",
+    ),
+    online(
+        "limits.max_request_bytes",
+        "The longest request of RESP that is kept while it comes, and the most that a transaction keeps. A longer one is dropped and\n\
+         answered with an error. A value that is being set does not count: it is received into its item. Default 16MiB.",
     ),
     online(
         "limits.max_item_bytes",

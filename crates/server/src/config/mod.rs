@@ -170,6 +170,8 @@ pub struct Limits {
     pub max_get_line_bytes: ByteSize,
     /// The most keys in one retrieval.
     pub max_get_keys: usize,
+    /// The longest request of RESP that is kept while it comes.
+    pub max_request_bytes: ByteSize,
     /// The largest item, as memcached counts it.
     pub max_item_bytes: ByteSize,
     /// Whether the data of a storage command whose line was refused is skipped.
@@ -195,6 +197,7 @@ impl Default for Limits {
             max_line_bytes: ByteSize::kib(2),
             max_get_line_bytes: ByteSize::mib(1),
             max_get_keys: 65_536,
+            max_request_bytes: ByteSize::mib(16),
             max_item_bytes: ByteSize::mib(1),
             skip_refused_data: false,
             max_output_buffer_bytes: ByteSize::mib(1),

@@ -224,6 +224,10 @@ macro_rules! choices {
 choices! {
     /// What is spoken on a listener.
     Protocol {
+        /// memcached's protocols and RESP; the first byte of a connection tells which.
+        Auto = "auto",
+        /// RESP2 and RESP3, the protocol of Redis, alone: also as lines of words.
+        Resp = "resp",
         /// memcached's text and binary protocols; the first byte of a connection tells which.
         Memcached = "memcached",
         /// memcached's classic text and meta commands alone.

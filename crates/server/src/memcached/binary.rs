@@ -13,10 +13,12 @@ use super::arithmetic::{Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::lookup::Answer;
 use super::store::Stored;
-use super::value::Value;
-use super::{Next, Round, VERSION};
+use super::{Round, VERSION};
+use crate::deadline::shown_flags;
+use crate::lookup::Value;
 use crate::metrics::Counter;
 use crate::net::Output;
+use crate::session::Next;
 
 /// What stands behind the token of a failed allocation in memcached's words.
 const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";
@@ -48,7 +50,14 @@ impl BinaryGet {
             Some(value) => {
                 let tag = value.tag();
                 output.compose(|out| {
-                    reply::value_header(out, self.head, key, tag.client_flags, value.len(), tag.cas);
+                    reply::value_header(
+                        out,
+                        self.head,
+                        key,
+                        shown_flags(tag.client_flags),
+                        value.len(),
+                        tag.cas,
+                    );
                 });
                 value.send(output);
             }
@@ -145,7 +154,9 @@ impl<'c> Commands<'_, 'c> {
             Request::Touch { key, exptime } => match self.touch_item(key.wire(), exptime) {
                 Some(item) => {
                     let tag = item.tag().unwrap_or_default();
-                    output.compose(|out| reply::value_header(out, head, None, tag.client_flags, 0, tag.cas));
+                    output.compose(|out| {
+                        reply::value_header(out, head, None, shown_flags(tag.client_flags), 0, tag.cas)
+                    });
                 }
                 None => output.compose(|out| reply::miss(out, head, None)),
             },

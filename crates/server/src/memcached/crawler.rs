@@ -7,11 +7,11 @@
 use millpond::{Items, ReadHandle, Step};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
 
-use super::Next;
 use super::commands::Commands;
 use super::stats::class_number;
 use super::store::cas_of;
 use crate::net::Output;
+use crate::session::Next;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;

@@ -10,7 +10,7 @@ use super::arithmetic::{Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::stats;
 use super::store::{allocation_error, cas_of};
-use super::value::Value;
+use crate::lookup::Value;
 use crate::metrics::Counter;
 use crate::net::Output;
 
@@ -214,7 +214,7 @@ impl<'c> Commands<'_, 'c> {
             size: Some(item.len() as u64),
             ttl: told.ttl.or_else(|| Some(self.remaining(item.expires_at()))),
             cas: Some(tag.cas),
-            client_flags: Some(tag.client_flags),
+            client_flags: Some(crate::deadline::shown_flags(tag.client_flags)),
             idle_secs: Some(told.before.last_access.map_or(0, idle)),
             fetched: Some(told.before.fetched),
             marks: told.marks,

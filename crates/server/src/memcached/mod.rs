@@ -16,7 +16,6 @@ mod lookup;
 mod meta;
 mod stats;
 mod store;
-mod value;
 
 use std::sync::Arc;
 
@@ -30,40 +29,16 @@ use protocol::memcached::{
 use self::commands::{Commands, EndsAt};
 use self::crawler::Dump;
 use self::incoming::Incoming;
-use self::lookup::{Answer, Batch};
+use self::lookup::Answer;
 use crate::config::Protocol;
+use crate::lookup::Batch;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
+use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
 use crate::shared::{ListenerState, Settings};
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
-
-/// A value of at least so many bytes that has not arrived whole is received straight into its item.
-const MIN_DIRECT_BYTES: usize = 16 << 10;
-
-/// What a session needs next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// More input.
-    Input,
-    /// Another turn, after others had theirs.
-    Turn,
-    /// That the output is sent.
-    Drain,
-    /// To be closed once the output is sent.
-    Close(Counter),
-}
-
-/// What a turn came to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    /// Bytes of the input that are done with.
-    pub(crate) consumed: usize,
-    /// Requests, or keys of them, that were answered.
-    pub(crate) answered: usize,
-    pub(crate) next: Next,
-}
 
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +68,7 @@ pub(crate) struct Session<'c> {
 impl<'c> Session<'c> {
     pub(crate) fn new(listener: Arc<ListenerState>, settings: &Settings) -> Self {
         let wire = match listener.protocol {
-            Protocol::Memcached => Wire::Unknown,
+            Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
             Protocol::MemcachedText => Wire::Text,
             Protocol::MemcachedBinary => Wire::Binary,
         };
@@ -147,6 +122,7 @@ impl<'c> Session<'c> {
             *binary = BinaryParser::new(limits.clone());
             *parser = Parser::new(limits);
         }
+        let Some(_passed) = listener.pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {
             shared,
             pool: &listener.pool,
@@ -167,7 +143,7 @@ impl<'c> Session<'c> {
             settings,
             input,
             output,
-            batch: Batch::new(),
+            batch: Batch::new(Answer::NONE),
             position: 0,
             answered: 0,
         };
@@ -190,7 +166,7 @@ struct Round<'a, 'c, 'i> {
     input: &'i [u8],
     output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`.
-    batch: Batch<'i>,
+    batch: Batch<'i, Answer<'i>>,
     /// Where the next request begins.
     position: usize,
     answered: usize,

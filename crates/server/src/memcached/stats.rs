@@ -97,7 +97,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "time", u64::from(now));
         reply::stat(out, "version", VERSION);
         number(out, "pointer_size", u64::from(usize::BITS));
-        let (user, system) = processor_seconds();
+        let (user, system) = crate::machine::processor_seconds();
         reply::stat(out, "rusage_user", &user);
         reply::stat(out, "rusage_system", &system);
         number(out, "max_connections", self.settings.max_connections as u64);
@@ -295,7 +295,7 @@ impl<'c> Commands<'_, 'c> {
 /// memcached's name for what a listener speaks.
 const fn binding(protocol: Protocol) -> &'static str {
     match protocol {
-        Protocol::Memcached => "auto-negotiate",
+        Protocol::Memcached | Protocol::Auto | Protocol::Resp => "auto-negotiate",
         Protocol::MemcachedText => "ascii",
         Protocol::MemcachedBinary => "binary",
     }
@@ -304,19 +304,4 @@ const fn binding(protocol: Protocol) -> &'static str {
 /// The number under which a size class is shown: memcached counts them from 1.
 pub(super) fn class_number(number: u8) -> u16 {
     u16::from(number) + 1
-}
-
-/// Seconds of processor time in user and in system mode, with six decimals.
-fn processor_seconds() -> (String, String) {
-    let read = || {
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field, the name, may hold anything; after its closing bracket come plain numbers.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut ticks = fields.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
-        Some((ticks.next()??, ticks.next()??))
-    };
-    let (user, system) = read().unwrap_or((0, 0));
-    // Linux gives ticks of 1/100 s to user space on every architecture.
-    let seconds = |ticks: u64| format!("{}.{:02}0000", ticks / 100, ticks % 100);
-    (seconds(user), seconds(system))
 }

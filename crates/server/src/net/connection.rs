@@ -19,8 +19,8 @@ use rustix::net::Shutdown;
 use super::context::Context;
 use super::input::Input;
 use super::output::{Output, Sent};
-use crate::memcached::{Next, Session};
 use crate::metrics::Counter;
+use crate::session::{Next, Session};
 use crate::shared::{Activity, ConnectionInfo, Held};
 
 /// At least this much of a value must be missing for it to be received straight into its item.
@@ -87,7 +87,7 @@ pub(crate) struct Connection<'c> {
 
 impl<'c> Connection<'c> {
     pub(crate) fn new(socket: OwnedFd, info: Arc<ConnectionInfo>, context: &Context<'c>) -> Self {
-        let session = Session::new(Arc::clone(&info.listener), &context.settings);
+        let session = Session::new(Arc::clone(&info), &context.settings);
         Self {
             socket,
             info,
@@ -180,7 +180,10 @@ impl<'c> Connection<'c> {
 
     /// What it holds of the memory for connections.
     pub(crate) fn holding(&self) -> Held {
-        let buffers = size_of::<Self>() + self.input.buffer_bytes() + self.output.buffer_bytes();
+        let buffers = size_of::<Self>()
+            + self.session.buffer_bytes()
+            + self.input.buffer_bytes()
+            + self.output.buffer_bytes();
         let output_items = self.output.held_bytes() - self.output.buffer_bytes();
         Held { buffers: buffers as u64, items: (output_items + self.session.held_bytes()) as u64 }
     }

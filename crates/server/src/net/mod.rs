@@ -12,5 +12,5 @@ mod worker;
 pub(crate) use context::Context;
 pub(crate) use listener::{Listener, Peer};
 pub(crate) use mailbox::{Mailbox, Message};
-pub(crate) use output::{MIN_IN_PLACE_BYTES, Output};
+pub(crate) use output::{End, MIN_IN_PLACE_BYTES, Output};
 pub(crate) use worker::Worker;

@@ -40,6 +40,14 @@ pub(crate) struct Output<V> {
     unsent: usize,
 }
 
+/// An end that an output had: see [`Output::end`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    bytes: usize,
+    values: usize,
+    unsent: usize,
+}
+
 impl<V> Default for Output<V> {
     fn default() -> Self {
         Self {
@@ -102,6 +110,18 @@ impl<V: Deref<Target = [u8]>> Output<V> {
             self.unsent += value.len();
             self.values.push((self.bytes.len(), value));
         }
+    }
+
+    /// Where it ends now, for [`Self::rewind`].
+    pub(crate) fn end(&self) -> End {
+        End { bytes: self.bytes.len(), values: self.values.len(), unsent: self.unsent }
+    }
+
+    /// Takes back what was appended since `end`; nothing was sent meanwhile.
+    pub(crate) fn rewind(&mut self, end: End) {
+        self.bytes.truncate(end.bytes);
+        self.values.truncate(end.values);
+        self.unsent = end.unsent;
     }
 
     /// Hands as much as possible to the kernel.

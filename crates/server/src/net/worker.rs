@@ -23,6 +23,7 @@ use super::listener::{Listener, Peer};
 use super::mailbox::Message;
 use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use super::table::{Table, Token};
+use crate::config::Protocol;
 use crate::metrics::Counter;
 use crate::shared::{ConnectionInfo, Held, Shared};
 
@@ -35,7 +36,12 @@ const MAILBOX: u64 = 1 << 63;
 const LISTENER: u64 = MAILBOX + 1;
 
 /// What goes to a client that is one too many.
-const TOO_MANY: &[u8] = protocol::memcached::WireError::TooManyConnections.as_bytes();
+const fn too_many(protocol: Protocol) -> &'static [u8] {
+    match protocol {
+        Protocol::Resp => b"-ERR max number of clients reached\r\n",
+        _ => protocol::memcached::WireError::TooManyConnections.as_bytes(),
+    }
+}
 
 /// The state of a worker's thread.
 pub(crate) struct Worker<'c> {
@@ -225,13 +231,17 @@ impl<'c> Worker<'c> {
     fn refuse_for_want_of_descriptors(&mut self, listener: &Listener, number: usize) -> bool {
         drop(self.spare_descriptor.take());
         let refused = listener.accept().map(|(socket, _)| {
-            refuse(&socket);
+            refuse(&socket, self.protocol_of(number));
         });
         self.spare_descriptor = spare_descriptor();
         if let Some(state) = self.context.shared.listeners.get(number) {
             state.counters.add(Counter::RefusedDescriptor, 1);
         }
         refused.is_ok()
+    }
+
+    fn protocol_of(&self, number: usize) -> Protocol {
+        self.context.shared.listeners.get(number).map_or(Protocol::default(), |listener| listener.protocol)
     }
 
     /// Gives a new connection to the worker that has the fewest, or refuses it.
@@ -243,7 +253,7 @@ impl<'c> Worker<'c> {
         if open >= self.context.settings.max_connections {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             state.counters.add(Counter::RefusedConnection, 1);
-            refuse(&socket);
+            refuse(&socket, state.protocol);
             return;
         }
         state.connections.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +275,9 @@ impl<'c> Worker<'c> {
     fn serve(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
         let Some(state) = self.context.shared.listeners.get(number) else { return };
         let descriptor = socket.as_raw_fd();
-        let info = Arc::new(ConnectionInfo::new(descriptor, peer, Arc::clone(state), self.context.now_secs));
+        let id = self.context.shared.next_connection_id();
+        let info =
+            Arc::new(ConnectionInfo::new((descriptor, id), peer, Arc::clone(state), self.context.now_secs));
         tracing::debug!(listener = state.name, peer = %info.peer, worker = self.index, "A client connected.");
         self.context.shared.registry.add(Arc::clone(&info));
         let context = &self.context;
@@ -356,8 +368,8 @@ impl<'c> Worker<'c> {
 
 /// Tells a client that it is one too many. What it has sent already is read, so that closing does not reset the connection
 /// before the client has the answer.
-fn refuse(socket: &OwnedFd) {
-    let _ = rustix::net::send(socket, TOO_MANY, SendFlags::NOSIGNAL);
+fn refuse(socket: &OwnedFd, protocol: Protocol) {
+    let _ = rustix::net::send(socket, too_many(protocol), SendFlags::NOSIGNAL);
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
     let _ = rustix::io::read(socket, &mut [0_u8; 4096]);
 }

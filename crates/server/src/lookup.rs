@@ -1,0 +1,175 @@
+//! Lookups, many at a time, whatever the protocol: keys that follow one another in what a client sends are gathered, looked up together
+//! so that their memory latency overlaps, and answered in order.
+
+use std::ops::Deref;
+
+use millpond::{Found, ItemTag, Keys, ReadHandle};
+
+use crate::net::{MIN_IN_PLACE_BYTES, Output};
+
+/// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the first-level cache.
+const BATCH: usize = 32;
+
+/// Lookups that wait to be made together, each with how it is answered.
+pub(crate) struct Batch<'i, A> {
+    keys: [&'i [u8]; BATCH],
+    answers: [A; BATCH],
+    /// Where its request begins in the input, and which of that request's keys it is.
+    places: [(usize, usize); BATCH],
+    len: usize,
+}
+
+impl<'i, A: Copy> Batch<'i, A> {
+    /// An empty one; `nothing` fills the places.
+    pub(crate) fn new(nothing: A) -> Self {
+        Self { keys: [&[]; BATCH], answers: [nothing; BATCH], places: [(0, 0); BATCH], len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Adds a lookup; there must be room.
+    pub(crate) fn push(&mut self, key: &'i [u8], answer: A, position: usize, key_index: usize) {
+        let at = self.len;
+        if let (Some(a), Some(b), Some(c)) =
+            (self.keys.get_mut(at), self.answers.get_mut(at), self.places.get_mut(at))
+        {
+            (*a, *b, *c) = (key, answer, (position, key_index));
+            self.len += 1;
+        }
+    }
+
+    /// Where lookup number `index` stands in the input; nothing where there is none.
+    pub(crate) fn place_of(&self, index: usize) -> Option<(usize, usize)> {
+        self.places.get(..self.len)?.get(index).copied()
+    }
+
+    /// Makes the lookups and lets `answer` answer them in order, until the output has `max_output_bytes`. Returns how many
+    /// were answered.
+    ///
+    /// `max_answer_bytes` is the most that the answer with a value takes that is not sent from where it lies. What was found
+    /// behind the place where the output got full is looked up again by the next turn, so as many lookups are made at
+    /// once as small values fit for sure.
+    #[inline]
+    pub(crate) fn look_up<'c>(
+        &self,
+        space: Keys<'c>,
+        output: &mut Output<ReadHandle<'c>>,
+        (max_output_bytes, max_answer_bytes): (usize, usize),
+        mut answer: impl FnMut(&'i [u8], A, Option<Found<'_>>, &mut Output<ReadHandle<'c>>),
+    ) -> usize {
+        let keys = self.keys.get(..self.len).unwrap_or_default();
+        let mut answered = 0;
+        while let Some(rest) = keys.get(answered..).filter(|rest| !rest.is_empty()) {
+            let room = max_output_bytes.saturating_sub(output.len());
+            let together = (room / max_answer_bytes).clamp(1, rest.len());
+            let first = answered;
+            let mut full = false;
+            space.find_many_with(rest.get(..together).unwrap_or(rest), |i, found| {
+                if full {
+                    return;
+                }
+                let Some((key, how)) = keys.get(first + i).zip(self.answers.get(first + i)) else {
+                    return;
+                };
+                answer(key, *how, found, output);
+                answered += 1;
+                full = output.len() >= max_output_bytes;
+            });
+            if full {
+                break;
+            }
+        }
+        answered
+    }
+}
+
+/// An item that was found, wherever its bytes are to be sent from: one that is shown for as long as it is copied, or one that is held
+/// until it is sent.
+pub(crate) enum Value<'a, 'c> {
+    /// In place, without a reference: for small values.
+    Shown(Found<'a>),
+    /// With a reference.
+    Held(ReadHandle<'c>),
+}
+
+impl<'a, 'c> Value<'a, 'c> {
+    /// What was found under `key`, noted as an access. A small value is shown, so that connections of several threads that
+    /// read one hot item do not wait for each other; a large one is sent from where it lies, and so held, as is one that `hold` says is to be changed.
+    #[inline]
+    pub(crate) fn of(found: Found<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
+        if found.len() < MIN_IN_PLACE_BYTES && !hold && found.user_bits() == 0 {
+            found.note_access();
+            return Some(Self::Shown(found));
+        }
+        // It may have been removed since.
+        space.peek(key).map(|item| {
+            item.note_access();
+            Value::Held(item)
+        })
+    }
+
+    pub(crate) fn tag(&self) -> ItemTag {
+        match self {
+            Self::Shown(found) => found.tag(),
+            Self::Held(item) => item.tag(),
+        }
+        .unwrap_or_default()
+    }
+
+    pub(crate) fn expires_at(&self) -> Option<u32> {
+        match self {
+            Self::Shown(found) => found.expires_at(),
+            Self::Held(item) => item.expires_at(),
+        }
+    }
+
+    /// Appends the bytes of the value.
+    #[inline]
+    pub(crate) fn send(self, output: &mut Output<ReadHandle<'c>>) {
+        match self {
+            Self::Shown(found) => output.write(&found),
+            Self::Held(item) => output.value(item),
+        }
+    }
+}
+
+impl Deref for Value<'_, '_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Shown(found) => found,
+            Self::Held(item) => item,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_knows_where_its_lookups_stand() {
+        let mut batch = Batch::new(());
+        for index in 0..BATCH {
+            assert!(!batch.is_full());
+            batch.push(b"k", (), 100 + index, index);
+        }
+        assert!(batch.is_full());
+        assert_eq!(batch.place_of(3), Some((103, 3)));
+        assert_eq!(batch.place_of(BATCH), None);
+        batch.clear();
+        assert_eq!((batch.len(), batch.place_of(0)), (0, None));
+    }
+}

@@ -1,0 +1,72 @@
+//! Arguments as numbers and options.
+
+use protocol::resp::number;
+
+use super::table::Command;
+use super::writer::Failure;
+
+/// Argument `index`; empty where there is none, which the arity excludes.
+pub(super) fn arg<'a>(args: &[&'a [u8]], index: usize) -> &'a [u8] {
+    args.get(index).copied().unwrap_or_default()
+}
+
+/// A whole number.
+pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
+    number(text).ok_or(Failure::NOT_AN_INTEGER)
+}
+
+/// Whether an argument is that word, in whatever case.
+pub(super) fn is(text: &[u8], word: &str) -> bool {
+    text.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// What the end of an item shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As it was.
+    Keep,
+    Never,
+    /// This Unix millisecond, which may have passed.
+    At(u64),
+}
+
+/// The unit that a time is given in, and what it counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) is_seconds: bool,
+    pub(super) is_absolute: bool,
+}
+
+impl Unit {
+    /// The unit of an option of that name.
+    pub(super) fn of_option(name: &[u8]) -> Option<Self> {
+        let (is_seconds, is_absolute) = match name.to_ascii_uppercase().as_slice() {
+            b"EX" => (true, false),
+            b"PX" => (false, false),
+            b"EXAT" => (true, true),
+            b"PXAT" => (false, true),
+            _ => return None,
+        };
+        Some(Self { is_seconds, is_absolute })
+    }
+
+    /// The unit of a command that takes a time.
+    pub(super) const fn of_command(command: Command) -> Self {
+        let is_seconds = matches!(command, Command::Expire | Command::ExpireAt | Command::SetEx);
+        let is_absolute = matches!(command, Command::ExpireAt | Command::PExpireAt);
+        Self { is_seconds, is_absolute }
+    }
+
+    /// The Unix millisecond that `time` of this unit is; `None` where that is beyond what 64 bits count.
+    pub(super) fn millis(self, time: i64, now_millis: u64) -> Option<i64> {
+        let millis = if self.is_seconds { time.checked_mul(1000)? } else { time };
+        if self.is_absolute { Some(millis) } else { millis.checked_add(now_millis as i64) }
+    }
+}
+
+/// The end that a positive time of `unit` comes to.
+pub(super) fn positive_end(time: &[u8], unit: Unit, now_millis: u64, command: &str) -> Result<End, Failure> {
+    let time = integer(time)?;
+    let millis = if time > 0 { unit.millis(time, now_millis) } else { None };
+    millis.map(|millis| End::At(millis as u64)).ok_or_else(|| Failure::expire_time(command))
+}

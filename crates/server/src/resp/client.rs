@@ -1,0 +1,66 @@
+//! What a connection remembers from command to command.
+
+use protocol::resp::{Version, reply};
+
+/// Whether a client wants replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Replies {
+    #[default]
+    On,
+    Off,
+    /// Not to the next command.
+    SkipNext,
+}
+
+/// The most commands that a transaction may have: they are carried out in one go.
+pub(super) const MAX_QUEUED: usize = 65_536;
+
+/// A transaction that is being put together.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    /// The commands, as requests.
+    pub(super) requests: Vec<u8>,
+    pub(super) count: usize,
+    /// A command was refused, and so the transaction will be.
+    pub(super) is_spoilt: bool,
+}
+
+impl Transaction {
+    /// Adds a command; false where there is no room within `max_bytes`.
+    pub(super) fn queue(&mut self, args: &[&[u8]], max_bytes: usize) -> bool {
+        let bytes: usize = args.iter().map(|arg| arg.len() + 32).sum();
+        if self.count >= MAX_QUEUED || self.requests.len() + bytes > max_bytes {
+            return false;
+        }
+        reply::request(&mut self.requests, args.iter().copied());
+        self.count += 1;
+        true
+    }
+}
+
+/// A key whose change lets the next transaction fail.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Watched {
+    pub(super) key: Box<[u8]>,
+    /// Its compare-and-swap token when it was watched; `None`: there was no item.
+    pub(super) cas: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) version: Version,
+    pub(super) replies: Replies,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) watched: Vec<Watched>,
+}
+
+impl Client {
+    /// Memory that it has taken, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.requests.capacity());
+        let watched: usize =
+            self.watched.iter().map(|watched| watched.key.len() + size_of::<Watched>()).sum();
+        queued + watched
+    }
+}

@@ -1,0 +1,253 @@
+//! The engine as a client sees it, and which command is what.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use millpond::{Expiry, ItemOptions, ItemTag, Keys, ReadHandle, WriteHandle};
+
+use super::client::Client;
+use super::table::{Command, Spec};
+use super::writer::{Failure, Outcome, Writer};
+use crate::deadline::{Stamp, deadline, is_over};
+use crate::metrics::{Counter, ListenerCounters};
+use crate::net::Output;
+use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
+
+/// What a command works with.
+pub(super) struct Commands<'a, 'c> {
+    pub(super) shared: &'c Shared,
+    pub(super) settings: &'a Settings,
+    pub(super) info: &'a Arc<ConnectionInfo>,
+    pub(super) pool: &'a Pool,
+    pub(super) counters: &'a ListenerCounters,
+    pub(super) client: &'a mut Client,
+    /// The time of this turn in Unix milliseconds, once it was asked for.
+    pub(super) now: Cell<Option<u64>>,
+}
+
+/// What to do about an item, seeing the old one: see [`Commands::modify`].
+pub(super) enum Change<'c, R> {
+    /// Nothing.
+    Leave(R),
+    /// This in its place.
+    Put(WriteHandle<'c>, R),
+    /// Remove it.
+    Remove(R),
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// The keys of the listener's pool.
+    #[inline]
+    pub(super) fn keys(&self) -> Keys<'c> {
+        self.shared.cache.keys(self.pool.id)
+    }
+
+    /// Unix milliseconds; the same for all of a turn.
+    pub(super) fn now_millis(&self) -> u64 {
+        self.now.get().unwrap_or_else(|| {
+            let now = self.shared.clock.unix_nanos() / 1_000_000;
+            self.now.set(Some(now));
+            now
+        })
+    }
+
+    /// Whether an item that the engine still has is over.
+    pub(super) fn is_over(&self, item: &ReadHandle<'_>) -> bool {
+        is_over(item.expires_at(), flags_of(item), || self.now_millis())
+    }
+
+    /// The item of `key`; counts nothing.
+    pub(super) fn peek(&self, key: &[u8]) -> Option<ReadHandle<'c>> {
+        self.keys().peek(key).filter(|item| !self.is_over(item))
+    }
+
+    /// The item of `key`, which is being read.
+    pub(super) fn read(&self, key: &[u8]) -> Option<ReadHandle<'c>> {
+        let item = self.keys().find(key).filter(|item| !self.is_over(item));
+        match &item {
+            Some(item) => {
+                item.note_access();
+                self.count_reads(1, 0);
+            }
+            None => self.count_reads(0, 1),
+        }
+        item
+    }
+
+    pub(super) fn count_reads(&self, hits: u64, misses: u64) {
+        self.counters.add(Counter::GetHits, hits);
+        self.counters.add(Counter::GetMisses, misses);
+    }
+
+    pub(super) fn count_call(&self, command: Command, is_answered: bool) {
+        self.counters.add_call(command as usize, is_answered);
+    }
+
+    /// An item that nobody sees yet, with room for a value of `len` bytes.
+    pub(super) fn allocate(&self, key: &[u8], len: usize, stamp: Stamp) -> Result<WriteHandle<'c>, Failure> {
+        if len > self.settings.resp.max_kept_bulk_bytes {
+            self.counters.add(Counter::RefusedSize, 1);
+            return Err(Failure::TOO_LONG);
+        }
+        let Stamp { expires_at, client_flags } = stamp;
+        let options = ItemOptions {
+            expiry: expires_at.map_or(Expiry::Never, Expiry::At),
+            tag: Some(ItemTag { cas: self.shared.next_cas(), client_flags }),
+            ..ItemOptions::default()
+        };
+        self.shared.cache.allocate(self.pool.id, key, len, &options).map_err(|error| {
+            let failure = Failure::from(error);
+            let counter =
+                if failure == Failure::OUT_OF_MEMORY { Counter::RefusedMemory } else { Counter::RefusedSize };
+            self.counters.add(counter, 1);
+            failure
+        })
+    }
+
+    /// As [`Self::allocate`], with a value of these pieces.
+    pub(super) fn item_of(
+        &self,
+        key: &[u8],
+        pieces: &[&[u8]],
+        stamp: Stamp,
+    ) -> Result<WriteHandle<'c>, Failure> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let mut item = self.allocate(key, len, stamp)?;
+        let mut rest = item.value_mut();
+        for piece in pieces {
+            let (place, behind) = rest.split_at_mut(piece.len());
+            place.copy_from_slice(piece);
+            rest = behind;
+        }
+        Ok(item)
+    }
+
+    /// Puts `new` in the place of `old`, or where there is nothing. The item comes back where that is not so any more.
+    pub(super) fn place(
+        &self,
+        key: &[u8],
+        old: Option<&ReadHandle<'_>>,
+        new: WriteHandle<'c>,
+    ) -> Result<(), WriteHandle<'c>> {
+        let cache = &self.shared.cache;
+        if let Some(old) = old {
+            return cache.replace_matching(old, new).map(drop);
+        }
+        let new = match cache.insert(new) {
+            Ok(_) => return Ok(()),
+            Err(new) => new,
+        };
+        // What is there may be over by milliseconds, which the engine does not know of.
+        match self.keys().peek(key) {
+            Some(over) if self.is_over(&over) => cache.replace_matching(&over, new).map(drop),
+            _ => Err(new),
+        }
+    }
+
+    /// Changes what is under `key` depending on what it is: `change` is asked again with what is there now where another client was
+    /// faster.
+    pub(super) fn modify<R>(
+        &self,
+        key: &[u8],
+        mut change: impl FnMut(Option<&ReadHandle<'c>>) -> Result<Change<'c, R>, Failure>,
+    ) -> Result<R, Failure> {
+        loop {
+            let old = self.peek(key);
+            match change(old.as_ref())? {
+                Change::Leave(result) => return Ok(result),
+                Change::Put(new, result) => {
+                    if self.place(key, old.as_ref(), new).is_ok() {
+                        self.counters.add(Counter::Stored, 1);
+                        return Ok(result);
+                    }
+                }
+                Change::Remove(result) => {
+                    if old.is_none_or(|old| self.shared.cache.remove_matching(&old)) {
+                        return Ok(result);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes what is under `key`, and says whether there was something.
+    pub(super) fn remove(&self, key: &[u8]) -> bool {
+        loop {
+            let Some(old) = self.keys().peek(key) else { return false };
+            let is_over = self.is_over(&old);
+            if self.shared.cache.remove_matching(&old) {
+                return !is_over;
+            }
+        }
+    }
+
+    /// Carries out a command whose arity was checked, and counts it.
+    pub(super) fn run(&mut self, spec: &'static Spec, args: &[&[u8]], output: &mut Output<ReadHandle<'c>>) {
+        let version = self.client.version;
+        let end = output.end();
+        let outcome = self.dispatch(spec.command, args, &mut Writer { output: &mut *output, version });
+        self.count_call(spec.command, outcome.is_ok());
+        if let Err(failure) = outcome {
+            output.rewind(end);
+            Writer { output, version }.failure(&failure);
+        }
+    }
+
+    fn dispatch(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        use Command as C;
+        match command {
+            C::Get | C::Set | C::GetEx | C::GetDel | C::GetSet | C::SetNx | C::SetEx | C::PSetEx => {
+                self.run_value(command, args, w)
+            }
+            C::MGet | C::MSet | C::MSetNx | C::Append | C::StrLen | C::GetRange | C::Substr | C::SetRange => {
+                self.run_string(command, args, w)
+            }
+            C::Incr | C::Decr | C::IncrBy | C::DecrBy | C::IncrByFloat => self.run_number(command, args, w),
+            C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt => self.expire(command, args, w),
+            C::Ttl | C::PTtl | C::ExpireTime | C::PExpireTime => self.ttl(command, args, w),
+            C::Persist => self.persist(args, w),
+            C::Del | C::Unlink | C::Exists | C::Touch | C::Type | C::Rename | C::RenameNx | C::Copy => {
+                self.run_key(command, args, w)
+            }
+            C::FlushDb | C::FlushAll => self.flush(args, w),
+            C::Keys | C::Scan | C::RandomKey | C::DbSize => self.list_at_once(command, args, w),
+            C::Object => self.object(args, w),
+            C::Memory => self.memory(args, w),
+            C::Multi | C::Exec | C::Discard | C::Watch | C::Unwatch => self.run_transaction(command, args, w),
+            C::Command => self.command(args, w),
+            C::Info => self.info(args, w),
+            C::Config => self.config(args, w),
+            C::Client => self.client_command(args, w),
+            C::Ping
+            | C::Echo
+            | C::Quit
+            | C::Hello
+            | C::Auth
+            | C::Select
+            | C::SwapDb
+            | C::Reset
+            | C::Time
+            | C::Debug => self.run_connection(command, args, w),
+        }
+    }
+}
+
+/// The client flags of an item.
+pub(super) fn flags_of(item: &ReadHandle<'_>) -> u32 {
+    item.tag().unwrap_or_default().client_flags
+}
+
+/// The compare-and-swap token of an item.
+pub(super) fn cas_of(item: &ReadHandle<'_>) -> u64 {
+    item.tag().map_or(0, |tag| tag.cas)
+}
+
+/// When an item ends, in Unix milliseconds.
+pub(super) fn deadline_of(item: &ReadHandle<'_>) -> Option<u64> {
+    deadline(item.expires_at(), flags_of(item))
+}
+
+/// How an item is told the end that `old` has.
+pub(super) fn stamp_of(old: Option<&ReadHandle<'_>>) -> Stamp {
+    old.map_or(Stamp::new(None, 0), |old| Stamp { expires_at: old.expires_at(), client_flags: flags_of(old) })
+}

@@ -1,0 +1,316 @@
+//! Commands about the connection and the server's presence.
+
+use std::sync::atomic::Ordering;
+
+use protocol::resp::{Version, number, reply};
+
+use super::arguments::{arg, integer, is};
+use super::client::{Client, Replies};
+use super::commands::Commands;
+use super::info::REDIS_VERSION;
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+use crate::net::Peer;
+use crate::shared::ConnectionInfo;
+
+/// The user that every client is.
+const DEFAULT_USER: &[u8] = b"default";
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn run_connection(
+        &mut self,
+        command: Command,
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        match command {
+            Command::Ping => match args.get(1..).unwrap_or_default() {
+                [] => w.output.write(reply::PONG),
+                [text] => w.bulk(text),
+                _ => return Err(Failure::wrong_number("ping")),
+            },
+            Command::Echo => w.bulk(arg(args, 1)),
+            Command::Hello => return self.hello(args, w),
+            Command::Auth => {
+                authenticate(args.get(1..).unwrap_or_default())?;
+                w.ok();
+            }
+            Command::Select => {
+                if integer(arg(args, 1))? != 0 {
+                    return Err(Failure::BAD_DATABASE);
+                }
+                w.ok();
+            }
+            Command::SwapDb => {
+                let place = |index, which| {
+                    number(arg(args, index))
+                        .ok_or(Failure::from_text(format!("ERR invalid {which} DB index")))
+                };
+                if (place(1, "first")?, place(2, "second")?) != (0, 0) {
+                    return Err(Failure::BAD_DATABASE);
+                }
+                w.ok();
+            }
+            Command::Reset => {
+                *self.client = Client::default();
+                let mut named = self.info.named();
+                (named.resp, named.name) = (2, Vec::new());
+                w.simple("RESET");
+            }
+            Command::Time => {
+                let nanos = self.shared.clock.unix_nanos();
+                w.array(2);
+                w.bulk((nanos / 1_000_000_000).to_string().as_bytes());
+                w.bulk((nanos / 1_000 % 1_000_000).to_string().as_bytes());
+            }
+            Command::Debug => {
+                return Err(Failure::new(
+                    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
+                     from a local connection, otherwise you need to set this option in the configuration file, and then \
+                     restart the server.",
+                ));
+            }
+            // `QUIT` within a transaction's requests cannot be: it is carried out at once.
+            _ => w.ok(),
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let mut version = self.client.version;
+        if let Some(wanted) = args.get(1) {
+            version = match number(wanted) {
+                Some(2) => Version::Resp2,
+                Some(3) => Version::Resp3,
+                Some(_) => return Err(Failure::new("NOPROTO unsupported protocol version")),
+                None => return Err(Failure::new("ERR Protocol version is not an integer or out of range")),
+            };
+        }
+        let mut name = None;
+        let mut rest = args.get(2..).unwrap_or_default();
+        while let [option, behind @ ..] = rest {
+            rest = match behind {
+                [user, password, behind @ ..] if is(option, "AUTH") => {
+                    authenticate(&[user, password])?;
+                    behind
+                }
+                [value, behind @ ..] if is(option, "SETNAME") => {
+                    check_name(value)?;
+                    name = Some(value.to_vec());
+                    behind
+                }
+                _ => {
+                    let text = [b"ERR Syntax error in HELLO option '".as_slice(), option, b"'"].concat();
+                    return Err(Failure(text.into()));
+                }
+            };
+        }
+        self.client.version = version;
+        w.version = version;
+        let mut named = self.info.named();
+        named.resp = version.number() as u8;
+        if let Some(name) = name {
+            named.name = name;
+        }
+        w.map(7);
+        let text = |w: &mut Writer<'_, 'c>, name: &str, text: &str| {
+            w.bulk(name.as_bytes());
+            w.bulk(text.as_bytes());
+        };
+        text(w, "server", "redis");
+        text(w, "version", REDIS_VERSION);
+        w.bulk(b"proto");
+        w.integer(version.number());
+        w.bulk(b"id");
+        w.integer(self.info.id as i64);
+        text(w, "mode", "standalone");
+        text(w, "role", "master");
+        w.bulk(b"modules");
+        w.array(0);
+        Ok(())
+    }
+
+    pub(super) fn client_command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let name = arg(args, 1);
+        let values = args.get(2..).unwrap_or_default();
+        let known = [
+            ("id", 0..=0),
+            ("getname", 0..=0),
+            ("setname", 1..=1),
+            ("setinfo", 2..=2),
+            ("info", 0..=0),
+            ("list", 0..=usize::MAX),
+            ("no-evict", 1..=1),
+            ("no-touch", 1..=1),
+            ("reply", 1..=1),
+            ("help", 0..=0),
+        ];
+        let Some((known, arity)) = known.into_iter().find(|(known, _)| is(name, known)) else {
+            return Err(Failure::unknown_subcommand("client", name));
+        };
+        if !arity.contains(&values.len()) {
+            return Err(Failure::wrong_number(&format!("client|{known}")));
+        }
+        match known {
+            "id" => w.integer(self.info.id as i64),
+            "getname" => {
+                let name = self.info.named().name.clone();
+                if name.is_empty() { w.null() } else { w.bulk(&name) }
+            }
+            "setname" => {
+                check_name(arg(values, 0))?;
+                self.info.named().name = arg(values, 0).to_vec();
+                w.ok();
+            }
+            "setinfo" => {
+                self.set_info(arg(values, 0), arg(values, 1))?;
+                w.ok();
+            }
+            "info" => w.verbatim(describe(self.info, self.shared.clock.unix_secs()).as_bytes()),
+            "list" => return self.list_clients(values, w),
+            "reply" => {
+                self.client.replies = match arg(values, 0) {
+                    how if is(how, "ON") => Replies::On,
+                    how if is(how, "OFF") => Replies::Off,
+                    how if is(how, "SKIP") => Replies::SkipNext,
+                    _ => return Err(Failure::SYNTAX),
+                };
+                w.ok();
+            }
+            "help" => help(w),
+            _ => {
+                if !is(arg(values, 0), "ON") && !is(arg(values, 0), "OFF") {
+                    return Err(Failure::SYNTAX);
+                }
+                w.ok();
+            }
+        }
+        Ok(())
+    }
+
+    fn set_info(&self, what: &[u8], value: &[u8]) -> Outcome {
+        let refused = |what: &str| {
+            Failure::from_text(format!("ERR {what} cannot contain spaces, newlines or special characters."))
+        };
+        let is_plain = value.len() <= MAX_NAME_BYTES && value.iter().all(|byte| (b'!'..=b'~').contains(byte));
+        let mut named = self.info.named();
+        if is(what, "LIB-NAME") {
+            named.library = if is_plain { value.to_vec() } else { return Err(refused("lib-name")) };
+        } else if is(what, "LIB-VER") {
+            named.library_version = if is_plain { value.to_vec() } else { return Err(refused("lib-ver")) };
+        } else {
+            let text = [b"ERR Unrecognized option '".as_slice(), what, b"'"].concat();
+            return Err(Failure(text.into()));
+        }
+        Ok(())
+    }
+
+    fn list_clients(&self, filter: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let mut ids: Option<Vec<u64>> = None;
+        let mut is_normal = true;
+        match filter {
+            [] => {}
+            [option, kind] if is(option, "TYPE") => {
+                let known = ["normal", "master", "replica", "slave", "pubsub"];
+                if !known.iter().any(|known| is(kind, known)) {
+                    return Err(Failure(
+                        [b"ERR Unknown client type '".as_slice(), kind, b"'"].concat().into(),
+                    ));
+                }
+                is_normal = is(kind, "NORMAL");
+            }
+            [option, first, more @ ..] if is(option, "ID") => {
+                let id = |text: &&[u8]| {
+                    let id = number(text).ok_or(Failure::new("ERR Invalid client ID"))?;
+                    Ok::<u64, Failure>(u64::try_from(id).unwrap_or(0))
+                };
+                ids =
+                    Some(std::iter::once(first).chain(more).map(id).collect::<Result<Vec<u64>, Failure>>()?);
+            }
+            _ => return Err(Failure::SYNTAX),
+        }
+        let now = self.shared.clock.unix_secs();
+        let mut text = String::new();
+        for info in self.shared.registry.list() {
+            let is_resp = info.named().resp != 0;
+            if is_normal && is_resp && ids.as_ref().is_none_or(|ids| ids.contains(&info.id)) {
+                text.push_str(&describe(&info, now));
+            }
+        }
+        w.verbatim(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn help(w: &mut Writer<'_, '_>) {
+    w.help(
+        "client",
+        &[
+            "GETNAME",
+            "    The name of this connection.",
+            "ID",
+            "    The number of this connection.",
+            "INFO",
+            "    What is known of this connection.",
+            "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]",
+            "    What is known of all connections.",
+            "NO-EVICT (ON|OFF)",
+            "    Accepted; changes nothing.",
+            "NO-TOUCH (ON|OFF)",
+            "    Accepted; changes nothing.",
+            "REPLY (ON|OFF|SKIP)",
+            "    Whether commands are answered.",
+            "SETINFO (LIB-NAME|LIB-VER) <value>",
+            "    What library the client is.",
+            "SETNAME <name>",
+            "    Names this connection.",
+        ],
+    );
+}
+
+/// Longest name of a connection or a library.
+const MAX_NAME_BYTES: usize = 256;
+
+fn check_name(name: &[u8]) -> Outcome {
+    if name.len() <= MAX_NAME_BYTES && name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(());
+    }
+    Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+/// There are no passwords: the default user has none, and there is no other.
+fn authenticate(words: &[&[u8]]) -> Outcome {
+    match words {
+        [_] => Err(Failure::new(
+            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+             configuration is correct?",
+        )),
+        [DEFAULT_USER, _] => Ok(()),
+        [_, _] => Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled.")),
+        _ => Err(Failure::SYNTAX),
+    }
+}
+
+/// A line of `CLIENT LIST`.
+fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
+    let named = info.named().clone();
+    let plain = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let listener = info.listener.address.to_string();
+    let local = listener.split_once("://").map_or(listener.as_str(), |(_, place)| place);
+    let peer = match info.peer {
+        Peer::Tcp(address) => address.to_string(),
+        Peer::Unix => format!("{local}:0"),
+    };
+    format!(
+        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 user=default \
+         redir=-1 resp={} lib-name={} lib-ver={}\n",
+        info.id,
+        info.descriptor,
+        plain(&named.name),
+        now_secs.saturating_sub(info.since_secs),
+        now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
+        named.resp,
+        plain(&named.library),
+        plain(&named.library_version),
+    )
+}

@@ -1,0 +1,112 @@
+//! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
+
+use super::arguments::{Unit, arg, integer, is};
+use super::commands::{Change, Commands, deadline_of, flags_of};
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+use crate::deadline::Stamp;
+
+/// When an end is set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unless {
+    absent_only: bool,
+    present_only: bool,
+    later_only: bool,
+    earlier_only: bool,
+}
+
+impl Unless {
+    fn parse(options: &[&[u8]]) -> Result<Self, Failure> {
+        let mut this = Self::default();
+        for option in options {
+            if is(option, "NX") {
+                this.absent_only = true;
+            } else if is(option, "XX") {
+                this.present_only = true;
+            } else if is(option, "GT") {
+                this.later_only = true;
+            } else if is(option, "LT") {
+                this.earlier_only = true;
+            } else {
+                return Err(Failure([b"ERR Unsupported option ".as_slice(), option].concat().into()));
+            }
+        }
+        if this.absent_only && (this.present_only || this.later_only || this.earlier_only) {
+            return Err(Failure::new("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if this.later_only && this.earlier_only {
+            return Err(Failure::new("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(this)
+    }
+
+    /// Whether the end `new` may take the place of `old`. Never is later than any.
+    fn holds(self, old: Option<u64>, new: i64) -> bool {
+        let old_end = old.map_or(i64::MAX, |old| old as i64);
+        !(self.absent_only && old.is_some()
+            || self.present_only && old.is_none()
+            || self.later_only && (old.is_none() || new <= old_end)
+            || self.earlier_only && new >= old_end)
+    }
+}
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn expire(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let unless = Unless::parse(args.get(3..).unwrap_or_default())?;
+        let time = integer(arg(args, 2))?;
+        let now = self.now_millis();
+        let Some(end) = Unit::of_command(command).millis(time, now) else {
+            let name = match command {
+                Command::Expire => "expire",
+                Command::PExpire => "pexpire",
+                Command::ExpireAt => "expireat",
+                _ => "pexpireat",
+            };
+            return Err(Failure::expire_time(name));
+        };
+        let key = arg(args, 1);
+        let changed = self.modify(key, |old| {
+            let Some(old) = old.filter(|old| unless.holds(deadline_of(old), end)) else {
+                return Ok(Change::Leave(false));
+            };
+            match u64::try_from(end).ok().filter(|end| *end > now) {
+                None => Ok(Change::Remove(true)),
+                Some(end) => {
+                    let stamp = Stamp::new(Some(end), flags_of(old));
+                    Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
+                }
+            }
+        })?;
+        w.truth(changed);
+        Ok(())
+    }
+
+    pub(super) fn persist(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let key = arg(args, 1);
+        let changed = self.modify(key, |old| {
+            let Some(old) = old.filter(|old| old.expires_at().is_some()) else {
+                return Ok(Change::Leave(false));
+            };
+            let stamp = Stamp::new(None, flags_of(old));
+            Ok(Change::Put(self.item_of(key, &[old], stamp)?, true))
+        })?;
+        w.truth(changed);
+        Ok(())
+    }
+
+    pub(super) fn ttl(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let Some(item) = self.peek(arg(args, 1)) else {
+            w.integer(-2);
+            return Ok(());
+        };
+        let Some(end) = deadline_of(&item) else {
+            w.integer(-1);
+            return Ok(());
+        };
+        let is_absolute = matches!(command, Command::ExpireTime | Command::PExpireTime);
+        let millis = if is_absolute { end } else { end.saturating_sub(self.now_millis()) };
+        let is_seconds = matches!(command, Command::Ttl | Command::ExpireTime);
+        w.integer(if is_seconds { (millis + 500) / 1000 } else { millis } as i64);
+        Ok(())
+    }
+}

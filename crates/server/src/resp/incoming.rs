@@ -1,0 +1,134 @@
+//! A large value on its way, received straight into the item it will be.
+//!
+//! What of the request came before the value is kept; what comes behind it is parsed when the value is there.
+
+use millpond::{ReadHandle, WriteHandle};
+use protocol::resp::PendingBulk;
+
+use super::Round;
+use super::set::{NewValue, value_index};
+use super::table::{Command, Spec};
+use super::writer::{Failure, Writer};
+use crate::deadline::{ROOM, Stamp};
+use crate::net::Output;
+use crate::session::{MIN_DIRECT_BYTES, Next};
+
+/// A command that sets a value which has not arrived whole.
+pub(crate) struct Incoming<'c> {
+    spec: &'static Spec,
+    /// The arguments before the value.
+    before: Vec<Vec<u8>>,
+    /// The item, or an error where there is no room, and the value is dropped.
+    item: Result<WriteHandle<'c>, Failure>,
+    value_len: usize,
+    /// Bytes of the value and its line end that have come.
+    filled: usize,
+}
+
+impl Incoming<'_> {
+    /// Item memory that cannot be evicted meanwhile.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.item.is_ok() { self.value_len } else { 0 }
+    }
+
+    /// Where the missing bytes belong; none where they are dropped or all there.
+    pub(super) fn buffer(&mut self) -> Option<&mut [u8]> {
+        let Ok(item) = &mut self.item else { return None };
+        item.value_mut().get_mut(self.filled..).filter(|rest| !rest.is_empty())
+    }
+
+    /// Notes that `bytes` were put into [`Self::buffer`].
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.filled += bytes;
+    }
+
+    /// Whether the value and its line end have come.
+    pub(super) fn is_filled(&self) -> bool {
+        self.filled == self.value_len + 2
+    }
+
+    /// Takes what belongs to it from the front of `input`, and returns how much that was.
+    fn take(&mut self, input: &[u8]) -> usize {
+        let part = input.get(..self.value_len + 2 - self.filled).unwrap_or(input);
+        if let Some(place) = self.buffer() {
+            let len = place.len().min(part.len());
+            if let (Some(to), Some(from)) = (place.get_mut(..len), part.get(..len)) {
+                to.copy_from_slice(from);
+            }
+        }
+        self.filled += part.len();
+        part.len()
+    }
+}
+
+impl<'i> Round<'_, '_, 'i> {
+    /// Where the front of `input` is a command that sets a large value, of which a part has come: makes the item, so that the rest is received
+    /// there.
+    pub(super) fn begin_incoming(&mut self, input: &'i [u8]) -> bool {
+        let Some(PendingBulk { index, len, start, .. }) = self.parser.pending() else { return false };
+        if len < MIN_DIRECT_BYTES || self.commands.client.transaction.is_some() {
+            return false;
+        }
+        let name = self.parser.arg(input, 0).unwrap_or_default();
+        let Some(spec) = Spec::find(name) else { return false };
+        let sets = matches!(
+            spec.command,
+            Command::Set | Command::SetNx | Command::GetSet | Command::SetEx | Command::PSetEx
+        );
+        if !sets || index != value_index(spec.command) {
+            return false;
+        }
+        let before: Vec<Vec<u8>> =
+            (0..index).filter_map(|index| self.parser.arg(input, index)).map(<[u8]>::to_vec).collect();
+        let key = before.get(1).map(Vec::as_slice).unwrap_or_default();
+        let stamp = Stamp { expires_at: None, client_flags: ROOM };
+        let item = self.commands.allocate(key, len, stamp);
+        *self.incoming = Some(Incoming { spec, before, item, value_len: len, filled: 0 });
+        self.parser.leave_pending();
+        self.position += start;
+        true
+    }
+
+    /// Goes on with a large value. `Some` where it is not complete.
+    pub(super) fn receive_value(&mut self) -> Option<Next> {
+        let incoming = self.incoming.as_mut()?;
+        if incoming.is_filled() {
+            return None;
+        }
+        self.position += incoming.take(self.input.get(self.position..).unwrap_or_default());
+        (!incoming.is_filled()).then_some(Next::Input)
+    }
+
+    /// Carries out a command whose value has arrived, and the arguments behind it, which are of `consumed` bytes.
+    pub(super) fn finish_incoming(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
+        let Incoming { spec, before, item, .. } = self.incoming.take()?;
+        let behind: Vec<&[u8]> =
+            (0..self.parser.arg_count()).filter_map(|index| self.parser.arg(input, index)).collect();
+        let before: Vec<&[u8]> = before.iter().map(Vec::as_slice).collect();
+        self.position += consumed;
+        self.answered += 1;
+        let replies = self.commands.client.replies;
+        let end = self.output.end();
+        let outcome = if spec.takes(before.len() + 1 + behind.len()) {
+            let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
+            item.and_then(|item| {
+                let value = NewValue::Item(Some(item));
+                self.commands.set_command(spec.command, (&before, &behind), value, &mut writer)
+            })
+        } else {
+            Err(Failure::wrong_number(spec.name))
+        };
+        self.commands.count_call(spec.command, outcome.is_ok());
+        if let Err(failure) = outcome {
+            report(self.output, &failure);
+        }
+        if replies != super::Replies::On {
+            self.withhold(replies, end, &super::Done::Yes);
+        }
+        None
+    }
+}
+
+fn report(output: &mut Output<ReadHandle<'_>>, failure: &Failure) {
+    output.compose(|out| protocol::resp::reply::error(out, &failure.0));
+}

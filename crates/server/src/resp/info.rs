@@ -1,0 +1,177 @@
+//! What clients and people ask of the server: `INFO`, `CONFIG GET`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use base::Part;
+
+use super::arguments::{arg, is};
+use super::commands::Commands;
+use super::glob::matches;
+use super::writer::{Failure, Outcome, Writer};
+use crate::config::Address;
+use crate::metrics::Counter;
+
+/// The release of Redis whose behaviour is served; clients choose features by it.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+const SECTIONS: [&str; 7] = ["server", "clients", "memory", "stats", "replication", "cpu", "keyspace"];
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn info(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let wanted = args.get(1..).unwrap_or_default();
+        let all = ["default", "all", "everything"];
+        let is_wanted = |section: &str| {
+            wanted.is_empty()
+                || wanted.iter().any(|name| is(name, section) || all.iter().any(|all| is(name, all)))
+        };
+        let mut text = String::new();
+        for section in SECTIONS.into_iter().filter(|section| is_wanted(section)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let title = match section {
+                "cpu" => "CPU".to_owned(),
+                name => {
+                    name.get(..1).unwrap_or_default().to_ascii_uppercase() + name.get(1..).unwrap_or_default()
+                }
+            };
+            let _ = write!(text, "# {title}\r\n");
+            for (name, value) in self.section(section) {
+                let _ = write!(text, "{name}:{value}\r\n");
+            }
+        }
+        w.verbatim(text.as_bytes());
+        Ok(())
+    }
+
+    fn section(&self, section: &str) -> Vec<(&'static str, String)> {
+        let shared = self.shared;
+        let uptime = shared.clock.unix_secs().saturating_sub(shared.started_secs);
+        let count = |counter| shared.since_reset(counter);
+        match section {
+            "server" => vec![
+                ("redis_version", REDIS_VERSION.to_owned()),
+                ("millpond_version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("redis_mode", "standalone".to_owned()),
+                ("os", std::env::consts::OS.to_owned()),
+                ("arch_bits", usize::BITS.to_string()),
+                ("process_id", std::process::id().to_string()),
+                ("tcp_port", self.port().to_string()),
+                ("server_time_usec", (shared.clock.unix_nanos() / 1000).to_string()),
+                ("uptime_in_seconds", uptime.to_string()),
+                ("uptime_in_days", (uptime / 86_400).to_string()),
+            ],
+            "clients" => vec![
+                ("connected_clients", shared.connections.load(Ordering::Relaxed).to_string()),
+                ("maxclients", self.settings.max_connections.to_string()),
+                ("blocked_clients", "0".to_owned()),
+            ],
+            "memory" => {
+                let ledger = shared.cache.ledger();
+                vec![
+                    ("used_memory", ledger.total().to_string()),
+                    ("used_memory_items", ledger.part(Part::Slabs).to_string()),
+                    ("maxmemory", ledger.limit().to_string()),
+                    ("maxmemory_policy", self.policy()),
+                ]
+            }
+            "stats" => {
+                let stats = shared.cache.stats();
+                let sum = |field: fn(&millpond::ClassStats) -> u64| {
+                    stats.pools.iter().map(|pool| pool.sum(field)).sum::<u64>().to_string()
+                };
+                let refused = count(Counter::RefusedConnection) + count(Counter::RefusedDescriptor);
+                vec![
+                    ("total_connections_received", count(Counter::Accepted).to_string()),
+                    ("total_commands_processed", shared.calls().to_string()),
+                    ("total_net_input_bytes", count(Counter::ReceivedBytes).to_string()),
+                    ("total_net_output_bytes", count(Counter::SentBytes).to_string()),
+                    ("rejected_connections", refused.to_string()),
+                    ("expired_keys", sum(|class| class.expired)),
+                    ("evicted_keys", sum(|class| class.evictions)),
+                    ("keyspace_hits", count(Counter::GetHits).to_string()),
+                    ("keyspace_misses", count(Counter::GetMisses).to_string()),
+                ]
+            }
+            "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
+            "cpu" => {
+                let (user, system) = crate::machine::processor_seconds();
+                vec![("used_cpu_sys", system), ("used_cpu_user", user)]
+            }
+            _ => self.key_space(),
+        }
+    }
+
+    fn key_space(&self) -> Vec<(&'static str, String)> {
+        let stats = self.shared.cache.stats();
+        let items = stats.pools.iter().find(|pool| pool.name == self.pool.name);
+        match items.map(|pool| pool.sum(|class| class.items)) {
+            Some(items) if items > 0 => vec![("db0", format!("keys={items},expires=0,avg_ttl=0"))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match &self.info.listener.address {
+            Address::Tcp(address) => address.port(),
+            Address::Unix(_) => 0,
+        }
+    }
+
+    /// The eviction policy in Redis's words: the nearest that it has.
+    fn policy(&self) -> String {
+        "allkeys-lru".to_owned()
+    }
+
+    pub(super) fn config(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let name = arg(args, 1);
+        let patterns = args.get(2..).unwrap_or_default();
+        if is(name, "RESETSTAT") && patterns.is_empty() {
+            self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
+            w.ok();
+        } else if is(name, "GET") {
+            if patterns.is_empty() {
+                return Err(Failure::wrong_number("config|get"));
+            }
+            let lower: Vec<Vec<u8>> = patterns.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
+            let mut found = self.settings_shown();
+            found.retain(|(name, _)| lower.iter().any(|pattern| matches(pattern, name.as_bytes())));
+            w.map(found.len());
+            for (name, value) in found {
+                w.bulk(name.as_bytes());
+                w.bulk(value.as_bytes());
+            }
+        } else if is(name, "HELP") && patterns.is_empty() {
+            w.help(
+                "config",
+                &[
+                    "GET <pattern>",
+                    "    Settings, under the names that Redis has for them.",
+                    "RESETSTAT",
+                    "    Lets the statistics of INFO begin at zero.",
+                ],
+            );
+        } else {
+            return Err(Failure::unknown_subcommand("config", name));
+        }
+        Ok(())
+    }
+
+    /// The settings that clients ask for, under Redis's names.
+    fn settings_shown(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("appendonly", "no".to_owned()),
+            ("databases", "1".to_owned()),
+            ("io-threads", self.shared.workers.len().to_string()),
+            ("maxclients", self.settings.max_connections.to_string()),
+            ("maxmemory", self.shared.cache.ledger().limit().to_string()),
+            ("maxmemory-policy", self.policy()),
+            ("port", self.port().to_string()),
+            ("proto-max-bulk-len", self.settings.resp.max_kept_bulk_bytes.to_string()),
+            ("requirepass", String::new()),
+            ("save", String::new()),
+            ("timeout", self.settings.idle_timeout_secs.to_string()),
+        ]
+    }
+}

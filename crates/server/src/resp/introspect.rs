@@ -1,0 +1,162 @@
+//! What commands there are: `COMMAND`, out of the table.
+
+use super::arguments::{arg, is};
+use super::commands::Commands;
+use super::glob::matches;
+use super::table::{SPECS, Spec};
+use super::writer::{Failure, Outcome, Writer};
+
+/// Bytes of a name or of arguments that an error repeats.
+const MAX_REPEATED_BYTES: usize = 128;
+
+/// That there is no such command.
+pub(super) fn unknown_command(args: &[&[u8]]) -> Failure {
+    // As C reads a string, up to a zero.
+    let start = |bytes: &[u8], len: usize| {
+        bytes.iter().take(len).copied().take_while(|byte| *byte != 0).collect::<Vec<u8>>()
+    };
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend(start(arg(args, 0), MAX_REPEATED_BYTES));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut repeated = Vec::new();
+    for arg in args.iter().skip(1) {
+        let Some(room) = MAX_REPEATED_BYTES.checked_sub(repeated.len()).filter(|room| *room > 0) else {
+            break;
+        };
+        repeated.push(b'\'');
+        repeated.extend(start(arg, room));
+        repeated.extend_from_slice(b"' ");
+    }
+    text.extend(repeated);
+    Failure(text.into())
+}
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let names = args.get(2..).unwrap_or_default();
+        let name = arg(args, 1);
+        for (subcommand, arity) in [("count", 0..=0), ("help", 0..=0), ("getkeys", 2..=usize::MAX)] {
+            if is(name, subcommand) && !arity.contains(&names.len()) {
+                return Err(Failure::wrong_number(&format!("command|{subcommand}")));
+            }
+        }
+        if args.len() == 1 {
+            w.array(SPECS.len());
+            SPECS.iter().for_each(|spec| tell(spec, w));
+        } else if is(name, "COUNT") {
+            w.integer(SPECS.len() as i64);
+        } else if is(name, "INFO") {
+            let all = names.is_empty();
+            w.array(if all { SPECS.len() } else { names.len() });
+            if all {
+                SPECS.iter().for_each(|spec| tell(spec, w));
+            }
+            for name in names {
+                match Spec::find(name) {
+                    Some(spec) => tell(spec, w),
+                    None => w.null(),
+                }
+            }
+        } else if is(name, "DOCS") {
+            let specs: Vec<&Spec> = if names.is_empty() {
+                SPECS.iter().collect()
+            } else {
+                names.iter().filter_map(|name| Spec::find(name)).collect()
+            };
+            w.map(specs.len());
+            specs.iter().for_each(|spec| document(spec, w));
+        } else if is(name, "LIST") {
+            list(names, w)?;
+        } else if is(name, "GETKEYS") {
+            return keys_of(names, w);
+        } else if is(name, "HELP") {
+            w.help(
+                "command",
+                &[
+                    "(no subcommand)",
+                    "    What there is to know of all commands.",
+                    "COUNT",
+                    "    How many there are.",
+                    "DOCS [<command-name> ...]",
+                    "    What commands do.",
+                    "GETKEYS <full-command>",
+                    "    The keys of a request.",
+                    "INFO [<command-name> ...]",
+                    "    What there is to know of commands.",
+                    "LIST [FILTERBY MODULE <name>|ACLCAT <category>|PATTERN <pattern>]",
+                    "    Their names.",
+                ],
+            );
+        } else {
+            return Err(Failure::unknown_subcommand("command", name));
+        }
+        Ok(())
+    }
+}
+
+fn tell(spec: &Spec, w: &mut Writer<'_, '_>) {
+    let words = |text: &'static str| text.split(' ').filter(|word| !word.is_empty());
+    w.array(10);
+    w.bulk(spec.name.as_bytes());
+    w.integer(spec.arity.into());
+    w.set(words(spec.flags).count());
+    words(spec.flags).for_each(|flag| w.simple(flag));
+    let (first, last, step) = spec.keys;
+    [first, last, step].into_iter().for_each(|number| w.integer(number.into()));
+    w.set(words(spec.categories).count());
+    words(spec.categories).for_each(|category| w.simple(&format!("@{category}")));
+    // Tips, key specifications and subcommands.
+    (0..3).for_each(|_| w.array(0));
+}
+
+fn document(spec: &Spec, w: &mut Writer<'_, '_>) {
+    let (group, since) = spec.group;
+    w.bulk(spec.name.as_bytes());
+    let pairs = [("summary", spec.summary), ("since", since), ("group", group)];
+    w.map(pairs.len());
+    for (name, text) in pairs {
+        w.bulk(name.as_bytes());
+        w.bulk(text.as_bytes());
+    }
+}
+
+fn list(filter: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
+    let names: Vec<&str> = match filter {
+        [] => SPECS.iter().map(|spec| spec.name).collect(),
+        [by, kind, value] if is(by, "FILTERBY") => {
+            let is_wanted = |spec: &&Spec| {
+                if is(kind, "PATTERN") {
+                    Some(matches(value, spec.name.as_bytes()))
+                } else if is(kind, "ACLCAT") {
+                    Some(spec.categories.split(' ').any(|category| is(value, category)))
+                } else {
+                    is(kind, "MODULE").then_some(false)
+                }
+            };
+            if SPECS.first().and_then(|spec| is_wanted(&spec)).is_none() {
+                return Err(Failure::SYNTAX);
+            }
+            SPECS.iter().filter(|spec| is_wanted(spec) == Some(true)).map(|spec| spec.name).collect()
+        }
+        _ => return Err(Failure::SYNTAX),
+    };
+    w.array(names.len());
+    names.iter().for_each(|name| w.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn keys_of(request: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
+    let Some(spec) = Spec::find(arg(request, 0)) else {
+        return Err(Failure::new("ERR Invalid command specified"));
+    };
+    if spec.keys.0 == 0 {
+        return Err(Failure::new("ERR The command has no key arguments"));
+    }
+    if !spec.takes(request.len()) {
+        return Err(Failure::new("ERR Invalid number of arguments specified for command"));
+    }
+    let keys: Vec<&[u8]> = spec.key_places(request.len()).map(|place| arg(request, place)).collect();
+    w.array(keys.len());
+    keys.iter().for_each(|key| w.bulk(key));
+    Ok(())
+}

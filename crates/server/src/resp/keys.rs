@@ -1,0 +1,97 @@
+//! Commands on keys, whatever their values are.
+
+use super::arguments::{arg, integer, is};
+use super::commands::{Commands, stamp_of};
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+use crate::metrics::Counter;
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn run_key(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let keys = args.get(1..).unwrap_or_default();
+        let count = |is_there: &dyn Fn(&[u8]) -> bool| keys.iter().filter(|key| is_there(key)).count();
+        match command {
+            Command::Del | Command::Unlink => {
+                let removed = count(&|key| self.remove(key));
+                self.counters.add(Counter::DeleteHits, removed as u64);
+                self.counters.add(Counter::DeleteMisses, (keys.len() - removed) as u64);
+                w.integer(removed as i64);
+            }
+            Command::Exists => w.integer(count(&|key| self.peek(key).is_some()) as i64),
+            Command::Touch => {
+                let touched = count(&|key| {
+                    let item = self.keys().find(key).filter(|item| !self.is_over(item));
+                    item.map(|item| item.note_access()).is_some()
+                });
+                w.integer(touched as i64);
+            }
+            Command::Type => {
+                w.simple(if self.peek(arg(args, 1)).is_some() { "string" } else { "none" });
+            }
+            Command::Copy => self.copy(args, w)?,
+            _ => {
+                let renamed = self.rename(arg(args, 1), arg(args, 2), command == Command::RenameNx)?;
+                if command == Command::Rename { w.ok() } else { w.truth(renamed) }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the value of `from` to `to`; false where there is one that is to stay. The key space is closed.
+    fn rename(&mut self, from: &[u8], to: &[u8], only_if_absent: bool) -> Result<bool, Failure> {
+        let Some(item) = self.peek(from) else { return Err(Failure::NO_SUCH_KEY) };
+        if from == to {
+            return Ok(!only_if_absent);
+        }
+        if only_if_absent && self.peek(to).is_some() {
+            return Ok(false);
+        }
+        let copy = self.item_of(to, &[&item], stamp_of(Some(&item)))?;
+        self.shared.cache.put(copy);
+        self.shared.cache.remove_matching(&item);
+        Ok(true)
+    }
+
+    fn copy(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let (from, to) = (arg(args, 1), arg(args, 2));
+        let mut replaces = false;
+        let mut rest = args.get(3..).unwrap_or_default();
+        while let [option, behind @ ..] = rest {
+            rest = behind;
+            if is(option, "REPLACE") {
+                replaces = true;
+            } else if let (true, [database, behind @ ..]) = (is(option, "DB"), rest) {
+                rest = behind;
+                if integer(database)? != 0 {
+                    return Err(Failure::BAD_DATABASE);
+                }
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        if from == to {
+            return Err(Failure::new("ERR source and destination objects are the same"));
+        }
+        let copied = match self.peek(from) {
+            Some(item) if replaces || self.peek(to).is_none() => {
+                self.shared.cache.put(self.item_of(to, &[&item], stamp_of(Some(&item)))?);
+                true
+            }
+            _ => false,
+        };
+        w.truth(copied);
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        match args.get(1..).unwrap_or_default() {
+            [] => {}
+            [how] if is(how, "ASYNC") || is(how, "SYNC") => {}
+            _ => return Err(Failure::SYNTAX),
+        }
+        self.counters.add(Counter::Flushes, 1);
+        self.keys().flush();
+        w.ok();
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Walks over all keys: `KEYS`, `SCAN`, `RANDOMKEY`, and `DBSIZE`.
+//!
+//! They go on turn by turn, between the requests of other connections, until the walk is over. `SCAN` does a part of a walk and tells
+//! the client where the next begins; nothing is kept for it.
+
+use base::{hash, rng};
+use millpond::{Items, Place, Step};
+use protocol::resp::reply;
+
+use super::arguments::{arg, integer, is};
+use super::commands::Commands;
+use super::glob::matches;
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+
+/// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
+const MAX_HELD_BYTES: usize = 4 << 20;
+/// Chunks that are passed over before others get their turn: some 200 µs.
+pub(super) const CHUNKS_PER_TURN: u32 = 4_096;
+/// Chunks beyond which the size of the key space is taken from the counts instead of from a walk: some 50 ms.
+const MAX_COUNTED_CHUNKS: u64 = 1 << 20;
+
+/// Chunks that one `SCAN` goes past at most, over all its turns.
+const MAX_SCANNED_CHUNKS: u32 = 1 << 20;
+
+/// Keys that match a pattern, put together as replies.
+struct Found {
+    pattern: Vec<u8>,
+    replies: Vec<u8>,
+    count: usize,
+}
+
+impl Found {
+    fn note(&mut self, key: &[u8]) {
+        if matches(&self.pattern, key) {
+            reply::bulk(&mut self.replies, key);
+            self.count += 1;
+        }
+    }
+
+    fn send(&self, w: &mut Writer<'_, '_>) {
+        w.array(self.count);
+        w.output.write(&self.replies);
+    }
+}
+
+/// What a walk is for.
+enum Wanted {
+    /// All keys that match.
+    Keys(Found),
+    /// Those among so many keys, within so many chunks.
+    Part { found: Found, is_wanted_type: bool, left: usize, chunks: u32 },
+    /// How many there are.
+    Count(u64),
+    /// The first one; and whether the walk has begun again at the start.
+    Any { is_second_round: bool },
+}
+
+/// A walk on its way.
+pub(crate) struct Listing<'c> {
+    items: Items<'c>,
+    wanted: Wanted,
+}
+
+impl<'c> Listing<'c> {
+    /// Item memory that cannot be evicted meanwhile, at most.
+    pub(super) const fn held_bytes(&self) -> usize {
+        MAX_HELD_BYTES
+    }
+
+    /// Memory of its own, in bytes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        match &self.wanted {
+            Wanted::Keys(found) | Wanted::Part { found, .. } => {
+                found.pattern.capacity() + found.replies.capacity()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Goes on to the next item within so many chunks.
+    fn step(&mut self, chunks: &mut u32) -> Step<'c> {
+        let Wanted::Part { left, chunks: all, .. } = &mut self.wanted else { return self.items.step(chunks) };
+        if *left == 0 || *all == 0 {
+            return Step::End;
+        }
+        let before = (*chunks).min(*all);
+        let mut within = before;
+        let step = self.items.step(&mut within);
+        *all -= before - within;
+        *chunks -= before - within;
+        match step {
+            Step::Later if *all == 0 => Step::End,
+            step => step,
+        }
+    }
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// Begins the walk of a command, whose arity was checked.
+    pub(super) fn begin_listing(&mut self, command: Command, args: &[&[u8]]) -> Result<Listing<'c>, Failure> {
+        self.count_call(command, true);
+        let (wanted, place) = match command {
+            Command::Keys => {
+                let found = Found { pattern: arg(args, 1).to_vec(), replies: Vec::new(), count: 0 };
+                (Wanted::Keys(found), Place::START)
+            }
+            Command::Scan => self.scan(args)?,
+            Command::DbSize => (Wanted::Count(0), Place::START),
+            _ => (Wanted::Any { is_second_round: false }, self.some_place()),
+        };
+        let items = self.shared.cache.items_from(self.pool.id, place).map_err(Failure::from)?;
+        Ok(Listing { items, wanted })
+    }
+
+    /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is over.
+    pub(super) fn continue_listing(
+        &mut self,
+        listing: &mut Listing<'c>,
+        mut chunks: u32,
+        w: &mut Writer<'_, 'c>,
+    ) -> bool {
+        if matches!(listing.wanted, Wanted::Count(0))
+            && let Some(count) = self.counted()
+        {
+            w.integer(count as i64);
+            return true;
+        }
+        loop {
+            let item = match listing.step(&mut chunks) {
+                Step::Later => return false,
+                Step::Item(item) => Some(item),
+                Step::End => None,
+            };
+            let is_there = item.as_ref().is_some_and(|item| item.is_current() && !self.is_over(item));
+            if let Wanted::Part { left, .. } = &mut listing.wanted
+                && item.is_some()
+            {
+                *left -= 1;
+            }
+            if item.is_some() && !is_there {
+                continue;
+            }
+            match (&mut listing.wanted, item) {
+                (Wanted::Keys(found), Some(item)) => found.note(item.key()),
+                (Wanted::Part { found, is_wanted_type, .. }, Some(item)) => {
+                    if *is_wanted_type {
+                        found.note(item.key());
+                    }
+                }
+                (Wanted::Count(count), Some(_)) => *count += 1,
+                (Wanted::Any { .. }, Some(item)) => {
+                    w.bulk(item.key());
+                    return true;
+                }
+                (Wanted::Keys(found), None) => {
+                    found.send(w);
+                    return true;
+                }
+                (Wanted::Part { found, .. }, None) => {
+                    let next = listing.items.place().map_or(0, |place| place.to_number() + 1);
+                    w.array(2);
+                    w.bulk(next.to_string().as_bytes());
+                    found.send(w);
+                    return true;
+                }
+                (Wanted::Count(count), None) => {
+                    w.integer(*count as i64);
+                    return true;
+                }
+                (Wanted::Any { is_second_round }, None) => {
+                    let again =
+                        if *is_second_round { None } else { self.shared.cache.items(self.pool.id).ok() };
+                    let Some(items) = again else {
+                        w.null();
+                        return true;
+                    };
+                    listing.items = items;
+                    *is_second_round = true;
+                }
+            }
+        }
+    }
+
+    /// A walk from its beginning to its end, within a transaction.
+    pub(super) fn list_at_once(
+        &mut self,
+        command: Command,
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        let mut listing = self.begin_listing(command, args)?;
+        while !self.continue_listing(&mut listing, u32::MAX, w) {}
+        Ok(())
+    }
+
+    /// How many keys there are by the counts, where they are too many to be walked over.
+    fn counted(&self) -> Option<u64> {
+        let stats = self.shared.cache.stats();
+        let pool = stats.pools.iter().find(|pool| pool.name == self.pool.name)?;
+        let chunks = pool.sum(|class| class.chunks);
+        (chunks > MAX_COUNTED_CHUNKS).then(|| pool.sum(|class| class.items))
+    }
+
+    /// Some place of the pool's memory: of a class with as much chance as it has items, in some slab.
+    fn some_place(&self) -> Place {
+        let stats = self.shared.cache.stats();
+        let Some(pool) = stats.pools.iter().find(|pool| pool.name == self.pool.name) else {
+            return Place::START;
+        };
+        let seed = rng::entropy_seed();
+        let below = |draw: u64, bound: u64| hash::mix64(seed.wrapping_add(draw)) % bound.max(1);
+        let mut chosen = below(0, pool.sum(|class| class.items));
+        let slabs = (stats.memory_limit_bytes >> 22).max(1);
+        for class in &pool.classes {
+            if chosen < class.items {
+                let slab = below(1, slabs) & 0xffff;
+                let chunk = below(2, class.chunks / class.slabs.max(1)) & 0xffff;
+                return Place::from_number(u64::from(class.number) << 32 | slab << 16 | chunk);
+            }
+            chosen -= class.items;
+        }
+        Place::START
+    }
+
+    /// What a `SCAN` is to look for, and where it begins.
+    fn scan(&self, args: &[&[u8]]) -> Result<(Wanted, Place), Failure> {
+        let cursor = cursor(arg(args, 1)).ok_or(Failure::new("ERR invalid cursor"))?;
+        let (mut pattern, mut count, mut is_wanted_type) = (None, 10_usize, true);
+        let mut rest = args.get(2..).unwrap_or_default();
+        while let [option, value, behind @ ..] = rest {
+            rest = behind;
+            if is(option, "COUNT") {
+                let number = integer(value)?;
+                count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Failure::SYNTAX)?;
+            } else if is(option, "MATCH") {
+                pattern = Some(value.to_vec());
+            } else if is(option, "TYPE") {
+                is_wanted_type = is(value, "string");
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        if !rest.is_empty() {
+            return Err(Failure::SYNTAX);
+        }
+        let left = count.min(self.settings.max_output_bytes / 32).max(1);
+        let pattern = pattern.unwrap_or_else(|| b"*".to_vec());
+        let found = Found { pattern, replies: Vec::new(), count: 0 };
+        let wanted = Wanted::Part { found, is_wanted_type, left, chunks: MAX_SCANNED_CHUNKS };
+        Ok((wanted, Place::from_number(cursor.saturating_sub(1))))
+    }
+}
+
+/// A cursor as C's `strtoul` reads it.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    match text.strip_prefix('-') {
+        Some(digits) => digits.parse().ok().map(u64::wrapping_neg),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,488 @@
+//! What a Redis client is answered: strings and keys, in RESP2 and RESP3.
+//!
+//! A [`Session`] is given what a connection has received and answers every whole request in it. `GET`s that follow one another and
+//! the keys of `MGET` are gathered and looked up at once. Commands that change an item depending on what it is are optimistic: read,
+//! make a new item, put it in place of exactly the one that was read, and begin again if that is no longer there. What must not
+//! be interleaved with – `EXEC`, and commands that set several keys at once – closes the gate of the key space ([`crate::gate`]).
+//!
+//! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
+
+mod arguments;
+mod client;
+mod commands;
+mod connection;
+mod expire;
+mod glob;
+mod incoming;
+mod info;
+mod introspect;
+mod keys;
+mod listing;
+mod numbers;
+mod object;
+mod set;
+mod strings;
+mod table;
+mod transaction;
+mod writer;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use millpond::ReadHandle;
+use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
+
+use self::client::{Client, Replies};
+use self::commands::Commands;
+use self::incoming::Incoming;
+use self::listing::Listing;
+pub(crate) use self::table::{COUNT, SPECS};
+use self::table::{Command, Spec};
+use self::writer::{Failure, Writer};
+use crate::deadline::is_over;
+use crate::gate::Passed;
+use crate::lookup::{Batch, Value};
+use crate::metrics::Counter;
+use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
+use crate::session::{Next, Turn};
+use crate::shared::{ConnectionInfo, Settings};
+
+/// The most that an answer with a small value takes, with the head of an array before it.
+const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
+/// Arguments that are gathered without an allocation.
+const FEW: usize = 8;
+
+/// How a lookup is answered: as a value, with the head of an array of so many before it.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    array: Option<u32>,
+}
+
+/// How a request went.
+enum Done {
+    /// It was answered.
+    Yes,
+    /// It was, and the turn ends.
+    Ends(Next),
+    /// The key space is closed: it is to be asked again.
+    Later,
+}
+
+/// The RESP side of one connection.
+pub(crate) struct Session<'c> {
+    parser: Parser,
+    info: Arc<ConnectionInfo>,
+    client: Client,
+    /// Keys of the `MGET` at the front of the input that have been answered already.
+    answered_keys: usize,
+    /// A large value that is on its way.
+    incoming: Option<Incoming<'c>>,
+    /// A listing that is not complete.
+    listing: Option<Listing<'c>>,
+    /// New limits, to be applied between requests.
+    new_limits: Option<Limits>,
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+        info.named().resp = 2;
+        Self {
+            parser: Parser::new(settings.resp.clone()),
+            info,
+            client: Client::default(),
+            answered_keys: 0,
+            incoming: None,
+            listing: None,
+            new_limits: None,
+        }
+    }
+
+    /// Takes over changed limits, at the next turn.
+    pub(crate) fn reload(&mut self, settings: &Settings) {
+        self.new_limits = Some(settings.resp.clone());
+    }
+
+    /// Whether it is in the middle of a large value.
+    pub(crate) fn is_receiving_value(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// Item memory that cannot be evicted while a value is on its way or a listing is.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let listing = self.listing.as_ref().map_or(0, Listing::held_bytes);
+        self.incoming.as_ref().map_or(0, Incoming::held_bytes) + listing
+    }
+
+    /// Memory of its own, besides its size.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let listing = self.listing.as_ref().map_or(0, Listing::buffer_bytes);
+        self.parser.held_bytes() + self.client.held_bytes() + listing
+    }
+
+    /// Where the missing bytes of a large value belong.
+    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+        self.incoming.as_mut()?.buffer()
+    }
+
+    /// Notes that `bytes` were put into [`Self::value_buffer`].
+    pub(crate) fn value_received(&mut self, bytes: usize) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.advance(bytes);
+        }
+    }
+
+    /// Answers the whole requests in `input`, up to the bounds of a turn.
+    pub(crate) fn turn(
+        &mut self,
+        context: &mut Context<'c>,
+        input: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Turn {
+        let Context { shared, settings, .. } = context;
+        let Self { parser, info, client, answered_keys, incoming, listing, new_limits } = self;
+        if let Some(limits) = new_limits.take() {
+            parser.set_limits(limits);
+        }
+        let pool = &info.listener.pool;
+        let Some(passed) = pool.gate.pass() else { return Turn::LATER };
+        let commands = Commands {
+            shared,
+            settings,
+            info,
+            pool,
+            counters: &info.listener.counters,
+            client,
+            now: Cell::new(None),
+        };
+        let mut round = Round {
+            parser,
+            answered_keys,
+            incoming,
+            listing,
+            commands,
+            passed: Some(passed),
+            input,
+            output,
+            batch: Batch::new(Answer { array: None }),
+            position: 0,
+            answered: 0,
+        };
+        let next = round.run();
+        let (consumed, answered) = (round.position, round.answered);
+        Turn { consumed, answered, next }
+    }
+}
+
+/// A turn in progress.
+struct Round<'a, 'c, 'i> {
+    parser: &'a mut Parser,
+    answered_keys: &'a mut usize,
+    incoming: &'a mut Option<Incoming<'c>>,
+    listing: &'a mut Option<Listing<'c>>,
+    commands: Commands<'a, 'c>,
+    /// The gate of the key space; nothing while this turn has closed it.
+    passed: Option<Passed<'a>>,
+    input: &'i [u8],
+    output: &'a mut Output<ReadHandle<'c>>,
+    /// Lookups that have been read but not answered; they come before `position`, but for those of an `MGET` there.
+    batch: Batch<'i, Answer>,
+    /// Where the next request begins.
+    position: usize,
+    answered: usize,
+}
+
+impl<'i> Round<'_, '_, 'i> {
+    fn run(&mut self) -> Next {
+        let settings = self.commands.settings;
+        loop {
+            if self.incoming.is_some()
+                && let Some(next) = self.receive_value()
+            {
+                return next;
+            }
+            if self.listing.is_some()
+                && let Some(next) = self.continue_listing()
+            {
+                return next;
+            }
+            if self.answered + self.batch.len() >= settings.max_requests_per_turn {
+                return self.answer_batch().unwrap_or(Next::Turn);
+            }
+            if self.output.len() >= settings.max_output_bytes {
+                return self.answer_batch().unwrap_or(Next::Drain);
+            }
+            if let Some(next) = self.step() {
+                return next;
+            }
+        }
+    }
+
+    /// Goes on with the request at the front. `Some` ends the turn.
+    fn step(&mut self) -> Option<Next> {
+        let input = self.input.get(self.position..).unwrap_or_default();
+        match self.parser.parse(input) {
+            Parse::Request { consumed } => self.request(input, consumed),
+            Parse::Nothing { consumed } => {
+                self.position += consumed;
+                None
+            }
+            parse => {
+                if let Some(next) = self.answer_batch() {
+                    return Some(next);
+                }
+                self.other(input, parse)
+            }
+        }
+    }
+
+    /// What is no request in the usual form. The batch is empty.
+    fn other(&mut self, input: &'i [u8], parse: Parse) -> Option<Next> {
+        match parse {
+            Parse::Words { consumed, words } => {
+                let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                return self.answer(&args, consumed);
+            }
+            Parse::TooLarge { consumed } => {
+                self.position += consumed;
+                self.answered += 1;
+                *self.incoming = None;
+                self.commands.counters.add(Counter::RefusedSize, 1);
+                self.spoil();
+                self.fail(&Failure::TOO_LONG);
+            }
+            Parse::Incomplete => {
+                if self.incoming.is_none() && !self.begin_incoming(input) {
+                    return Some(Next::Input);
+                }
+                if self.incoming.as_ref().is_some_and(Incoming::is_filled) {
+                    return Some(Next::Input);
+                }
+            }
+            Parse::Refused(error) => return Some(self.refuse(error)),
+            Parse::Request { .. } | Parse::Nothing { .. } => {}
+        }
+        None
+    }
+
+    fn refuse(&mut self, error: ProtocolError) -> Next {
+        let too_long = matches!(
+            error,
+            ProtocolError::TooBigInline | ProtocolError::TooBigCount | ProtocolError::TooBigBulkCount
+        );
+        let counter = if too_long { Counter::RefusedLineLength } else { Counter::RefusedLine };
+        self.commands.counters.add(counter, 1);
+        self.fail(&Failure::from_text(format!("ERR {error}")));
+        Next::Close(Counter::ClosedRefused)
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.output.compose(|out| reply::error(out, &failure.0));
+    }
+
+    fn spoil(&mut self) {
+        if let Some(transaction) = &mut self.commands.client.transaction {
+            transaction.is_spoilt = true;
+        }
+    }
+
+    /// Acts on a request of `consumed` bytes at the front of `input`.
+    fn request(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
+        let count = self.parser.arg_count();
+        if self.incoming.is_some() {
+            return self.finish_incoming(input, consumed);
+        }
+        let name = self.parser.arg(input, 0).unwrap_or_default();
+        if self.commands.client.transaction.is_none() && self.commands.client.replies == Replies::On {
+            match Spec::find(name).map(|spec| spec.command) {
+                Some(Command::Get) if count == 2 => return self.gather(input, consumed, None),
+                Some(Command::MGet) if count > 1 => {
+                    return self.gather(input, consumed, Some(count as u32 - 1));
+                }
+                _ => {}
+            }
+        }
+        if let Some(next) = self.answer_batch() {
+            return Some(next);
+        }
+        let arg = |index| self.parser.arg(input, index).unwrap_or_default();
+        if count <= FEW {
+            let mut few = [&[][..]; FEW];
+            few.iter_mut().take(count).enumerate().for_each(|(index, slot)| *slot = arg(index));
+            self.answer(few.get(..count).unwrap_or_default(), consumed)
+        } else {
+            let many: Vec<&[u8]> = (0..count).map(arg).collect();
+            self.answer(&many, consumed)
+        }
+    }
+
+    /// Gathers the keys of a `GET`, or of an `MGET` of so many.
+    fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
+        for index in *self.answered_keys..self.parser.arg_count() - 1 {
+            if self.batch.is_full()
+                && let Some(next) = self.answer_batch()
+            {
+                return Some(next);
+            }
+            let key = self.parser.arg(input, index + 1).unwrap_or_default();
+            let answer = Answer { array: array.filter(|_| index == 0) };
+            self.batch.push(key, answer, self.position, index);
+        }
+        *self.answered_keys = 0;
+        self.position += consumed;
+        self.commands.count_call(if array.is_some() { Command::MGet } else { Command::Get }, true);
+        None
+    }
+
+    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn ends, and goes on from
+    /// there with the next.
+    fn answer_batch(&mut self) -> Option<Next> {
+        if self.batch.len() == 0 {
+            return None;
+        }
+        let commands = &self.commands;
+        let version = commands.client.version;
+        let space = commands.keys();
+        let (mut hits, mut misses) = (0, 0);
+        let bounds = (commands.settings.max_output_bytes, MAX_SMALL_ANSWER_BYTES);
+        let done = self.batch.look_up(space, self.output, bounds, |key, answer, found, output| {
+            if let Some(len) = answer.array {
+                output.compose(|out| reply::array(out, len as usize));
+            }
+            let value = found.and_then(|found| Value::of(found, space, key, false)).filter(|value| {
+                !is_over(value.expires_at(), value.tag().client_flags, || commands.now_millis())
+            });
+            *if value.is_some() { &mut hits } else { &mut misses } += 1;
+            Writer { output, version }.value(value);
+        });
+        commands.count_reads(hits, misses);
+        self.answered += done;
+        if let Some((position, key_index)) = self.batch.place_of(done) {
+            *self.answered_keys = key_index;
+            // What was parsed beyond that place is parsed again; the request at the front, of however many keys, is not.
+            if self.position != position {
+                self.position = position;
+            }
+            self.parser.restart();
+            return Some(Next::Drain);
+        }
+        self.batch.clear();
+        None
+    }
+
+    /// Carries out a request of `consumed` bytes, and answers it.
+    fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
+        let before = self.commands.client.replies;
+        let end = self.output.end();
+        let done = self.execute(args);
+        if before != Replies::On || self.commands.client.replies != Replies::On {
+            self.withhold(before, end, &done);
+        }
+        match done {
+            Done::Yes => {}
+            Done::Ends(next) => {
+                self.position += consumed;
+                self.answered += 1;
+                return Some(next);
+            }
+            Done::Later => {
+                self.parser.restart();
+                return Some(Next::Turn);
+            }
+        }
+        self.position += consumed;
+        self.answered += 1;
+        // The gate was closed for this request, and another has closed it since.
+        if self.passed.is_none() { Some(Next::Turn) } else { None }
+    }
+
+    /// Takes a reply back that the client does not want.
+    fn withhold(&mut self, before: Replies, end: crate::net::End, done: &Done) {
+        if matches!(done, Done::Later) {
+            return;
+        }
+        let after = &mut self.commands.client.replies;
+        match (before, *after) {
+            // `CLIENT REPLY ON` is answered.
+            (Replies::Off, Replies::On) => {}
+            (Replies::SkipNext, Replies::SkipNext) => {
+                *after = Replies::On;
+                self.output.rewind(end);
+            }
+            _ => self.output.rewind(end),
+        }
+    }
+
+    /// Looks the command up, checks it, and carries it out or keeps it for later.
+    fn execute(&mut self, args: &[&[u8]]) -> Done {
+        let name = args.first().copied().unwrap_or_default();
+        let Some(spec) = Spec::find(name) else {
+            self.spoil();
+            self.commands.counters.add(Counter::RefusedLine, 1);
+            self.fail(&introspect::unknown_command(args));
+            return Done::Yes;
+        };
+        if !spec.takes(args.len()) {
+            self.spoil();
+            self.commands.count_call(spec.command, false);
+            let failure = if spec.command == Command::Exec {
+                self.commands.abort()
+            } else {
+                Failure::wrong_number(spec.name)
+            };
+            self.fail(&failure);
+            return Done::Yes;
+        }
+        if self.commands.client.transaction.is_some() && !transaction::is_immediate(spec.command) {
+            let result = self.commands.queue(args);
+            match result {
+                Ok(()) => self.output.write(reply::QUEUED),
+                Err(failure) => self.fail(&failure),
+            }
+            return Done::Yes;
+        }
+        match spec.command {
+            Command::Exec | Command::MSetNx | Command::Rename | Command::RenameNx | Command::Copy => {
+                self.exclusively(spec, args)
+            }
+            Command::Keys | Command::DbSize | Command::RandomKey | Command::Scan
+                if self.commands.client.replies == Replies::On =>
+            {
+                match self.commands.begin_listing(spec.command, args) {
+                    Ok(listing) => *self.listing = Some(listing),
+                    Err(failure) => self.fail(&failure),
+                }
+                Done::Yes
+            }
+            Command::Quit => {
+                self.output.write(reply::OK);
+                Done::Ends(Next::Close(Counter::ClosedByQuit))
+            }
+            _ => {
+                self.commands.run(spec, args, self.output);
+                Done::Yes
+            }
+        }
+    }
+
+    /// Carries a command out while nobody else is in the key space.
+    fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
+        let gate = &self.commands.pool.gate;
+        self.passed = None;
+        let Some(closed) = gate.close() else { return Done::Later };
+        self.commands.run(spec, args, self.output);
+        drop(closed);
+        self.passed = gate.pass();
+        Done::Yes
+    }
+
+    /// Goes on with a listing. `Some` ends the turn.
+    fn continue_listing(&mut self) -> Option<Next> {
+        let listing = self.listing.as_mut()?;
+        let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
+        if !self.commands.continue_listing(listing, listing::CHUNKS_PER_TURN, &mut writer) {
+            return Some(Next::Turn);
+        }
+        *self.listing = None;
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! Numbers: `INCR` and its relatives.
+
+use millpond::ReadHandle;
+use protocol::resp::{number, reply};
+
+use super::arguments::{arg, integer};
+use super::commands::{Change, Commands, stamp_of};
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn run_number(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let delta = match command {
+            Command::IncrByFloat => return self.add_fraction(args, w),
+            Command::Incr => 1,
+            Command::Decr => -1,
+            Command::IncrBy => integer(arg(args, 2))?,
+            _ => integer(arg(args, 2))?.checked_neg().ok_or(Failure::new("ERR decrement would overflow"))?,
+        };
+        let key = arg(args, 1);
+        let sum = self.modify(key, |old| {
+            let before = old.map_or(Some(0), |old| number(old)).ok_or(Failure::NOT_AN_INTEGER)?;
+            let sum =
+                before.checked_add(delta).ok_or(Failure::new("ERR increment or decrement would overflow"))?;
+            let mut digits = Vec::with_capacity(20);
+            reply::decimal(&mut digits, sum);
+            Ok(Change::Put(self.item_of(key, &[&digits], stamp_of(old))?, sum))
+        })?;
+        w.integer(sum);
+        Ok(())
+    }
+
+    fn add_fraction(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        const NO_FLOAT: Failure = Failure::new("ERR value is not a valid float");
+        let delta = arg(args, 2);
+        if float(delta).is_none() {
+            return Err(NO_FLOAT);
+        }
+        let key = arg(args, 1);
+        let sum = self.modify(key, |old| {
+            let before: &[u8] = old.map_or(b"0", |old: &ReadHandle<'_>| old);
+            if float(before).is_none() {
+                return Err(NO_FLOAT);
+            }
+            let sum =
+                add(before, delta).ok_or(Failure::new("ERR increment would produce NaN or Infinity"))?;
+            Ok(Change::Put(self.item_of(key, &[sum.as_bytes()], stamp_of(old))?, sum))
+        })?;
+        w.bulk(sum.as_bytes());
+        Ok(())
+    }
+}
+
+/// A number with a fraction as C's `strtold` reads it, without white space, NaN and hexadecimal digits.
+fn float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let number: f64 = text.parse().ok()?;
+    (!number.is_nan()).then_some(number)
+}
+
+/// Digits behind the point that are kept, as in Redis.
+const PLACES: usize = 17;
+
+/// The sum of two numbers, in decimal without zeros at the end. Exact where both have at most 17 digits behind the point and 20 before
+/// it, else that of 64-bit floating-point numbers. `None`: it is infinite.
+fn add(a: &[u8], b: &[u8]) -> Option<String> {
+    if let (Some(a), Some(b)) = (scaled(a), scaled(b)) {
+        return Some(unscaled(a + b));
+    }
+    let sum = float(a)? + float(b)?;
+    if !sum.is_finite() {
+        return None;
+    }
+    let text = format!("{sum:.PLACES$}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    Some(if text == "-0" { "0".to_owned() } else { text.to_owned() })
+}
+
+/// A plain decimal, times 10^17.
+fn scaled(text: &[u8]) -> Option<i128> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let (digits, exponent) = match digits.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => {
+            let exponent = std::str::from_utf8(digits.get(at + 1..)?).ok()?.parse::<i32>().ok()?;
+            (digits.get(..at)?, exponent)
+        }
+        None => (digits, 0),
+    };
+    let point = digits.iter().position(|byte| *byte == b'.').unwrap_or(digits.len());
+    let (whole, fraction) = (digits.get(..point)?, digits.get(point + 1..).unwrap_or_default());
+    // How far the point is moved: behind the last digit, then by the exponent and 17 places.
+    let zeros = usize::try_from(PLACES as i64 + i64::from(exponent) - fraction.len() as i64).ok()?;
+    if whole.len() + fraction.len() == 0 || whole.len() + fraction.len() + zeros > 37 {
+        return None;
+    }
+    let zeros = std::iter::repeat_n(&b'0', zeros);
+    let sum =
+        whole.iter().chain(fraction).chain(zeros).try_fold(0_i128, |sum, digit| {
+            digit.is_ascii_digit().then(|| sum * 10 + i128::from(digit - b'0'))
+        })?;
+    Some(if negative { -sum } else { sum })
+}
+
+fn unscaled(number: i128) -> String {
+    let (magnitude, scale) = (number.unsigned_abs(), 10_u128.pow(PLACES as u32));
+    let sign = if number < 0 { "-" } else { "" };
+    let text = format!("{sign}{}.{:017}", magnitude / scale, magnitude % scale);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_the_decimals() {
+        for (a, b, sum) in [
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "0.1", "10.6"),
+            ("5.0e3", "2.0e2", "5200"),
+            ("3", "-3", "0"),
+            ("-1.5", "1", "-0.5"),
+            ("0", "0.00000000000000001", "0.00000000000000001"),
+            ("99999999999999999999", "0.5", "99999999999999999999.5"),
+            ("5200", "1e-5", "5200.00001"),
+            ("1.5e3", "-1E+2", "1400"),
+            ("1e300", "1e300", &format!("{:.0}", 2e300)),
+        ] {
+            assert_eq!(add(a.as_bytes(), b.as_bytes()).as_deref(), Some(sum), "{a} {b}");
+        }
+        assert_eq!(add(b"1.7e308", b"1.7e308"), None);
+        assert!(
+            float(b" 1").is_none()
+                && float(b"nan").is_none()
+                && float(b"").is_none()
+                && float(b"1x").is_none()
+        );
+        assert!(float(b"inf").is_some() && float(b"-1.5e3").is_some());
+    }
+}

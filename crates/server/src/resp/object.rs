@@ -1,0 +1,98 @@
+//! What holds a value: `OBJECT`, `MEMORY USAGE`.
+
+use protocol::resp::number;
+
+use super::arguments::{arg, integer, is};
+use super::commands::Commands;
+use super::writer::{Failure, Outcome, Writer};
+
+/// Longest value that Redis keeps in one piece with its object.
+const MAX_EMBEDDED_BYTES: usize = 44;
+const NO_LFU: Failure = Failure::new(
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between \
+     policies at runtime LRU and LFU data will take some time to adjust.",
+);
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn object(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let name = arg(args, 1);
+        if is(name, "HELP") && args.len() == 2 {
+            w.help(
+                "object",
+                &[
+                    "ENCODING <key>",
+                    "    The encoding that Redis would have for the value.",
+                    "FREQ <key>",
+                    "    Refused: no policy counts as Redis's LFU does.",
+                    "IDLETIME <key>",
+                    "    Seconds since the key was last read or written.",
+                    "REFCOUNT <key>",
+                    "    1.",
+                ],
+            );
+            return Ok(());
+        }
+        let known = ["encoding", "freq", "idletime", "refcount"].into_iter().find(|known| is(name, known));
+        let Some(known) = known else { return Err(Failure::unknown_subcommand("object", name)) };
+        if args.len() != 3 {
+            return Err(Failure::wrong_number(&format!("object|{known}")));
+        }
+        let Some(item) = self.peek(arg(args, 2)) else {
+            w.null();
+            return Ok(());
+        };
+        match known {
+            "encoding" => w.bulk(encoding(&item).as_bytes()),
+            "refcount" => w.integer(1),
+            "freq" => return Err(NO_LFU),
+            _ => {
+                let now = self.shared.clock.unix_secs();
+                w.integer(i64::from(now.saturating_sub(item.last_access().unwrap_or(now))));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn memory(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let name = arg(args, 1);
+        if is(name, "HELP") && args.len() == 2 {
+            w.help(
+                "memory",
+                &[
+                    "USAGE <key> [SAMPLES <count>]",
+                    "    Bytes that the key and its value take of their pool.",
+                ],
+            );
+            return Ok(());
+        }
+        if !is(name, "USAGE") {
+            return Err(Failure::unknown_subcommand("memory", name));
+        }
+        match args.get(3..) {
+            None => return Err(Failure::wrong_number("memory|usage")),
+            Some([]) => {}
+            Some([option, samples]) if is(option, "SAMPLES") => {
+                if integer(samples)? < 0 {
+                    return Err(Failure::SYNTAX);
+                }
+            }
+            Some(_) => return Err(Failure::SYNTAX),
+        }
+        match self.peek(arg(args, 2)) {
+            Some(item) => w.integer(i64::from(item.chunk_bytes())),
+            None => w.null(),
+        }
+        Ok(())
+    }
+}
+
+/// The encoding that Redis gives a value that is set.
+fn encoding(value: &[u8]) -> &'static str {
+    if number(value).is_some() {
+        "int"
+    } else if value.len() <= MAX_EMBEDDED_BYTES {
+        "embstr"
+    } else {
+        "raw"
+    }
+}

@@ -1,0 +1,269 @@
+//! `SET` and its relatives, and the commands that read a value and do something to its key.
+
+use millpond::{ReadHandle, WriteHandle};
+
+use super::arguments::{End, Unit, arg, is, positive_end};
+use super::commands::{Change, Commands, flags_of, stamp_of};
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+use crate::deadline::{Stamp, shown_flags};
+use crate::lookup::Value;
+use crate::metrics::Counter;
+
+/// What there must be for a value to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    Any,
+    /// Nothing.
+    Absent,
+    /// Something.
+    Present,
+}
+
+/// How a value is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SetOptions {
+    pub(super) condition: Condition,
+    pub(super) end: End,
+    /// Whether the old value is the reply.
+    pub(super) wants_old: bool,
+}
+
+impl SetOptions {
+    pub(super) const PLAIN: Self = Self { condition: Condition::Any, end: End::Never, wants_old: false };
+}
+
+/// A value that is to be set.
+pub(super) enum NewValue<'v, 'c> {
+    /// These bytes.
+    Bytes(&'v [u8]),
+    /// An item that has it already, with room for an end.
+    Item(Option<WriteHandle<'c>>),
+}
+
+/// What became of it.
+pub(super) struct WasSet<'c> {
+    pub(super) is_set: bool,
+    pub(super) old: Option<ReadHandle<'c>>,
+}
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn run_value(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let key = arg(args, 1);
+        match command {
+            Command::Get => w.value(self.read(key).map(Value::Held)),
+            Command::GetDel => {
+                let is_there = self.read(key).is_some();
+                let removed =
+                    if is_there { self.modify(key, |old| Ok(Change::Remove(old.cloned())))? } else { None };
+                w.value(removed.map(Value::Held));
+            }
+            Command::GetEx => return self.get_and_expire(args, w),
+            _ => {
+                let index = value_index(command);
+                let value = NewValue::Bytes(arg(args, index));
+                return self.set_command(
+                    command,
+                    (args.get(..index).unwrap_or_default(), args.get(index + 1..).unwrap_or_default()),
+                    value,
+                    w,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that sets `value`, with the arguments before and behind it.
+    pub(super) fn set_command(
+        &mut self,
+        command: Command,
+        (before, behind): (&[&[u8]], &[&[u8]]),
+        value: NewValue<'_, 'c>,
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        let key = arg(before, 1);
+        let options = match command {
+            Command::Set => self.set_options(behind)?,
+            Command::SetNx => SetOptions { condition: Condition::Absent, ..SetOptions::PLAIN },
+            Command::GetSet => SetOptions { wants_old: true, ..SetOptions::PLAIN },
+            _ => {
+                let name = if command == Command::SetEx { "setex" } else { "psetex" };
+                let end = positive_end(arg(before, 2), Unit::of_command(command), self.now_millis(), name)?;
+                SetOptions { end, ..SetOptions::PLAIN }
+            }
+        };
+        let WasSet { is_set, old } = self.set(key, value, options)?;
+        match command {
+            Command::SetNx => w.truth(is_set),
+            _ if options.wants_old => w.value(old.map(Value::Held)),
+            _ if is_set => w.ok(),
+            _ => w.null(),
+        }
+        Ok(())
+    }
+
+    fn set_options(&self, args: &[&[u8]]) -> Result<SetOptions, Failure> {
+        let mut options = SetOptions::PLAIN;
+        let mut has_end = false;
+        let mut rest = args;
+        while let [option, behind @ ..] = rest {
+            rest = behind;
+            if is(option, "NX") && options.condition != Condition::Present {
+                options.condition = Condition::Absent;
+            } else if is(option, "XX") && options.condition != Condition::Absent {
+                options.condition = Condition::Present;
+            } else if is(option, "GET") {
+                options.wants_old = true;
+            } else if is(option, "KEEPTTL") && (!has_end || options.end == End::Keep) {
+                (options.end, has_end) = (End::Keep, true);
+            } else if let (Some(unit), [time, behind @ ..], false) = (Unit::of_option(option), rest, has_end)
+            {
+                rest = behind;
+                // Told only when all options are known to be some.
+                options.end = End::Never;
+                has_end = true;
+                check_options(rest, options)?;
+                options.end = positive_end(time, unit, self.now_millis(), "set")?;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Sets the value of a key.
+    pub(super) fn set(
+        &mut self,
+        key: &[u8],
+        mut value: NewValue<'_, 'c>,
+        options: SetOptions,
+    ) -> Result<WasSet<'c>, Failure> {
+        let SetOptions { condition, end, wants_old } = options;
+        let is_past = matches!(end, End::At(millis) if millis <= self.now_millis());
+        if condition == Condition::Any && !wants_old && end != End::Keep {
+            if is_past {
+                self.keys().remove(key);
+            } else {
+                let item = self.new_item(key, &mut value, self.stamp(end, None))?;
+                self.shared.cache.put(item);
+            }
+            self.counters.add(Counter::Stored, 1);
+            return Ok(WasSet { is_set: true, old: None });
+        }
+        loop {
+            let old = self.peek(key);
+            let holds = match condition {
+                Condition::Any => true,
+                Condition::Absent => old.is_none(),
+                Condition::Present => old.is_some(),
+            };
+            if !holds {
+                self.counters.add(Counter::NotStored, 1);
+                return Ok(WasSet { is_set: false, old });
+            }
+            let is_placed = if is_past {
+                old.as_ref().is_none_or(|old| self.shared.cache.remove_matching(old))
+            } else {
+                let item = self.new_item(key, &mut value, self.stamp(end, old.as_ref()))?;
+                match self.place(key, old.as_ref(), item) {
+                    Ok(()) => true,
+                    Err(item) => {
+                        value.give_back(item);
+                        false
+                    }
+                }
+            };
+            if is_placed {
+                self.counters.add(Counter::Stored, 1);
+                return Ok(WasSet { is_set: true, old });
+            }
+        }
+    }
+
+    fn stamp(&self, end: End, old: Option<&ReadHandle<'_>>) -> Stamp {
+        match end {
+            End::Keep => {
+                let kept = stamp_of(old);
+                // Flags are of the value that goes.
+                if shown_flags(kept.client_flags) == 0 { kept } else { Stamp { client_flags: 0, ..kept } }
+            }
+            End::Never => Stamp::new(None, 0),
+            End::At(millis) => Stamp::new(Some(millis), 0),
+        }
+    }
+
+    /// The item to put in place.
+    fn new_item(
+        &self,
+        key: &[u8],
+        value: &mut NewValue<'_, 'c>,
+        stamp: Stamp,
+    ) -> Result<WriteHandle<'c>, Failure> {
+        match value {
+            NewValue::Bytes(bytes) => self.item_of(key, &[bytes], stamp),
+            NewValue::Item(item) => {
+                let mut item = item.take().ok_or(Failure::OUT_OF_MEMORY)?;
+                item.set_expiry(stamp.expires_at.map_or(millpond::Expiry::Never, millpond::Expiry::At));
+                item.set_client_flags(stamp.client_flags);
+                // Tokens ascend in the order of what is stored.
+                item.set_cas(self.shared.next_cas());
+                Ok(item)
+            }
+        }
+    }
+
+    fn get_and_expire(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let (unit, time) = match args.get(2..).unwrap_or_default() {
+            [] => (None, None),
+            [option] if is(option, "PERSIST") => (None, Some(())),
+            [option, _] => (Some(Unit::of_option(option).ok_or(Failure::SYNTAX)?), Some(())),
+            _ => return Err(Failure::SYNTAX),
+        };
+        let key = arg(args, 1);
+        let found = self.read(key);
+        if found.is_some() && time.is_some() {
+            let now = self.now_millis();
+            let end = match unit {
+                Some(unit) => positive_end(arg(args, 3), unit, now, "getex")?,
+                None => End::Never,
+            };
+            self.modify(key, |old| {
+                let Some(old) = old else { return Ok(Change::Leave(())) };
+                let stamp = match end {
+                    End::At(millis) if millis <= now => return Ok(Change::Remove(())),
+                    End::At(millis) => Stamp::new(Some(millis), flags_of(old)),
+                    _ => Stamp::new(None, flags_of(old)),
+                };
+                Ok(Change::Put(self.item_of(key, &[old], stamp)?, ()))
+            })?;
+        }
+        w.value(found.map(Value::Held));
+        Ok(())
+    }
+}
+
+/// Refuses what is no option, before a time that is none is told of.
+fn check_options(rest: &[&[u8]], options: SetOptions) -> Outcome {
+    let is_known = rest.iter().all(|option| {
+        is(option, "GET")
+            || (is(option, "NX") && options.condition != Condition::Present)
+            || (is(option, "XX") && options.condition != Condition::Absent)
+    });
+    if is_known { Ok(()) } else { Err(Failure::SYNTAX) }
+}
+
+impl<'c> NewValue<'_, 'c> {
+    fn give_back(&mut self, item: WriteHandle<'c>) {
+        if let Self::Item(place) = self {
+            *place = Some(item);
+        }
+    }
+}
+
+/// Which argument of a command that sets a value is the value.
+pub(super) const fn value_index(command: Command) -> usize {
+    match command {
+        Command::SetEx | Command::PSetEx => 3,
+        _ => 2,
+    }
+}

@@ -1,0 +1,126 @@
+//! Transactions: `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
+
+use protocol::resp::{Limits, Parse, Parser};
+
+use super::client::{Transaction, Watched};
+use super::commands::{Commands, cas_of};
+use super::table::{Command, Spec};
+use super::writer::{Failure, Outcome, Writer};
+
+/// Whether a command is carried out at once within a transaction.
+pub(super) const fn is_immediate(command: Command) -> bool {
+    matches!(
+        command,
+        Command::Exec | Command::Discard | Command::Multi | Command::Watch | Command::Quit | Command::Reset
+    )
+}
+
+impl<'c> Commands<'_, 'c> {
+    /// Keeps a command for `EXEC`.
+    pub(super) fn queue(&mut self, args: &[&[u8]]) -> Outcome {
+        let max_bytes = self.settings.resp.max_request_bytes;
+        let Some(transaction) = &mut self.client.transaction else { return Ok(()) };
+        if transaction.queue(args, max_bytes) {
+            return Ok(());
+        }
+        transaction.is_spoilt = true;
+        Err(Failure::new("ERR the transaction is too long"))
+    }
+
+    pub(super) fn run_transaction(
+        &mut self,
+        command: Command,
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        match command {
+            Command::Multi => {
+                if self.client.transaction.is_some() {
+                    return Err(Failure::new("ERR MULTI calls can not be nested"));
+                }
+                self.client.transaction = Some(Transaction::default());
+                w.ok();
+            }
+            Command::Exec => return self.exec(w),
+            Command::Discard => {
+                if self.client.transaction.take().is_none() {
+                    return Err(Failure::new("ERR DISCARD without MULTI"));
+                }
+                self.client.watched = Vec::new();
+                w.ok();
+            }
+            Command::Watch => {
+                if self.client.transaction.is_some() {
+                    return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
+                }
+                self.watch(args.get(1..).unwrap_or_default())?;
+                w.ok();
+            }
+            _ => {
+                self.client.watched = Vec::new();
+                w.ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the transaction of an `EXEC` that has arguments.
+    pub(super) fn abort(&mut self) -> Failure {
+        self.client.transaction = None;
+        self.client.watched = Vec::new();
+        Failure::new(
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        )
+    }
+
+    fn watch(&mut self, keys: &[&[u8]]) -> Outcome {
+        for key in keys {
+            if self.client.watched.iter().any(|watched| &*watched.key == *key) {
+                continue;
+            }
+            if self.client.watched.len() >= super::client::MAX_QUEUED {
+                return Err(Failure::new("ERR too many watched keys"));
+            }
+            let cas = self.peek(key).map(|item| cas_of(&item));
+            self.client.watched.push(Watched { key: (*key).into(), cas });
+        }
+        Ok(())
+    }
+
+    /// Carries the transaction out. The key space is closed.
+    fn exec(&mut self, w: &mut Writer<'_, 'c>) -> Outcome {
+        let Some(transaction) = self.client.transaction.take() else {
+            return Err(Failure::new("ERR EXEC without MULTI"));
+        };
+        let watched = std::mem::take(&mut self.client.watched);
+        if transaction.is_spoilt {
+            return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
+        }
+        let is_as_watched =
+            |watched: &Watched| self.peek(&watched.key).map(|item| cas_of(&item)) == watched.cas;
+        if !watched.iter().all(is_as_watched) {
+            w.null_array();
+            return Ok(());
+        }
+        w.array(transaction.count);
+        let most = usize::MAX >> 1;
+        let mut parser = Parser::new(Limits {
+            max_bulk_bytes: most,
+            max_kept_bulk_bytes: most,
+            max_request_bytes: most,
+            ..Limits::default()
+        });
+        let mut rest = transaction.requests.as_slice();
+        while let Parse::Request { consumed } = parser.parse(rest) {
+            let args: Vec<&[u8]> =
+                (0..parser.arg_count()).filter_map(|index| parser.arg(rest, index)).collect();
+            if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
+                // `HELLO` within a transaction changes what comes after it.
+                w.version = self.client.version;
+                self.run(spec, &args, w.output);
+            }
+            rest = rest.get(consumed..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What is spoken on a connection: one session, of whichever protocol the listener or the first byte says.
+
+use std::sync::Arc;
+
+use millpond::ReadHandle;
+
+use crate::config::Protocol;
+use crate::memcached;
+use crate::metrics::Counter;
+use crate::net::{Context, Output};
+use crate::resp;
+use crate::shared::{ConnectionInfo, Settings};
+
+/// A value of at least so many bytes that has not arrived whole is received straight into its item.
+pub(crate) const MIN_DIRECT_BYTES: usize = 16 << 10;
+
+/// The first byte of a request of RESP. No request of memcached begins with it.
+const RESP_FIRST: u8 = b'*';
+
+/// What a session needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More input.
+    Input,
+    /// Another turn, after others had theirs.
+    Turn,
+    /// That the output is sent.
+    Drain,
+    /// To be closed once the output is sent.
+    Close(Counter),
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Bytes of the input that are done with.
+    pub(crate) consumed: usize,
+    /// Requests, or keys of them, that were answered.
+    pub(crate) answered: usize,
+    pub(crate) next: Next,
+}
+
+impl Turn {
+    /// A turn in which nothing could be done: the key space is closed for a moment.
+    pub(crate) const LATER: Self = Self { consumed: 0, answered: 0, next: Next::Turn };
+}
+
+/// The protocol's side of a connection.
+pub(crate) enum Session<'c> {
+    /// The first byte will tell.
+    Undecided(Arc<ConnectionInfo>),
+    Memcached(Box<memcached::Session<'c>>),
+    Resp(Box<resp::Session<'c>>),
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+        match info.listener.protocol {
+            Protocol::Auto => Self::Undecided(info),
+            Protocol::Resp => Self::Resp(Box::new(resp::Session::new(info, settings))),
+            Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => {
+                let listener = Arc::clone(&info.listener);
+                Self::Memcached(Box::new(memcached::Session::new(listener, settings)))
+            }
+        }
+    }
+
+    /// Takes over changed limits, at the next turn.
+    pub(crate) fn reload(&mut self, settings: &Settings) {
+        match self {
+            Self::Undecided(_) => {}
+            Self::Memcached(session) => session.reload(settings),
+            Self::Resp(session) => session.reload(settings),
+        }
+    }
+
+    /// Whether it is in the middle of a large value.
+    pub(crate) fn is_receiving_value(&self) -> bool {
+        match self {
+            Self::Undecided(_) => false,
+            Self::Memcached(session) => session.is_receiving_value(),
+            Self::Resp(session) => session.is_receiving_value(),
+        }
+    }
+
+    /// Item memory that cannot be evicted while a value is on its way or a listing is.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Undecided(_) => 0,
+            Self::Memcached(session) => session.held_bytes(),
+            Self::Resp(session) => session.held_bytes(),
+        }
+    }
+
+    /// Memory of its own.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Undecided(_) => 0,
+            Self::Memcached(_) => size_of::<memcached::Session<'_>>(),
+            Self::Resp(session) => size_of::<resp::Session<'_>>() + session.buffer_bytes(),
+        }
+    }
+
+    /// Where the missing bytes of a large value belong.
+    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Self::Undecided(_) => None,
+            Self::Memcached(session) => session.value_buffer(),
+            Self::Resp(session) => session.value_buffer(),
+        }
+    }
+
+    /// Notes that `bytes` were put into [`Self::value_buffer`].
+    pub(crate) fn value_received(&mut self, bytes: usize) {
+        match self {
+            Self::Undecided(_) => {}
+            Self::Memcached(session) => session.value_received(bytes),
+            Self::Resp(session) => session.value_received(bytes),
+        }
+    }
+
+    /// Answers the whole requests in `input`, up to the bounds of a turn.
+    pub(crate) fn turn(
+        &mut self,
+        context: &mut Context<'c>,
+        input: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Turn {
+        if let Self::Undecided(info) = self {
+            let Some(&first) = input.first() else {
+                return Turn { consumed: 0, answered: 0, next: Next::Input };
+            };
+            *self = if first == RESP_FIRST {
+                Self::Resp(Box::new(resp::Session::new(Arc::clone(info), &context.settings)))
+            } else {
+                Self::Memcached(Box::new(memcached::Session::new(
+                    Arc::clone(&info.listener),
+                    &context.settings,
+                )))
+            };
+        }
+        match self {
+            Self::Memcached(session) => session.turn(context, input, output),
+            Self::Resp(session) => session.turn(context, input, output),
+            Self::Undecided(_) => Turn::LATER,
+        }
+    }
+}

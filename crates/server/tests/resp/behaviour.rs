@@ -1,0 +1,346 @@
+//! What is seen from several connections, over time, or in pieces.
+
+use std::time::Duration;
+
+use base::Clock;
+use millpond_server::config::Protocol;
+
+use crate::client::{Client, request};
+use crate::reference::{config, millpond, start};
+
+#[test]
+fn an_end_is_kept_to_the_millisecond() {
+    let clock = Clock::manual(1_700_000_000);
+    let (_server, address) = start(config(), clock.clone());
+    let mut client = Client::connect(address);
+    assert_eq!(client.ask("SET k v PX 100"), "+OK");
+    assert_eq!(client.ask("PTTL k"), ":100");
+    assert_eq!(client.ask("PEXPIRETIME k"), ":1700000000100");
+    clock.advance(Duration::from_millis(99));
+    assert_eq!((client.ask("GET k"), client.ask("PTTL k")), ("$v".to_owned(), ":1".to_owned()));
+    assert_eq!(client.ask("APPEND k w"), ":2", "a change keeps the end");
+    assert_eq!(client.ask("PTTL k"), ":1");
+    clock.advance(Duration::from_millis(1));
+    for (command, reply) in [
+        ("GET k", "$-1"),
+        ("MGET k k", "*[$-1 $-1]"),
+        ("EXISTS k", ":0"),
+        ("TTL k", ":-2"),
+        ("DEL k", ":0"),
+        ("SET k w XX", "$-1"),
+        ("KEYS *", "*[]"),
+        ("DBSIZE", ":0"),
+        ("RANDOMKEY", "$-1"),
+        ("SCAN 0 COUNT 1000", "*[$0 *[]]"),
+        ("SET k w NX", "+OK"),
+        ("TTL k", ":-1"),
+        ("SET l w PX 1", "+OK"),
+    ] {
+        assert_eq!(client.ask(command), reply, "{command}");
+    }
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(client.ask("SETNX l x"), ":1", "what is over is not in the way");
+    assert_eq!(client.ask("INCR m"), ":1");
+    assert_eq!(client.ask("PEXPIRE m 1"), ":1");
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(client.ask("INCR m"), ":1");
+}
+
+#[test]
+fn however_requests_are_cut_they_are_answered() {
+    let (_server, address) = millpond();
+    let large = "x".repeat(40_000);
+    let commands = [
+        "SET a 1".to_owned(),
+        "GET a".to_owned(),
+        "MGET a b a".to_owned(),
+        format!("SET big {large} EX 100"),
+        format!("SET big {large} NX"),
+        "STRLEN big".to_owned(),
+        "TTL big".to_owned(),
+        "GET big".to_owned(),
+        format!("ECHO {large}"),
+    ];
+    let replies = [
+        "+OK".to_owned(),
+        "$1".to_owned(),
+        "*[$1 $-1 $1]".to_owned(),
+        "+OK".to_owned(),
+        "$-1".to_owned(),
+        ":40000".to_owned(),
+        ":100".to_owned(),
+        format!("${large}"),
+        format!("${large}"),
+    ];
+    let all: Vec<u8> = commands.iter().flat_map(|command| request(command)).collect();
+    for cut in [1000, 7, all.len()] {
+        let mut client = Client::connect(address);
+        assert_eq!(client.ask("FLUSHALL"), "+OK");
+        for piece in all.chunks(cut) {
+            client.send(piece);
+        }
+        for (command, reply) in commands.iter().zip(&replies) {
+            assert_eq!(&client.reply(), reply, "{} in pieces of {cut}", &command[..6]);
+        }
+    }
+}
+
+#[test]
+fn large_values_are_set_with_every_option_behind_them() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    let large = "y".repeat(100_000);
+    for (command, reply) in [
+        (format!("SET k {large} XX"), "$-1"),
+        (format!("SET k {large} BOGUS"), "-ERR syntax error"),
+        (format!("SET k {large} EX 0"), "-ERR invalid expire time in \\'set\\' command"),
+        ("EXISTS k".to_owned(), ":0"),
+        (format!("SETEX k 100 {large}"), "+OK"),
+        (format!("SET k {large}1 KEEPTTL"), "+OK"),
+        ("TTL k".to_owned(), ":100"),
+        ("STRLEN k".to_owned(), ":100001"),
+        (format!("SETNX k {large}"), ":0"),
+        (format!("SET k {large}"), "+OK"),
+        ("TTL k".to_owned(), ":-1"),
+        (format!("SETNX k {large} more"), "-ERR wrong number of arguments for \\'setnx\\' command"),
+        (
+            format!("SET {} {large}", "k".repeat(300)),
+            "-ERR the length of the key is out of range: keys have 1 to 255 bytes",
+        ),
+        ("PING".to_owned(), "+PONG"),
+    ] {
+        assert_eq!(client.ask(&command), reply, "{}", &command[..7.min(command.len())]);
+    }
+    assert_eq!(client.ask(&format!("GETSET k {large}z")), format!("${large}"));
+    assert_eq!(client.ask("GET k"), format!("${large}z"));
+}
+
+#[test]
+fn many_pipelined_reads_are_answered_in_order() {
+    let mut config = config();
+    config.limits.max_output_buffer_bytes = base::ByteSize::new(20_000);
+    // A slab for each of the sizes.
+    config.memory = millpond_server::config::Auto::Set(base::ByteSize::mib(512));
+    let (_server, address) = start(config, Clock::System);
+    let mut client = Client::connect(address);
+    for number in 0..50 {
+        let value = format!("{number}-{}", "v".repeat(number * 150));
+        assert_eq!(client.ask(&format!("SET key:{number} {value}")), "+OK");
+    }
+    let mut sent = Vec::new();
+    for round in 0..40 {
+        for number in 0..50 {
+            sent.extend(request(&format!("GET key:{}", (number + round) % 60)));
+        }
+        let all: Vec<String> = (0..60).map(|number| format!("key:{number}")).collect();
+        sent.extend(request(&format!("MGET {}", all.join(" "))));
+        sent.extend(request(&format!("ECHO {round}")));
+    }
+    let mut writer = client.stream.try_clone().expect("a second handle");
+    let sending =
+        base::thread::spawn("sender", move || std::io::Write::write_all(&mut writer, &sent).expect("sent"))
+            .expect("a thread");
+    let value = |number: usize| match number {
+        0..50 => format!("${number}-{}", "v".repeat(number * 150)),
+        _ => "$-1".to_owned(),
+    };
+    for round in 0..40 {
+        for number in 0..50 {
+            assert_eq!(client.reply(), value((number + round) % 60), "round {round}, {number}");
+        }
+        let all: Vec<String> = (0..60).map(value).collect();
+        assert_eq!(client.reply(), format!("*[{}]", all.join(" ")));
+        assert_eq!(client.reply(), format!("${round}"));
+    }
+    sending.join().expect("no panic");
+}
+
+#[test]
+fn a_scan_meets_every_key_that_stays() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    for number in 0..3_000 {
+        client.send(request(&format!("SET key:{number} \"{}\"", "v".repeat(number % 700))));
+    }
+    (0..3_000).for_each(|_| assert_eq!(client.reply(), "+OK"));
+    assert_eq!(client.ask("DBSIZE"), ":3000");
+    for count in [1, 10, 333, 100_000] {
+        let (mut cursor, mut met, mut rounds) = ("0".to_owned(), Vec::new(), 0);
+        loop {
+            // Another connection each time, and other keys that come and go.
+            let mut client = Client::connect(address);
+            client.ask(&format!("SET other:{rounds} x"));
+            client.ask(&format!("DEL other:{}", rounds / 2));
+            let reply = client.ask(&format!("SCAN {cursor} MATCH key:* COUNT {count}"));
+            let words: Vec<&str> =
+                reply.split(['[', ']', ' ']).filter(|word| word.starts_with('$')).collect();
+            cursor = words[0][1..].to_owned();
+            met.extend(words[1..].iter().map(|word| (*word).to_owned()));
+            rounds += 1;
+            if cursor == "0" || (count == 1 && rounds == 400) {
+                break;
+            }
+        }
+        let all = met.len();
+        met.sort();
+        met.dedup();
+        assert_eq!(met.len(), all, "no key twice");
+        assert!(count == 1 || all == 3_000, "COUNT {count}: {all} keys in {rounds} rounds");
+    }
+    let Some(key) = client.ask("RANDOMKEY").strip_prefix('$').map(str::to_owned) else { panic!("a key") };
+    assert_eq!(client.ask(&format!("EXISTS {key}")), ":1");
+    assert_eq!(client.ask("KEYS key:299?").matches('$').count(), 10);
+}
+
+#[test]
+fn what_is_watched_is_seen_to_change_by_others() {
+    let (_server, address) = millpond();
+    let (mut client, mut other) = (Client::connect(address), Client::connect(address));
+    client.ask("SET k 1");
+    for (change, replies) in [
+        ("GET k", "*[+OK]"),
+        ("SET k 1", "*-1"),
+        ("EXPIRE k 100", "*-1"),
+        ("DEL k", "*-1"),
+        ("FLUSHALL", "*[+OK]"),
+    ] {
+        assert_eq!(client.ask("WATCH k"), "+OK");
+        if change == "FLUSHALL" {
+            client.ask("SET k 2");
+            client.ask("UNWATCH");
+        }
+        other.ask(change);
+        assert_eq!(client.ask("MULTI"), "+OK");
+        assert_eq!(client.ask("SET k 1"), "+QUEUED");
+        assert_eq!(client.ask("EXEC"), replies, "{change}");
+        client.ask("SET k 1");
+    }
+}
+
+/// Two keys that only ever change together are never seen apart, by single commands, by `MGET`s and by transactions.
+#[test]
+fn nobody_sees_half_of_a_transaction() {
+    let (_server, address) = millpond();
+    Client::connect(address).ask("MSET a 0 b 0");
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            base::thread::spawn("writer", move || {
+                let mut client = Client::connect(address);
+                for round in 0..300 {
+                    let commands = ["MULTI", "INCR a", "INCR b", "EXEC"];
+                    client.send(commands.map(request).concat());
+                    let replies: Vec<String> = commands.iter().map(|_| client.reply()).collect();
+                    let counts: Vec<&str> = replies[3].trim_matches(['*', '[', ']']).split(' ').collect();
+                    assert_eq!(counts[0], counts[1], "writer {writer}, round {round}: {replies:?}");
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let reader = base::thread::spawn("reader", move || {
+        let mut client = Client::connect(address);
+        loop {
+            let both = client.ask("MGET a b");
+            let values: Vec<&str> = both.trim_matches(['*', '[', ']']).split(' ').collect();
+            assert_eq!(values[0], values[1]);
+            if values[0] == "$600" {
+                break;
+            }
+        }
+    })
+    .expect("a thread");
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    reader.join().expect("no panic");
+}
+
+/// `RENAME` and `MSETNX` are seen whole as well: of two names one always has the value, and of two names that are set together not one.
+#[test]
+fn nobody_sees_half_of_a_renaming() {
+    let (_server, address) = millpond();
+    Client::connect(address).ask("SET from v");
+    let renamer = base::thread::spawn("renamer", move || {
+        let mut client = Client::connect(address);
+        for _ in 0..300 {
+            assert_eq!(client.ask("RENAME from to"), "+OK");
+            assert_eq!(client.ask("RENAME to from"), "+OK");
+        }
+    })
+    .expect("a thread");
+    let mut client = Client::connect(address);
+    for _ in 0..600 {
+        assert_eq!(client.ask("EXISTS from to"), ":1");
+    }
+    renamer.join().expect("no panic");
+}
+
+#[test]
+fn increments_of_many_clients_all_count() {
+    let (_server, address) = millpond();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            base::thread::spawn("client", move || {
+                let mut client = Client::connect(address);
+                (0..500).for_each(|_| assert!(client.ask("INCR n").starts_with(':')));
+            })
+            .expect("a thread")
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().expect("no panic"));
+    assert_eq!(Client::connect(address).ask("GET n"), "$2000");
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    let commands = [
+        "CLIENT REPLY OFF",
+        "SET a 1",
+        "GET a",
+        "BOGUS",
+        "CLIENT REPLY ON",
+        "GET a",
+        "CLIENT REPLY SKIP",
+        "INCR a",
+        "INCR a",
+    ];
+    client.send(commands.map(request).concat());
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "$1", ":3"]);
+}
+
+#[test]
+fn both_protocols_share_a_listener_and_a_pool() {
+    let mut config = config();
+    config.listeners[0].protocol = Protocol::Auto;
+    let (_server, address) = start(config, Clock::manual(1_700_000_000));
+    let (mut resp, mut memcached) = (Client::connect(address), Client::connect(address));
+    assert_eq!(resp.ask("SET k 41 PX 900"), "+OK");
+    memcached.send("get k\r\n");
+    let mut answer = vec![0; 22];
+    std::io::Read::read_exact(&mut memcached.stream, &mut answer).expect("an answer");
+    assert_eq!(
+        answer.escape_ascii().to_string(),
+        "VALUE k 0 2\\r\\n41\\r\\nEND\\r\\n",
+        "its end is not seen as flags"
+    );
+    memcached.send("set m 7 0 2\r\n10\r\n");
+    let mut answer = vec![0; 8];
+    std::io::Read::read_exact(&mut memcached.stream, &mut answer).expect("an answer");
+    assert_eq!(
+        (resp.ask("INCR m"), resp.ask("EXPIRE m 100"), resp.ask("TTL m")),
+        (":11".into(), ":1".into(), ":100".into())
+    );
+    memcached.send("get m\r\n");
+    let mut answer = vec![0; 22];
+    std::io::Read::read_exact(&mut memcached.stream, &mut answer).expect("an answer");
+    assert_eq!(answer.escape_ascii().to_string(), "VALUE m 7 2\\r\\n11\\r\\nEND\\r\\n", "flags stay");
+}
+
+#[test]
+fn lines_of_words_are_served_on_a_listener_of_its_own() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    client.send("\r\nPING\r\nset k \"a b\"\nget k\r\nMGET k none\r\nquit\r\n");
+    let replies: Vec<String> = (0..6).map(|_| client.reply()).collect();
+    assert_eq!(replies, ["+PONG", "+OK", "$a b", "*[$a b $-1]", "+OK", "closed"]);
+}

@@ -1,0 +1,58 @@
+//! The RESP suite: the same commands must get the same replies from Millpond and from a redis-server, in RESP2 and RESP3.
+//!
+//! A `redis-server` is looked for in `MILLPOND_REDIS` and in `PATH`. Where there is none, the comparison says so and passes; what
+//! else is tested here needs none.
+
+mod behaviour;
+mod client;
+mod limits;
+mod reference;
+mod scripts;
+
+use client::Client;
+use reference::{millpond, redis};
+
+/// Plays a script on a connection and returns each command with its reply.
+fn play(client: &mut Client, script: &str) -> Vec<(String, String)> {
+    client.ask("FLUSHALL");
+    let lines = script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (is_kind_only, command) = line.strip_prefix("~ ").map_or((false, line), |rest| (true, rest));
+            let reply = client.ask(command);
+            let reply = if is_kind_only { reply.chars().take(1).collect() } else { reply };
+            (command.to_owned(), reply)
+        })
+        .collect()
+}
+
+#[test]
+fn replies_are_those_of_redis() {
+    let Some(redis) = redis() else {
+        println!("skipped: there is no redis-server in PATH, and MILLPOND_REDIS is not set.");
+        return;
+    };
+    let (server, address) = millpond();
+    let mut differences = Vec::new();
+    let mut played = 0;
+    for (name, script) in scripts::ALL {
+        for version in ["2", "3"] {
+            let (mut ours, mut theirs) = (Client::connect(address), Client::connect(redis.address));
+            for client in [&mut ours, &mut theirs] {
+                client.ask(&format!("HELLO {version}"));
+            }
+            let (ours, theirs) = (play(&mut ours, script), play(&mut theirs, script));
+            played += ours.len();
+            for ((command, ours), (_, theirs)) in
+                ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs)
+            {
+                differences.push(format!(
+                    "{name} (RESP{version}): {command}\n    redis:    {theirs}\n    millpond: {ours}"
+                ));
+            }
+        }
+    }
+    server.stop();
+    assert!(played > 600, "only {played} commands were played");
+    assert!(differences.is_empty(), "{} of {played} differ:\n{}", differences.len(), differences.join("\n"));
+}
