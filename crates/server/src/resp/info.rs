@@ -15,7 +15,8 @@ use crate::metrics::Counter;
 /// The release of Redis whose behaviour is served; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-const SECTIONS: [&str; 7] = ["server", "clients", "memory", "stats", "replication", "cpu", "keyspace"];
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "stats", "replication", "cpu", "cluster", "keyspace"];
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn info(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
@@ -99,6 +100,7 @@ impl<'c> Commands<'_, 'c> {
                 let (user, system) = crate::machine::processor_seconds();
                 vec![("used_cpu_sys", system), ("used_cpu_user", user)]
             }
+            "cluster" => vec![("cluster_enabled", "0".to_owned())],
             _ => self.key_space(),
         }
     }
