@@ -86,6 +86,19 @@ impl Decision {
         grants: Vec<Grant>,
         reason: impl Fn(Option<&Pool>, Option<&Pool>) -> String,
     ) -> Self {
+        let pool = |place: Option<usize>| place.map(|i| &view.pools[i]);
+        Self::by_place(view, grants, |from, to| reason(pool(from), pool(to)))
+    }
+
+    /// The same, where a reason is had by the places of both pools in the view.
+    ///
+    /// # Panics
+    /// Where there is not one grant for each pool.
+    pub fn by_place(
+        view: &View,
+        grants: Vec<Grant>,
+        reason: impl Fn(Option<usize>, Option<usize>) -> String,
+    ) -> Self {
         assert_eq!(grants.len(), view.pools.len(), "each pool has one grant");
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         let outcomes = |grants: &[Grant]| {
@@ -110,7 +123,7 @@ impl Decision {
 fn moves(
     view: &View,
     grants: &[Grant],
-    reason: impl Fn(Option<&Pool>, Option<&Pool>) -> String,
+    reason: impl Fn(Option<usize>, Option<usize>) -> String,
 ) -> Vec<Move> {
     let (mut givers, mut takers) = (Vec::new(), Vec::new());
     for (i, (pool, grant)) in view.pools.iter().zip(grants).enumerate() {
@@ -142,8 +155,7 @@ fn moves(
             gain += misses_saved(&view.pools[i], sizes[i], sizes[i] + bytes);
             sizes[i] += bytes;
         }
-        let reason = reason(from.map(|i| &view.pools[i]), to.map(|i| &view.pools[i]));
-        moves.push(Move { from, to, bytes, gain, reason });
+        moves.push(Move { from, to, bytes, gain, reason: reason(from, to) });
         givers[giver].0 -= bytes;
         takers[taker].0 -= bytes;
         giver += usize::from(givers[giver].0 == 0);

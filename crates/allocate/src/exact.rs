@@ -21,12 +21,13 @@ pub struct Solution {
     pub sizes: Vec<u64>,
     /// What they are worth together.
     pub value: f64,
-    /// No sizes are worth more than this, by the hulls.
+    /// No sizes are worth more than this, by the hulls: of all sizes where worths are straight between points, of those at which they
+    /// are looked at where they are smooth.
     pub bound: f64,
 }
 
 impl Solution {
-    /// Whether nothing can be better, to within rounding.
+    /// Whether nothing that [`Self::bound`] speaks of can be better, to within rounding.
     pub fn is_optimal(&self) -> bool {
         self.bound - self.value <= 1e-9 * self.bound.abs()
     }
@@ -34,7 +35,7 @@ impl Solution {
 
 /// So many ranges are cut in two at most; a proof of the last thousandth may take ever so many.
 const CUTS: usize = 300;
-/// Of more pools than this the fill over hulls is answer enough: it errs in one of them.
+/// Of more pools than this the fill over hulls is answer enough: it errs in one of them, and [`Solution::bound`] says by how much at most.
 const MANY_POOLS: usize = 500;
 /// Exchanges that are tried on a proposal, and on the answer.
 const QUICK_LOOKS: usize = 60;

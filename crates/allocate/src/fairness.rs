@@ -18,11 +18,14 @@ pub fn baseline(view: &View) -> Vec<Grant> {
 /// A pool that needs nothing but memory carries any number of requests; in relation to itself that is 1. So is 0 to 0.
 pub fn normalised(view: &View, baseline: &[Grant], grants: &[Grant]) -> Vec<f64> {
     let each = view.pools.iter().zip(baseline).zip(grants);
-    each.map(|((pool, before), after)| {
-        let (before, after) = (Outcome::of(pool, before).throughput, Outcome::of(pool, after).throughput);
-        if before == after { 1.0 } else { after / before }
-    })
-    .collect()
+    each.map(|((pool, before), after)| relative(Outcome::of(pool, before), Outcome::of(pool, after)))
+        .collect()
+}
+
+/// One throughput in relation to another.
+pub(crate) fn relative(before: Outcome, after: Outcome) -> f64 {
+    let (before, after) = (before.throughput, after.throughput);
+    if before == after { 1.0 } else { after / before }
 }
 
 /// The least of [`normalised`] against the baseline by weight; 1 where there is no pool.

@@ -22,7 +22,8 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::anneal::{Annealer, Annealing};
-use crate::problem::{Choice, Objective, Problem, Worth};
+use crate::problem::{Choice, Objective, Problem, Worth, nearest};
+use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Policy, Pool, Unmet, View, exact, partition};
 
 mod promise;
@@ -182,20 +183,22 @@ impl Holpaca {
         &self.options
     }
 
-    /// Smooths what was measured, and tells who is new: nothing is known of its curve, or it came after others had been seen. In
+    /// Smooths what was measured, and tells who is new, and what is held of each: nothing is known of its curve, or it came after others had been seen. In
     /// published mode a curve of fewer than three points is new, and what is held starts from nothing.
-    fn collect(&mut self, view: &View) -> Vec<bool> {
+    fn collect(&mut self, view: &View) -> (Vec<bool>, Vec<Measures>) {
         let published = self.options.mode == Mode::Published;
         let first_round = self.round == 0;
         self.round += 1;
         let mut new = Vec::with_capacity(view.pools.len());
+        let mut all = Vec::with_capacity(view.pools.len());
         for pool in &view.pools {
             let filled = pool.used.min(pool.size);
             let backend_rate = pool.request_rate * pool.misses(filled, &pool.grants).all;
             let throughput = pool.request_rate;
             let steady = [backend_rate, throughput];
             let sample = Measures { backend_rate, throughput, steady, seen: self.round };
-            let held = self.measures.get(&pool.name).copied();
+            let entry = self.measures.get_mut(&pool.name);
+            let held = entry.as_deref().copied();
             new.push(if published {
                 pool.curve.points().len() < 3
             } else {
@@ -212,10 +215,14 @@ impl Holpaca {
                 steady: [0, 1].map(|i| slowly(held.steady[i], sample.steady[i])),
                 seen: self.round,
             };
-            self.measures.insert(pool.name.clone(), measures);
+            match entry {
+                Some(entry) => *entry = measures,
+                None => drop(self.measures.insert(pool.name.clone(), measures)),
+            }
+            all.push(measures);
         }
         self.measures.retain(|_, measures| measures.seen == self.round);
-        new
+        (new, all)
     }
 
     /// Where the round starts: new pools have an equal share, and active ones what they have, scaled to the rest of the memory.
@@ -244,10 +251,9 @@ impl Holpaca {
     }
 
     /// What each pool's size is worth.
-    fn worths(&self, view: &View) -> Vec<Worth> {
-        let worth =
-            |pool: &Pool| Worth::of(pool, self.options.objective, self.measures[&pool.name].backend_rate);
-        view.pools.iter().map(worth).collect()
+    fn worths(&self, view: &View, measures: &[Measures]) -> Vec<Worth> {
+        let each = view.pools.iter().zip(measures);
+        each.map(|(pool, measures)| Worth::of(pool, self.options.objective, measures.backend_rate)).collect()
     }
 
     /// Windows around the base within floors and ceilings, and above what each needs: who has more than it needs is not shrunk below
@@ -300,20 +306,14 @@ impl Holpaca {
             .iter()
             .zip(base)
             .map(|(&size, &base)| (base as f64 + (size as f64 - base as f64) * share).round() as u64);
-        let free = Problem {
-            memory: problem.memory,
-            choices: problem
-                .choices
-                .iter()
-                .zip(base)
-                .map(|(choice, &base)| Choice {
-                    low: choice.low.min(base),
-                    high: choice.high.max(base),
-                    ..choice.clone()
-                })
-                .collect(),
-        };
-        free.nearest(&part.collect::<Vec<_>>())
+        let bounds: Vec<(u64, u64)> = problem
+            .choices
+            .iter()
+            .zip(base)
+            .map(|(choice, &base)| (choice.low.min(base), choice.high.max(base)))
+            .collect();
+        let most = bounds.iter().fold(0_u64, |sum, bounds| sum.saturating_add(bounds.1));
+        nearest(problem.memory.min(most), &bounds, &part.collect::<Vec<_>>())
     }
 }
 
@@ -330,30 +330,29 @@ impl Policy for Holpaca {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        if view.pools.is_empty() {
-            return Decision::stay(view);
-        }
-        let new = self.collect(view);
-        let base = self.base(view, &new);
-        let worths = self.worths(view);
-        let published = self.options.mode == Mode::Published;
-        let backend_rate = |pool: &Pool| self.measures[&pool.name].steady[0];
-        let promises = Promises::new(view, &self.options, &new, backend_rate);
-        let throughput = |pool: &Pool| {
-            let measures = &self.measures[&pool.name];
-            if published { measures.throughput } else { measures.steady[1] }
-        };
-        let throughput: Vec<f64> = view.pools.iter().map(throughput).collect();
-        let (needs, unmet) = promises.needs(&throughput);
-        let bounds = self.bounds(view, &base, &new, &needs);
-        let choices = worths
-            .into_iter()
-            .zip(&bounds)
-            .map(|(worth, &(low, high))| Choice { low, high: high.max(low), worth })
-            .collect();
-        let problem = Problem { memory: view.memory, choices };
-        let sizes = self.solve(&problem, &base);
-        decision(view, &problem, sizes, &new, &needs, unmet)
+        in_order_of_names(view, |view| {
+            if view.pools.is_empty() {
+                return Decision::stay(view);
+            }
+            let (new, measures) = self.collect(view);
+            let base = self.base(view, &new);
+            let worths = self.worths(view, &measures);
+            let published = self.options.mode == Mode::Published;
+            let promises = Promises::new(view, &self.options, &new, |pool| measures[pool].steady[0]);
+            let throughput =
+                measures.iter().map(|held| if published { held.throughput } else { held.steady[1] });
+            let throughput: Vec<f64> = throughput.collect();
+            let (needs, unmet) = promises.needs(&throughput);
+            let bounds = self.bounds(view, &base, &new, &needs);
+            let choices = worths
+                .into_iter()
+                .zip(&bounds)
+                .map(|(worth, &(low, high))| Choice { low, high: high.max(low), worth })
+                .collect();
+            let problem = Problem { memory: view.memory, choices };
+            let sizes = self.solve(&problem, &base);
+            decision(view, &problem, sizes, &new, &needs, unmet)
+        })
     }
 }
 
@@ -366,27 +365,24 @@ fn decision(
     needs: &[Need],
     unmet: Vec<Unmet>,
 ) -> Decision {
-    let places: HashMap<&str, usize> =
-        view.pools.iter().enumerate().map(|(i, pool)| (pool.name.as_str(), i)).collect();
-    let change = |pool: &Pool| {
-        let i = places[pool.name.as_str()];
+    let name = |i: usize| &view.pools[i].name;
+    let change = |i: usize| {
         let worth = &problem.choices[i].worth;
-        (worth.value(sizes[i] as f64) - worth.value(pool.size as f64)).abs()
+        (worth.value(sizes[i] as f64) - worth.value(view.pools[i].size as f64)).abs()
     };
-    let gets = |pool: &Pool| {
-        let i = places[pool.name.as_str()];
+    let gets = |i: usize| {
         if new[i] {
-            format!("{} is new and gets an equal share", pool.name)
+            format!("{} is new and gets an equal share", name(i))
         } else if sizes[i] <= needs[i].bytes {
-            format!("{} has less than {}", pool.name, needs[i].why())
+            format!("{} has less than {}", name(i), needs[i].why())
         } else {
-            format!("{} gains {:.0} per second by it", pool.name, change(pool))
+            format!("{} gains {:.0} per second by it", name(i), change(i))
         }
     };
-    let reason = |from: Option<&Pool>, to: Option<&Pool>| match (from, to) {
-        (Some(from), Some(to)) => format!("{}; {} loses {:.0}", gets(to), from.name, change(from)),
+    let reason = |from: Option<usize>, to: Option<usize>| match (from, to) {
+        (Some(from), Some(to)) => format!("{}; {} loses {:.0}", gets(to), name(from), change(from)),
         (None, Some(to)) => format!("{}; nobody had it", gets(to)),
-        (Some(from), None) => format!("{} has more than there is room for", from.name),
+        (Some(from), None) => format!("{} has more than there is room for", name(from)),
         (None, None) => String::new(),
     };
     let grants = view
@@ -395,5 +391,5 @@ fn decision(
         .zip(&sizes)
         .map(|(pool, &memory)| Grant { memory, resources: pool.grants.clone() })
         .collect();
-    Decision { unmet, ..Decision::to(view, grants, reason) }
+    Decision { unmet, ..Decision::by_place(view, grants, reason) }
 }

@@ -1,5 +1,6 @@
 //! Equal and weighted shares: what a platform does that looks at nothing, and the baseline of every other policy.
 
+use crate::rank::in_order_of_names;
 use crate::view::View;
 use crate::{Decision, Grant, Policy};
 
@@ -17,8 +18,10 @@ impl Policy for Equal {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let grants = shares(view, &vec![1.0; view.pools.len()]);
-        Decision::to(view, grants, |_, _| "each pool gets an equal share".to_owned())
+        in_order_of_names(view, |view| {
+            let grants = shares(view, &vec![1.0; view.pools.len()]);
+            Decision::to(view, grants, |_, _| "each pool gets an equal share".to_owned())
+        })
     }
 }
 
@@ -28,9 +31,11 @@ impl Policy for Weighted {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
-        let grants = shares(view, &weights);
-        Decision::to(view, grants, |_, _| "each pool gets a share in proportion to its weight".to_owned())
+        in_order_of_names(view, |view| {
+            let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
+            let grants = shares(view, &weights);
+            Decision::to(view, grants, |_, _| "each pool gets a share in proportion to its weight".to_owned())
+        })
     }
 }
 
@@ -64,27 +69,28 @@ pub fn shares(view: &View, weights: &[f64]) -> Vec<Grant> {
 /// Memory by shares between floors and ceilings: who would get less than its floor gets the floor, who would get more than its
 /// ceiling the ceiling, and the others share what is left. Sums up to the memory of the view, or to all ceilings.
 fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
-    let clamped = |level: f64| -> Vec<u64> {
-        let wanted = view
-            .pools
+    let shares: Vec<f64> = (0..view.pools.len()).map(share).collect();
+    let clamped = |level: f64| {
+        view.pools
             .iter()
-            .enumerate()
-            .map(|(i, pool)| ((share(i) * level) as u64).clamp(pool.floor, pool.ceiling));
-        wanted.collect()
+            .zip(&shares)
+            .map(move |(pool, share)| ((share * level) as u64).clamp(pool.floor, pool.ceiling))
     };
     // The level at which what is clamped adds up to the memory, by bisection: the sum rises with the level.
-    let fits = |sizes: &[u64]| {
-        sizes.iter().try_fold(0_u64, |sum, &size| sum.checked_add(size)).is_some_and(|sum| sum <= view.memory)
-    };
+    let fits =
+        |level: f64| clamped(level).try_fold(0_u64, u64::checked_add).is_some_and(|sum| sum <= view.memory);
     let (mut low, mut high) = (0.0, view.memory as f64 * 2.0 + 1.0);
-    while fits(&clamped(high)) && high < view.memory as f64 * 1e9 {
+    while fits(high) && high < view.memory as f64 * 1e9 {
         high *= 2.0;
     }
-    for _ in 0..200 {
+    loop {
         let middle = f64::midpoint(low, high);
-        if fits(&clamped(middle)) { low = middle } else { high = middle }
+        if middle <= low || middle >= high {
+            break;
+        }
+        if fits(middle) { low = middle } else { high = middle }
     }
-    let mut sizes = clamped(low);
+    let mut sizes: Vec<u64> = clamped(low).collect();
     // What rounding left over goes to the first pools by name that may have it.
     let mut left = view.memory.saturating_sub(sizes.iter().sum());
     for i in crate::rank::by_name(view) {

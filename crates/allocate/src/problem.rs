@@ -63,12 +63,16 @@ impl Worth {
     /// ratio falls by much from one point to the next, throughput between the two is no straight line.
     pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64, f64) -> f64) -> Self {
         let value = |size: f64, miss_ratio: f64| weight * carried(size, miss_ratio.max(LEAST_MISS_RATIO));
-        let mut points = vec![(0.0, value(0.0, curve.points()[0].miss_ratio))];
+        let mut points = Vec::with_capacity(2 * curve.points().len());
+        points.push((0.0, value(0.0, curve.points()[0].miss_ratio)));
         for pair in curve.points().windows(2) {
             let (left, right) = (pair[0], pair[1]);
             let (from, to) = (left.miss_ratio.max(LEAST_MISS_RATIO), right.miss_ratio.max(LEAST_MISS_RATIO));
             let width = (right.size - left.size) as f64;
-            let steps = ((from / to).ln() / 1.3_f64.ln()).ceil().clamp(1.0, 32.0).min(width.max(1.0));
+            // Most points are so near to each other that no logarithm is needed to see it.
+            let near = from / to <= 1.3;
+            let steps = if near { 1.0 } else { ((from / to).ln() / 1.3_f64.ln()).ceil().clamp(1.0, 32.0) };
+            let steps = steps.min(width.max(1.0));
             for step in 1..steps as u32 {
                 // The miss ratio falls by the same factor with each step, along the straight line between the two points.
                 let miss_ratio = from * (to / from).powf(f64::from(step) / steps);
@@ -229,29 +233,29 @@ impl Problem {
     /// Sizes that are admitted, near to `wanted`: pulled within bounds, and what is then over or short shared out in proportion to
     /// the room that each has.
     pub fn nearest(&self, wanted: &[u64]) -> Vec<u64> {
-        let mut sizes: Vec<u64> = self
-            .choices
-            .iter()
-            .zip(wanted)
-            .map(|(choice, &size)| size.clamp(choice.low, choice.high))
-            .collect();
-        let (sum, total) = (sizes.iter().sum::<u64>(), self.total());
-        let room =
-            |choice: &Choice, size: u64| if sum < total { choice.high - size } else { size - choice.low };
-        let rooms: u128 =
-            self.choices.iter().zip(&sizes).map(|(choice, &size)| u128::from(room(choice, size))).sum();
-        let missing = sum.abs_diff(total);
-        let mut left = missing;
-        for exactly in [false, true] {
-            for (choice, size) in self.choices.iter().zip(&mut sizes) {
-                let room = room(choice, *size);
-                // Shares are rounded down; the few bytes that are left over then go to the first that have room.
-                let share = (u128::from(missing) * u128::from(room)).checked_div(rooms).unwrap_or(0) as u64;
-                let taken = if exactly { left } else { share }.min(left).min(room);
-                *size = if sum < total { *size + taken } else { *size - taken };
-                left -= taken;
-            }
-        }
-        sizes
+        let bounds: Vec<(u64, u64)> = self.choices.iter().map(|choice| (choice.low, choice.high)).collect();
+        nearest(self.total(), &bounds, wanted)
     }
+}
+
+/// Sizes near to `wanted` that keep the least and the largest of `bounds` and add up to `total`.
+pub(crate) fn nearest(total: u64, bounds: &[(u64, u64)], wanted: &[u64]) -> Vec<u64> {
+    let mut sizes: Vec<u64> =
+        bounds.iter().zip(wanted).map(|(&(low, high), &size)| size.clamp(low, high)).collect();
+    let sum = sizes.iter().sum::<u64>();
+    let room = |(low, high): (u64, u64), size: u64| if sum < total { high - size } else { size - low };
+    let rooms: u128 = bounds.iter().zip(&sizes).map(|(&bounds, &size)| u128::from(room(bounds, size))).sum();
+    let missing = sum.abs_diff(total);
+    let mut left = missing;
+    for exactly in [false, true] {
+        for (&bounds, size) in bounds.iter().zip(&mut sizes) {
+            let room = room(bounds, *size);
+            // Shares are rounded down; the few bytes that are left over then go to the first that have room.
+            let share = (u128::from(missing) * u128::from(room)).checked_div(rooms).unwrap_or(0) as u64;
+            let taken = if exactly { left } else { share }.min(left).min(room);
+            *size = if sum < total { *size + taken } else { *size - taken };
+            left -= taken;
+        }
+    }
+    sizes
 }

@@ -1,6 +1,6 @@
 //! Orders that do not depend on how a view is arranged.
 
-use crate::View;
+use crate::{Decision, View};
 
 /// A figure that can be ordered; no figure here is NaN, and if one were it would come last.
 #[derive(Clone, Copy, PartialEq)]
@@ -25,4 +25,32 @@ pub(crate) fn by_name(view: &View) -> Vec<usize> {
     let mut places: Vec<usize> = (0..view.pools.len()).collect();
     places.sort_by(|&a, &b| view.pools[a].name.cmp(&view.pools[b].name).then(a.cmp(&b)));
     places
+}
+
+/// What `decide` comes to where the pools stand in the order of their names, told of the view as it is. So a decision does not
+/// depend on where pools stand, in ties no more than in the last bit of a sum. Costs a copy of the view where they stand otherwise.
+pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decision) -> Decision {
+    let order = by_name(view);
+    if order.is_sorted() {
+        return decide(view);
+    }
+    let pools = order.iter().map(|&place| view.pools[place].clone()).collect();
+    let sorted = View { memory: view.memory, resources: view.resources.clone(), pools };
+    let mut decision = decide(&sorted);
+    decision.grants = back(&order, decision.grants);
+    decision.before = back(&order, decision.before);
+    decision.after = back(&order, decision.after);
+    for step in &mut decision.moves {
+        step.from = step.from.map(|i| order[i]);
+        step.to = step.to.map(|i| order[i]);
+    }
+    decision.unmet.iter_mut().for_each(|unmet| unmet.pool = order[unmet.pool]);
+    decision
+}
+
+/// Brings back what stands in `order` to where it was.
+fn back<T>(order: &[usize], sorted: Vec<T>) -> Vec<T> {
+    let mut placed: Vec<(usize, T)> = order.iter().copied().zip(sorted).collect();
+    placed.sort_unstable_by_key(|&(place, _)| place);
+    placed.into_iter().map(|(_, value)| value).collect()
 }

@@ -173,6 +173,28 @@ impl MissRatioCurve {
         left.miss_ratio + share * (right.miss_ratio - left.miss_ratio)
     }
 
+    /// The same as [`Self::miss_ratio`], sought from the point `near` on rather than from the middle, and the point at or before `size`, from
+    /// which the next search may begin. Costs a step for each point between the two.
+    pub fn miss_ratio_near(&self, size: f64, near: usize) -> (f64, usize) {
+        let last = self.points.len() - 1;
+        let mut at = near.min(last);
+        while at > 0 && self.points[at].size as f64 > size {
+            at -= 1;
+        }
+        while at < last && self.points[at + 1].size as f64 <= size {
+            at += 1;
+        }
+        let left = self.points[at];
+        let miss_ratio = match self.points.get(at + 1) {
+            Some(right) if size > left.size as f64 => {
+                let share = (size - left.size as f64) / (right.size - left.size) as f64;
+                left.miss_ratio + share * (right.miss_ratio - left.miss_ratio)
+            }
+            _ => left.miss_ratio,
+        };
+        (miss_ratio, at)
+    }
+
     /// What one more unit would save at `size`, in misses per request: how steeply the curve falls to the right of it. 0 beyond
     /// the last point.
     pub fn gain_per_unit(&self, size: f64) -> f64 {

@@ -1,18 +1,19 @@
 //! A decision's reasons, in words and figures.
 
 use super::Allocation;
-use crate::{Decision, Grant, Outcome, View, fairness};
+use crate::{Decision, Move, Outcome, View};
 
-/// Gives each move its reason: what both sides have in relation to their baseline, and what everybody has from it.
-pub(super) fn explain(view: &View, allocation: &Allocation, decision: &mut Decision) {
-    let baseline = fairness::baseline(view);
+/// Gives each move its reason: what both sides have in relation to what they do `alone`, with their baseline, and what everybody has from it.
+pub(super) fn explain(view: &View, alone: &[Outcome], allocation: &Allocation, decision: &mut Decision) {
     let dominant = allocation.deals.last().map(|deal| deal.dominant);
     let sums = dominant.map_or_else(Vec::new, |k| deals_by_pool(allocation, view.pools.len(), k));
     let side = |place: usize| {
-        let (pool, before, after) = (&view.pools[place], &baseline[place], &allocation.grants[place]);
-        let misses = |grant: &Grant| 100.0 * Outcome::of(pool, grant).miss_ratio;
-        let mut words =
-            format!("{} misses {:.1} % instead of {:.1} %", pool.name, misses(after), misses(before));
+        let mut words = format!(
+            "{} misses {:.1} % instead of {:.1} %",
+            view.pools[place].name,
+            100.0 * decision.after[place].miss_ratio,
+            100.0 * alone[place].miss_ratio,
+        );
         if let Some(k) = dominant {
             let (less, more) = sums[place];
             let resource = &view.resources[k].name;
@@ -29,10 +30,12 @@ pub(super) fn explain(view: &View, allocation: &Allocation, decision: &mut Decis
     } else {
         "everybody keeps what its share would carry".to_owned()
     };
-    for step in &mut decision.moves {
+    let reason = |step: &Move| {
         let sides: Vec<String> = [step.from, step.to].into_iter().flatten().map(side).collect();
-        step.reason = format!("{}; {lifted}", sides.join("; "));
-    }
+        format!("{}; {lifted}", sides.join("; "))
+    };
+    let reasons: Vec<String> = decision.moves.iter().map(reason).collect();
+    decision.moves.iter_mut().zip(reasons).for_each(|(step, reason)| step.reason = reason);
 }
 
 /// What each pool relinquished of a resource in all deals, and what it was compensated with. Of a deal with several donors each

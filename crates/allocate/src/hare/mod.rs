@@ -20,11 +20,13 @@
 mod explain;
 mod harvest;
 mod market;
+mod order;
 mod redistribute;
 pub mod tail;
 #[cfg(test)]
 mod tests;
 
+use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Policy, View, fairness, guard};
 pub use tail::TailBound;
 
@@ -149,11 +151,13 @@ pub struct Allocation {
 
 /// Harvests and redistributes.
 pub fn allocate(view: &View, settings: &Settings) -> Allocation {
-    let baseline = fairness::baseline(view);
+    allocate_from(view, settings, &fairness::baseline(view))
+}
+
+fn allocate_from(view: &View, settings: &Settings, baseline: &[Grant]) -> Allocation {
     let promised = settings.promises && view.pools.iter().any(|pool| pool.min_request_rate > 0.0);
-    let kept = promised.then(|| run(view, settings, true, true, &baseline)).flatten();
-    kept.or_else(|| run(view, settings, false, true, &baseline))
-        .expect("a baseline is not more than there is")
+    let kept = promised.then(|| run(view, settings, true, true, baseline)).flatten();
+    kept.or_else(|| run(view, settings, false, true, baseline)).expect("a baseline is not more than there is")
 }
 
 /// Initialises and redistributes, without a trade in between: DRF, over memory that is split by `baseline`.
@@ -175,7 +179,7 @@ fn run(
     let harvest = (0..market.resources()).map(|k| market.harvest(k)).collect();
     let mut held = vec![Vec::new(); view.pools.len()];
     for tenant in &market.tenants {
-        held[tenant.place].clone_from(&tenant.needs);
+        held[tenant.place] = tenant.needs().collect();
     }
     Some(Allocation { grants, deals, improvement, harvest, held })
 }
@@ -193,36 +197,41 @@ impl Policy for Hare {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let allocation = allocate(view, &self.settings);
-        if !self.worthwhile(view, &allocation.grants) {
-            let mut stay = Decision::stay(view);
-            stay.unmet = guard::unmet(view, &stay);
-            return stay;
-        }
-        let mut decision = Decision::to(view, allocation.grants.clone(), |_, _| String::new());
-        explain::explain(view, &allocation, &mut decision);
-        decision.unmet = guard::unmet(view, &decision);
-        decision
+        in_order_of_names(view, |view| {
+            let baseline = fairness::baseline(view);
+            let allocation = allocate_from(view, &self.settings, &baseline);
+            let alone = view.pools.iter().zip(&baseline).map(|(pool, grant)| Outcome::of(pool, grant));
+            let alone: Vec<Outcome> = alone.collect();
+            let mut decision = Decision::by_place(view, allocation.grants.clone(), |_, _| String::new());
+            if self.worthwhile(view, &alone, &decision) {
+                explain::explain(view, &alone, &allocation, &mut decision);
+            } else {
+                decision = Decision::stay(view);
+            }
+            decision.unmet = guard::unmet(view, &decision);
+            decision
+        })
     }
 }
 
 impl Hare {
-    /// Whether `grants` are better than what is there by the threshold, or what is there cannot or should not stay.
-    fn worthwhile(&self, view: &View, grants: &[Grant]) -> bool {
+    /// Whether a decision is better than what is there by the threshold, or what is there cannot or should not stay. `alone` is what each
+    /// pool does with its baseline.
+    fn worthwhile(&self, view: &View, alone: &[Outcome], decision: &Decision) -> bool {
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         if self.settings.apply_threshold <= 0.0 || !guard::possible(view, &present) {
             return true;
         }
-        let breaks = |grants: &[Grant]| {
-            let each = view.pools.iter().zip(grants);
-            each.filter(|(pool, grant)| {
-                Outcome::of(pool, grant).throughput < pool.min_request_rate * (1.0 - 1e-6)
-            })
-            .count()
+        let breaks = |outcomes: &[Outcome]| {
+            let each = view.pools.iter().zip(outcomes);
+            each.filter(|(pool, outcome)| outcome.throughput < pool.min_request_rate * (1.0 - 1e-6)).count()
         };
-        let now = fairness::least_normalised(view, &present);
-        let then = fairness::least_normalised(view, grants);
-        let promised = self.settings.promises && breaks(&present) > breaks(grants);
+        let least = |outcomes: &[Outcome]| {
+            let each = alone.iter().zip(outcomes);
+            each.map(|(&alone, &outcome)| fairness::relative(alone, outcome)).reduce(f64::min).unwrap_or(1.0)
+        };
+        let (now, then) = (least(&decision.before), least(&decision.after));
+        let promised = self.settings.promises && breaks(&decision.before) > breaks(&decision.after);
         promised || now < 1.0 - 1e-9 || then > now + self.settings.apply_threshold
     }
 }

@@ -63,15 +63,16 @@ impl Lift {
 
     fn granted(&self, market: &Market<'_>, who: usize) -> Vec<f64> {
         let tenant = &market.tenants[who];
-        tenant.needs.iter().map(|need| need * self.factor(tenant.promise)).collect()
+        tenant.needs().map(|need| need * self.factor(tenant.promise)).collect()
     }
 
     fn fits(&self, market: &Market<'_>) -> bool {
-        (0..market.resources()).all(|k| {
-            let sum: f64 =
-                market.tenants.iter().map(|tenant| tenant.needs[k] * self.factor(tenant.promise)).sum();
-            sum <= market.harvest(k) + market.held[k]
-        })
+        let mut sums = vec![0.0; market.resources()];
+        for tenant in &market.tenants {
+            let factor = self.factor(tenant.promise);
+            sums.iter_mut().zip(tenant.needs()).for_each(|(sum, need)| *sum += need * factor);
+        }
+        sums.into_iter().enumerate().all(|(k, sum)| sum <= market.harvest(k) + market.held[k])
     }
 }
 

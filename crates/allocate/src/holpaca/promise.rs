@@ -40,13 +40,13 @@ impl<'a> Promises<'a> {
         view: &'a View,
         options: &'a Options,
         new: &[bool],
-        backend_rate: impl Fn(&Pool) -> f64,
+        backend_rate: impl Fn(usize) -> f64,
     ) -> Self {
-        let promised = view.pools.iter().zip(new).map(|(pool, &new)| {
+        let promised = view.pools.iter().zip(new).enumerate().map(|(i, (pool, &new))| {
             // Weights say who comes first, not what was promised.
             let unweighted = || Pool { weight: 1.0, ..pool.clone() };
             (pool.min_request_rate > 0.0 && !new)
-                .then(|| Worth::of(&unweighted(), Objective::Throughput, backend_rate(pool)))
+                .then(|| Worth::of(&unweighted(), Objective::Throughput, backend_rate(i)))
         });
         Self { view, options, promised: promised.collect() }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use allocate::problem::{Choice, Problem, Worth};
-use allocate::{Pool, View};
+use allocate::{Demand, Pool, Resource, View};
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit, che};
 
@@ -86,4 +86,21 @@ pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
         pool
     });
     View { memory: memory / size * size, resources: Vec::new(), pools: pools.collect() }
+}
+
+/// The same view where requests need read units, write units and network as well, in shares that differ from pool to pool, as HARE's
+/// tenants do.
+pub(super) fn with_resources(rng: &mut SeededRng, view: &View) -> View {
+    let mut view = view.clone();
+    let totals = [("read-units", 1000.0), ("write-units", 1000.0), ("network", 3000.0)];
+    let pools = view.pools.len() as f64;
+    let all = |(name, each): (&str, f64)| Resource { name: name.into(), total: each * pools };
+    view.resources = totals.map(all).to_vec();
+    for pool in &mut view.pools {
+        let writes = rng.random_range(0.0..0.5);
+        let network = Demand::new(1.0, rng.random_range(0.2..0.5));
+        pool.demands = vec![Demand::new(1.0 - writes, 1.0), Demand::new(writes, 0.0), network];
+        pool.grants = totals.map(|(_, each)| each).to_vec();
+    }
+    view
 }

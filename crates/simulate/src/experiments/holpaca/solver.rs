@@ -1,13 +1,14 @@
 //! P2 and X30: how good annealing is, how good the exact solver is, and what both take.
 
 use allocate::anneal::{Annealer, Annealing};
+use allocate::hare::{Hare, Settings};
 use allocate::holpaca::Holpaca;
 use allocate::problem::Problem;
 use allocate::{Policy, exact, hull};
 use base::clock::Clock;
 use base::rng::{RngExt, seeded};
 
-use super::instances::{Kind, instance, view};
+use super::instances::{Kind, instance, view, with_resources};
 use crate::experiments::{Context, Experiment, HOLPACA, OURS};
 use crate::report::{Chart, Criterion, Report, Style, Table};
 
@@ -158,13 +159,15 @@ fn solver(context: &mut Context) -> Report {
 
 /// Times on the clock, by the number of pools.
 fn speed(context: &Context, report: &mut Report) {
-    let mut points: [Vec<(f64, [f64; 2])>; 4] = Default::default();
+    let mut points: [Vec<(f64, [f64; 2])>; 5] = Default::default();
     let counts = [10, 32, 100, 320, 1_000, 3_200, 10_000];
     for pools in counts {
         let mut rng = seeded(context.seed(77));
         let (hits, _) = instance(&mut rng, pools, Kind::Hits, false);
         let (throughput, start) = instance(&mut rng, pools, Kind::Window(0.01), false);
         let view = view(&mut rng, pools);
+        let served = with_resources(&mut rng, &view);
+        let mut hare = Hare { settings: Settings { apply_threshold: 0.0, ..Settings::default() } };
         let took = [
             Some(millis(RUNS, || drop(hull::fill(&hits)))),
             Some(millis(RUNS, || drop(exact::solve(&throughput)))),
@@ -172,6 +175,7 @@ fn speed(context: &Context, report: &mut Report) {
                 millis(RUNS, || drop(Annealer::new(Annealing::REPAIRED, 1).solve(&throughput, &start)))
             }),
             Some(millis(RUNS, || drop(Holpaca::exact().decide(&view)))),
+            Some(millis(RUNS, || drop(hare.decide(&served)))),
         ];
         for (points, took) in points.iter_mut().zip(took) {
             points.extend(took.map(|took| (pools as f64, took)));
@@ -195,13 +199,13 @@ fn speed(context: &Context, report: &mut Report) {
         report.check(ms("the median", median).paper(paper).at_most(100.0).missed_because(late));
         report.check(ms("the quickest", quickest));
     }
-    let [median, _] = at(3, 1e4);
-    report.check(
-        Criterion::number("whole decision with moves and reasons, exact, 10,000 pools", median)
-            .unit("ms")
-            .decimals(1),
-    );
-    let names = ["hulls", "exact throughput", "annealing", "whole decision"];
+    for (series, which) in [(3, "exact"), (4, "HARE, three resources")] {
+        let [median, quickest] = at(series, 1e4);
+        let what = format!("whole decision with moves and reasons, {which}, 10,000 pools");
+        report.check(Criterion::number(format!("{what}, the median"), median).unit("ms").decimals(1));
+        report.check(Criterion::number(format!("{what}, the quickest"), quickest).unit("ms").decimals(1));
+    }
+    let names = ["hulls", "exact throughput", "annealing", "whole decision", "whole decision of HARE"];
     let chart = Chart::new("X30: time for a decision", "pools", "milliseconds").log_x();
     let chart = names.into_iter().zip(points).fold(chart, |chart, (name, points)| {
         chart.with(name, points.into_iter().map(|(pools, [median, _])| (pools, median)), Style::Line)
