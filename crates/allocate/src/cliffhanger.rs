@@ -21,6 +21,7 @@ pub use hill::{HillClimber, Queue, Transfer};
 pub use slope::Slope;
 pub use split::{CliffConfig, Edge, Form, Side, SplitQueue};
 
+use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
 use crate::{Decision, Grant, Policy, partition};
 
@@ -112,25 +113,28 @@ impl Policy for Cliffhanger {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let mut seen = view.clone();
-        if self.scales_cliffs {
-            for pool in &mut seen.pools {
-                pool.curve = pool.curve.hull().into();
+        in_order_of_names(view, |view| {
+            let mut seen = view.clone();
+            if self.scales_cliffs {
+                for pool in &mut seen.pools {
+                    pool.curve = pool.curve.hull().into();
+                }
             }
-        }
-        let sizes = self.climb(&seen, &partition::present(view));
-        let grants = seen.pools.iter().zip(sizes);
-        let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
-        Decision::to(&seen, grants, |from, to| {
-            let hits = |pool: &Pool| {
-                format!(
-                    "{} hits its shadow {:.1} times per window",
-                    pool.name,
-                    self.shadow_hits(pool, pool.size)
-                )
-            };
-            let words: Vec<String> = to.into_iter().chain(from).map(hits).collect();
-            words.join(", and ")
+            let sizes = self.climb(&seen, &partition::present(view));
+            let grants = seen.pools.iter().zip(sizes);
+            let grants =
+                grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
+            Decision::to(&seen, grants, |from, to| {
+                let hits = |pool: &Pool| {
+                    format!(
+                        "{} hits its shadow {:.1} times per window",
+                        pool.name,
+                        self.shadow_hits(pool, pool.size)
+                    )
+                };
+                let words: Vec<String> = to.into_iter().chain(from).map(hits).collect();
+                words.join(", and ")
+            })
         })
     }
 }

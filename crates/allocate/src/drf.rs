@@ -6,6 +6,7 @@
 //! to where the first resource is used up. In terms of DRF: all have the same share, by weight, of their dominant resource.
 
 use crate::hare::{self, Settings};
+use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Policy, View, fairness, guard};
 
 /// Dominant resource fairness, with memory split by weight.
@@ -45,14 +46,16 @@ impl Policy for Drf {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let allocation = hare::without_trade(view, &self.settings(), &fairness::baseline(view));
-        let lifted = 100.0 * allocation.improvement;
-        let mut decision = Decision::to(view, allocation.grants, |_, _| {
-            format!(
-                "memory by weight; the other resources carry {lifted:.1} % more than shares of them would"
-            )
-        });
-        decision.unmet = guard::unmet(view, &decision);
-        decision
+        in_order_of_names(view, |view| {
+            let allocation = hare::without_trade(view, &self.settings(), &fairness::baseline(view));
+            let lifted = 100.0 * allocation.improvement;
+            let mut decision = Decision::to(view, allocation.grants, |_, _| {
+                format!(
+                    "memory by weight; the other resources carry {lifted:.1} % more than shares of them would"
+                )
+            });
+            decision.unmet = guard::unmet(view, &decision);
+            decision
+        })
     }
 }

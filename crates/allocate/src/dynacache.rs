@@ -9,6 +9,7 @@
 
 use std::cmp::Ordering;
 
+use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
 use crate::{Decision, Grant, Policy, partition};
 
@@ -24,7 +25,7 @@ impl Policy for Dynacache {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        Decision::to(view, solve(view), reason)
+        in_order_of_names(view, |view| Decision::to(view, solve(view), reason))
     }
 }
 

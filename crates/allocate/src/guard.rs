@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness};
 
 /// What an improvement is counted in.
@@ -69,26 +70,28 @@ impl<P: Policy> Policy for Guarded<P> {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let (seen, mut refused) = self.rails.narrowed(view);
-        let seen = self.smoothed(seen);
-        let wanted = self.by_node(&seen);
-        let mut grants: Vec<Grant> = wanted.grants.clone();
-        self.rails.fit_instances(&seen, &mut grants);
-        let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
-        let mut part = 1.0;
-        if possible(&seen, &present) && self.rails.instances_hold(&seen, &present) {
-            if !self.rails.worthwhile(&seen, &present, &grants) {
-                grants = present;
-            } else {
-                part = self.rails.part(&seen, &present, &grants);
-                step(&present, &mut grants, part);
+        in_order_of_names(view, |view| {
+            let (seen, mut refused) = self.rails.narrowed(view);
+            let seen = self.smoothed(seen);
+            let wanted = self.by_node(&seen);
+            let mut grants: Vec<Grant> = wanted.grants.clone();
+            self.rails.fit_instances(&seen, &mut grants);
+            let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
+            let mut part = 1.0;
+            if possible(&seen, &present) && self.rails.instances_hold(&seen, &present) {
+                if !self.rails.worthwhile(&seen, &present, &grants) {
+                    grants = present;
+                } else {
+                    part = self.rails.part(&seen, &present, &grants);
+                    step(&present, &mut grants, part);
+                }
             }
-        }
-        let mut decision = Decision::to(view, grants, |_, _| String::new());
-        explain(&wanted, part, &mut decision);
-        refused.extend(unmet(view, &decision));
-        decision.unmet = refused;
-        decision
+            let mut decision = Decision::to(view, grants, |_, _| String::new());
+            explain(&wanted, part, &mut decision);
+            refused.extend(unmet(view, &decision));
+            decision.unmet = refused;
+            decision
+        })
     }
 }
 

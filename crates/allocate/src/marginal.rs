@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
 use crate::{Decision, Grant, Policy, partition};
 
@@ -60,7 +61,11 @@ pub struct MarginalHits {
     pub min_difference_ratio: f64,
     /// Rounds for which a receiver is no victim. Default 10; `CacheLib`: none.
     pub hold_off_rounds: u32,
+    /// The number of each pool, by name: those that were seen before it.
+    numbers: BTreeMap<String, usize>,
+    seen: usize,
     ranks: Ranks<usize>,
+    /// For how many rounds a pool is no victim, by its number.
     hold_off: BTreeMap<usize, u32>,
 }
 
@@ -72,6 +77,8 @@ impl Default for MarginalHits {
             min_difference: 1.0,
             min_difference_ratio: 0.1,
             hold_off_rounds: 10,
+            numbers: BTreeMap::new(),
+            seen: 0,
             ranks: Ranks::default(),
             hold_off: BTreeMap::new(),
         }
@@ -90,12 +97,25 @@ impl MarginalHits {
         pool.weight * pool.request_rate * (pool.curve.miss_ratio(less) - pool.curve.miss_ratio(size as f64))
     }
 
+    /// The number of each pool, whatever its place was in the rounds before.
+    fn numbers(&mut self, view: &View) -> Vec<usize> {
+        let mut known = std::mem::take(&mut self.numbers);
+        for pool in &view.pools {
+            let number = known.remove(&pool.name).unwrap_or_else(|| {
+                self.seen += 1;
+                self.seen - 1
+            });
+            self.numbers.insert(pool.name.clone(), number);
+        }
+        view.pools.iter().map(|pool| self.numbers[&pool.name]).collect()
+    }
+
     /// Who gives a step to whom.
-    fn pick(&self, view: &View, sizes: &[u64], hits: &[f64]) -> Option<(usize, usize)> {
-        let rank = |i: &usize| self.ranks.of(*i);
+    fn pick(&self, view: &View, numbers: &[usize], sizes: &[u64], hits: &[f64]) -> Option<(usize, usize)> {
+        let rank = |i: &usize| self.ranks.of(numbers[*i]);
         let may_give = |i: &usize| {
             sizes[*i] >= view.pools[*i].floor.saturating_add(self.step_bytes)
-                && !self.hold_off.contains_key(i)
+                && !self.hold_off.contains_key(&numbers[*i])
         };
         let victim =
             (0..sizes.len()).filter(may_give).reduce(|a, b| if rank(&b) < rank(&a) { b } else { a })?;
@@ -122,30 +142,39 @@ impl Policy for MarginalHits {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let mut sizes = partition::present(view);
-        let hits: Vec<f64> =
-            view.pools.iter().zip(&sizes).map(|(pool, &size)| self.tail_hits(pool, size)).collect();
-        self.ranks.update(hits.iter().copied().enumerate().collect(), self.moving_average);
-        let picked = self.pick(view, &sizes, &hits);
-        self.hold_off.retain(|_, rounds| {
-            *rounds -= 1;
-            *rounds > 0
-        });
-        if let Some((victim, receiver)) = picked {
-            sizes[victim] -= self.step_bytes;
-            sizes[receiver] += self.step_bytes;
-            if self.hold_off_rounds > 0 {
-                self.hold_off.insert(receiver, self.hold_off_rounds);
+        in_order_of_names(view, |view| {
+            let mut sizes = partition::present(view);
+            let hits: Vec<f64> =
+                view.pools.iter().zip(&sizes).map(|(pool, &size)| self.tail_hits(pool, size)).collect();
+            let numbers = self.numbers(view);
+            self.ranks
+                .update(numbers.iter().copied().zip(hits.iter().copied()).collect(), self.moving_average);
+            let picked = self.pick(view, &numbers, &sizes, &hits);
+            self.hold_off.retain(|_, rounds| {
+                *rounds -= 1;
+                *rounds > 0
+            });
+            if let Some((victim, receiver)) = picked {
+                sizes[victim] -= self.step_bytes;
+                sizes[receiver] += self.step_bytes;
+                if self.hold_off_rounds > 0 {
+                    self.hold_off.insert(numbers[receiver], self.hold_off_rounds);
+                }
             }
-        }
-        let grants = view.pools.iter().zip(sizes);
-        let grants = grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
-        Decision::to(view, grants, |from, to| {
-            let words = |pool: &Pool| {
-                format!("{} has {:.1} hits/s in its last step", pool.name, self.tail_hits(pool, pool.size))
-            };
-            let words: Vec<String> = from.into_iter().chain(to).map(words).collect();
-            words.join(", and ")
+            let grants = view.pools.iter().zip(sizes);
+            let grants =
+                grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
+            Decision::to(view, grants, |from, to| {
+                let words = |pool: &Pool| {
+                    format!(
+                        "{} has {:.1} hits/s in its last step",
+                        pool.name,
+                        self.tail_hits(pool, pool.size)
+                    )
+                };
+                let words: Vec<String> = from.into_iter().chain(to).map(words).collect();
+                words.join(", and ")
+            })
         })
     }
 }

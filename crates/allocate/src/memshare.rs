@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::drf::{self, Drf};
-use crate::rank::Rank;
+use crate::rank::{Rank, in_order_of_names};
 use crate::{Decision, Grant, Policy, Pool, View, fairness};
 
 /// What a gain is counted in.
@@ -118,11 +118,13 @@ impl Policy for Memshare {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let mut grants = fairness::baseline(view);
-        for (grant, memory) in grants.iter_mut().zip(self.memory(view)) {
-            grant.memory = memory;
-        }
-        decided(view, grants)
+        in_order_of_names(view, |view| {
+            let mut grants = fairness::baseline(view);
+            for (grant, memory) in grants.iter_mut().zip(self.memory(view)) {
+                grant.memory = memory;
+            }
+            decided(view, grants)
+        })
     }
 }
 
@@ -132,8 +134,10 @@ impl Policy for MemshareDrf {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let memory = self.memshare.memory(view);
-        decided(view, drf::with_memory(view, &self.drf, &memory))
+        in_order_of_names(view, |view| {
+            let memory = self.memshare.memory(view);
+            decided(view, drf::with_memory(view, &self.drf, &memory))
+        })
     }
 }
 

@@ -19,6 +19,7 @@
 use curve::MissRatioCurve;
 
 use crate::drf::{self, Drf};
+use crate::rank::in_order_of_names;
 use crate::{Decision, Demand, Grant, Outcome, Policy, Pool, View, fairness};
 
 /// Steps towards the fixed point, and the relative change of a request rate at which it is reached.
@@ -67,9 +68,11 @@ impl Policy for NonPartitioned {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let grants = self.state(view);
-        Decision::to(view, grants, |_, _| {
-            "nobody divides the cache; who asks more often occupies more".to_owned()
+        in_order_of_names(view, |view| {
+            let grants = self.state(view);
+            Decision::to(view, grants, |_, _| {
+                "nobody divides the cache; who asks more often occupies more".to_owned()
+            })
         })
     }
 }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use curve::MissRatioCurve;
 
 use crate::dynacache;
+use crate::rank::in_order_of_names;
 use crate::{Decision, Policy, View};
 
 /// How a queue is split into two partitions.
@@ -133,27 +134,29 @@ impl Policy for OnHulls {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let mut hulls = view.clone();
-        for pool in &mut hulls.pools {
-            pool.curve = pool.curve.hull().into();
-        }
-        let grants = dynacache::solve(&hulls);
-        let ends: HashMap<&str, (u64, u64)> = view
-            .pools
-            .iter()
-            .zip(&grants)
-            .filter_map(|(pool, grant)| {
-                let talus = Talus::new(pool.curve.as_ref().clone(), 0.0);
-                Some((pool.name.as_str(), talus.anchors(grant.memory)?))
+        in_order_of_names(view, |view| {
+            let mut hulls = view.clone();
+            for pool in &mut hulls.pools {
+                pool.curve = pool.curve.hull().into();
+            }
+            let grants = dynacache::solve(&hulls);
+            let ends: HashMap<&str, (u64, u64)> = view
+                .pools
+                .iter()
+                .zip(&grants)
+                .filter_map(|(pool, grant)| {
+                    let talus = Talus::new(pool.curve.as_ref().clone(), 0.0);
+                    Some((pool.name.as_str(), talus.anchors(grant.memory)?))
+                })
+                .collect();
+            Decision::to(&hulls, grants, |from, to| {
+                let split = |pool: &crate::Pool| {
+                    let (a, b) = ends.get(pool.name.as_str())?;
+                    Some(format!("; {} is on a cliff and is split between {a} and {b} bytes", pool.name))
+                };
+                let cliffs: String = from.into_iter().chain(to).filter_map(split).collect();
+                format!("{}{cliffs}", dynacache::reason(from, to))
             })
-            .collect();
-        Decision::to(&hulls, grants, |from, to| {
-            let split = |pool: &crate::Pool| {
-                let (a, b) = ends.get(pool.name.as_str())?;
-                Some(format!("; {} is on a cliff and is split between {a} and {b} bytes", pool.name))
-            };
-            let cliffs: String = from.into_iter().chain(to).filter_map(split).collect();
-            format!("{}{cliffs}", dynacache::reason(from, to))
         })
     }
 }
