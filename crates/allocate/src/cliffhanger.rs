@@ -23,7 +23,7 @@ pub use split::{CliffConfig, Edge, Form, Side, SplitQueue};
 
 use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
-use crate::{Decision, Grant, Policy, partition};
+use crate::{Decision, Grant, Policy, partition, talus};
 
 /// Algorithm 1 over a view: the credits of one window of shadow hits, all at once.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,9 +122,10 @@ impl Policy for Cliffhanger {
             }
             let sizes = self.climb(&seen, &partition::present(view));
             let grants = seen.pools.iter().zip(sizes);
-            let grants =
+            let grants: Vec<Grant> =
                 grants.map(|(pool, memory)| Grant { memory, resources: pool.grants.clone() }).collect();
-            Decision::to(&seen, grants, |from, to| {
+            let cliffs = if self.scales_cliffs { talus::cliffs(view, &grants) } else { Vec::new() };
+            let decision = Decision::to(&seen, grants, |from, to| {
                 let hits = |pool: &Pool| {
                     format!(
                         "{} hits its shadow {:.1} times per window",
@@ -134,7 +135,8 @@ impl Policy for Cliffhanger {
                 };
                 let words: Vec<String> = to.into_iter().chain(from).map(hits).collect();
                 words.join(", and ")
-            })
+            });
+            Decision { cliffs, ..decision }
         })
     }
 }

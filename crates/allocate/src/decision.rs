@@ -73,6 +73,9 @@ pub struct Decision {
     pub after: Vec<Outcome>,
     /// Promises that cannot be kept.
     pub unmet: Vec<Unmet>,
+    /// For each pool the ends of the cliff on which it then stands, in bytes: a cache that can splits its queue so that both parts behave
+    /// as queues of these sizes ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty where the policy splits none.
+    pub cliffs: Vec<Option<(u64, u64)>>,
 }
 
 impl Decision {
@@ -105,7 +108,14 @@ impl Decision {
             view.pools.iter().zip(grants).map(|(pool, grant)| Outcome::of(pool, grant)).collect::<Vec<_>>()
         };
         let moves = moves(view, &grants, reason);
-        Self { before: outcomes(&present), after: outcomes(&grants), moves, grants, unmet: Vec::new() }
+        Self {
+            before: outcomes(&present),
+            after: outcomes(&grants),
+            moves,
+            grants,
+            unmet: Vec::new(),
+            cliffs: Vec::new(),
+        }
     }
 
     /// The decision to leave everything as it is.

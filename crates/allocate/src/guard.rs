@@ -90,6 +90,7 @@ impl<P: Policy> Policy for Guarded<P> {
             explain(&wanted, part, &mut decision);
             refused.extend(unmet(view, &decision));
             decision.unmet = refused;
+            decision.cliffs = wanted.cliffs;
             decision
         })
     }
@@ -121,7 +122,7 @@ impl<P: Policy> Guarded<P> {
         let all_weights: f64 = view.pools.iter().map(|pool| pool.weight).sum();
         let mut grants: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         let mut reasons = vec![String::new(); grants.len()];
-        let mut unmet = Vec::new();
+        let (mut unmet, mut cliffs) = (Vec::new(), vec![None; grants.len()]);
         for node in nodes {
             let places: Vec<usize> =
                 (0..view.pools.len()).filter(|&place| view.pools[place].place.node == node).collect();
@@ -148,13 +149,16 @@ impl<P: Policy> Guarded<P> {
             for (&place, grant) in places.iter().zip(decision.grants) {
                 grants[place] = grant;
             }
+            for (&place, ends) in places.iter().zip(decision.cliffs) {
+                cliffs[place] = ends;
+            }
         }
         let mut decision = Decision::to(view, grants, |_, _| String::new());
         for step in &mut decision.moves {
             let side = step.to.or(step.from).expect("a move has a side");
             step.reason.clone_from(&reasons[side]);
         }
-        decision.unmet = unmet;
+        (decision.unmet, decision.cliffs) = (unmet, cliffs);
         decision
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decis
     decision.grants = back(&order, decision.grants);
     decision.before = back(&order, decision.before);
     decision.after = back(&order, decision.after);
+    decision.cliffs = back(&order, decision.cliffs);
     for step in &mut decision.moves {
         step.from = step.from.map(|i| order[i]);
         step.to = step.to.map(|i| order[i]);

@@ -7,13 +7,11 @@
 //! Both together are as large as the queue. Every point of a hull lies on a line between two points of the curve, so two
 //! partitions are enough however many cliffs a curve has.
 
-use std::collections::HashMap;
-
 use curve::MissRatioCurve;
 
 use crate::dynacache;
 use crate::rank::in_order_of_names;
-use crate::{Decision, Policy, View};
+use crate::{Decision, Grant, Policy, View};
 
 /// How a queue is split into two partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +34,9 @@ impl Split {
     pub fn half(size: u64) -> Self {
         Self { ratio: 0.5, left: size / 2, right: size - size / 2 }
     }
+
+    /// The margin that Talus takes.
+    pub const MARGIN: f64 = 0.05;
 
     /// One queue, or two halves where there are more than 1,000 items: from halves a later split moves fewer keys.
     fn unsplit(size: u64) -> Self {
@@ -140,25 +141,27 @@ impl Policy for OnHulls {
                 pool.curve = pool.curve.hull().into();
             }
             let grants = dynacache::solve(&hulls);
-            let ends: HashMap<&str, (u64, u64)> = view
-                .pools
-                .iter()
-                .zip(&grants)
-                .filter_map(|(pool, grant)| {
-                    let talus = Talus::new(pool.curve.as_ref().clone(), 0.0);
-                    Some((pool.name.as_str(), talus.anchors(grant.memory)?))
-                })
-                .collect();
-            Decision::to(&hulls, grants, |from, to| {
-                let split = |pool: &crate::Pool| {
-                    let (a, b) = ends.get(pool.name.as_str())?;
-                    Some(format!("; {} is on a cliff and is split between {a} and {b} bytes", pool.name))
+            let cliffs = cliffs(view, &grants);
+            let mut decision = Decision::by_place(&hulls, grants, |from, to| {
+                let split = |place: usize| {
+                    let (a, b) = cliffs[place]?;
+                    let name = &view.pools[place].name;
+                    Some(format!("; {name} is on a cliff and is split between {a} and {b} bytes"))
                 };
-                let cliffs: String = from.into_iter().chain(to).filter_map(split).collect();
-                format!("{}{cliffs}", dynacache::reason(from, to))
-            })
+                let pool = |place: usize| &hulls.pools[place];
+                let split: String = from.into_iter().chain(to).filter_map(split).collect();
+                format!("{}{split}", dynacache::reason(from.map(pool), to.map(pool)))
+            });
+            decision.cliffs = cliffs;
+            decision
         })
     }
+}
+
+/// The ends of the cliff on which each pool stands with `grants`, where it stands on one.
+pub(crate) fn cliffs(view: &View, grants: &[Grant]) -> Vec<Option<(u64, u64)>> {
+    let each = view.pools.iter().zip(grants);
+    each.map(|(pool, grant)| Talus::new(pool.curve.as_ref().clone(), 0.0).anchors(grant.memory)).collect()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub enum Form {
 pub struct CliffConfig {
     /// Which rules are followed. Default: repaired.
     pub form: Form,
-    /// How far a pointer moves at a hit. Default (`None`): a thousandth of the queue, at least 1.
+    /// How far a pointer moves at a hit. Default (`None`): a thousandth of the queue, at least 1; twice that where keys are sampled.
     pub credit: Option<u64>,
     /// The pointers' least distance from the queue's size at which it is split, if repaired. Default (`None`): 32 credits, at least
     /// 256 items: far more than pointers wander where there is no cliff.
@@ -47,11 +47,23 @@ pub struct CliffConfig {
     pub window: u64,
     /// A queue of so many items or fewer is not split. Default 1,000, as in the paper.
     pub min_queue: u64,
+    /// One key in so many, a power of two, is looked for at the edges: [`SplitQueue::watches`] says which. The shadow and the window then
+    /// hold as many fewer keys for the same items. Default 1: all. Fewer hits tell less, so that a window twice as wide and twice the
+    /// credit make up for one key in 8 ([`Self::sampled`], experiment C3).
+    pub one_in: u64,
+}
+
+impl CliffConfig {
+    /// One key in 8 at the edges, and windows of 384 items for it, which 48 keys stand for: what cliff scaling costs where nearly all
+    /// requests miss falls to a fraction (experiment C9).
+    pub fn sampled() -> Self {
+        Self { one_in: 8, window: 384, ..Self::default() }
+    }
 }
 
 impl Default for CliffConfig {
     fn default() -> Self {
-        Self { form: Form::Repaired, credit: None, dead_band: None, window: 192, min_queue: 1000 }
+        Self { form: Form::Repaired, credit: None, dead_band: None, window: 192, min_queue: 1000, one_in: 1 }
     }
 }
 
@@ -148,7 +160,13 @@ impl SplitQueue {
         if mix64(hash) >> 32 < self.threshold { Side::Left } else { Side::Right }
     }
 
-    /// `UPDATEPOINTERS`: a hit at an edge of a partition, by a key that belongs there. `Some` with the new partitions where they
+    /// Whether hits of a key at an edge count, and the shadow holds it. By bits of its hash as they are: this is asked at each miss.
+    #[inline]
+    pub fn watches(&self, hash: u64) -> bool {
+        (hash >> 40) & (self.config.one_in - 1) == 0
+    }
+
+    /// `UPDATEPOINTERS`: a hit at an edge of a partition, by a key that belongs there and that is watched. `Some` with the new partitions where they
     /// change; the cache gets there at its next insertions.
     #[inline]
     pub fn on_hit(&mut self, side: Side, edge: Edge) -> Option<Split> {
@@ -193,7 +211,8 @@ impl SplitQueue {
     }
 
     fn credit(&self) -> u64 {
-        self.config.credit.unwrap_or_else(|| (self.size / 1000).max(1))
+        let times = if self.config.one_in > 1 { 2 } else { 1 };
+        self.config.credit.unwrap_or_else(|| (times * self.size / 1000).max(1))
     }
 
     /// Algorithm 3, repaired.

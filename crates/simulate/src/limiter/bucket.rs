@@ -46,6 +46,15 @@ impl TokenBucket {
         if self.rate > 0.0 { after(now.max(self.at), missing / self.rate) } else { None }
     }
 
+    pub(super) fn pass(&mut self, now: Nanos, units: f64) -> bool {
+        let tokens = self.tokens_at(now);
+        let passes = units.min(self.burst()) <= tokens || units <= 0.0;
+        if passes {
+            (self.tokens, self.at) = (tokens - units, now.max(self.at));
+        }
+        passes
+    }
+
     pub(super) fn take(&mut self, now: Nanos, units: f64) {
         self.tokens = self.tokens_at(now) - units;
         self.at = now.max(self.at);

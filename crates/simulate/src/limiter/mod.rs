@@ -41,6 +41,21 @@ impl Limiter {
         }
     }
 
+    /// Whether `units` may go at `now`; if so they go. The same as both of the others, for less.
+    pub fn pass(&mut self, now: Nanos, units: f64) -> bool {
+        match self {
+            Self::Unlimited => true,
+            Self::Bucket(bucket) => bucket.pass(now, units),
+            Self::Frames(frames) => {
+                let passes = frames.ready_at(now) == Some(now);
+                if passes {
+                    frames.take(now, units);
+                }
+                passes
+            }
+        }
+    }
+
     /// `units` go at `now`, which [`Self::ready_at`] gave.
     pub fn take(&mut self, now: Nanos, units: f64) {
         match self {

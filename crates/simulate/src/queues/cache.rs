@@ -2,6 +2,7 @@
 
 use allocate::cliffhanger::{CliffConfig, Edge, Form, HillClimber, Queue, Side, Slope, SplitQueue};
 use allocate::talus::Split;
+use base::hash::mix64;
 
 use super::queue::{LruQueue, Place};
 
@@ -100,6 +101,7 @@ impl Part {
         };
         if let Some((from, edge)) = edge
             && matches!(self.splitting, Splitting::ByHits(_))
+            && self.split.watches(mix64(key))
             && self.split.on_hit(from, edge).is_some()
         {
             self.share_shadow();

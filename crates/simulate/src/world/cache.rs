@@ -1,17 +1,20 @@
 //! A simulated cache of keys and sizes, whose capacity changes while it runs.
 //!
 //! It evicts by exact LRU or by one of the engine's policies (`evict`), which see what they see in the engine: entries, policy bits,
-//! fingerprints. There are no slabs and no size classes: memory is the sum of sizes, and there is one queue.
+//! fingerprints. There are no slabs and no size classes: memory is the sum of sizes, and there is one queue, or two where a decision
+//! splits it on a cliff ([`Cache::set_room`]).
 //!
 //! Invariants, checked by [`Cache::validate`]:
 //! 1. `used` is the sum of the sizes of what is held, by owner and in all, and after a call at most the capacity.
-//! 2. The index of an owner names exactly the nodes of that owner, including those that were removed and are still queued, which have
+//! 2. Each of the two partitions holds what its queue holds; without a split the left one empties as it is evicted.
+//! 3. The index of an owner names exactly the nodes of that owner, including those that were removed and are still queued, which have
 //!    no size.
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use allocate::talus::Split;
 use base::hash::mix64;
 use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -63,6 +66,8 @@ struct Node {
     is_there: bool,
     /// Whether it was hit since it came.
     was_hit: bool,
+    /// In which partition it is queued.
+    side: u8,
     bits: Cell<u8>,
     newer: u32,
     older: u32,
@@ -160,6 +165,39 @@ enum Order {
     Engine { policy: Box<Policy>, rule: HitRule },
 }
 
+impl Order {
+    fn new(eviction: Eviction) -> Self {
+        match eviction {
+            Eviction::ExactLru => Self::ExactLru,
+            Eviction::Engine(kind) => {
+                let policy = Box::new(Policy::new(kind, 0));
+                let rule = policy.hit_rule();
+                Self::Engine { policy, rule }
+            }
+        }
+    }
+}
+
+/// A partition: a queue of its own.
+struct Part {
+    /// Bytes that it should hold, and that it holds.
+    size: u64,
+    used: u64,
+    order: Order,
+    newest: u32,
+    oldest: u32,
+}
+
+impl Part {
+    fn new(eviction: Eviction, size: u64) -> Self {
+        Self { size, used: 0, order: Order::new(eviction), newest: NONE, oldest: NONE }
+    }
+}
+
+/// The partition of all that no split sends to the other.
+const RIGHT: usize = 0;
+const LEFT: usize = 1;
+
 /// A cache of one owner, or of several that share it.
 pub struct Cache {
     capacity: u64,
@@ -168,23 +206,17 @@ pub struct Cache {
     nodes: Nodes,
     free: Vec<u32>,
     index: Vec<Index>,
-    order: Order,
-    newest: u32,
-    oldest: u32,
+    eviction: Eviction,
+    /// One partition, and another from the first split on.
+    parts: Vec<Part>,
+    /// A key belongs to the left partition if 32 bits of its hash are below this; 0 = there is no split.
+    threshold: u64,
     evictions: u64,
 }
 
 impl Cache {
     /// An empty cache of `capacity` bytes for `owners` owners, whose keys are apart.
     pub fn new(eviction: Eviction, capacity: u64, owners: usize) -> Self {
-        let order = match eviction {
-            Eviction::ExactLru => Order::ExactLru,
-            Eviction::Engine(kind) => {
-                let policy = Box::new(Policy::new(kind, 0));
-                let rule = policy.hit_rule();
-                Order::Engine { policy, rule }
-            }
-        };
         Self {
             capacity,
             used: 0,
@@ -192,9 +224,9 @@ impl Cache {
             nodes: Nodes::default(),
             free: Vec::new(),
             index: (0..owners).map(|_| Index::default()).collect(),
-            order,
-            newest: NONE,
-            oldest: NONE,
+            eviction,
+            parts: vec![Part::new(eviction, capacity)],
+            threshold: 0,
             evictions: 0,
         }
     }
@@ -221,8 +253,33 @@ impl Cache {
 
     /// Gives it more or less room, and evicts what has none any more.
     pub fn set_capacity(&mut self, bytes: u64) {
+        self.set_room(bytes, None);
+    }
+
+    /// The same, and splits it: the left partition sees `ratio` of the keys and has `left` of the room, the right one has the rest.
+    ///
+    /// Nothing is moved for that. Where there is no room, the partition that exceeds its size by most evicts, so that both come to
+    /// their sizes by what is missed; under exact LRU, what is hit in the one where it does not belong moves to the other.
+    pub fn set_room(&mut self, bytes: u64, split: Option<Split>) {
+        let Split { ratio, left, right } = split.unwrap_or(Split::whole(bytes));
+        debug_assert_eq!(left + right, bytes, "partitions are all of it");
         self.capacity = bytes;
-        self.make_room(0);
+        self.threshold = (ratio * (1_u64 << 32) as f64) as u64;
+        if split.is_some() && self.parts.len() == 1 {
+            self.parts.push(Part::new(self.eviction, 0));
+        }
+        self.parts.iter_mut().zip([right, left]).for_each(|(part, size)| part.size = size);
+        self.make_room(RIGHT, 0);
+    }
+
+    /// The partition that a key belongs to.
+    #[inline]
+    fn side_of(&self, key: u64) -> usize {
+        if self.threshold == 0 {
+            return RIGHT;
+        }
+        // Other bits than those by which curves are sampled.
+        if mix64(key ^ 0x7a1c_05b1) >> 32 < self.threshold { LEFT } else { RIGHT }
     }
 
     /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit. An object that is larger than
@@ -234,7 +291,9 @@ impl Cache {
             self.resize_node(at, size);
             return true;
         }
-        if u64::from(size) > self.capacity {
+        let side = self.side_of(key);
+        let room = if self.threshold == 0 { self.capacity } else { self.parts[side].size };
+        if u64::from(size) > room {
             return false;
         }
         // What was removed and is asked for again keeps its place in the queue until it is evicted.
@@ -244,8 +303,8 @@ impl Cache {
             self.hit(at, now_secs);
             self.resize_node(at, size);
         } else {
-            self.make_room(u64::from(size));
-            self.insert(owner, key, size, now_secs);
+            self.make_room(side, u64::from(size));
+            self.insert(owner, side, key, size, now_secs);
         }
         false
     }
@@ -266,13 +325,20 @@ impl Cache {
     }
 
     fn hit(&mut self, at: u32, now_secs: u32) {
-        match &self.order {
+        let node = &mut self.nodes.0[at as usize];
+        match &self.parts[usize::from(node.side)].order {
             Order::ExactLru => {
+                let (key, size, was) = (node.key, u64::from(node.size), usize::from(node.side));
                 self.unlink(at);
+                let side = self.side_of(key);
+                if side != was {
+                    self.parts[was].used -= size;
+                    self.parts[side].used += size;
+                    self.nodes.0[at as usize].side = side as u8;
+                }
                 self.link_newest(at);
             }
             Order::Engine { rule, .. } => {
-                let node = &mut self.nodes.0[at as usize];
                 rule.count(|| fingerprint(node.owner, node.key));
                 node.bits.set(rule.apply(node.bits.get(), !node.was_hit, || now_secs));
                 node.was_hit = true;
@@ -286,19 +352,21 @@ impl Cache {
         if old == size {
             return;
         }
-        let owner = usize::from(node.owner);
-        self.used = self.used - u64::from(old) + u64::from(size);
-        self.used_by[owner] = self.used_by[owner] - u64::from(old) + u64::from(size);
-        self.make_room(0);
+        let (owner, part) = (usize::from(node.owner), &mut self.parts[usize::from(node.side)]);
+        for used in [&mut self.used, &mut self.used_by[owner], &mut part.used] {
+            *used = *used - u64::from(old) + u64::from(size);
+        }
+        self.make_room(RIGHT, 0);
     }
 
-    fn insert(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) {
+    fn insert(&mut self, owner: usize, side: usize, key: u64, size: u32, now_secs: u32) {
         let node = Node {
             key,
             size,
             owner: owner as u16,
             is_there: true,
             was_hit: false,
+            side: side as u8,
             bits: Cell::new(0),
             newer: NONE,
             older: NONE,
@@ -314,9 +382,11 @@ impl Cache {
             }
         };
         self.index[owner].set(key, at);
-        self.used += u64::from(size);
-        self.used_by[owner] += u64::from(size);
-        match &mut self.order {
+        let part = &mut self.parts[side];
+        for used in [&mut self.used, &mut self.used_by[owner], &mut part.used] {
+            *used += u64::from(size);
+        }
+        match &mut part.order {
             Order::ExactLru => self.link_newest(at),
             Order::Engine { policy, .. } => {
                 let bits = policy.admit(fingerprint(owner as u16, key));
@@ -327,44 +397,62 @@ impl Cache {
         }
     }
 
-    fn make_room(&mut self, size: u64) {
+    /// Evicts until so many bytes have room that come to a partition.
+    fn make_room(&mut self, side: usize, size: u64) {
         while self.used + size > self.capacity {
-            let victim = match &mut self.order {
-                Order::ExactLru => (self.oldest != NONE).then_some(self.oldest),
-                Order::Engine { policy, .. } => policy.evict(&self.nodes).map(|entry| entry.0),
+            let over = |at: usize| {
+                let part = &self.parts[at];
+                part.used as i64 + if at == side { size as i64 } else { 0 } - part.size as i64
             };
-            let Some(at) = victim else { break };
-            if matches!(self.order, Order::ExactLru) {
-                self.unlink(at);
+            let from = if self.parts.len() > 1 && over(LEFT) > over(RIGHT) { LEFT } else { RIGHT };
+            // The other one, where that has nothing.
+            if !self.evict(from) && (self.parts.len() == 1 || !self.evict(LEFT + RIGHT - from)) {
+                break;
             }
-            let node = &self.nodes.0[at as usize];
-            let (owner, key, size) = (usize::from(node.owner), node.key, u64::from(node.size));
-            self.evictions += u64::from(node.is_there);
-            self.used -= size;
-            self.used_by[owner] -= size;
-            self.index[owner].remove(key);
-            self.free.push(at);
         }
     }
 
+    /// Evicts one from a partition, if there is any.
+    fn evict(&mut self, side: usize) -> bool {
+        let part = &mut self.parts[side];
+        let victim = match &mut part.order {
+            Order::ExactLru => (part.oldest != NONE).then_some(part.oldest),
+            Order::Engine { policy, .. } => policy.evict(&self.nodes).map(|entry| entry.0),
+        };
+        let Some(at) = victim else { return false };
+        if matches!(self.eviction, Eviction::ExactLru) {
+            self.unlink(at);
+        }
+        let node = &self.nodes.0[at as usize];
+        let (owner, key, size) = (usize::from(node.owner), node.key, u64::from(node.size));
+        self.evictions += u64::from(node.is_there);
+        for used in [&mut self.used, &mut self.used_by[owner], &mut self.parts[side].used] {
+            *used -= size;
+        }
+        self.index[owner].remove(key);
+        self.free.push(at);
+        true
+    }
+
     fn unlink(&mut self, at: u32) {
-        let Node { newer, older, .. } = self.nodes.0[at as usize];
+        let Node { newer, older, side, .. } = self.nodes.0[at as usize];
         match newer {
-            NONE => self.newest = older,
+            NONE => self.parts[usize::from(side)].newest = older,
             newer => self.nodes.0[newer as usize].older = older,
         }
         match older {
-            NONE => self.oldest = newer,
+            NONE => self.parts[usize::from(side)].oldest = newer,
             older => self.nodes.0[older as usize].newer = newer,
         }
     }
 
     fn link_newest(&mut self, at: u32) {
-        let second = std::mem::replace(&mut self.newest, at);
         let node = &mut self.nodes.0[at as usize];
+        let part = &mut self.parts[usize::from(node.side)];
+        let second = std::mem::replace(&mut part.newest, at);
         (node.newer, node.older) = (NONE, second);
         match second {
-            NONE => self.oldest = at,
+            NONE => part.oldest = at,
             second => self.nodes.0[second as usize].newer = at,
         }
     }
@@ -374,21 +462,32 @@ impl Cache {
     /// # Panics
     /// Where one does not hold.
     pub fn validate(&self) {
-        let mut used_by = vec![0; self.used_by.len()];
+        let (mut used_by, mut used_in) = (vec![0; self.used_by.len()], vec![0; self.parts.len()]);
         let mut live = vec![true; self.nodes.0.len()];
         for &at in &self.free {
             live[at as usize] = false;
         }
         for (at, node) in self.nodes.0.iter().enumerate().filter(|(at, _)| live[*at]) {
             used_by[usize::from(node.owner)] += u64::from(node.size);
+            used_in[usize::from(node.side)] += u64::from(node.size);
             assert_eq!(self.index[usize::from(node.owner)].get(node.key), Some(at as u32), "indexed");
             assert!(node.is_there || node.size == 0, "what was removed has no size");
         }
         assert_eq!(used_by, self.used_by, "by owner");
+        assert_eq!(used_in, self.parts.iter().map(|part| part.used).collect::<Vec<_>>(), "by partition");
+        assert_eq!(
+            self.parts.iter().map(|part| part.size).sum::<u64>(),
+            self.capacity,
+            "partitions are all of it"
+        );
         assert_eq!(used_by.iter().sum::<u64>(), self.used, "in all");
         assert!(self.used <= self.capacity, "{} of {} bytes", self.used, self.capacity);
-        if let Order::Engine { policy, .. } = &self.order {
-            assert_eq!(policy.len(), self.nodes.0.len() - self.free.len(), "queued");
+        let queued = self.parts.iter().map(|part| match &part.order {
+            Order::ExactLru => None,
+            Order::Engine { policy, .. } => Some(policy.len()),
+        });
+        if let Some(queued) = queued.sum::<Option<usize>>() {
+            assert_eq!(queued, self.nodes.0.len() - self.free.len(), "queued");
         }
     }
 }
@@ -458,6 +557,12 @@ mod tests {
             for (key, size, action) in steps {
                 match action {
                     0 => cache.set_capacity(u64::from(size) * 40),
+                    2 => {
+                        let bytes = u64::from(size) * 40;
+                        let left = bytes * (key % 5) / 8;
+                        let split = Split { ratio: key as f64 / 400.0, left, right: bytes - left };
+                        cache.set_room(bytes, Some(split));
+                    }
                     1 => {
                         cache.remove((key % 2) as usize, key);
                     }

@@ -64,7 +64,10 @@ impl Controller {
                 return world.run.decisions.push(nothing);
             }
         };
-        let applied = decision.grants != world.grants;
+        let mut cliffs = decision.cliffs;
+        cliffs.resize(world.tenants.len(), None);
+        let applied = decision.grants != world.grants || cliffs != world.cliffs;
+        world.cliffs = cliffs;
         let memory = decision.grants.iter().map(|grant| grant.memory).collect();
         let resources = decision.grants.iter().map(|grant| grant.resources.clone()).collect();
         let reasons = decision.moves.iter().map(|step| step.reason.clone()).collect();

@@ -19,14 +19,15 @@ impl Gate {
         Self { limiter, ..Self::default() }
     }
 
-    /// Whether a request goes through at once; otherwise it waits.
-    pub(super) fn pass(&mut self, now: Nanos, request: u32, units: f64) -> bool {
-        if self.waiting.is_empty() && self.limiter.ready_at(now, units) == Some(now) {
-            self.limiter.take(now, units);
-            return true;
-        }
+    /// Whether a request goes through at once; otherwise it must [wait](Self::wait).
+    #[inline]
+    pub(super) fn pass(&mut self, now: Nanos, units: f64) -> bool {
+        self.waiting.is_empty() && self.limiter.pass(now, units)
+    }
+
+    /// Puts a request behind those who wait.
+    pub(super) fn wait(&mut self, request: u32, units: f64) {
         self.waiting.push_back((request, units));
-        false
     }
 
     /// A request that may go now, if the first one may.

@@ -24,6 +24,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use allocate::talus::Split;
 use allocate::{Grant, Policy};
 use base::hash::mix64;
 use base::rng::{SeededRng, seeded};
@@ -120,6 +121,8 @@ struct World<'a> {
     free: Vec<u32>,
     /// What each tenant is granted now.
     grants: Vec<Grant>,
+    /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split between the two.
+    cliffs: Vec<Option<(u64, u64)>>,
     run: Run,
     measured: u32,
 }
@@ -166,6 +169,12 @@ pub fn run(
 pub fn prepare(scenario: &Scenario, seed: u64) -> anyhow::Result<Vec<Prepared>> {
     let seeds = (0..).map(|i| mix64(seed.wrapping_add(i)));
     scenario.tenants.iter().zip(seeds).map(|(tenant, seed)| Prepared::new(&tenant.source, seed)).collect()
+}
+
+/// How a cache of so many bytes is split on a cliff; `None` where it does not stand on it, as may be on the way there.
+fn split(cliff: Option<(u64, u64)>, bytes: u64) -> Option<Split> {
+    let (a, b) = cliff.filter(|&(a, b)| a < bytes && bytes < b)?;
+    Some(Split::with_margin(a as f64, b as f64, bytes, Split::MARGIN))
 }
 
 fn nanos(secs: f64) -> Nanos {
@@ -236,6 +245,7 @@ impl<'a> World<'a> {
             behind,
             requests: Vec::new(),
             free: Vec::new(),
+            cliffs: vec![None; count],
             grants,
             run,
             measured: 0,
@@ -348,7 +358,12 @@ impl<'a> World<'a> {
             stage: 0,
             sent: self.now,
         };
-        let at = match self.free.pop() {
+        self.proceed(request, None);
+    }
+
+    /// Where a request stands that waits somewhere; most never do.
+    fn put(&mut self, request: Request, at: Option<u32>) -> u32 {
+        match at.or_else(|| self.free.pop()) {
             Some(at) => {
                 self.requests[at as usize] = request;
                 at
@@ -357,19 +372,20 @@ impl<'a> World<'a> {
                 self.requests.push(request);
                 (self.requests.len() - 1) as u32
             }
-        };
-        self.proceed(at);
+        }
     }
 
-    /// Takes a request as far as it gets. Its stages: each resource that stands before the backend, in the order of the scenario; the
-    /// backend; each that stands on the way back; the client.
-    fn proceed(&mut self, at: u32) {
+    /// Takes a request as far as it gets; `at` is where it stood if it waited. Its stages: each resource that stands before the backend, in
+    /// the order of the scenario; the backend; each that stands on the way back; the client.
+    fn proceed(&mut self, mut request: Request, at: Option<u32>) {
         let resources = self.costs.len() as u32;
+        let Request { tenant, size, is_write, is_miss, .. } = request;
         loop {
-            let Request { tenant, size, is_write, is_miss, stage, .. } = self.requests[at as usize];
-            self.requests[at as usize].stage += 1;
+            let stage = request.stage;
+            request.stage += 1;
             if stage == resources {
                 if is_write || is_miss {
+                    let at = self.put(request, at);
                     self.ask_backend(at);
                     return;
                 }
@@ -378,7 +394,8 @@ impl<'a> World<'a> {
             let (resource, before) =
                 if stage < resources { (stage, true) } else { (stage - resources - 1, false) };
             if resource >= resources {
-                self.answer(at);
+                self.free.extend(at);
+                self.answer(request);
                 return;
             }
             let cost = self.costs[resource as usize];
@@ -386,20 +403,17 @@ impl<'a> World<'a> {
                 continue;
             }
             let units = cost.units(size, is_write, is_miss);
-            if units > 0.0 && !self.pass(resource as usize, tenant as usize, at, units) {
-                return;
+            if units > 0.0 {
+                let gate = resource as usize * self.gates_each
+                    + if self.gates_each == 1 { 0 } else { tenant as usize };
+                if !self.gates[gate].pass(self.now, units) {
+                    let at = self.put(request, at);
+                    self.gates[gate].wait(at, units);
+                    self.watch(gate);
+                    return;
+                }
             }
         }
-    }
-
-    fn pass(&mut self, resource: usize, tenant: usize, request: u32, units: f64) -> bool {
-        let number = resource * self.gates_each + if self.gates_each == 1 { 0 } else { tenant };
-        let gate = &mut self.gates[number];
-        let passed = gate.pass(self.now, request, units);
-        if !passed {
-            self.watch(number);
-        }
-        passed
     }
 
     /// Plans to come back to a gate when the first before it may go.
@@ -414,8 +428,8 @@ impl<'a> World<'a> {
         if !self.gates[number].is_due(self.now) {
             return;
         }
-        while let Some(request) = self.gates[number].next(self.now) {
-            self.proceed(request);
+        while let Some(at) = self.gates[number].next(self.now) {
+            self.proceed(self.requests[at as usize], Some(at));
         }
         self.watch(number);
     }
@@ -440,13 +454,12 @@ impl<'a> World<'a> {
         if let Some(next) = self.behind.waiting.pop_front() {
             self.ask_backend(next);
         }
-        self.proceed(request);
+        self.proceed(self.requests[request as usize], Some(request));
     }
 
     /// The answer is on its way to the client, which thinks and sends again.
-    fn answer(&mut self, at: u32) {
-        let Request { tenant: number, client, sent, .. } = self.requests[at as usize];
-        self.free.push(at);
+    fn answer(&mut self, request: Request) {
+        let Request { tenant: number, client, sent, .. } = request;
         let arrives = self.now + self.behind.round_trip;
         let tenant = &mut self.tenants[number as usize];
         tenant.tally.requests += 1;
@@ -468,9 +481,9 @@ impl<'a> World<'a> {
     fn grant(&mut self, grants: &[Grant], is_unlimited: &dyn Fn(usize) -> bool) {
         if !self.shared_cache {
             for shrinks in [true, false] {
-                for (cache, grant) in self.caches.iter_mut().zip(grants) {
+                for ((cache, grant), cliff) in self.caches.iter_mut().zip(grants).zip(&self.cliffs) {
                     if (grant.memory < cache.capacity()) == shrinks {
-                        cache.set_capacity(grant.memory);
+                        cache.set_room(grant.memory, split(*cliff, grant.memory));
                     }
                 }
             }

@@ -247,3 +247,31 @@ fn a_loop_that_just_fits_its_share_keeps_what_it_has_there() {
         }
     }
 }
+
+/// A scan that does not fit hits nothing under LRU, however much it has. Split on its cliff, it hits as its curve's hull says.
+#[test]
+fn a_cache_on_a_cliff_follows_the_hull_where_a_decision_splits_it() {
+    let tenants =
+        vec![tenant("scan", 8_000, Popularity::Scan, 8), tenant("hot", 6_000, Popularity::Uniform, 8)];
+    let mut scenario = scenario(1_000_000, tenants);
+    scenario.control = Control { interval_secs: 2.0, sample_one_in: 4, ..Control::default() };
+    for eviction in ["exact-lru", "lru:0"] {
+        scenario.eviction = eviction.parse().unwrap();
+        let hits = |policy: &str| {
+            let policy = allocate::registry::by_name(policy).unwrap();
+            let run = run_with(&scenario, Setup::of(policy), 7);
+            let figures = &run.totals[0];
+            (figures.hit_ratio, figures.memory / 800_000.0)
+        };
+        let (whole, _) = hits("dynacache");
+        assert!(whole < 0.01, "{eviction}: {whole} without a split");
+        let (hit_ratio, hull) = hits("talus");
+        let case = format!("{eviction}: {hit_ratio}, the hull says {hull}");
+        assert!(hull > 0.3 && hull < 0.99, "{case}: it shows nothing");
+        // A margin of 5 % of the left partition's share, which hits nothing here.
+        assert!(hit_ratio > hull - 0.06 && hit_ratio < hull + 0.01, "{case}");
+        // The other one moves memory in every round, so that its queues are never quite filled.
+        let (hit_ratio, _) = hits("cliffhanger");
+        assert!(hit_ratio > 0.25, "{eviction}: {hit_ratio} by cliffhanger");
+    }
+}

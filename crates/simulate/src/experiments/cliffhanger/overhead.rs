@@ -1,7 +1,7 @@
 //! What Cliffhanger costs where it costs most: keys that all are new, so that every request looks into the shadows and every
 //! insertion feeds them.
 
-use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, SplitQueue};
+use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQueue};
 use base::hash::mix64;
 use evict::ghost::Ghost;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
@@ -27,12 +27,10 @@ const ROUNDS: u64 = 25;
 
 /// What a queue needs besides its items: shadows as the engine has ghosts, credits, and two partitions.
 struct Beside {
-    /// The small shadow of cliff scaling, if that is done.
+    /// The small shadow of cliff scaling, if that is done, of the keys that are followed.
     near: Option<Ghost>,
-    /// The long shadow of hill climbing, of the keys that it follows.
+    /// The long shadow of hill climbing, of the keys that are followed.
     far: Ghost,
-    /// One key in so many is followed by the long shadow, and counts as so many.
-    one_in: u64,
     hills: HillClimber,
     split: SplitQueue,
     /// Found in shadows, by error of their 16 bits: no key comes twice.
@@ -42,49 +40,52 @@ struct Beside {
 impl Beside {
     fn new(items: u64, way: Way, seed: u64) -> Self {
         let Way { one_in, scales, .. } = way;
-        let config = CliffConfig::default();
+        let sampled = if one_in > 1 { CliffConfig::sampled() } else { CliffConfig::default() };
+        let config = CliffConfig { one_in, ..sampled };
         let ghost = |keys| {
             let mut ghost = Ghost::default();
             ghost.set_capacity(keys);
             ghost
         };
         Self {
-            near: scales.then(|| ghost(config.window as usize)),
+            near: scales.then(|| ghost((config.window / one_in) as usize)),
             far: ghost(FAR_KEYS / one_in as usize),
-            one_in,
             hills: HillClimber::new([Queue::new(items, 128); 2], one_in, one_in, seed),
             split: SplitQueue::new(items, config),
             found: 0,
         }
     }
 
-    fn follows(&self, hash: u64) -> bool {
-        (hash >> 40).is_multiple_of(self.one_in)
-    }
-
-    /// What a miss does: it routes the key and looks into the shadows.
+    /// What a miss does: it looks into the shadows, where the key is one that they follow. By which partition it would belong to, an
+    /// insertion asks.
     fn on_miss(&mut self, hash: u64) {
-        if let Some(near) = &mut self.near {
-            let side = self.split.route(hash);
-            if near.remove(hash as u32).is_some() {
-                self.split.on_hit(side, Edge::Shadow);
-                self.found += 1;
-            }
+        if !self.split.watches(hash) {
+            return;
         }
-        if self.follows(hash) && self.far.remove(hash as u32).is_some() {
+        if let Some(near) = &mut self.near
+            && near.remove(hash as u32).is_some()
+        {
+            self.split.on_hit(self.split.route(hash), Edge::Shadow);
+            self.found += 1;
+        }
+        if self.far.remove(hash as u32).is_some() {
             self.hills.on_shadow_hit(0);
             self.found += 1;
         }
     }
 
-    /// What an eviction does: the key goes to the shadows.
-    fn on_eviction(&mut self, hash: u64) {
+    /// What an insertion does: the key is routed to its partition, and what is evicted goes to the shadows.
+    fn on_insertion(&mut self, hash: u64, evicted: u64) {
+        if self.near.is_some() {
+            self.found += u64::from(self.split.route(hash) == Side::Left && self.split.is_split());
+        }
+        if !self.split.watches(evicted) {
+            return;
+        }
         if let Some(near) = &mut self.near {
-            near.insert(0, hash as u32);
+            near.insert(0, evicted as u32);
         }
-        if self.follows(hash) {
-            self.far.insert(0, hash as u32);
-        }
+        self.far.insert(0, evicted as u32);
     }
 }
 
@@ -121,7 +122,7 @@ impl Full {
         self.cache.insert_or_replace(item);
         if let Some(beside) = beside {
             // New keys alone: what is evicted came as long ago as the cache is deep.
-            beside.on_eviction(mix64(self.next - self.resident));
+            beside.on_insertion(mix64(self.next), mix64(self.next - self.resident));
         }
         Ok(())
     }
@@ -129,10 +130,11 @@ impl Full {
     fn get(&mut self, beside: &mut Option<Beside>) {
         self.next += 1;
         let key = Self::key(self.next | 1 << 63);
+        // The engine hashes the key anyway, so that this is no part of what shadows cost.
+        let hash = std::hint::black_box(mix64(self.next | 1 << 63));
         let missed = self.cache.find_with(&key, |_| ()).is_none();
         if missed && let Some(beside) = beside {
-            // The engine hashes the key anyway.
-            beside.on_miss(mix64(self.next | 1 << 63));
+            beside.on_miss(hash);
         }
     }
 
