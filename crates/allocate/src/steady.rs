@@ -8,12 +8,13 @@
 //! not keeps exactly its share of memory by weight, and the others trade without it. What it does not need of the other resources still lifts
 //! all, as under DRF. A pool is traded with again when none of the curves that are remembered speaks against it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use curve::MissRatioCurve;
 
 use crate::hare::Hare;
+use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Policy, Pool, View, fairness};
 
 /// HARE between the curves that pools had.
@@ -47,7 +48,8 @@ impl Steady {
     }
 
     fn remember(&mut self, view: &View) {
-        self.curves.retain(|name, _| view.pools.iter().any(|pool| pool.name == *name));
+        let names: HashSet<&str> = view.pools.iter().map(|pool| pool.name.as_str()).collect();
+        self.curves.retain(|name, _| names.contains(name.as_str()));
         for pool in &view.pools {
             let curves = self.curves.entry(pool.name.clone()).or_default();
             curves.push_back(Arc::clone(&pool.curve));
@@ -68,34 +70,37 @@ impl Policy for Steady {
     }
 
     fn decide(&mut self, view: &View) -> Decision {
-        let baseline = fairness::baseline(view);
-        let mut bounded = view.clone();
-        let mut held = vec![false; view.pools.len()];
-        // Whoever is held changes what is left for others, so that it is asked again; each time one more is held, or it ends.
-        let mut decision = loop {
-            let decision = self.hare.decide(&bounded);
-            let broken: Vec<usize> = (0..view.pools.len())
-                .filter(|&i| !held[i] && !self.keeps(&view.pools[i], &baseline[i], &decision.grants[i]))
-                .collect();
-            if broken.is_empty() {
-                break decision;
+        in_order_of_names(view, |view| {
+            let baseline = fairness::baseline(view);
+            let mut bounded = view.clone();
+            let mut held = vec![false; view.pools.len()];
+            // Whoever is held changes what is left for others, so that it is asked again; each time one more is held, or it ends.
+            let mut decision = loop {
+                let decision = self.hare.decide(&bounded);
+                let broken: Vec<usize> = (0..view.pools.len())
+                    .filter(|&i| !held[i] && !self.keeps(&view.pools[i], &baseline[i], &decision.grants[i]))
+                    .collect();
+                if broken.is_empty() {
+                    break decision;
+                }
+                for i in broken {
+                    held[i] = true;
+                    (bounded.pools[i].floor, bounded.pools[i].ceiling) =
+                        (baseline[i].memory, baseline[i].memory);
+                }
+            };
+            self.remember(view);
+            for step in &mut decision.moves {
+                let is_held = [step.from, step.to].into_iter().flatten().find(|&i| held[i]);
+                if let Some(i) = is_held {
+                    let name = &view.pools[i].name;
+                    step.reason = format!(
+                        "{name} goes back to its share: by a curve that it had lately it would have lost by the trade"
+                    );
+                }
             }
-            for i in broken {
-                held[i] = true;
-                (bounded.pools[i].floor, bounded.pools[i].ceiling) = (baseline[i].memory, baseline[i].memory);
-            }
-        };
-        self.remember(view);
-        for step in &mut decision.moves {
-            let is_held = [step.from, step.to].into_iter().flatten().find(|&i| held[i]);
-            if let Some(i) = is_held {
-                let name = &view.pools[i].name;
-                step.reason = format!(
-                    "{name} goes back to its share: by a curve that it had lately it would have lost by the trade"
-                );
-            }
-        }
-        decision
+            decision
+        })
     }
 }
 
