@@ -20,6 +20,7 @@
 
 mod admin;
 pub mod config;
+mod curves;
 mod deadline;
 mod error;
 mod gate;

@@ -80,6 +80,43 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
 }
 
 #[test]
+fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("set popular 0 0 1\r\n1\r\n"), "STORED");
+    let mut changed = config();
+    changed.watch.curve_keys = 100;
+    changed.watch.curve_one_in = 1;
+    let without = |client: &mut Client| {
+        assert_eq!(lines(client, "stats curves\r\n"), Vec::<String>::new());
+        assert!(!get_page(&server, "/metrics").1.contains("millpond_pool_curve_miss_ratio{"));
+    };
+    without(&mut client);
+    server.reload(&changed).expect("good");
+    let unread = lines(&mut client, "stats curves\r\n");
+    assert!(unread.iter().all(|line| !line.contains("miss_ratio")), "nothing was read yet: {unread:?}");
+    for _ in 0..9 {
+        assert_eq!(client.ask("mg popular s\r\n"), "HD s1");
+    }
+    assert_eq!(client.ask("mg none s\r\n"), "EN");
+    // Ten reads of two keys: all but the first of each are hits in a cache that holds both.
+    let curves = lines(&mut client, "stats curves\r\n");
+    assert_eq!(curves[..3], ["STAT curves:samples 10", "STAT curves:lost 0", "STAT curves:keys 2"]);
+    assert_eq!(curves[5..7], ["STAT curves:rate 1.000000", "STAT curves:error 0.000000"]);
+    let sizes = ["half", "present", "double"];
+    assert_eq!(curves[7..], sizes.map(|size| format!("STAT curves:miss_ratio_{size} 0.200000")));
+    assert_eq!(metric(&server, "millpond_pool_curve_samples_total{pool=\"default\"}"), 10);
+    assert_eq!(metric(&server, "millpond_pool_curve_keys{pool=\"default\"}"), 2);
+    let page = get_page(&server, "/metrics").1;
+    for size in sizes {
+        let line = format!("millpond_pool_curve_miss_ratio{{pool=\"default\",size=\"{size}\"}} 0.2\n");
+        assert!(page.contains(&line), "{page}");
+    }
+    server.reload(&config()).expect("good");
+    without(&mut client);
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();
     config.watch.trace_file = "/nowhere/at/all/events.csv".into();

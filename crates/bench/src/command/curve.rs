@@ -9,8 +9,7 @@ use clap::Args;
 use curve::{Correction, Unit};
 use millpond::PolicyKind;
 
-use super::print_json;
-use crate::curves::accuracy::{self, Accuracy};
+use super::{curve_compare, print_json};
 use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, chart, learn, traces_in};
 use crate::trace::Column;
 
@@ -87,6 +86,20 @@ pub struct CurveArgs {
     /// misses the bound of 0.01
     #[arg(long, conflicts_with_all = ["method", "plot", "csv", "unit"])]
     pub compare: bool,
+    /// Instead: how far simulation in miniature lies from simulation in full, over items, for each --policy, or all that the engine has where none
+    /// is named
+    #[arg(long, conflicts_with_all = ["method", "plot", "csv", "unit", "compare"])]
+    pub compare_policies: bool,
+    /// Instead: how far the exact curve and shards lie from the curve of LRU that FILE has under the trace's name, at its sizes in items. FILE is CSV with the columns
+    /// trace, cache_objects and miss_ratio (or lru_miss_ratio). Fails where the mean is above 0.01
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "plot", "csv", "unit", "compare", "compare_policies"])]
+    pub published: Option<PathBuf>,
+    /// With --published: the name there [default: the trace's]
+    #[arg(long, value_name = "NAME", requires = "published")]
+    pub published_as: Option<String>,
+    /// With --published, for a trace that stands for a longer one: how many of its keys stand for all keys there. Sizes are then the same shares of these
+    #[arg(long, value_name = "N", requires = "published")]
+    pub published_keys: Option<u64>,
 }
 
 fn unit(text: &str) -> Result<Unit, String> {
@@ -168,7 +181,13 @@ pub fn execute_curve(args: &CurveArgs) -> Result<()> {
 pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
     let (source, traces) = (args.source()?, args.traces()?);
     if args.compare {
-        return compare(args, &source, &traces, out);
+        return curve_compare::estimators(args, &source, &traces, out);
+    }
+    if args.compare_policies {
+        return curve_compare::policies(args, &source, &traces, out);
+    }
+    if let Some(file) = &args.published {
+        return curve_compare::published(args, file, &source, &traces, out);
     }
     let mut reports = Vec::new();
     for trace in &traces {
@@ -206,62 +225,6 @@ fn points(reports: &[CurveReport], out: &mut dyn Write) -> Result<()> {
             let below = hull.miss_ratio(size as f64);
             writeln!(out, "{},{},{unit},{size},{misses:.6},{below:.6}", report.trace, report.policy)?;
         }
-    }
-    Ok(())
-}
-
-fn compare(args: &CurveArgs, source: &Source, traces: &[PathBuf], out: &mut dyn Write) -> Result<()> {
-    let rate = args.rate.unwrap_or(curve::ghost::DEFAULT_RATE);
-    let mut all = Vec::new();
-    if !args.json {
-        let columns =
-            ["requests", "keys", "sizes", "method", "error", "told", "plain", "regress", "keys", "memory"];
-        write!(out, "{:<26}", "trace")?;
-        columns.iter().try_for_each(|column| write!(out, " {column:>10}"))?;
-        writeln!(out)?;
-    }
-    for trace in traces {
-        for accuracy in accuracy::compare(trace, source, args.keys, rate)? {
-            if !args.json {
-                lines(&accuracy, out)?;
-            }
-            all.push(accuracy);
-        }
-    }
-    if args.json {
-        print_json(out, &all)?;
-    }
-    let misses: usize = all.iter().map(|accuracy| accuracy.misses().count()).sum();
-    if misses > 0 {
-        bail!("{misses} curves err by more than {}", accuracy::MOST_ERROR);
-    }
-    Ok(())
-}
-
-fn lines(accuracy: &Accuracy, out: &mut dyn Write) -> Result<()> {
-    let name = accuracy.trace.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.trim_end_matches(".zst").trim_end_matches(".csv");
-    let sizes = match (accuracy.unit, accuracy.is_bimodal) {
-        (Unit::Items, _) => "items",
-        (Unit::Bytes, false) => "bytes",
-        (Unit::Bytes, true) => "two bytes",
-    };
-    for estimate in &accuracy.estimates {
-        let memory = estimate.bytes as f64 / 1024.0;
-        let missed = accuracy.misses().any(|missed| missed.method == estimate.method);
-        writeln!(
-            out,
-            "{name:<26} {:>10} {:>10} {sizes:>10} {:>10} {:>10.4} {:>10.4} {:>10.4} {:>10.4} {:>10} {memory:>6.0} KiB{}",
-            accuracy.requests,
-            accuracy.keys,
-            estimate.method,
-            estimate.error,
-            estimate.told,
-            estimate.uncorrected,
-            estimate.regression,
-            estimate.keys,
-            if missed { "  missed" } else { "" },
-        )?;
     }
     Ok(())
 }

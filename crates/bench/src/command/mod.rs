@@ -5,6 +5,7 @@
 
 mod check;
 mod curve;
+mod curve_compare;
 mod curve_cost;
 mod generate;
 mod replay;

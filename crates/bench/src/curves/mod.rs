@@ -8,6 +8,8 @@ pub mod accuracy;
 pub mod cost;
 mod engine_policy;
 mod estimator;
+pub mod miniature;
+pub mod published;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -132,3 +132,18 @@ fn a_trace_without_requests_is_refused() {
     let error = learn(file.path(), &Source::default(), &options(Method::Shards)).unwrap_err();
     assert!(error.to_string().contains("no request"), "{error}");
 }
+
+/// At full rate a miniature is the cache itself; at a quarter it is near, and says where it is worst.
+#[test]
+fn miniatures_of_every_policy_are_held_against_full_caches() {
+    let file =
+        trace(std::iter::once("key".to_owned()).chain(requests(5, 30_000).iter().map(|it| it.0.to_string())));
+    let compare = |rate| {
+        miniature::compare_policies(file.path(), &Source::default(), &PolicyKind::ALL, Some(rate)).unwrap()
+    };
+    for (full, small) in compare(1.0).into_iter().zip(compare(0.25)) {
+        assert_eq!((full.error, full.worst, full.requests), (0.0, 0.0, 30_000), "{}", full.policy);
+        assert!(small.error > 0.0 && small.error < 0.05, "{}: {}", small.policy, small.error);
+        assert!(small.worst >= small.error && (0.004..=0.7).contains(&small.worst_at), "{}", small.policy);
+    }
+}

@@ -30,6 +30,8 @@ pub use error::TraceError;
 pub use lines::MAX_LINE_BYTES;
 
 use arc::ArcRows;
+pub(crate) use source::decompressed;
+
 use csv::CsvRows;
 use json::JsonRows;
 use lines::Lines;
@@ -164,7 +166,7 @@ impl TraceReader {
         options: &TraceOptions,
     ) -> Result<Self, TraceError> {
         let name = name.into();
-        let source = source::decompressed(&name, source)?;
+        let source = decompressed(&name, source)?;
         let mut lines = Lines::new(source);
         let rows = detect(&name, &mut lines, options)?;
         Ok(Self { name, lines, rows })

@@ -10,7 +10,7 @@ const MAX_ZSTD_WINDOW_LOG: u32 = 31;
 type Peeked = Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;
 
 /// The plain bytes of `source`: zstd and gzip are recognised by their magic numbers and unpacked.
-pub(super) fn decompressed(
+pub(crate) fn decompressed(
     name: &str,
     mut source: Box<dyn Read + Send>,
 ) -> Result<Box<dyn Read + Send>, TraceError> {

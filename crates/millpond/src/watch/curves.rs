@@ -82,6 +82,8 @@ pub struct PoolCurve {
     pub curve: MissRatioCurve,
     /// The share of keys that is followed now.
     pub rate: f64,
+    /// Reads of followed keys that it was learnt from, since [`Cache::set_curve`].
+    pub samples: u64,
     /// Accesses that were left out because another thread was at it.
     pub lost: u64,
     /// Memory that learning takes, in bytes.
@@ -271,6 +273,7 @@ impl Cache {
         Ok(Some(PoolCurve {
             curve: learner.shards.curve().thinned(POINTS),
             rate: learner.shards.rate(),
+            samples: learner.recorded,
             lost: curves.lost.load(Ordering::Relaxed),
             bytes: learner.charged as usize,
         }))

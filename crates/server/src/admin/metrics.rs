@@ -9,18 +9,28 @@ use std::sync::atomic::Ordering;
 
 use millpond::monitor::MonitorStatus;
 use millpond::watch::{EventStats, LatencyStats};
-use millpond::{CacheStats, ClassStats, PoolStats, QueueStats};
+use millpond::{Cache, CacheStats, ClassStats, PoolStats, QueueStats};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::figures::{CLASS_FIGURES, Figure};
+use crate::curves::Outlook;
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
 
+type Labels = Vec<(&'static str, String)>;
+
 /// One line: labels and value.
-type Sample = (Vec<(&'static str, String)>, u64);
+type Sample = (Labels, u64);
+
+/// The value of a line.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(u64),
+    Fraction(f64),
+}
 
 /// A metric with all its lines.
 struct Metric {
@@ -28,7 +38,7 @@ struct Metric {
     name: &'static str,
     help: &'static str,
     kind: MetricType,
-    samples: Vec<Sample>,
+    samples: Vec<(Labels, Number)>,
 }
 
 /// All metrics as text.
@@ -57,11 +67,12 @@ impl Collector for Everything {
             let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
             for (labels, value) in &metric.samples {
                 let mut line = family.encode_family(labels)?;
-                match metric.kind {
-                    MetricType::Counter => {
+                match (metric.kind, value) {
+                    (MetricType::Counter, Number::Whole(value)) => {
                         line.encode_counter::<prometheus_client::encoding::NoLabelSet, _, u64>(value, None)?
                     }
-                    _ => line.encode_gauge(value)?,
+                    (_, Number::Whole(value)) => line.encode_gauge(value)?,
+                    (_, Number::Fraction(value)) => line.encode_gauge(value)?,
                 }
             }
         }
@@ -76,18 +87,29 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
     metrics.extend(queue_metrics(&stats.pools));
+    metrics.extend(curve_metrics(&shared.cache, &stats.pools));
     metrics.extend(latency_metrics(&shared.cache.latencies()));
     metrics.extend(event_metrics(shared));
     metrics.extend(monitor_metrics(shared));
     metrics
 }
 
+fn whole(samples: Vec<Sample>) -> Vec<(Labels, Number)> {
+    samples.into_iter().map(|(labels, value)| (labels, Number::Whole(value))).collect()
+}
+
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-    Metric { name, help, kind: MetricType::Gauge, samples }
+    Metric { name, help, kind: MetricType::Gauge, samples: whole(samples) }
 }
 
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Metric {
-    Metric { name, help, kind: MetricType::Counter, samples }
+    Metric { name, help, kind: MetricType::Counter, samples: whole(samples) }
+}
+
+/// A gauge of fractions.
+fn ratio(name: &'static str, help: &'static str, samples: Vec<(Labels, f64)>) -> Metric {
+    let samples = samples.into_iter().map(|(labels, value)| (labels, Number::Fraction(value))).collect();
+    Metric { name, help, kind: MetricType::Gauge, samples }
 }
 
 fn class_labels(pool: &PoolStats, class: &ClassStats) -> Vec<(&'static str, String)> {
@@ -129,7 +151,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
         let samples = shared.listeners.iter().map(|listener| {
             let mut labels = vec![("listener", listener.name.clone())];
             labels.extend(shown.labels.iter().map(|(label, value)| (*label, (*value).to_owned())));
-            (labels, listener.counters.total(*counter))
+            (labels, Number::Whole(listener.counters.total(*counter)))
         });
         match metrics.iter_mut().find(|metric| metric.name == shown.family.name) {
             Some(metric) => metric.samples.extend(samples),
@@ -236,7 +258,7 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
     for figure in CLASS_FIGURES {
         let Figure { metric, help, kind, of, .. } = figure;
         let samples = per_class(&|class| Some(of(class)));
-        metrics.push(Metric { name: metric, help, kind: *kind, samples });
+        metrics.push(Metric { name: metric, help, kind: *kind, samples: whole(samples) });
     }
     metrics
 }
@@ -268,6 +290,57 @@ fn queue_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             per_queue(|queue| queue.age_secs.map(u64::from)),
         ),
         counter("millpond_queue_hits", "Finds of items of a queue.", per_queue(|queue| Some(queue.hits))),
+    ]
+}
+
+/// What the curves of pools say, where they are learnt.
+fn curve_metrics(cache: &Cache, pools: &[PoolStats]) -> Vec<Metric> {
+    let known: Vec<(Labels, Outlook)> = pools
+        .iter()
+        .filter_map(|pool| Some((vec![("pool", pool.name.clone())], Outlook::of(cache, pool)?)))
+        .collect();
+    let numbers = |of: fn(&Outlook) -> u64| known.iter().map(|(pool, it)| (pool.clone(), of(it))).collect();
+    let shares = |of: fn(&Outlook) -> f64| known.iter().map(|(pool, it)| (pool.clone(), of(it))).collect();
+    let mut misses = Vec::new();
+    for (pool, outlook) in &known {
+        for (size, miss_ratio) in &outlook.miss_ratios {
+            let mut labels = pool.clone();
+            labels.push(("size", (*size).to_owned()));
+            misses.push((labels, *miss_ratio));
+        }
+    }
+    vec![
+        counter(
+            "millpond_pool_curve_samples",
+            "Reads of followed keys that the pool's curve was learnt from.",
+            numbers(|it| it.samples),
+        ),
+        counter(
+            "millpond_pool_curve_lost",
+            "Accesses to followed keys that were left out because another thread was at it.",
+            numbers(|it| it.lost),
+        ),
+        gauge(
+            "millpond_pool_curve_keys",
+            "Keys that are followed for the pool's curve.",
+            numbers(|it| it.keys),
+        ),
+        gauge(
+            "millpond_pool_curve_bytes",
+            "Memory that learning the pool's curve takes.",
+            numbers(|it| it.bytes),
+        ),
+        ratio("millpond_pool_curve_rate", "Share of the pool's keys that is followed.", shares(|it| it.rate)),
+        ratio(
+            "millpond_pool_curve_error",
+            "Standard error of the curve's miss ratios from sampling.",
+            shares(|it| it.error),
+        ),
+        ratio(
+            "millpond_pool_curve_miss_ratio",
+            "What an LRU would miss with half of the pool's present memory, with all of it, and with twice as much.",
+            misses,
+        ),
     ]
 }
 

@@ -74,6 +74,7 @@ pub(super) fn curves(shared: &Shared) -> Value {
             json!({
                 "curve": learnt.curve,
                 "rate": learnt.rate,
+                "samples": learnt.samples,
                 "lost": learnt.lost,
                 "bytes": learnt.bytes,
             })

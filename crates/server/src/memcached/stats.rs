@@ -12,6 +12,7 @@ use protocol::memcached::{Reply, Tokens, WireError, reply};
 use super::VERSION;
 use super::commands::Commands;
 use crate::config::{Address, Protocol};
+use crate::curves::Outlook;
 use crate::metrics::Counter;
 use crate::net::Output;
 
@@ -72,6 +73,7 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"conns"), _) => self.connections(out),
             (Some(b"sizes"), _) => self.sizes(out),
             (Some(b"hotkeys"), _) => self.hot_keys(out),
+            (Some(b"curves"), _) => self.curves(out),
             (Some(b"reset"), _) => {
                 self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
                 return Ok(Reply::Reset.as_bytes());
@@ -263,6 +265,27 @@ impl<'c> Commands<'_, 'c> {
             stat("key", &reply::shown_key(&hot.key));
             stat("accesses", &hot.accesses.to_string());
             stat("percent", &format!("{:.2}", hot.share * 100.0));
+        }
+    }
+
+    /// What the pool's miss-ratio curve says, if it is learnt.
+    fn curves(&self, out: &mut Vec<u8>) {
+        let Some(outlook) = self.pool_stats().and_then(|pool| Outlook::of(&self.shared.cache, &pool)) else {
+            return;
+        };
+        let mut number = |name: &str, value: u64| reply::stat_number(out, &format!("curves:{name}"), value);
+        number("samples", outlook.samples);
+        number("lost", outlook.lost);
+        number("keys", outlook.keys);
+        number("bytes", outlook.bytes);
+        number("present_bytes", outlook.present_bytes);
+        let mut share = |name: &str, value: f64| {
+            reply::stat(out, &format!("curves:{name}"), &format!("{value:.6}"));
+        };
+        share("rate", outlook.rate);
+        share("error", outlook.error);
+        for (size, miss_ratio) in outlook.miss_ratios {
+            share(&format!("miss_ratio_{size}"), miss_ratio);
         }
     }
 

@@ -1,0 +1,49 @@
+//! What operators are told of the miss-ratio curves that pools learn: how much each was learnt from, and what the pool would miss with half of its
+//! memory, with all of it, and with twice as much.
+
+use millpond::watch::PoolCurve;
+use millpond::{Cache, PoolStats};
+
+/// Sizes at which a curve is read, as multiples of the memory that the pool has now.
+const SIZES: [(&str, f64); 3] = [("half", 0.5), ("present", 1.0), ("double", 2.0)];
+
+/// A pool's curve, in figures.
+pub(crate) struct Outlook {
+    /// Reads of followed keys that it was learnt from.
+    pub(crate) samples: u64,
+    /// Accesses to followed keys that were left out.
+    pub(crate) lost: u64,
+    /// Keys that are followed now.
+    pub(crate) keys: u64,
+    /// Memory that learning takes.
+    pub(crate) bytes: u64,
+    /// The share of all keys that is followed.
+    pub(crate) rate: f64,
+    /// The curve's own standard error, averaged over its sizes; 0 where all keys are followed.
+    pub(crate) error: f64,
+    /// Memory that the pool's slabs have now.
+    pub(crate) present_bytes: u64,
+    /// What a request would miss, by name of the size. Empty until there was one.
+    pub(crate) miss_ratios: Vec<(&'static str, f64)>,
+}
+
+impl Outlook {
+    /// Of a pool; `None` where nobody learns its curve. Costs what [`Cache::curve`] costs.
+    pub(crate) fn of(cache: &Cache, pool: &PoolStats) -> Option<Self> {
+        let PoolCurve { curve, rate, samples, lost, bytes } = cache.curve(pool.id).ok().flatten()?;
+        let confidence = curve.confidence()?;
+        let is_known = confidence.requests > 0.0;
+        let read =
+            |(name, times): (&'static str, f64)| (name, curve.miss_ratio(pool.slab_bytes as f64 * times));
+        Some(Self {
+            samples,
+            lost,
+            keys: confidence.keys,
+            bytes: bytes as u64,
+            rate,
+            error: confidence.error,
+            present_bytes: pool.slab_bytes,
+            miss_ratios: SIZES.into_iter().filter(|_| is_known).map(read).collect(),
+        })
+    }
+}
