@@ -241,6 +241,7 @@ impl Parser {
             return Some(Parse::Refused(ProtocolError::InvalidCount));
         };
         if count <= 0 {
+            self.restart();
             return Some(Parse::Nothing { consumed: next });
         }
         (self.state, self.missing, self.at) = (State::Argument, count as usize, next);

@@ -79,6 +79,16 @@ fn requests_of_both_forms_are_read() {
     assert_eq!(one(b"*1\r\n$4\r\nPI"), []);
 }
 
+/// What was searched of a request without arguments is not taken off the next.
+#[test]
+fn what_comes_after_nothing_is_read_from_its_beginning() {
+    let sent = b"*0\r\n\n*1\r\n$1\r\na\r\n*0\r\n\nPING\r\n";
+    let expected = [request(&["a"]), request(&["PING"])];
+    for cut in [1, 2, 3, 100] {
+        assert_eq!(hear(sent, &[cut], &Limits::default()), expected, "in pieces of {cut}");
+    }
+}
+
 /// Texts and conditions as a redis-server 7.0.15 was seen to have them.
 #[test]
 fn what_is_no_request_is_refused_in_redis_words() {
