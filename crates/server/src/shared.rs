@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use base::{Clock, Ledger, Part};
 use millpond::{Cache, PoolId};
@@ -191,7 +191,7 @@ impl Registry {
         self.lock().values().cloned().collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Arc<ConnectionInfo>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<ConnectionInfo>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -268,6 +268,8 @@ pub(crate) struct Shared {
     /// The number of the last connection.
     connection_ids: AtomicU64,
     pub(crate) draining: AtomicBool,
+    /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken by another.
+    accepting: Mutex<()>,
     pub(crate) maintenance: Maintenance,
     pub(crate) watching: Watching,
     pub(crate) monitoring: Monitoring,
@@ -305,6 +307,7 @@ impl Shared {
             cas: AtomicU64::new(first_cas),
             connection_ids: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            accepting: Mutex::default(),
             maintenance: Maintenance::default(),
             watching: Watching::default(),
             monitoring: Monitoring::default(),
@@ -320,6 +323,11 @@ impl Shared {
     /// A number for a new connection.
     pub(crate) fn next_connection_id(&self) -> u64 {
         self.connection_ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The right to accept a connection, for a moment.
+    pub(crate) fn accepting(&self) -> MutexGuard<'_, ()> {
+        self.accepting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The settings as they are now.

@@ -54,9 +54,14 @@ impl Runner {
     }
 }
 
-/// Replays `trace` through the rivals that suit it.
-pub(super) fn compare(trace: &Path, options: &ReplayOptions, engine: &ReplayReport) -> Result<Comparison> {
-    let mut runners = rivals(options, engine);
+/// Replays `trace` through the rivals that suit it, one of which holds as many `items` as the engine did.
+pub(super) fn compare(
+    trace: &Path,
+    options: &ReplayOptions,
+    engine: &ReplayReport,
+    items: u64,
+) -> Result<Comparison> {
+    let mut runners = rivals(options, engine, items);
     let mut reader = options.open(trace)?;
     let mut key = Vec::new();
     let mut requests = 0;
@@ -89,8 +94,7 @@ pub(super) fn compare(trace: &Path, options: &ReplayOptions, engine: &ReplayRepo
     Ok(Comparison { rivals, causes: causes(options, engine) })
 }
 
-fn rivals(options: &ReplayOptions, engine: &ReplayReport) -> Vec<Runner> {
-    let items = engine.memory.items;
+fn rivals(options: &ReplayOptions, engine: &ReplayReport, items: u64) -> Vec<Runner> {
     let (name, simulator) = simulator(options.policy, items);
     let name = format!("{name} of as many objects");
     let mut runners = vec![Runner { name, capacity: items, simulator, counts: Counts::default() }];

@@ -161,16 +161,48 @@ pub fn replay(trace: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     let mut lane = Lane::open(&cache, trace, options)?;
     let bar = Bar::new(options.progress, trace);
     let start = Clock::System.monotonic_nanos();
+    let mut held = HeldItems::default();
     while lane.step(&cache, &clock, options)? {
         bar.show(lane.counts());
+        if options.compare && lane.counts().requests.is_multiple_of(HeldItems::LOOK_EACH) {
+            held.look(&cache, lane.pool());
+        }
     }
     let seconds = (Clock::System.monotonic_nanos() - start) as f64 / 1e9;
     bar.finish();
     let mut report = ReplayReport::new(&lane, &cache, options, seconds);
     if options.compare {
-        report.comparison = Some(compare::compare(trace, options, &report)?);
+        let items = held.mean().unwrap_or(report.memory.items);
+        report.comparison = Some(compare::compare(trace, options, &report, items)?);
     }
     Ok(report)
+}
+
+/// How many items a pool holds while it is full: some chunks are always on their way from one item to the next, at one moment more of
+/// them than at another.
+#[derive(Default)]
+struct HeldItems {
+    sum: u64,
+    looks: u64,
+}
+
+impl HeldItems {
+    /// Requests between two looks.
+    const LOOK_EACH: u64 = 1_024;
+
+    fn look(&mut self, cache: &Cache, pool: PoolId) {
+        let stats = cache.stats();
+        let Some(pool) = stats.pools.iter().find(|stats| stats.id == pool) else { return };
+        if pool.sum(|class| class.evictions) > 0 {
+            self.sum += pool.sum(|class| class.items);
+            self.looks += 1;
+        }
+    }
+
+    /// In the mean; `None` where it never was full.
+    fn mean(&self) -> Option<u64> {
+        (self.sum + self.looks / 2).checked_div(self.looks)
+    }
 }
 
 /// Replays traces through one cache in which each has a pool and keys of its own, a request of each in turn. A trace

@@ -210,7 +210,11 @@ impl<'c> Worker<'c> {
     fn accept(&mut self, number: usize) {
         let Some(listener) = self.listeners.get(number).cloned() else { return };
         for _ in 0..MAX_ACCEPTS {
-            match listener.accept() {
+            let accepted = {
+                let _accepting = self.context.shared.accepting();
+                listener.accept()
+            };
+            match accepted {
                 Ok((socket, peer)) => self.admit(socket, peer, number),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -229,6 +233,8 @@ impl<'c> Worker<'c> {
     /// Takes a connection that waits and closes it at once, so that it does not wait, and wake the worker, for ever.
     /// Returns whether that worked.
     fn refuse_for_want_of_descriptors(&mut self, listener: &Listener, number: usize) -> bool {
+        // Or else another worker would accept with the descriptor that is given up here, and it would not come back.
+        let _accepting = self.context.shared.accepting();
         drop(self.spare_descriptor.take());
         let refused = listener.accept().map(|(socket, _)| {
             refuse(&socket, self.protocol_of(number));
@@ -304,6 +310,10 @@ impl<'c> Worker<'c> {
         state.connections.fetch_sub(1, Ordering::Relaxed);
         state.counters.add(reason, 1);
         tracing::debug!(listener = state.name, peer = %connection.info.peer, ?reason, "A connection was closed.");
+        if self.spare_descriptor.is_none() {
+            drop(connection);
+            self.spare_descriptor = spare_descriptor();
+        }
     }
 
     fn read_mail(&mut self) {
