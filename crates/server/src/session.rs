@@ -57,12 +57,19 @@ impl<'c> Session<'c> {
     pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
         match info.listener.protocol {
             Protocol::Auto => Self::Undecided(info),
-            Protocol::Resp => Self::Resp(Box::new(resp::Session::new(info, settings))),
+            Protocol::Resp => Self::of_resp(info, settings),
             Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => {
-                let listener = Arc::clone(&info.listener);
-                Self::Memcached(Box::new(memcached::Session::new(listener, settings)))
+                Self::of_memcached(&info, settings)
             }
         }
+    }
+
+    fn of_resp(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+        Self::Resp(Box::new(resp::Session::new(info, settings)))
+    }
+
+    fn of_memcached(info: &ConnectionInfo, settings: &Settings) -> Self {
+        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(&info.listener), settings)))
     }
 
     /// Takes over changed limits, at the next turn.
@@ -131,12 +138,9 @@ impl<'c> Session<'c> {
                 return Turn { consumed: 0, answered: 0, next: Next::Input };
             };
             *self = if first == RESP_FIRST {
-                Self::Resp(Box::new(resp::Session::new(Arc::clone(info), &context.settings)))
+                Self::of_resp(Arc::clone(info), &context.settings)
             } else {
-                Self::Memcached(Box::new(memcached::Session::new(
-                    Arc::clone(&info.listener),
-                    &context.settings,
-                )))
+                Self::of_memcached(info, &context.settings)
             };
         }
         match self {
