@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
-/// The words are not what they should be, or are being written: which of the two, their sequence tells.
-#[derive(Debug)]
-pub(crate) struct Corrupt;
+/// Words of a structure that was looked at are not what they should be: they are being written to, and what was seen does not count, or
+/// they are corrupt. Which of the two, their sequence tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt;
 
 /// What came of looking at words that others may be writing to.
 pub(crate) type Look<T> = Result<T, Corrupt>;
@@ -90,6 +91,19 @@ impl<'a> Cells<'a> {
             all[..bytes.len()].copy_from_slice(bytes);
             word.load(Ordering::Relaxed) == u32::from_ne_bytes(all)
         }))
+    }
+
+    /// How the bytes that begin with word `at`, `len` of them, compare with `other`. What follows them in their last word is zero.
+    pub(crate) fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
+        for (word, bytes) in self.span(at, len)?.iter().zip(other.chunks(WORD)) {
+            let mut all = [0; WORD];
+            all[..bytes.len()].copy_from_slice(bytes);
+            let (ours, theirs) = (word.load(Ordering::Relaxed).to_ne_bytes(), all);
+            if ours != theirs {
+                return Ok(ours.cmp(&theirs));
+            }
+        }
+        Ok(len.cmp(&other.len()))
     }
 
     /// Copies `words` words.

@@ -211,6 +211,7 @@ use whole_map;
 
 mod access;
 mod array;
+mod collection;
 mod entries;
 mod header;
 mod map;
@@ -224,8 +225,10 @@ use base::rng::entropy_seed;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
+pub use crate::cells::Corrupt;
 pub use array::Array;
 pub use bytemuck::{self, Pod, Zeroable};
+pub use collection::{Collection, CollectionKind, Edit, Member, View};
 pub use map::Map;
 pub use ordered::OrderedMap;
 pub use value::Value;

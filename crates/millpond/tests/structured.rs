@@ -1,5 +1,7 @@
 //! Structured items: against std's collections, in full caches, across processes, and with many threads at once.
 
+#[path = "structured/collections.rs"]
+mod collections;
 #[path = "structured/kill.rs"]
 mod kill;
 #[path = "structured/model.rs"]

@@ -14,10 +14,10 @@ use crate::find::Keys;
 use crate::handle::ReadHandle;
 
 /// How often a reader tries before it keeps writers out.
-const ATTEMPTS: u32 = 16;
+pub(super) const ATTEMPTS: u32 = 16;
 /// How often a thread that waits for another one's growth lets others run before it sleeps.
 const YIELDS: u32 = 64;
-const WORD: usize = size_of::<u32>();
+pub(super) const WORD: usize = size_of::<u32>();
 
 /// A structure that was opened: whose key it is, what it must look like, and which one it is.
 #[derive(Clone)]
@@ -323,7 +323,7 @@ impl std::fmt::Debug for Handle {
 }
 
 /// Lets the thread go on that this one waits for.
-fn pause(waits: &mut u32) {
+pub(super) fn pause(waits: &mut u32) {
     *waits += 1;
     if *waits < YIELDS {
         std::thread::yield_now();

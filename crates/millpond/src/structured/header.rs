@@ -29,6 +29,14 @@ pub(super) const FREE: usize = 10;
 pub(super) const GARBAGE: usize = 11;
 /// Words of the directory.
 pub(super) const SLOTS: usize = 12;
+/// Collections: a word that is the caller's.
+pub(super) const MARK: usize = AT_VALUE_BYTES;
+/// Collections with an order: the place in the ring of the first entry.
+pub(super) const FIRST: usize = FREE;
+/// Collections with an order: words of the ring.
+pub(super) const RING: usize = 13;
+/// Collections: the end in Unix milliseconds, 64 bits; 0 = none.
+pub(super) const DEADLINE: usize = 14;
 
 /// What kind of structure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +45,10 @@ pub(super) enum Kind {
     Array = 1,
     Map = 2,
     Ordered = 3,
+    Hash = 4,
+    Set = 5,
+    List = 6,
+    Sorted = 7,
 }
 
 /// In the place of a length: values vary.
@@ -76,6 +88,17 @@ impl Tail<'_> {
             return Err(Corrupt);
         }
         Ok(u64::from(self.get(AT_ID)?) | u64::from(self.get(AT_ID + 1)?) << 32)
+    }
+
+    /// The kind and the identity of whatever structure it is.
+    #[inline]
+    pub(super) fn kind_and_id(self) -> Look<(u8, u64)> {
+        let word = self.get(AT_KIND)?;
+        if self.get(AT_MAGIC)? != MAGIC || word & 0xff != VERSION || word > 0xffff || self.len() < HEADER {
+            return Err(Corrupt);
+        }
+        let id = u64::from(self.get(AT_ID)?) | u64::from(self.get(AT_ID + 1)?) << 32;
+        Ok(((word >> 8) as u8, id))
     }
 
     /// The sequence, before what it stands for is read.

@@ -215,16 +215,16 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
 }
 
 /// Where a directory begins to look for a hash.
-fn home(hash: u64, slots: usize) -> usize {
+pub(super) fn home(hash: u64, slots: usize) -> usize {
     ((u128::from(hash) * slots as u128) >> 64) as usize
 }
 
-fn after(slot: usize, slots: usize) -> usize {
+pub(super) fn after(slot: usize, slots: usize) -> usize {
     if slot + 1 < slots { slot + 1 } else { 0 }
 }
 
 /// The bits of a hash that stand in the directory: not those that choose the home.
-fn tag(hash: u64) -> u32 {
+pub(super) fn tag(hash: u64) -> u32 {
     hash as u32 & ((1 << (u32::BITS - ENTRY_BITS)) - 1)
 }
 
