@@ -57,6 +57,7 @@ impl ServeArguments {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let loaded = self.load()?;
         loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {warning}"));
+        server::check_certificates(&loaded.config)?;
         say("The configuration is good.\n");
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
 //!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
+//! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `server`, `run`: starting, reloading, stopping; signals.
 //!
@@ -37,6 +38,7 @@ mod run;
 mod server;
 mod session;
 mod shared;
+mod tls;
 mod watching;
 
 pub use config::Config;
@@ -44,3 +46,4 @@ pub use error::{Error, ErrorKind};
 pub use log::LogControl;
 pub use run::run;
 pub use server::Server;
+pub use tls::check_certificates;

@@ -38,6 +38,13 @@ const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
 const SENT: Family = Family { name: "millpond_server_sent_bytes", help: "Bytes sent to clients." };
 
+const TLS_HANDSHAKES: Family =
+    Family { name: "millpond_server_tls_handshakes", help: "Handshakes of TLS that succeeded, by kind." };
+const TLS_FAILURES: Family = Family {
+    name: "millpond_server_tls_failures",
+    help: "Handshakes of TLS that failed, and connections that broke its rules, by reason.",
+};
+
 /// How one counter is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
@@ -103,11 +110,24 @@ counters! {
     ClosedMemory: CLOSES { reason = "memory" },
     ClosedBroken: CLOSES { reason = "broken" },
     ClosedDrained: CLOSES { reason = "drained" },
+    ClosedTls: CLOSES { reason = "tls" },
     Accepted: ACCEPTED {},
     PausedTurn: PAUSES { reason = "turn" },
     PausedOutput: PAUSES { reason = "output" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
+    TlsFull: TLS_HANDSHAKES { kind = "full" },
+    TlsResumed: TLS_HANDSHAKES { kind = "resumed" },
+    TlsTimeout: TLS_FAILURES { reason = "timeout" },
+    /// What came is no TLS: a client that does not use it, mostly.
+    TlsNotTls: TLS_FAILURES { reason = "not_tls" },
+    /// No version or cipher that both have.
+    TlsIncompatible: TLS_FAILURES { reason = "incompatible" },
+    TlsClientCertificate: TLS_FAILURES { reason = "client_certificate" },
+    /// The client does not accept the server's certificate, or something else.
+    TlsRefusedByClient: TLS_FAILURES { reason = "refused_by_client" },
+    TlsClosed: TLS_FAILURES { reason = "closed" },
+    TlsOther: TLS_FAILURES { reason = "other" },
 }
 
 const COUNT: usize = Counter::ALL.len();

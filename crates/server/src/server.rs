@@ -20,6 +20,7 @@ use crate::maintenance;
 use crate::metrics::ListenerCounters;
 use crate::net::{Listener, Mailbox, Message, Worker};
 use crate::shared::{ListenerState, Pool, Shared, WorkerState};
+use crate::tls::{self, TlsSlot};
 
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners, admin, log.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -64,6 +65,7 @@ impl Server {
     /// As [`Self::start`].
     pub fn start_with_clock(config: Config, clock: Clock) -> Result<Self, Error> {
         crate::config::check::check(&config)?;
+        let certificates = tls::load(&config)?;
         let threads = config.threads();
         check_descriptors(&config, threads);
         let cache = build_cache(&config, clock)?;
@@ -78,6 +80,7 @@ impl Server {
         let pin = config.pin_threads;
         let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
         let shared = Arc::new(Shared::new(cache, config, pools, listeners, workers));
+        put_in_force(&shared, certificates);
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.pools, &config.watch)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
@@ -176,6 +179,7 @@ impl Server {
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
         let merged = change::with_online(&old, config);
+        let certificates = tls::load(&merged)?;
         let cache = &self.shared.cache;
         let monitoring = &self.shared.monitoring;
         // What a monitor has given back it takes back by itself.
@@ -204,6 +208,7 @@ impl Server {
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
+        put_in_force(&self.shared, certificates);
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
         Ok(changes)
@@ -328,6 +333,15 @@ fn tuning(settings: &PoolSettings) -> Option<Tuning> {
     (settings.classes == Classes::Tuned).then(Tuning::default)
 }
 
+/// Has new connections speak TLS with `certificates`.
+fn put_in_force(shared: &Shared, certificates: tls::Loaded) {
+    let now = shared.clock.unix_secs();
+    for (listener, tls) in shared.listeners.iter().zip(certificates.listeners) {
+        listener.tls.set(&listener.name, tls, now);
+    }
+    shared.admin_tls.set("admin", certificates.admin, now);
+}
+
 fn listener_states(
     config: &Config,
     sockets: &[Arc<Listener>],
@@ -340,6 +354,7 @@ fn listener_states(
             address: socket.address().clone(),
             pool: Arc::clone(pool),
             protocol: settings.protocol,
+            tls: TlsSlot::default(),
             counters: ListenerCounters::default(),
             connections: AtomicUsize::new(0),
         }))

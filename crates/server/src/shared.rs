@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use base::{Clock, Ledger, Part};
 use millpond::{Cache, PoolId};
@@ -15,6 +15,7 @@ use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer};
+use crate::tls::{Subject, TlsSlot};
 use crate::watching::Watching;
 
 /// The settings that change while serving, in the form in which they are asked for.
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) busy_poll_micros: u32,
     pub(crate) idle_timeout_secs: u32,
     pub(crate) stall_timeout_secs: u32,
+    pub(crate) handshake_timeout_secs: u32,
     pub(crate) drain_timeout_secs: u32,
 }
 
@@ -55,6 +57,7 @@ impl Settings {
             busy_poll_micros: config.busy_poll_micros,
             idle_timeout_secs: limits.idle_timeout_secs,
             stall_timeout_secs: limits.stall_timeout_secs,
+            handshake_timeout_secs: limits.handshake_timeout_secs,
             drain_timeout_secs: limits.drain_timeout_secs,
         }
     }
@@ -74,6 +77,8 @@ pub(crate) struct ListenerState {
     pub(crate) address: Address,
     pub(crate) pool: Arc<Pool>,
     pub(crate) protocol: Protocol,
+    /// How its next connections speak TLS, if they do.
+    pub(crate) tls: TlsSlot,
     pub(crate) counters: ListenerCounters,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,
@@ -128,6 +133,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) since_secs: u32,
     /// What its client told of itself. Locked when it does, and while connections are listed.
     pub(crate) named: Mutex<Named>,
+    /// Whom the client's certificate names, once it was verified.
+    pub(crate) subject: OnceLock<Subject>,
 }
 
 /// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT LIST`.
@@ -150,7 +157,17 @@ impl ConnectionInfo {
         let activity = AtomicU8::new(Activity::Waiting as u8);
         let named = Mutex::default();
         let active_secs = AtomicU32::new(now_secs);
-        Self { descriptor, id, peer, listener, active_secs, activity, since_secs: now_secs, named }
+        Self {
+            descriptor,
+            id,
+            peer,
+            listener,
+            active_secs,
+            activity,
+            since_secs: now_secs,
+            named,
+            subject: OnceLock::new(),
+        }
     }
 
     pub(crate) fn named(&self) -> std::sync::MutexGuard<'_, Named> {
@@ -257,6 +274,8 @@ pub(crate) struct Shared {
     pub(crate) config: RwLock<Arc<Config>>,
     settings: RwLock<Arc<Settings>>,
     pub(crate) pools: Vec<Arc<Pool>>,
+    /// How the admin server's next connections speak TLS, if they do.
+    pub(crate) admin_tls: TlsSlot,
     pub(crate) listeners: Vec<Arc<ListenerState>>,
     pub(crate) workers: Vec<WorkerState>,
     pub(crate) registry: Registry,
@@ -298,6 +317,7 @@ impl Shared {
             config: RwLock::new(Arc::new(config)),
             settings: RwLock::new(Arc::new(settings)),
             pools,
+            admin_tls: TlsSlot::default(),
             listeners,
             workers,
             registry: Registry::default(),

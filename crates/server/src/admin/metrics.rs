@@ -19,6 +19,7 @@ use super::figures::{CLASS_FIGURES, Figure};
 use crate::curves::Outlook;
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
+use crate::tls::TlsSlot;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -125,6 +126,11 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
             (vec![("listener", listener.name.clone())], open)
         })
         .collect();
+    let expiry = |tls: &TlsSlot| tls.get().and_then(|tls| u64::try_from(tls.expires_secs).ok());
+    let certificates = shared
+        .listeners
+        .iter()
+        .filter_map(|listener| Some((vec![("listener", listener.name.clone())], expiry(&listener.tls)?)));
     let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     vec![
         gauge("millpond_build_info", "Always 1; the label has the version.", vec![(version, 1)]),
@@ -139,6 +145,16 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
             "millpond_server_connection_memory_bytes",
             "What connections hold: buffers, and items on their way in or out.",
             vec![(vec![], shared.budget.held())],
+        ),
+        gauge(
+            "millpond_server_tls_certificate_expiry_time_seconds",
+            "When the first certificate of a listener's chain expires, in Unix seconds.",
+            certificates.collect(),
+        ),
+        gauge(
+            "millpond_admin_tls_certificate_expiry_time_seconds",
+            "The same of the admin server.",
+            expiry(&shared.admin_tls).map(|secs| (vec![], secs)).into_iter().collect(),
         ),
     ]
 }

@@ -50,7 +50,7 @@ impl AdminServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
             runtime.block_on(async move {
-                let listener = match PatientListener::new(socket) {
+                let listener = match PatientListener::new(socket, Arc::clone(&shared)) {
                     Ok(listener) => listener,
                     Err(error) => return tracing::error!(%error, "The admin server cannot listen."),
                 };

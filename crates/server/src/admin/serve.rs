@@ -1,4 +1,6 @@
-//! A listener that admits few connections at a time and hangs up on silent ones.
+//! A listener that admits few connections at a time and hangs up on silent ones, with TLS where that is configured.
+//!
+//! Handshakes go on beside each other: who is slow in one holds a place, as any connection does, and nobody up.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,25 +11,52 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::shared::Shared;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
 /// How long a connection may go without a byte in either direction.
 const PATIENCE: Duration = Duration::from_secs(75);
 
+/// How long a handshake may take.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// The listener.
 pub(super) struct PatientListener {
     socket: TcpListener,
+    shared: Arc<Shared>,
     places: Arc<Semaphore>,
+    /// Where connections come from whose handshake is complete.
+    opened: mpsc::Receiver<(PatientStream, SocketAddr)>,
+    opening: mpsc::Sender<(PatientStream, SocketAddr)>,
 }
 
 impl PatientListener {
     /// Takes over a non-blocking socket; to be called within a runtime.
-    pub(super) fn new(socket: std::net::TcpListener) -> io::Result<Self> {
+    pub(super) fn new(socket: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
         let socket = TcpListener::from_std(socket)?;
-        Ok(Self { socket, places: Arc::new(Semaphore::new(MAX_CONNECTIONS)) })
+        let (opening, opened) = mpsc::channel(MAX_CONNECTIONS);
+        Ok(Self { socket, shared, places: Arc::new(Semaphore::new(MAX_CONNECTIONS)), opened, opening })
+    }
+}
+
+/// The next connection of `socket`, with one of the places.
+async fn next(
+    socket: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, SocketAddr, Option<OwnedSemaphorePermit>) {
+    loop {
+        let place = Arc::clone(places).acquire_owned().await.ok();
+        match socket.accept().await {
+            Ok((stream, peer)) => return (stream, peer, place),
+            // Out of descriptors, mostly: others must end first.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
     }
 }
 
@@ -37,15 +66,25 @@ impl axum::serve::Listener for PatientListener {
 
     async fn accept(&mut self) -> (PatientStream, SocketAddr) {
         loop {
-            let place = Arc::clone(&self.places).acquire_owned().await.ok();
-            match self.socket.accept().await {
-                Ok((stream, peer)) => {
-                    let deadline = Box::pin(tokio::time::sleep(PATIENCE));
-                    return (PatientStream { stream, deadline, _place: place }, peer);
+            let (stream, peer, place) = tokio::select! {
+                Some(opened) = self.opened.recv() => return opened,
+                next = next(&self.socket, &self.places) => next,
+            };
+            let Some(tls) = self.shared.admin_tls.get() else {
+                return (PatientStream::new(Transport::Plain(stream), place), peer);
+            };
+            let opening = self.opening.clone();
+            let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+            tokio::spawn(async move {
+                match tokio::time::timeout(HANDSHAKE_PATIENCE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        let stream = PatientStream::new(Transport::Tls(Box::new(stream)), place);
+                        let _ = opening.send((stream, peer)).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS with an operator has failed."),
+                    Err(_) => tracing::debug!(%peer, "An operator's handshake took too long."),
                 }
-                // Out of descriptors, mostly: others must end first.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
+            });
         }
     }
 
@@ -54,14 +93,34 @@ impl axum::serve::Listener for PatientListener {
     }
 }
 
+/// What carries a connection.
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Calls the same method of whatever carries the connection.
+macro_rules! forward {
+    ($stream:expr, $method:ident($($argument:expr),*)) => {
+        match &mut $stream {
+            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Transport::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
+        }
+    };
+}
+
 /// A connection that fails when nothing happens on it for too long.
 pub(super) struct PatientStream {
-    stream: TcpStream,
+    stream: Transport,
     deadline: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl PatientStream {
+    fn new(stream: Transport, place: Option<OwnedSemaphorePermit>) -> Self {
+        Self { stream, deadline: Box::pin(tokio::time::sleep(PATIENCE)), _place: place }
+    }
+
     /// Passes on what became of an attempt: a success moves the deadline, and waiting past it is a failure.
     fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
@@ -81,7 +140,7 @@ impl AsyncRead for PatientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let result = forward!(self.stream, poll_read(context, buffer));
         self.judge(context, result)
     }
 }
@@ -92,15 +151,15 @@ impl AsyncWrite for PatientStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let result = forward!(self.stream, poll_write(context, bytes));
         self.judge(context, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        forward!(self.stream, poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        forward!(self.stream, poll_shutdown(context))
     }
 }

@@ -51,6 +51,17 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
         .collect())
 }
 
+/// Takes over the settings of TLS from one section to another of its kind.
+macro_rules! copy_tls {
+    ($from:expr => $to:expr) => {
+        $to.tls_certificate.clone_from(&$from.tls_certificate);
+        $to.tls_key.clone_from(&$from.tls_key);
+        $to.tls_client_ca.clone_from(&$from.tls_client_ca);
+        $to.tls_client_auth = $from.tls_client_auth;
+        $to.tls_min_version = $from.tls_min_version;
+    };
+}
+
 /// `old` with those settings of `new` that change while serving.
 pub fn with_online(old: &Config, new: &Config) -> Config {
     let mut merged = old.clone();
@@ -60,6 +71,12 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged.log = new.log.clone();
     merged.watch = new.watch.clone();
     merged.monitor = new.monitor.clone();
+    for listener in &mut merged.listeners {
+        if let Some(changed) = new.listeners.iter().find(|other| other.name == listener.name) {
+            copy_tls!(changed => listener);
+        }
+    }
+    copy_tls!(new.admin => merged.admin);
     for pool in &mut merged.pools {
         if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
             pool.limit = changed.limit;

@@ -24,6 +24,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     check_listeners(config, &mut problems);
     check_limits(config, &config.limits, &mut problems);
     check_admin(config, &mut problems);
+    super::tls::check(config, &mut problems);
     check_watch(&config.watch, &mut problems);
     if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
         problems.push(format!("monitor: {error}"));

@@ -69,6 +69,24 @@ pub const KEYS: &[Key] = &[
          \"memcached-binary\", \"resp\" (that of Redis, versions 2 and 3), or \"auto\" (memcached's and RESP, told by the first byte:\n\
          lines of words are memcached's). memcached has deprecated the binary protocol. Default \"memcached\".",
     ),
+    online(
+        "listener.tls_certificate",
+        "For TLS: a file in PEM with the server's certificate and those that lead to its root. Read again, as the files below,\n\
+         on SIGHUP; connections stay, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
+    ),
+    online("listener.tls_key", "A file in PEM with the certificate's private key. Default \"\"."),
+    online(
+        "listener.tls_client_ca",
+        "For mutual TLS: a file in PEM with the roots of clients' certificates. Default \"\" (clients are not asked for one).",
+    ),
+    online(
+        "listener.tls_client_auth",
+        "Whether a client must have a certificate where it is asked for one: \"required\" or \"optional\". Default \"required\".",
+    ),
+    online(
+        "listener.tls_min_version",
+        "The oldest version of TLS that is spoken: \"1.2\" or \"1.3\". Default \"1.2\".",
+    ),
     restart("pool.name", "The pool's name in listeners, logs and metrics."),
     online(
         "pool.limit",
@@ -157,6 +175,10 @@ pub const KEYS: &[Key] = &[
          a connection is closed. 0: never. Default 60.",
     ),
     online(
+        "limits.handshake_timeout_secs",
+        "Seconds that a client has for the handshake of TLS. 0: for as long as it likes. Default 10.",
+    ),
+    online(
         "limits.drain_timeout_secs",
         "Seconds that clients are given to take their last responses when the server stops. Default 5.",
     ),
@@ -165,6 +187,24 @@ pub const KEYS: &[Key] = &[
         "Whether the HTTP server with /metrics, /healthz, /stats.json, /hotkeys.json and /curves.json runs. Default true.",
     ),
     restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
+    online(
+        "admin.tls_certificate",
+        "For TLS: a file in PEM with the server's certificate and those that lead to its root. Read again, as the files below,\n\
+         on SIGHUP; connections stay, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
+    ),
+    online("admin.tls_key", "A file in PEM with the certificate's private key. Default \"\"."),
+    online(
+        "admin.tls_client_ca",
+        "For mutual TLS: a file in PEM with the roots of clients' certificates. Default \"\" (clients are not asked for one).",
+    ),
+    online(
+        "admin.tls_client_auth",
+        "Whether a client must have a certificate where it is asked for one: \"required\" or \"optional\". Default \"required\".",
+    ),
+    online(
+        "admin.tls_min_version",
+        "The oldest version of TLS that is spoken: \"1.2\" or \"1.3\". Default \"1.2\".",
+    ),
     online(
         "watch.latency_one_in",
         "One call of the engine in so many is timed: find, allocate, insert and remove, shown as percentiles in /metrics and\n\

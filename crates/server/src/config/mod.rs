@@ -13,7 +13,9 @@ pub mod check;
 pub mod keys;
 pub mod load;
 mod print;
+#[macro_use]
 mod values;
+mod tls;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +26,7 @@ use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
+pub use tls::{ClientAuth, TlsSettings, TlsVersion};
 pub use values::{Address, Auto, Classes, FileMode, LogLevel, MonitorMode, Protocol};
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
@@ -101,6 +104,16 @@ pub struct ListenerConfig {
     pub pool: String,
     /// What is spoken there.
     pub protocol: Protocol,
+    /// The file with its certificate for TLS; empty = no TLS.
+    pub tls_certificate: PathBuf,
+    /// The file with the certificate's key.
+    pub tls_key: PathBuf,
+    /// The file with the roots of clients' certificates; empty = clients are not asked for one.
+    pub tls_client_ca: PathBuf,
+    /// Whether clients must have one, where they are asked.
+    pub tls_client_auth: ClientAuth,
+    /// The oldest version of TLS that is spoken.
+    pub tls_min_version: TlsVersion,
 }
 
 impl Default for ListenerConfig {
@@ -111,6 +124,11 @@ impl Default for ListenerConfig {
             mode: FileMode::default(),
             pool: "default".to_owned(),
             protocol: Protocol::default(),
+            tls_certificate: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            tls_client_ca: PathBuf::new(),
+            tls_client_auth: ClientAuth::Required,
+            tls_min_version: TlsVersion::V1_2,
         }
     }
 }
@@ -186,6 +204,8 @@ pub struct Limits {
     pub idle_timeout_secs: u32,
     /// Seconds without progress in the middle of a request or response after which a connection is closed; 0 for never.
     pub stall_timeout_secs: u32,
+    /// Seconds that a client has for the handshake of TLS; 0 for as long as it likes.
+    pub handshake_timeout_secs: u32,
     /// Seconds that clients are given to take their last responses when the server stops.
     pub drain_timeout_secs: u32,
 }
@@ -205,6 +225,7 @@ impl Default for Limits {
             max_requests_per_turn: 256,
             idle_timeout_secs: 0,
             stall_timeout_secs: 60,
+            handshake_timeout_secs: 10,
             drain_timeout_secs: 5,
         }
     }
@@ -218,11 +239,29 @@ pub struct Admin {
     pub enabled: bool,
     /// `tcp://IP:PORT`.
     pub address: Address,
+    /// The file with its certificate for TLS; empty = no TLS.
+    pub tls_certificate: PathBuf,
+    /// The file with the certificate's key.
+    pub tls_key: PathBuf,
+    /// The file with the roots of clients' certificates; empty = clients are not asked for one.
+    pub tls_client_ca: PathBuf,
+    /// Whether clients must have one, where they are asked.
+    pub tls_client_auth: ClientAuth,
+    /// The oldest version of TLS that is spoken.
+    pub tls_min_version: TlsVersion,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { enabled: true, address: Address::loopback(11212) }
+        Self {
+            enabled: true,
+            address: Address::loopback(11212),
+            tls_certificate: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            tls_client_ca: PathBuf::new(),
+            tls_client_auth: ClientAuth::Required,
+            tls_min_version: TlsVersion::V1_2,
+        }
     }
 }
 

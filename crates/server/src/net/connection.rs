@@ -19,9 +19,12 @@ use rustix::net::Shutdown;
 use super::context::Context;
 use super::input::Input;
 use super::output::{Output, Sent};
+use super::retry;
+use super::tls::{self, TlsBuffers, TlsStream};
 use crate::metrics::Counter;
 use crate::session::{Next, Session};
 use crate::shared::{Activity, ConnectionInfo, Held};
+use crate::tls::Subject;
 
 /// At least this much of a value must be missing for it to be received straight into its item.
 const MIN_DIRECT_BYTES: usize = 4096;
@@ -62,6 +65,8 @@ enum Received {
 /// One connection.
 pub(crate) struct Connection<'c> {
     socket: OwnedFd,
+    /// Between socket and session, where TLS is spoken.
+    tls: Option<Box<TlsStream>>,
     pub(crate) info: Arc<ConnectionInfo>,
     session: Session<'c>,
     input: Input,
@@ -86,10 +91,16 @@ pub(crate) struct Connection<'c> {
 }
 
 impl<'c> Connection<'c> {
-    pub(crate) fn new(socket: OwnedFd, info: Arc<ConnectionInfo>, context: &Context<'c>) -> Self {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        tls: Option<Box<TlsStream>>,
+        info: Arc<ConnectionInfo>,
+        context: &Context<'c>,
+    ) -> Self {
         let session = Session::new(Arc::clone(&info), &context.settings);
         Self {
             socket,
+            tls,
             info,
             session,
             input: Input::default(),
@@ -126,8 +137,11 @@ impl<'c> Connection<'c> {
                 Ok(Received::Some) => {}
                 Ok(Received::Nothing) if self.draining => self.closing = Some(Counter::ClosedDrained),
                 Ok(Received::Nothing) => {}
-                Ok(Received::End) => self.closing = Some(Counter::ClosedByClient),
+                Ok(Received::End) => self.end(),
             }
+        }
+        if self.tls.as_ref().is_some_and(|tls| tls.is_ended()) && !self.backlog && self.closing.is_none() {
+            self.closing = Some(Counter::ClosedByClient);
         }
         match self.flush(context) {
             Err(_) => Step::Close(Counter::ClosedBroken),
@@ -142,7 +156,11 @@ impl<'c> Connection<'c> {
 
     /// Everything is sent: closes the connection, or begins to linger where the client may be sending still.
     fn finish(&mut self, reason: Counter, context: &mut Context<'c>) -> Step {
-        if reason != Counter::ClosedRefused || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
+        if let (Some(tls), Some(buffers)) = (&mut self.tls, &mut context.tls) {
+            tls.say_goodbye(&self.socket, buffers);
+        }
+        let is_told_why = matches!(reason, Counter::ClosedRefused | Counter::ClosedTls);
+        if !is_told_why || rustix::net::shutdown(&self.socket, Shutdown::Write).is_err() {
             return Step::Close(reason);
         }
         let until_secs = context.now_secs.saturating_add(LINGER_SECS);
@@ -181,6 +199,8 @@ impl<'c> Connection<'c> {
     /// What it holds of the memory for connections.
     pub(crate) fn holding(&self) -> Held {
         let buffers = size_of::<Self>()
+            + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
+            + self.info.subject.get().map_or(0, Subject::held_bytes)
             + self.session.buffer_bytes()
             + self.input.buffer_bytes()
             + self.output.buffer_bytes();
@@ -195,7 +215,20 @@ impl<'c> Connection<'c> {
             return (context.now_secs > lingering.until_secs)
                 .then_some(self.closing.unwrap_or(Counter::ClosedRefused));
         }
-        let busy = !self.output.is_empty() || !self.input.is_empty() || self.session.is_receiving_value();
+        if let Some(tls) = &self.tls
+            && tls.is_in_handshake()
+        {
+            let is_over = over(self.info.since_secs, context.settings.handshake_timeout_secs);
+            return is_over.then(|| {
+                self.info.listener.counters.add(Counter::TlsTimeout, 1);
+                Counter::ClosedTls
+            });
+        }
+        let is_within_record = self.tls.as_ref().is_some_and(|tls| tls.is_within_record() || !tls.is_sent());
+        let busy = is_within_record
+            || !self.output.is_empty()
+            || !self.input.is_empty()
+            || self.session.is_receiving_value();
         if busy {
             return over(self.moved_secs, context.settings.stall_timeout_secs)
                 .then_some(Counter::ClosedStalled);
@@ -219,7 +252,21 @@ impl<'c> Connection<'c> {
         });
     }
 
+    /// The client will send no more.
+    fn end(&mut self) {
+        if self.tls.as_ref().is_some_and(|tls| tls.is_in_handshake()) {
+            self.info.listener.counters.add(Counter::TlsClosed, 1);
+        }
+        self.closing = Some(Counter::ClosedByClient);
+    }
+
     fn receive(&mut self, context: &mut Context<'c>) -> Result<Received, Errno> {
+        if let Some(mut tls) = self.tls.take() {
+            let mut buffers = context.tls.take().unwrap_or_default();
+            let result = self.receive_tls(&mut tls, &mut buffers, context);
+            (self.tls, context.tls) = (Some(tls), Some(buffers));
+            return result;
+        }
         // The worker's buffer is taken for the time of the call, so that the context can be lent to the session.
         let mut buffer = std::mem::take(&mut context.receive_buffer);
         let result = self.receive_into(&mut buffer, context);
@@ -248,7 +295,56 @@ impl<'c> Connection<'c> {
         if direct > 0 {
             self.session.value_received(received.min(direct));
         }
-        let bytes = buffer.get(..received.saturating_sub(direct)).unwrap_or_default();
+        self.take(buffer.get(..received.saturating_sub(direct)).unwrap_or_default(), context);
+        Ok(Received::Some)
+    }
+
+    /// As [`Self::receive_into`], through TLS.
+    fn receive_tls(
+        &mut self,
+        tls: &mut TlsStream,
+        buffers: &mut TlsBuffers,
+        context: &mut Context<'c>,
+    ) -> Result<Received, Errno> {
+        let session = &mut self.session;
+        let mut delivered = 0;
+        let received = tls.receive(&self.socket, buffers, |mut payload, plain| {
+            delivered += payload.len() as u64;
+            if plain.is_empty()
+                && let Some(value) = session.value_buffer().filter(|value| value.len() >= MIN_DIRECT_BYTES)
+            {
+                let direct = value.len().min(payload.len());
+                let (front, rest) = payload.split_at(direct);
+                if let Some(place) = value.get_mut(..direct) {
+                    place.copy_from_slice(front);
+                }
+                session.value_received(direct);
+                payload = rest;
+            }
+            plain.extend_from_slice(payload);
+        })?;
+        match received {
+            tls::Received::Some => {}
+            tls::Received::Nothing => return Ok(Received::Nothing),
+            tls::Received::End => return Ok(Received::End),
+            tls::Received::Failed(error) => {
+                self.fail_tls(&error);
+                return Ok(Received::Some);
+            }
+        }
+        self.moved_secs = context.now_secs;
+        self.info.listener.counters.add(Counter::ReceivedBytes, delivered);
+        if let Some(counter) = tls.take_opened() {
+            self.open(counter, tls, context);
+        }
+        if !tls.is_in_handshake() {
+            self.take(&buffers.plain, context);
+        }
+        Ok(Received::Some)
+    }
+
+    /// Gives `bytes`, which came behind what is in `input`, to the session, and keeps what it leaves.
+    fn take(&mut self, bytes: &[u8], context: &mut Context<'c>) {
         if self.input.is_empty() {
             let consumed = self.answer(bytes, context);
             let rest = bytes.get(consumed..).unwrap_or_default();
@@ -259,7 +355,24 @@ impl<'c> Connection<'c> {
             self.input.append(bytes);
             self.answer_pending(context);
         }
-        Ok(Received::Some)
+    }
+
+    /// The handshake is complete.
+    fn open(&mut self, counter: Counter, tls: &TlsStream, context: &Context<'c>) {
+        self.info.listener.counters.add(counter, 1);
+        self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
+        if let Some(subject) = tls.peer_certificate().and_then(|der| Subject::of(der)) {
+            tracing::debug!(peer = %self.info.peer, %subject, "A client's certificate was verified.");
+            let _ = self.info.subject.set(subject);
+        }
+    }
+
+    /// The client broke the rules of TLS, or has no certificate that is good here. It is told so.
+    fn fail_tls(&mut self, error: &rustls::Error) {
+        self.info.listener.counters.add(tls::reason(error), 1);
+        let (listener, peer) = (&self.info.listener.name, &self.info.peer);
+        tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");
+        self.closing = Some(Counter::ClosedTls);
     }
 
     fn answer_pending(&mut self, context: &mut Context<'c>) {
@@ -296,12 +409,19 @@ impl<'c> Connection<'c> {
 
     fn flush(&mut self, context: &mut Context<'c>) -> Result<Sent, Errno> {
         let before = self.output.len();
-        if before == 0 && self.output.buffer_bytes() == 0 {
+        let is_sent = self.tls.as_ref().is_none_or(|tls| tls.is_sent());
+        if before == 0 && self.output.buffer_bytes() == 0 && is_sent {
             return Ok(Sent::All);
         }
-        let sent = self.output.send(&self.socket)?;
+        let sent = match &mut self.tls {
+            None => self.output.send(&self.socket)?,
+            Some(tls) => {
+                let buffers = context.tls.get_or_insert_default();
+                tls.send(&self.socket, &mut self.output, buffers)?
+            }
+        };
         let moved = before - self.output.len();
-        if moved > 0 {
+        if moved > 0 || !is_sent {
             self.moved_secs = context.now_secs;
             self.info.listener.counters.add(Counter::SentBytes, moved as u64);
         }
@@ -326,15 +446,5 @@ impl Connection<'_> {
     /// The number of its descriptor, under which the registry has it.
     pub(crate) fn descriptor(&self) -> i32 {
         self.socket.as_raw_fd()
-    }
-}
-
-/// Calls `call` until no signal interrupts it.
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
     }
 }

@@ -6,6 +6,7 @@ use millpond::ReadHandle;
 use protocol::memcached::KeyBuf;
 
 use super::output::Output;
+use super::tls::TlsBuffers;
 use crate::shared::{Settings, Shared};
 
 /// Bytes that are received at a time: the requests of one turn, unless a value is received straight into its item.
@@ -23,6 +24,8 @@ pub(crate) struct Context<'c> {
     pub(crate) spare_output: Output<ReadHandle<'c>>,
     /// Where keys in base64 are decoded to.
     pub(crate) key_buffer: KeyBuf,
+    /// What encrypts and decrypts; there from the first connection with TLS on.
+    pub(crate) tls: Option<Box<TlsBuffers>>,
 }
 
 impl<'c> Context<'c> {
@@ -34,6 +37,7 @@ impl<'c> Context<'c> {
             receive_buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             spare_output: Output::default(),
             key_buffer: KeyBuf::default(),
+            tls: None,
         }
     }
 }

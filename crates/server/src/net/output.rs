@@ -160,6 +160,37 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         sendmsg(socket, slices.get(..count).unwrap_or_default(), &mut control, SendFlags::NOSIGNAL)
     }
 
+    /// What is to be sent next, in one piece of at most `chunk.len()` bytes: where it lies, or put together in `chunk` from several.
+    pub(crate) fn next_chunk<'a>(&'a self, chunk: &'a mut [u8]) -> &'a [u8] {
+        let most = chunk.len();
+        let mut only: Option<&'a [u8]> = None;
+        let mut filled = 0;
+        self.for_each_piece(|piece| {
+            let piece = piece.get(..piece.len().min(most - filled)).unwrap_or_default();
+            match only.take() {
+                None if filled == 0 => {
+                    only = Some(piece);
+                    // Nothing was copied yet, and if this is all, nothing will be.
+                    return piece.len() < most;
+                }
+                first => {
+                    for piece in first.into_iter().chain([piece]) {
+                        let piece = piece.get(..piece.len().min(most - filled)).unwrap_or_default();
+                        if let Some(place) = chunk.get_mut(filled..filled + piece.len()) {
+                            place.copy_from_slice(piece);
+                        }
+                        filled += piece.len();
+                    }
+                }
+            }
+            filled < most
+        });
+        match only {
+            Some(piece) => piece,
+            None => chunk.get(..filled).unwrap_or_default(),
+        }
+    }
+
     /// Calls `visit` with the unsent pieces in order until it returns false.
     fn for_each_piece<'a>(&'a self, mut visit: impl FnMut(&'a [u8]) -> bool) {
         let mut position = self.sent_bytes;
@@ -178,8 +209,8 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         }
     }
 
-    /// Notes that `sent` more bytes are with the kernel, and lets go of values that are sent.
-    fn advance(&mut self, mut sent: usize) {
+    /// Notes that `sent` more bytes are with the kernel, or encrypted for it, and lets go of values that are sent.
+    pub(crate) fn advance(&mut self, mut sent: usize) {
         self.unsent -= sent;
         while let Some((at, value)) = self.values.get(self.next_value) {
             let before = at - self.sent_bytes;
@@ -205,7 +236,8 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         }
     }
 
-    fn reset(&mut self) {
+    /// Begins anew, with everything sent.
+    pub(crate) fn reset(&mut self) {
         self.values.clear();
         self.bytes.clear();
         (self.sent_bytes, self.next_value, self.sent_of_value) = (0, 0, 0);

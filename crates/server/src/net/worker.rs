@@ -23,9 +23,10 @@ use super::listener::{Listener, Peer};
 use super::mailbox::Message;
 use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use super::table::{Table, Token};
+use super::tls::{TlsBuffers, TlsStream};
 use crate::config::Protocol;
 use crate::metrics::Counter;
-use crate::shared::{ConnectionInfo, Held, Shared};
+use crate::shared::{ConnectionInfo, Held, ListenerState, Shared};
 
 /// Events that are fetched at a time.
 const MAX_EVENTS: usize = 256;
@@ -237,17 +238,15 @@ impl<'c> Worker<'c> {
         let _accepting = self.context.shared.accepting();
         drop(self.spare_descriptor.take());
         let refused = listener.accept().map(|(socket, _)| {
-            refuse(&socket, self.protocol_of(number));
+            if let Some(state) = self.context.shared.listeners.get(number) {
+                refuse(&socket, state);
+            }
         });
         self.spare_descriptor = spare_descriptor();
         if let Some(state) = self.context.shared.listeners.get(number) {
             state.counters.add(Counter::RefusedDescriptor, 1);
         }
         refused.is_ok()
-    }
-
-    fn protocol_of(&self, number: usize) -> Protocol {
-        self.context.shared.listeners.get(number).map_or(Protocol::default(), |listener| listener.protocol)
     }
 
     /// Gives a new connection to the worker that has the fewest, or refuses it.
@@ -259,7 +258,7 @@ impl<'c> Worker<'c> {
         if open >= self.context.settings.max_connections {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             state.counters.add(Counter::RefusedConnection, 1);
-            refuse(&socket, state.protocol);
+            refuse(&socket, state);
             return;
         }
         state.connections.fetch_add(1, Ordering::Relaxed);
@@ -280,6 +279,18 @@ impl<'c> Worker<'c> {
     /// Adds a connection that was counted already.
     fn serve(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
         let Some(state) = self.context.shared.listeners.get(number) else { return };
+        let tls = match state.tls.get().map(|tls| TlsStream::new(Arc::clone(&tls.config))).transpose() {
+            Ok(tls) => tls.map(Box::new),
+            Err(error) => {
+                tracing::error!(listener = state.name, %error, "TLS cannot begin.");
+                state.counters.add(Counter::TlsOther, 1);
+                return self.uncount(state, Counter::ClosedTls);
+            }
+        };
+        if tls.is_some() && self.context.tls.is_none() {
+            self.context.tls = Some(Box::default());
+            self.context.shared.cache.ledger().charge(Part::Connections, TlsBuffers::BYTES);
+        }
         let descriptor = socket.as_raw_fd();
         let id = self.context.shared.next_connection_id();
         let info =
@@ -287,7 +298,7 @@ impl<'c> Worker<'c> {
         tracing::debug!(listener = state.name, peer = %info.peer, worker = self.index, "A client connected.");
         self.context.shared.registry.add(Arc::clone(&info));
         let context = &self.context;
-        let token = self.connections.insert(|_| Connection::new(socket, info, context));
+        let token = self.connections.insert(|_| Connection::new(socket, tls, info, context));
         let Some(connection) = self.connections.get_mut(token) else { return };
         if epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN).is_err() {
             return self.close(token, Counter::ClosedBroken);
@@ -302,18 +313,24 @@ impl<'c> Worker<'c> {
         let none = Held::default();
         let _ = shared.budget.try_change(shared.cache.ledger(), connection.held, none);
         shared.registry.remove(connection.descriptor());
-        shared.connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(worker) = shared.workers.get(self.index) {
-            worker.connections.fetch_sub(1, Ordering::Relaxed);
-        }
         let state = &connection.info.listener;
-        state.connections.fetch_sub(1, Ordering::Relaxed);
-        state.counters.add(reason, 1);
+        self.uncount(state, reason);
         tracing::debug!(listener = state.name, peer = %connection.info.peer, ?reason, "A connection was closed.");
         if self.spare_descriptor.is_none() {
             drop(connection);
             self.spare_descriptor = spare_descriptor();
         }
+    }
+
+    /// Takes a connection out of all counts, and counts why.
+    fn uncount(&self, state: &ListenerState, reason: Counter) {
+        let shared = self.context.shared;
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(worker) = shared.workers.get(self.index) {
+            worker.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        state.connections.fetch_sub(1, Ordering::Relaxed);
+        state.counters.add(reason, 1);
     }
 
     fn read_mail(&mut self) {
@@ -372,14 +389,18 @@ impl<'c> Worker<'c> {
         for token in tokens {
             self.close(token, Counter::ClosedDrained);
         }
-        self.context.shared.cache.ledger().release(Part::Connections, Self::OWN_BYTES);
+        let tls = if self.context.tls.is_some() { TlsBuffers::BYTES } else { 0 };
+        self.context.shared.cache.ledger().release(Part::Connections, Self::OWN_BYTES + tls);
     }
 }
 
 /// Tells a client that it is one too many. What it has sent already is read, so that closing does not reset the connection
 /// before the client has the answer.
-fn refuse(socket: &OwnedFd, protocol: Protocol) {
-    let _ = rustix::net::send(socket, too_many(protocol), SendFlags::NOSIGNAL);
+fn refuse(socket: &OwnedFd, listener: &ListenerState) {
+    // Within TLS it could only be told after the handshake, which is what there is no room for.
+    if listener.tls.get().is_none() {
+        let _ = rustix::net::send(socket, too_many(listener.protocol), SendFlags::NOSIGNAL);
+    }
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
     let _ = rustix::io::read(socket, &mut [0_u8; 4096]);
 }

@@ -1,0 +1,84 @@
+//! Certificates and keys: read from files, put in force, and looked at.
+//!
+//! A [`Tls`] is what connections of one listener begin with: certificate chain, key, versions, and what is asked of clients. It is
+//! made as a whole or not at all, so that files that do not go together leave the one in force as it is; connections keep the
+//! one that they began with. Encryption is rustls's, with the primitives of ring.
+
+mod load;
+mod subject;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+
+pub(crate) use self::subject::Subject;
+use crate::config::Config;
+use crate::error::Error;
+
+/// What new connections of a listener speak TLS with.
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    /// The server's own certificate, without those that lead to its root.
+    certificate: Vec<u8>,
+    /// When the first of the chain's certificates expires, Unix seconds.
+    pub(crate) expires_secs: i64,
+}
+
+/// The place of a [`Tls`]; empty: TLS is not spoken. Locked for the moment of reading or exchanging it, once a connection.
+#[derive(Default)]
+pub(crate) struct TlsSlot(RwLock<Option<Arc<Tls>>>);
+
+impl TlsSlot {
+    pub(crate) fn get(&self) -> Option<Arc<Tls>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts `new` in force, and tells the log where that is another certificate than before.
+    pub(crate) fn set(&self, name: &str, new: Option<Tls>, now_secs: u32) {
+        let new = new.map(Arc::new);
+        let old = {
+            let mut slot = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *slot, new.clone())
+        };
+        let Some(new) = new else { return };
+        if new.expires_secs < i64::from(now_secs) {
+            tracing::warn!(listener = name, "The certificate has expired; clients will refuse it.");
+        }
+        if old.is_some_and(|old| old.certificate != new.certificate) {
+            let days = (new.expires_secs - i64::from(now_secs)) / 86_400;
+            tracing::info!(
+                listener = name,
+                expires_in_days = days,
+                "New connections get another certificate."
+            );
+        }
+    }
+}
+
+/// What the files say that `config` names: for each listener in turn, and for the admin server.
+pub(crate) struct Loaded {
+    pub(crate) listeners: Vec<Option<Tls>>,
+    pub(crate) admin: Option<Tls>,
+}
+
+/// Reads all files that `config` names.
+///
+/// # Errors
+/// [`crate::ErrorKind::Config`], naming the setting, the file and what is wrong with it.
+pub(crate) fn load(config: &Config) -> Result<Loaded, Error> {
+    let listener = |it: &crate::config::ListenerConfig| {
+        it.tls().map(|tls| load::load(&format!("listener.{}", it.name), &tls)).transpose()
+    };
+    Ok(Loaded {
+        listeners: config.listeners.iter().map(listener).collect::<Result<_, _>>()?,
+        admin: config.admin.tls().map(|tls| load::load("admin", &tls)).transpose()?,
+    })
+}
+
+/// Reads the certificates and keys that `config` names, as a start would.
+///
+/// # Errors
+/// [`crate::ErrorKind::Config`], naming the setting, the file and what is wrong with it.
+pub fn check_certificates(config: &Config) -> Result<(), Error> {
+    load(config).map(drop)
+}
