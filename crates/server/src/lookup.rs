@@ -107,6 +107,10 @@ impl<'a, 'c> Value<'a, 'c> {
     /// read one hot item do not wait for each other; a large one is sent from where it lies, and so held, as is one that `hold` says is to be changed.
     #[inline]
     pub(crate) fn of(found: Found<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
+        // A collection has no value.
+        if found.is_structured() {
+            return None;
+        }
         if found.len() < MIN_IN_PLACE_BYTES && !hold && found.user_bits() == 0 {
             found.note_access();
             return Some(Self::Shown(found));

@@ -133,7 +133,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn touch_item(&mut self, key: &[u8], exptime: Exptime) -> Option<ReadHandle<'c>> {
         let end = EndsAt::new(exptime, self.now_secs);
         // The access is recorded, as memcached does.
-        let item = self.keys().find(key);
+        let item = self.keys().find(key).filter(|item| !item.is_structured());
         if let Some(item) = &item {
             item.note_access();
             self.set_end(item, end);

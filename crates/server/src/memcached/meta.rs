@@ -68,7 +68,7 @@ impl<'c> Commands<'_, 'c> {
     /// The item, and what was so of it before it was found. With `u` it is looked at without being counted as used.
     fn find_for_meta(&mut self, key: &[u8], flags: &MetaFlags<'_>) -> (Option<ReadHandle<'c>>, Before) {
         if flags.no_bump() {
-            let item = self.keys().peek(key);
+            let item = self.keys().peek(key).filter(|item| !item.is_structured());
             let before = item.as_ref().map_or(Before::default(), |item| Before {
                 fetched: item.was_fetched(),
                 last_access: item.last_access(),
@@ -77,7 +77,7 @@ impl<'c> Commands<'_, 'c> {
         }
         // Finding marks an item as fetched, so whether it was so before is asked first.
         let fetched = flags.has(b'h') && self.keys().peek(key).is_some_and(|item| item.was_fetched());
-        let item = self.keys().find(key);
+        let item = self.keys().find(key).filter(|item| !item.is_structured());
         let last_access = item.as_ref().and_then(ReadHandle::note_access);
         (item, Before { fetched, last_access })
     }

@@ -173,6 +173,9 @@ impl<'c> Commands<'_, 'c> {
                     None => continue,
                 }
             };
+            if old.is_structured() {
+                return Stored::Refused;
+            }
             if header.compare_cas.is_some_and(|cas| cas != cas_of(&old)) {
                 return Stored::Exists;
             }

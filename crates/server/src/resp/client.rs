@@ -42,8 +42,8 @@ impl Transaction {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Watched {
     pub(super) key: Box<[u8]>,
-    /// Its compare-and-swap token when it was watched; `None`: there was no item.
-    pub(super) cas: Option<u64>,
+    /// What told its state from others when it was watched; `None`: there was no item.
+    pub(super) token: Option<(u64, u32)>,
 }
 
 /// See the module.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use millpond::structured::Collection;
 use millpond::{Expiry, ItemOptions, ItemTag, Keys, ReadHandle, WriteHandle};
 
 use super::client::Client;
@@ -53,7 +54,32 @@ impl<'c> Commands<'_, 'c> {
 
     /// Whether an item that the engine still has is over.
     pub(super) fn is_over(&self, item: &ReadHandle<'_>) -> bool {
+        if item.is_structured() {
+            // One without entries is none.
+            return self.deadline_of(item).is_some_and(|end| end == 0 || end <= self.now_millis());
+        }
         is_over(item.expires_at(), flags_of(item), || self.now_millis())
+    }
+
+    /// When an item ends, in Unix milliseconds. 0: what it holds is gone.
+    pub(super) fn deadline_of(&self, item: &ReadHandle<'_>) -> Option<u64> {
+        if !item.is_structured() {
+            return deadline(item.expires_at(), flags_of(item));
+        }
+        match Collection::of(&self.shared.cache, item) {
+            // What is corrupt does not end; whoever reads it is told so.
+            Some(collection) => collection.deadline().unwrap_or(None),
+            None => Some(0),
+        }
+    }
+
+    /// What tells the state of an item from others that its key may have.
+    pub(super) fn token_of(&self, item: &ReadHandle<'_>) -> (u64, u32) {
+        if !item.is_structured() {
+            return (item.tag().map_or(0, |tag| tag.cas), 0);
+        }
+        let collection = Collection::of(&self.shared.cache, item);
+        collection.and_then(|collection| collection.version().ok().flatten()).unwrap_or_default()
     }
 
     /// The item of `key`; counts nothing.
@@ -72,6 +98,14 @@ impl<'c> Commands<'_, 'c> {
             None => self.count_reads(0, 1),
         }
         item
+    }
+
+    /// The item of `key`, which is being read, with a string; an error where it is a collection.
+    pub(super) fn read_string(&self, key: &[u8]) -> Result<Option<ReadHandle<'c>>, Failure> {
+        match self.read(key) {
+            Some(item) if item.is_structured() => Err(Failure::WRONG_TYPE),
+            item => Ok(item),
+        }
     }
 
     pub(super) fn count_reads(&self, hits: u64, misses: u64) {
@@ -144,7 +178,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Changes what is under `key` depending on what it is: `change` is asked again with what is there now where another client was
+    /// Changes the string under `key` depending on what it is: `change` is asked again with what is there now where another client was
     /// faster.
     pub(super) fn modify<R>(
         &self,
@@ -153,6 +187,9 @@ impl<'c> Commands<'_, 'c> {
     ) -> Result<R, Failure> {
         loop {
             let old = self.peek(key);
+            if old.as_ref().is_some_and(ReadHandle::is_structured) {
+                return Err(Failure::WRONG_TYPE);
+            }
             match change(old.as_ref())? {
                 Change::Leave(result) => return Ok(result),
                 Change::Put(new, result) => {
@@ -185,7 +222,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn run(&mut self, spec: &'static Spec, args: &[&[u8]], output: &mut Output<ReadHandle<'c>>) {
         let version = self.client.version;
         let end = output.end();
-        let outcome = self.dispatch(spec.command, args, &mut Writer { output: &mut *output, version });
+        let outcome = self.dispatch(spec, args, &mut Writer { output: &mut *output, version });
         self.count_call(spec.command, outcome.is_ok());
         if let Err(failure) = outcome {
             output.rewind(end);
@@ -193,8 +230,16 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    fn dispatch(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    fn dispatch(&mut self, spec: &Spec, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         use Command as C;
+        let command = spec.command;
+        match spec.group.0 {
+            "hash" => return self.run_hash(command, args, w),
+            "list" => return self.run_list(command, args, w),
+            "set" => return self.run_set(command, args, w),
+            "sorted-set" => return self.run_sorted(command, args, w),
+            _ => {}
+        }
         match command {
             C::Get | C::Set | C::GetEx | C::GetDel | C::GetSet | C::SetNx | C::SetEx | C::PSetEx => {
                 self.run_value(command, args, w)
@@ -218,16 +263,7 @@ impl<'c> Commands<'_, 'c> {
             C::Info => self.info(args, w),
             C::Config => self.config(args, w),
             C::Client => self.client_command(args, w),
-            C::Ping
-            | C::Echo
-            | C::Quit
-            | C::Hello
-            | C::Auth
-            | C::Select
-            | C::SwapDb
-            | C::Reset
-            | C::Time
-            | C::Debug => self.run_connection(command, args, w),
+            _ => self.run_connection(command, args, w),
         }
     }
 }
@@ -237,17 +273,7 @@ pub(super) fn flags_of(item: &ReadHandle<'_>) -> u32 {
     item.tag().unwrap_or_default().client_flags
 }
 
-/// The compare-and-swap token of an item.
-pub(super) fn cas_of(item: &ReadHandle<'_>) -> u64 {
-    item.tag().map_or(0, |tag| tag.cas)
-}
-
-/// When an item ends, in Unix milliseconds.
-pub(super) fn deadline_of(item: &ReadHandle<'_>) -> Option<u64> {
-    deadline(item.expires_at(), flags_of(item))
-}
-
-/// How an item is told the end that `old` has.
+/// How an item with a string is told the end that `old` has.
 pub(super) fn stamp_of(old: Option<&ReadHandle<'_>>) -> Stamp {
     old.map_or(Stamp::new(None, 0), |old| Stamp { expires_at: old.expires_at(), client_flags: flags_of(old) })
 }

@@ -1,7 +1,7 @@
 //! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
 use super::arguments::{Unit, arg, integer, is};
-use super::commands::{Change, Commands, deadline_of, flags_of};
+use super::commands::{Change, Commands, flags_of};
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::Stamp;
@@ -65,8 +65,15 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::expire_time(name));
         };
         let key = arg(args, 1);
+        let as_of = |deadline| unless.holds(deadline, end).then_some(u64::try_from(end).ok());
+        if let Some(changed) =
+            self.end_collection(key, |deadline| as_of(deadline).map(|end| Some(end.unwrap_or(0))))?
+        {
+            w.truth(changed);
+            return Ok(());
+        }
         let changed = self.modify(key, |old| {
-            let Some(old) = old.filter(|old| unless.holds(deadline_of(old), end)) else {
+            let Some(old) = old.filter(|old| unless.holds(self.deadline_of(old), end)) else {
                 return Ok(Change::Leave(false));
             };
             match u64::try_from(end).ok().filter(|end| *end > now) {
@@ -83,6 +90,10 @@ impl<'c> Commands<'_, 'c> {
 
     pub(super) fn persist(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
+        if let Some(changed) = self.end_collection(key, |deadline| deadline.map(|_| None))? {
+            w.truth(changed);
+            return Ok(());
+        }
         let changed = self.modify(key, |old| {
             let Some(old) = old.filter(|old| old.expires_at().is_some()) else {
                 return Ok(Change::Leave(false));
@@ -99,7 +110,7 @@ impl<'c> Commands<'_, 'c> {
             w.integer(-2);
             return Ok(());
         };
-        let Some(end) = deadline_of(&item) else {
+        let Some(end) = self.deadline_of(&item) else {
             w.integer(-1);
             return Ok(());
         };

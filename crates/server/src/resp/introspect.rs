@@ -149,13 +149,15 @@ fn keys_of(request: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
     let Some(spec) = Spec::find(arg(request, 0)) else {
         return Err(Failure::new("ERR Invalid command specified"));
     };
-    if spec.keys.0 == 0 {
+    if spec.keys.0 == 0 && spec.counts_keys_at().is_none() {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
     if !spec.takes(request.len()) {
         return Err(Failure::new("ERR Invalid number of arguments specified for command"));
     }
-    let keys: Vec<&[u8]> = spec.key_places(request.len()).map(|place| arg(request, place)).collect();
+    let places =
+        spec.places_in(request).ok_or(Failure::new("ERR Invalid arguments specified for command"))?;
+    let keys: Vec<&[u8]> = places.into_iter().map(|place| arg(request, place)).collect();
     w.array(keys.len());
     keys.iter().for_each(|key| w.bulk(key));
     Ok(())

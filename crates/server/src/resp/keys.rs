@@ -1,5 +1,8 @@
 //! Commands on keys, whatever their values are.
 
+use millpond::ReadHandle;
+use millpond::structured::Collection;
+
 use super::arguments::{arg, integer, is};
 use super::commands::{Commands, stamp_of};
 use super::table::Command;
@@ -26,7 +29,7 @@ impl<'c> Commands<'_, 'c> {
                 w.integer(touched as i64);
             }
             Command::Type => {
-                w.simple(if self.peek(arg(args, 1)).is_some() { "string" } else { "none" });
+                w.simple(self.peek(arg(args, 1)).map_or("none", |item| self.type_of(&item)));
             }
             Command::Copy => self.copy(args, w)?,
             _ => {
@@ -46,8 +49,7 @@ impl<'c> Commands<'_, 'c> {
         if only_if_absent && self.peek(to).is_some() {
             return Ok(false);
         }
-        let copy = self.item_of(to, &[&item], stamp_of(Some(&item)))?;
-        self.shared.cache.put(copy);
+        self.put_copy(&item, to)?;
         self.shared.cache.remove_matching(&item);
         Ok(true)
     }
@@ -74,12 +76,24 @@ impl<'c> Commands<'_, 'c> {
         }
         let copied = match self.peek(from) {
             Some(item) if replaces || self.peek(to).is_none() => {
-                self.shared.cache.put(self.item_of(to, &[&item], stamp_of(Some(&item)))?);
+                self.put_copy(&item, to)?;
                 true
             }
             _ => false,
         };
         w.truth(copied);
+        Ok(())
+    }
+
+    /// Gives what an item holds to another key. The key space is closed.
+    fn put_copy(&self, item: &ReadHandle<'c>, to: &[u8]) -> Outcome {
+        if !item.is_structured() {
+            self.shared.cache.put(self.item_of(to, &[item], stamp_of(Some(item)))?);
+            return Ok(());
+        }
+        let collection = Collection::of(&self.shared.cache, item).ok_or(Failure::NO_SUCH_KEY)?;
+        let copy = collection.copy(self.pool.id, to)?.ok_or(Failure::NO_SUCH_KEY)?;
+        self.shared.cache.put(copy);
         Ok(())
     }
 

@@ -49,7 +49,7 @@ enum Wanted {
     /// All keys that match.
     Keys(Found),
     /// Those among so many keys, within so many chunks.
-    Part { found: Found, is_wanted_type: bool, left: usize, chunks: u32 },
+    Part { found: Found, wanted_type: Option<Vec<u8>>, left: usize, chunks: u32 },
     /// How many there are.
     Count(u64),
     /// The first one; and whether the walk has begun again at the start.
@@ -143,8 +143,8 @@ impl<'c> Commands<'_, 'c> {
             }
             match (&mut listing.wanted, item) {
                 (Wanted::Keys(found), Some(item)) => found.note(item.key()),
-                (Wanted::Part { found, is_wanted_type, .. }, Some(item)) => {
-                    if *is_wanted_type {
+                (Wanted::Part { found, wanted_type, .. }, Some(item)) => {
+                    if wanted_type.as_ref().is_none_or(|wanted| is(wanted, self.type_of(&item))) {
                         found.note(item.key());
                     }
                 }
@@ -226,7 +226,7 @@ impl<'c> Commands<'_, 'c> {
     /// What a `SCAN` is to look for, and where it begins.
     fn scan(&self, args: &[&[u8]]) -> Result<(Wanted, Place), Failure> {
         let cursor = cursor(arg(args, 1)).ok_or(Failure::new("ERR invalid cursor"))?;
-        let (mut pattern, mut count, mut is_wanted_type) = (None, 10_usize, true);
+        let (mut pattern, mut count, mut wanted_type) = (None, 10_usize, None);
         let mut rest = args.get(2..).unwrap_or_default();
         while let [option, value, behind @ ..] = rest {
             rest = behind;
@@ -236,7 +236,7 @@ impl<'c> Commands<'_, 'c> {
             } else if is(option, "MATCH") {
                 pattern = Some(value.to_vec());
             } else if is(option, "TYPE") {
-                is_wanted_type = is(value, "string");
+                wanted_type = Some(value.to_vec());
             } else {
                 return Err(Failure::SYNTAX);
             }
@@ -247,13 +247,13 @@ impl<'c> Commands<'_, 'c> {
         let left = count.min(self.settings.max_output_bytes / 32).max(1);
         let pattern = pattern.unwrap_or_else(|| b"*".to_vec());
         let found = Found { pattern, replies: Vec::new(), count: 0 };
-        let wanted = Wanted::Part { found, is_wanted_type, left, chunks: MAX_SCANNED_CHUNKS };
+        let wanted = Wanted::Part { found, wanted_type, left, chunks: MAX_SCANNED_CHUNKS };
         Ok((wanted, Place::from_number(cursor.saturating_sub(1))))
     }
 }
 
 /// A cursor as C's `strtoul` reads it.
-fn cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn cursor(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     match text.strip_prefix('-') {
         Some(digits) => digits.parse().ok().map(u64::wrapping_neg),

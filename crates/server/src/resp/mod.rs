@@ -1,4 +1,4 @@
-//! What a Redis client is answered: strings and keys, in RESP2 and RESP3.
+//! What a Redis client is answered: strings, collections and keys, in RESP2 and RESP3.
 //!
 //! A [`Session`] is given what a connection has received and answers every whole request in it. `GET`s that follow one another and
 //! the keys of `MGET` are gathered and looked up at once. Commands that change an item depending on what it is are optimistic: read,
@@ -9,18 +9,23 @@
 
 mod arguments;
 mod client;
+mod collections;
 mod commands;
 mod connection;
 mod expire;
 mod glob;
+mod hashes;
 mod incoming;
 mod info;
 mod introspect;
 mod keys;
 mod listing;
+mod lists;
 mod numbers;
 mod object;
 mod set;
+mod sets;
+mod sorted;
 mod strings;
 mod table;
 mod transaction;
@@ -56,6 +61,8 @@ const FEW: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     array: Option<u32>,
+    /// It is not one of several keys.
+    is_single: bool,
 }
 
 /// How a request went.
@@ -163,7 +170,7 @@ impl<'c> Session<'c> {
             passed: Some(passed),
             input,
             output,
-            batch: Batch::new(Answer { array: None }),
+            batch: Batch::new(Answer { array: None, is_single: true }),
             position: 0,
             answered: 0,
         };
@@ -324,7 +331,7 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(next);
             }
             let key = self.parser.arg(input, index + 1).unwrap_or_default();
-            let answer = Answer { array: array.filter(|_| index == 0) };
+            let answer = Answer { array: array.filter(|_| index == 0), is_single: array.is_none() };
             self.batch.push(key, answer, self.position, index);
         }
         *self.answered_keys = 0;
@@ -347,6 +354,13 @@ impl<'i> Round<'_, '_, 'i> {
         let done = self.batch.look_up(space, self.output, bounds, |key, answer, found, output| {
             if let Some(len) = answer.array {
                 output.compose(|out| reply::array(out, len as usize));
+            }
+            if answer.is_single
+                && found.is_some_and(|found| found.is_structured())
+                && commands.peek(key).is_some_and(|item| item.is_structured())
+            {
+                hits += 1;
+                return Writer { output, version }.failure(&Failure::WRONG_TYPE);
             }
             let value = found.and_then(|found| Value::of(found, space, key, false)).filter(|value| {
                 !is_over(value.expires_at(), value.tag().client_flags, || commands.now_millis())
@@ -441,9 +455,7 @@ impl<'i> Round<'_, '_, 'i> {
             return Done::Yes;
         }
         match spec.command {
-            Command::Exec | Command::MSetNx | Command::Rename | Command::RenameNx | Command::Copy => {
-                self.exclusively(spec, args)
-            }
+            command if is_exclusive(command) => self.exclusively(spec, args),
             Command::Keys | Command::DbSize | Command::RandomKey | Command::Scan
                 if self.commands.client.replies == Replies::On =>
             {
@@ -485,4 +497,37 @@ impl<'i> Round<'_, '_, 'i> {
         *self.listing = None;
         None
     }
+}
+
+/// Whether nobody else may be in the key space meanwhile: whether it changes several keys, or looks at several at one moment.
+const fn is_exclusive(command: Command) -> bool {
+    use Command as C;
+    matches!(
+        command,
+        C::Exec
+            | C::MSetNx
+            | C::Rename
+            | C::RenameNx
+            | C::Copy
+            | C::LMove
+            | C::RPopLPush
+            | C::LMPop
+            | C::SMove
+            | C::SInter
+            | C::SInterCard
+            | C::SInterStore
+            | C::SUnion
+            | C::SUnionStore
+            | C::SDiff
+            | C::SDiffStore
+            | C::ZUnion
+            | C::ZUnionStore
+            | C::ZInter
+            | C::ZInterCard
+            | C::ZInterStore
+            | C::ZDiff
+            | C::ZDiffStore
+            | C::ZRangeStore
+            | C::ZMPop
+    )
 }

@@ -31,16 +31,12 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn add_fraction(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        const NO_FLOAT: Failure = Failure::new("ERR value is not a valid float");
         let delta = arg(args, 2);
-        if float(delta).is_none() {
-            return Err(NO_FLOAT);
-        }
         let key = arg(args, 1);
         let sum = self.modify(key, |old| {
             let before: &[u8] = old.map_or(b"0", |old: &ReadHandle<'_>| old);
-            if float(before).is_none() {
-                return Err(NO_FLOAT);
+            if float(before).is_none() || float(delta).is_none() {
+                return Err(Failure::NOT_A_FLOAT);
             }
             let sum =
                 add(before, delta).ok_or(Failure::new("ERR increment would produce NaN or Infinity"))?;
@@ -52,7 +48,7 @@ impl<'c> Commands<'_, 'c> {
 }
 
 /// A number with a fraction as C's `strtold` reads it, without white space, NaN and hexadecimal digits.
-fn float(text: &[u8]) -> Option<f64> {
+pub(super) fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
     (!number.is_nan()).then_some(number)
@@ -63,7 +59,7 @@ const PLACES: usize = 17;
 
 /// The sum of two numbers, in decimal without zeros at the end. Exact where both have at most 17 digits behind the point and 20 before
 /// it, else that of 64-bit floating-point numbers. `None`: it is infinite.
-fn add(a: &[u8], b: &[u8]) -> Option<String> {
+pub(super) fn add(a: &[u8], b: &[u8]) -> Option<String> {
     if let (Some(a), Some(b)) = (scaled(a), scaled(b)) {
         return Some(unscaled(a + b));
     }

@@ -1,8 +1,10 @@
 //! What holds a value: `OBJECT`, `MEMORY USAGE`.
 
+use millpond::structured::Collection;
 use protocol::resp::number;
 
 use super::arguments::{arg, integer, is};
+use super::collections::encoding_of;
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
 
@@ -42,7 +44,13 @@ impl<'c> Commands<'_, 'c> {
             return Ok(());
         };
         match known {
-            "encoding" => w.bulk(encoding(&item).as_bytes()),
+            "encoding" => {
+                let encoding = match Collection::of(&self.shared.cache, &item) {
+                    Some(collection) => encoding_of(&collection)?.unwrap_or("listpack"),
+                    None => encoding(&item),
+                };
+                w.bulk(encoding.as_bytes());
+            }
             "refcount" => w.integer(1),
             "freq" => return Err(NO_LFU),
             _ => {

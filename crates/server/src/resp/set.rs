@@ -51,9 +51,9 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn run_value(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
         match command {
-            Command::Get => w.value(self.read(key).map(Value::Held)),
+            Command::Get => w.value(self.read_string(key)?.map(Value::Held)),
             Command::GetDel => {
-                let is_there = self.read(key).is_some();
+                let is_there = self.read_string(key)?.is_some();
                 let removed =
                     if is_there { self.modify(key, |old| Ok(Change::Remove(old.cloned())))? } else { None };
                 w.value(removed.map(Value::Held));
@@ -152,6 +152,9 @@ impl<'c> Commands<'_, 'c> {
         }
         loop {
             let old = self.peek(key);
+            if wants_old && old.as_ref().is_some_and(ReadHandle::is_structured) {
+                return Err(Failure::WRONG_TYPE);
+            }
             let holds = match condition {
                 Condition::Any => true,
                 Condition::Absent => old.is_none(),
@@ -182,6 +185,9 @@ impl<'c> Commands<'_, 'c> {
 
     fn stamp(&self, end: End, old: Option<&ReadHandle<'_>>) -> Stamp {
         match end {
+            End::Keep if old.is_some_and(ReadHandle::is_structured) => {
+                Stamp::new(old.and_then(|old| self.deadline_of(old)), 0)
+            }
             End::Keep => {
                 let kept = stamp_of(old);
                 // Flags are of the value that goes.
@@ -220,7 +226,7 @@ impl<'c> Commands<'_, 'c> {
             _ => return Err(Failure::SYNTAX),
         };
         let key = arg(args, 1);
-        let found = self.read(key);
+        let found = self.read_string(key)?;
         if found.is_some() && time.is_some() {
             let now = self.now_millis();
             let end = match unit {

@@ -16,7 +16,10 @@ impl<'c> Commands<'_, 'c> {
             Command::MGet => {
                 let keys = args.get(1..).unwrap_or_default();
                 w.array(keys.len());
-                keys.iter().for_each(|key| w.value(self.read(key).map(Value::Held)));
+                keys.iter().for_each(|key| {
+                    let item = self.read(key).filter(|item| !item.is_structured());
+                    w.value(item.map(Value::Held));
+                });
             }
             Command::MSet => self.set_all(args, w)?,
             Command::MSetNx => {
@@ -38,10 +41,10 @@ impl<'c> Commands<'_, 'c> {
                 })?;
                 w.integer(len as i64);
             }
-            Command::StrLen => w.integer(self.read(key).map_or(0, |item| item.len() as i64)),
+            Command::StrLen => w.integer(self.read_string(key)?.map_or(0, |item| item.len() as i64)),
             Command::GetRange | Command::Substr => {
                 let (start, end) = (integer(arg(args, 2))?, integer(arg(args, 3))?);
-                let item = self.read(key);
+                let item = self.read_string(key)?;
                 let value: &[u8] = item.as_ref().map_or(&[], |item| item);
                 w.bulk(range(value, start, end));
             }

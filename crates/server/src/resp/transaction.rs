@@ -3,7 +3,7 @@
 use protocol::resp::{Limits, Parse, Parser};
 
 use super::client::{Transaction, Watched};
-use super::commands::{Commands, cas_of};
+use super::commands::Commands;
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 
@@ -81,8 +81,8 @@ impl<'c> Commands<'_, 'c> {
             if self.client.watched.len() >= super::client::MAX_QUEUED {
                 return Err(Failure::new("ERR too many watched keys"));
             }
-            let cas = self.peek(key).map(|item| cas_of(&item));
-            self.client.watched.push(Watched { key: (*key).into(), cas });
+            let token = self.peek(key).map(|item| self.token_of(&item));
+            self.client.watched.push(Watched { key: (*key).into(), token });
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
         }
         let is_as_watched =
-            |watched: &Watched| self.peek(&watched.key).map(|item| cas_of(&item)) == watched.cas;
+            |watched: &Watched| self.peek(&watched.key).map(|item| self.token_of(&item)) == watched.token;
         if !watched.iter().all(is_as_watched) {
             w.null_array();
             return Ok(());

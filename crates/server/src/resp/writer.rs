@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use millpond::structured::Member;
 use millpond::{ErrorKind, ReadHandle};
 use protocol::resp::{Version, reply};
 
@@ -22,6 +23,15 @@ impl Failure {
     pub(super) const BAD_DATABASE: Self = Self::new("ERR DB index is out of range");
     pub(super) const TOO_LONG: Self =
         Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    pub(super) const WRONG_TYPE: Self =
+        Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub(super) const NOT_A_FLOAT: Self = Self::new("ERR value is not a valid float");
+    pub(super) const COLLECTION_TOO_LARGE: Self =
+        Self::new("ERR the key would take more memory than one item may: split it over several keys");
+    pub(super) const REPLY_TOO_LONG: Self =
+        Self::new("ERR the reply would be too long: ask for less at once");
+    pub(super) const TOO_MANY_MEMBERS: Self =
+        Self::new("ERR too many members to be looked at by one command: use fewer or smaller keys");
     pub(super) const OUT_OF_MEMORY: Self =
         Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     pub(super) const KEY_LENGTH: Self =
@@ -58,6 +68,7 @@ impl From<millpond::Error> for Failure {
         match error.kind() {
             ErrorKind::TooLarge => Self::TOO_LONG,
             ErrorKind::KeyLength => Self::KEY_LENGTH,
+            ErrorKind::WrongType => Self::WRONG_TYPE,
             _ => Self::OUT_OF_MEMORY,
         }
     }
@@ -114,6 +125,21 @@ impl<'c> Writer<'_, 'c> {
         self.output.compose(|out| reply::set(out, self.version, len));
     }
 
+    /// A score.
+    pub(super) fn double(&mut self, number: f64) {
+        let text = score_text(number);
+        match self.version {
+            Version::Resp2 => self.bulk(text.as_bytes()),
+            Version::Resp3 => self.output.write(format!(",{text}\r\n").as_bytes()),
+        }
+    }
+
+    /// The names of entries, as an array.
+    pub(super) fn keys(&mut self, members: &[Member]) {
+        self.array(members.len());
+        members.iter().for_each(|member| self.bulk(&member.key));
+    }
+
     pub(super) fn verbatim(&mut self, text: &[u8]) {
         self.output.compose(|out| reply::verbatim(out, self.version, text));
     }
@@ -137,5 +163,59 @@ impl<'c> Writer<'_, 'c> {
         lines.iter().for_each(|line| self.simple(line));
         self.simple("HELP");
         self.simple("    Print this help.");
+    }
+}
+
+/// Digits that tell a 64-bit floating-point number from every other.
+const DIGITS: i32 = 17;
+
+/// A score as C's `printf` writes it with `%.17g`.
+pub(super) fn score_text(score: f64) -> String {
+    if score.is_infinite() {
+        return if score > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    // As Redis has it in small sorted sets: there is one zero.
+    let score = score + 0.0;
+    let scientific = format!("{score:.16e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    if (-4..DIGITS).contains(&exponent) {
+        let places = usize::try_from(DIGITS - 1 - exponent).unwrap_or(0);
+        return trimmed(&format!("{score:.places$}"));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_are_written_as_c_writes_them() {
+        for (score, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (3.5, "3.5"),
+            (0.1, "0.10000000000000001"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (-1.5e300, "-1.5000000000000001e+300"),
+            (0.0001, "0.0001"),
+            (0.00001, "1.0000000000000001e-05"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (9_007_199_254_740_993.0, "9007199254740992"),
+        ] {
+            assert_eq!(score_text(score), text);
+        }
     }
 }
