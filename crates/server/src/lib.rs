@@ -9,7 +9,8 @@
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
-//! - `server`, `run`: starting, reloading, stopping; signals.
+//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals.
+//! - `slow`, `latency`: requests that took long, and how long they take.
 //!
 //! # What holds
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a connection, not in all together.
@@ -25,6 +26,7 @@ mod curves;
 mod deadline;
 mod error;
 mod gate;
+mod latency;
 mod log;
 mod lookup;
 mod machine;
@@ -33,11 +35,13 @@ mod memcached;
 mod metrics;
 mod monitoring;
 mod net;
+mod reload;
 mod resp;
 mod run;
 mod server;
 mod session;
 mod shared;
+mod slow;
 mod tls;
 mod watching;
 

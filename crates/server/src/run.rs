@@ -9,6 +9,7 @@ use crate::config::Address;
 use crate::config::load::Loaded;
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
+use crate::reload::Origin;
 use crate::server::Server;
 
 /// Serves until SIGTERM or SIGINT, then drains and returns. On SIGHUP calls `load` again and applies what can be changed
@@ -17,18 +18,19 @@ use crate::server::Server;
 /// # Errors
 /// Where the configuration is refused or the server cannot start, and where a worker dies.
 pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
-    let Loaded { config, warnings } = load()?;
+    let Loaded { file, config, warnings } = load()?;
     let log = LogControl::start(config.log.level);
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
     let server = Server::start(config)?;
+    server.shared().changing.set_origin(Origin { file, log });
     announce(&server);
     let handle = signals.handle();
     server.on_failure(move || handle.close());
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, &log, &load);
+            reload(&server, &load);
         } else {
             tracing::info!(connections = server.connections(), "Told to stop; answering what has arrived.");
             break;
@@ -79,32 +81,12 @@ fn try_line(address: &Address) -> String {
     }
 }
 
-fn reload(server: &Server, log: &LogControl, load: &impl Fn() -> Result<Loaded, Error>) {
-    let changes = match load().and_then(|loaded| {
-        let changes = server.reload(&loaded.config)?;
-        log.set_level(loaded.config.log.level);
-        Ok(changes)
-    }) {
-        Ok(changes) => changes,
-        Err(error) => {
-            tracing::error!(%error, "The configuration was not reloaded.");
-            return;
+fn reload(server: &Server, load: &impl Fn() -> Result<Loaded, Error>) {
+    match load().and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
+        Ok(changes) if changes.is_empty() => {
+            tracing::info!("The configuration was reloaded; nothing in it has changed.");
         }
-    };
-    if changes.is_empty() {
-        tracing::info!("The configuration was reloaded; nothing in it has changed.");
-    }
-    for change in changes {
-        let (setting, old, new) = (&change.path, &change.old, &change.new);
-        if change.online {
-            tracing::info!(setting, old, new, "A setting was changed.");
-        } else {
-            tracing::warn!(
-                setting,
-                old,
-                new,
-                "A setting has changed that takes effect at the next start only."
-            );
-        }
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "The configuration was not reloaded."),
     }
 }

@@ -173,8 +173,29 @@ impl Server {
     /// Applies what of `config` can be changed while serving, and says what differs.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] where the cache refuses a limit; what was applied before that stays.
+    /// [`ErrorKind::Config`] where the configuration, or a file that it names, is not good, and nothing was changed;
+    /// [`ErrorKind::Engine`] where the cache refuses a limit: what was applied before that stays.
     pub fn reload(&self, config: &Config) -> Result<Vec<Change>, Error> {
+        self.shared.reload(config, "program")
+    }
+
+    /// What the threads share.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// Puts settings in force while serving; [`Shared::reload`] and its like are who calls it.
+pub(crate) struct Reload<'a> {
+    pub(crate) shared: &'a Shared,
+}
+
+impl Reload<'_> {
+    /// Applies what of `config` can be changed while serving, and says what differs.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub(crate) fn apply(&self, config: &Config) -> Result<Vec<Change>, Error> {
         crate::config::check::check(config)?;
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
@@ -208,12 +229,14 @@ impl Server {
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
-        put_in_force(&self.shared, certificates);
+        put_in_force(self.shared, certificates);
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
         Ok(changes)
     }
+}
 
+impl Server {
     /// Stops accepting, answers what has arrived, sends what is unsent for as long as the drain time-out allows, and ends.
     pub fn stop(mut self) {
         self.shut_down();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millpond::ReadHandle;
 
 use crate::config::Protocol;
+use crate::latency::Spoken;
 use crate::memcached;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
@@ -78,6 +79,15 @@ impl<'c> Session<'c> {
             Self::Undecided(_) => {}
             Self::Memcached(session) => session.reload(settings),
             Self::Resp(session) => session.reload(settings),
+        }
+    }
+
+    /// What is spoken, once that is known.
+    pub(crate) fn spoken(&self) -> Option<Spoken> {
+        match self {
+            Self::Undecided(_) => None,
+            Self::Memcached(_) => Some(Spoken::Memcached),
+            Self::Resp(_) => Some(Spoken::Resp),
         }
     }
 

@@ -11,10 +11,13 @@ use protocol::resp;
 
 use crate::config::{Address, Config, Protocol};
 use crate::gate::Gate;
+use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer};
+use crate::reload::Changing;
+use crate::slow::SlowLog;
 use crate::tls::{Subject, TlsSlot};
 use crate::watching::Watching;
 
@@ -30,6 +33,9 @@ pub(crate) struct Settings {
     pub(crate) busy_poll_micros: u32,
     pub(crate) idle_timeout_secs: u32,
     pub(crate) stall_timeout_secs: u32,
+    /// A request that takes so long comes into the slow log; `None`: none does.
+    pub(crate) slow_nanos: Option<u64>,
+    pub(crate) slow_entries: usize,
     pub(crate) handshake_timeout_secs: u32,
     pub(crate) drain_timeout_secs: u32,
 }
@@ -57,6 +63,10 @@ impl Settings {
             busy_poll_micros: config.busy_poll_micros,
             idle_timeout_secs: limits.idle_timeout_secs,
             stall_timeout_secs: limits.stall_timeout_secs,
+            slow_nanos: u64::try_from(config.watch.slow_log_micros)
+                .ok()
+                .map(|micros| micros.saturating_mul(1000)),
+            slow_entries: config.watch.slow_log_entries,
             handshake_timeout_secs: limits.handshake_timeout_secs,
             drain_timeout_secs: limits.drain_timeout_secs,
         }
@@ -292,6 +302,9 @@ pub(crate) struct Shared {
     pub(crate) maintenance: Maintenance,
     pub(crate) watching: Watching,
     pub(crate) monitoring: Monitoring,
+    pub(crate) changing: Changing,
+    pub(crate) slow: SlowLog,
+    pub(crate) latencies: RequestLatencies,
     pub(crate) started_secs: u32,
 }
 
@@ -331,6 +344,9 @@ impl Shared {
             maintenance: Maintenance::default(),
             watching: Watching::default(),
             monitoring: Monitoring::default(),
+            changing: Changing::default(),
+            slow: SlowLog::default(),
+            latencies: RequestLatencies::default(),
         }
     }
 

@@ -11,12 +11,13 @@ use millpond::monitor::MonitorStatus;
 use millpond::watch::{EventStats, LatencyStats};
 use millpond::{Cache, CacheStats, ClassStats, PoolStats, QueueStats};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::figures::{CLASS_FIGURES, Figure};
 use crate::curves::Outlook;
+use crate::latency::{Histogram, Spoken};
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
 use crate::tls::TlsSlot;
@@ -70,15 +71,31 @@ impl Collector for Everything {
                 let mut line = family.encode_family(labels)?;
                 match (metric.kind, value) {
                     (MetricType::Counter, Number::Whole(value)) => {
-                        line.encode_counter::<prometheus_client::encoding::NoLabelSet, _, u64>(value, None)?
+                        line.encode_counter::<NoLabelSet, _, u64>(value, None)?
                     }
                     (_, Number::Whole(value)) => line.encode_gauge(value)?,
                     (_, Number::Fraction(value)) => line.encode_gauge(value)?,
                 }
             }
         }
-        Ok(())
+        encode_latencies(&self.0, &mut encoder)
     }
+}
+
+/// How long requests take, by what is spoken.
+fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(
+        "millpond_server_request",
+        "Time from receiving a request until its answer is ready to send, of one turn of a connection in eight.",
+        Some(&Unit::Seconds),
+        MetricType::Histogram,
+    )?;
+    for (name, spoken) in [("memcached", Spoken::Memcached), ("resp", Spoken::Resp)] {
+        let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
+        let labels = [("protocol", name)];
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_secs, count, &buckets, None)?;
+    }
+    Ok(())
 }
 
 fn collect(shared: &Shared) -> Vec<Metric> {
@@ -145,6 +162,11 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
             "millpond_server_connection_memory_bytes",
             "What connections hold: buffers, and items on their way in or out.",
             vec![(vec![], shared.budget.held())],
+        ),
+        counter(
+            "millpond_server_slow_requests",
+            "Requests that took long enough for the slow log.",
+            vec![(vec![], shared.slow.total())],
         ),
         gauge(
             "millpond_server_tls_certificate_expiry_time_seconds",

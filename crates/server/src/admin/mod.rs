@@ -1,8 +1,10 @@
-//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`.
+//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`,
+//! `/config`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
 //! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
 
+mod config;
 mod figures;
 mod metrics;
 mod serve;
@@ -16,9 +18,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::sync::oneshot;
 
+use self::config::Operator;
 use self::serve::PatientListener;
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
@@ -55,7 +58,7 @@ impl AdminServer {
                     Err(error) => return tracing::error!(%error, "The admin server cannot listen."),
                 };
                 tokio::select! {
-                    result = axum::serve(listener, router(shared)).into_future() => {
+                    result = axum::serve(listener, router(shared).into_make_service_with_connect_info::<Operator>()).into_future() => {
                         if let Err(error) = result {
                             tracing::error!(%error, "The admin server has ended.");
                         }
@@ -93,11 +96,13 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/stats.json", get(stats_json))
         .route("/hotkeys.json", get(hot_keys_json))
         .route("/curves.json", get(curves_json))
+        .route("/config", get(config::show).put(config::set))
+        .route("/config/rewrite", post(config::rewrite))
         .with_state(shared)
 }
 
 async fn index() -> &'static str {
-    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n"
+    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n/config        settings; PUT changes them\n"
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {

@@ -121,6 +121,14 @@ impl PatientStream {
         Self { stream, deadline: Box::pin(tokio::time::sleep(PATIENCE)), _place: place }
     }
 
+    /// Whether its client has shown a certificate, which was verified.
+    pub(super) fn is_verified(&self) -> bool {
+        match &self.stream {
+            Transport::Plain(_) => false,
+            Transport::Tls(stream) => stream.get_ref().1.peer_certificates().is_some(),
+        }
+    }
+
     /// Passes on what became of an attempt: a success moves the deadline, and waiting past it is a failure.
     fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {

@@ -23,8 +23,8 @@ pub struct Change {
 /// # Errors
 /// Where a configuration cannot be written as TOML, which none that was loaded is.
 pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
-    let old = flatten(&load::to_table(old)?);
-    let new = flatten(&load::to_table(new)?);
+    let old = settings(old)?;
+    let new = settings(new)?;
     let mut paths: Vec<&String> = old.iter().chain(&new).map(|(path, _)| path).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -86,6 +86,14 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         }
     }
     merged
+}
+
+/// All settings with their values as TOML, list entries by name.
+///
+/// # Errors
+/// As [`between`].
+pub(crate) fn settings(config: &Config) -> Result<Vec<(String, String)>, Error> {
+    Ok(flatten(&load::to_table(config)?))
 }
 
 fn flatten(table: &toml::Table) -> Vec<(String, String)> {

@@ -176,6 +176,18 @@ fn check_watch(watch: &Watch, problems: &mut Vec<String>) {
     if watch.hot_keys > 1_024 {
         problems.push(format!("watch.hot_keys: {} is too many; give at most 1024", watch.hot_keys));
     }
+    if watch.slow_log_entries > 65_536 {
+        problems.push(format!(
+            "watch.slow_log_entries: {} is too many; give at most 65536",
+            watch.slow_log_entries
+        ));
+    }
+    if watch.slow_log_micros < -1 {
+        problems.push(format!(
+            "watch.slow_log_micros: {} is below -1, which means that none is kept",
+            watch.slow_log_micros
+        ));
+    }
     if watch.curve_keys != 0 && !(64..=1 << 20).contains(&watch.curve_keys) {
         problems.push(format!("watch.curve_keys: {} is neither 0 nor 64 to 1048576", watch.curve_keys));
     }

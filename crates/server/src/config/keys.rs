@@ -211,6 +211,12 @@ pub const KEYS: &[Key] = &[
          /stats.json. 0: none. Default 0; 1000 costs about 1 %.",
     ),
     online(
+        "watch.slow_log_micros",
+        "A request of RESP that takes at least so many microseconds is kept for SLOWLOG GET. 0: every one. -1: none.\n\
+         Below 1000 lookups are no longer gathered, so that each can be timed, which costs speed. Default 10000.",
+    ),
+    online("watch.slow_log_entries", "How many requests the slow log keeps, at most 65536. Default 128."),
+    online(
         "watch.hot_keys",
         "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json.\n\
          0: none are looked for. Default 0.",

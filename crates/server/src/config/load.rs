@@ -3,7 +3,7 @@
 //! Every refusal names where the setting came from – file and line, variable or flag – so that it can be mended without
 //! reading the whole configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::suggest;
 use serde::Deserialize;
@@ -50,6 +50,8 @@ pub struct Flags {
 /// What [`load`] found.
 #[derive(Clone, Debug)]
 pub struct Loaded {
+    /// The file it came from, if there was one.
+    pub file: Option<PathBuf>,
     /// The configuration, checked.
     pub config: Config,
     /// What an operator should know but what does not stop the server.
@@ -69,7 +71,8 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, Error> {
     };
     let name = file.map_or_else(String::new, |path| path.display().to_string());
     let environment: Vec<(String, String)> = std::env::vars().collect();
-    load_text(&name, &text, &environment, flags)
+    let loaded = load_text(&name, &text, &environment, flags)?;
+    Ok(Loaded { file: file.map(Path::to_owned), ..loaded })
 }
 
 /// As [`load`], from a text whose file is called `name`, and a given environment.
@@ -96,7 +99,20 @@ pub fn load_text(
         config = apply(&config, setting)?;
     }
     check::check(&config)?;
-    Ok(Loaded { config, warnings })
+    Ok(Loaded { file: None, config, warnings })
+}
+
+/// `config` with `settings` laid over it, the later over the earlier; checked.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Result<Config, Error> {
+    let mut config = config.clone();
+    for setting in settings {
+        config = apply(&config, setting)?;
+    }
+    check::check(&config)?;
+    Ok(config)
 }
 
 /// Listeners for the first pool, the first of them under the name that it has by default.

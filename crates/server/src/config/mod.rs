@@ -13,6 +13,7 @@ pub mod check;
 pub mod keys;
 pub mod load;
 mod print;
+pub(crate) mod rewrite;
 #[macro_use]
 mod values;
 mod tls;
@@ -271,6 +272,10 @@ impl Default for Admin {
 pub struct Watch {
     /// One call of the engine in so many is timed; 0 = none.
     pub latency_one_in: u32,
+    /// A request of RESP that takes so many microseconds comes into the slow log; 0 = every one does, -1 = none.
+    pub slow_log_micros: i64,
+    /// How many requests the slow log keeps.
+    pub slow_log_entries: usize,
     /// How many hot keys are kept of each pool; 0 = none are looked for.
     pub hot_keys: usize,
     /// One find in so many is looked at for them.
@@ -289,6 +294,8 @@ impl Default for Watch {
     fn default() -> Self {
         Self {
             latency_one_in: 0,
+            slow_log_micros: 10_000,
+            slow_log_entries: 128,
             hot_keys: 0,
             hot_keys_one_in: 100,
             curve_keys: 0,

@@ -21,6 +21,7 @@ use super::input::Input;
 use super::output::{Output, Sent};
 use super::retry;
 use super::tls::{self, TlsBuffers, TlsStream};
+use crate::latency;
 use crate::metrics::Counter;
 use crate::session::{Next, Session};
 use crate::shared::{Activity, ConnectionInfo, Held};
@@ -387,7 +388,14 @@ impl<'c> Connection<'c> {
         if self.output.is_empty() && self.output.buffer_bytes() == 0 {
             std::mem::swap(&mut self.output, &mut context.spare_output);
         }
+        context.turns = context.turns.wrapping_add(1);
+        let clock = &context.shared.clock;
+        let since = context.turns.is_multiple_of(latency::ONE_IN).then(|| clock.monotonic_nanos());
         let turn = self.session.turn(context, bytes, &mut self.output);
+        if let (Some(since), Some(spoken)) = (since.filter(|_| turn.answered > 0), self.session.spoken()) {
+            let nanos = clock.monotonic_nanos().saturating_sub(since);
+            context.shared.latencies.add(spoken, nanos, turn.answered as u64);
+        }
         if turn.answered > 0 {
             self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
         }

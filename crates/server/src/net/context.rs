@@ -26,6 +26,8 @@ pub(crate) struct Context<'c> {
     pub(crate) key_buffer: KeyBuf,
     /// What encrypts and decrypts; there from the first connection with TLS on.
     pub(crate) tls: Option<Box<TlsBuffers>>,
+    /// Counts turns, to time one in so many.
+    pub(crate) turns: u32,
 }
 
 impl<'c> Context<'c> {
@@ -38,6 +40,7 @@ impl<'c> Context<'c> {
             spare_output: Output::default(),
             key_buffer: KeyBuf::default(),
             tls: None,
+            turns: 0,
         }
     }
 }

@@ -262,6 +262,7 @@ impl<'c> Commands<'_, 'c> {
             C::Command => self.command(args, w),
             C::Info => self.info(args, w),
             C::Config => self.config(args, w),
+            C::SlowLog => self.slowlog(args, w),
             C::Client => self.client_command(args, w),
             _ => self.run_connection(command, args, w),
         }

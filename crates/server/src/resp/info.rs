@@ -7,7 +7,7 @@ use base::Part;
 
 use super::arguments::{arg, is};
 use super::commands::Commands;
-use super::glob::matches;
+use super::settings::fitting;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::Address;
 use crate::metrics::Counter;
@@ -136,20 +136,28 @@ impl<'c> Commands<'_, 'c> {
             if patterns.is_empty() {
                 return Err(Failure::wrong_number("config|get"));
             }
-            let lower: Vec<Vec<u8>> = patterns.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
-            let mut found = self.settings_shown();
-            found.retain(|(name, _)| lower.iter().any(|pattern| matches(pattern, name.as_bytes())));
+            let mut found = self.all_settings();
+            found.extend(self.settings_shown().into_iter().map(|(name, value)| (name.to_owned(), value)));
+            fitting(&mut found, patterns);
             w.map(found.len());
             for (name, value) in found {
                 w.bulk(name.as_bytes());
                 w.bulk(value.as_bytes());
             }
+        } else if is(name, "SET") {
+            return self.config_set(patterns, w);
+        } else if is(name, "REWRITE") && patterns.is_empty() {
+            return self.config_rewrite(w);
         } else if is(name, "HELP") && patterns.is_empty() {
             w.help(
                 "config",
                 &[
                     "GET <pattern>",
-                    "    Settings, under the names that Redis has for them.",
+                    "    Settings, under their own names and those that Redis has for them.",
+                    "SET <name> <value> [<name> <value> ...]",
+                    "    Changes settings, all of them or none.",
+                    "REWRITE",
+                    "    Writes settings that were changed into the configuration file.",
                     "RESETSTAT",
                     "    Lets the statistics of INFO begin at zero.",
                 ],
@@ -160,20 +168,16 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// The settings that clients ask for, under Redis's names.
+    /// What is no setting here, under the names that Redis has for it.
     fn settings_shown(&self) -> Vec<(&'static str, String)> {
         vec![
             ("appendonly", "no".to_owned()),
             ("databases", "1".to_owned()),
             ("io-threads", self.shared.workers.len().to_string()),
-            ("maxclients", self.settings.max_connections.to_string()),
-            ("maxmemory", self.shared.cache.ledger().limit().to_string()),
             ("maxmemory-policy", self.policy()),
             ("port", self.port().to_string()),
-            ("proto-max-bulk-len", self.settings.resp.max_kept_bulk_bytes.to_string()),
             ("requirepass", String::new()),
             ("save", String::new()),
-            ("timeout", self.settings.idle_timeout_secs.to_string()),
         ]
     }
 }

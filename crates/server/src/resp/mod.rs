@@ -25,6 +25,7 @@ mod numbers;
 mod object;
 mod set;
 mod sets;
+mod settings;
 mod sorted;
 mod strings;
 mod table;
@@ -54,6 +55,8 @@ use crate::shared::{ConnectionInfo, Settings};
 
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
+/// Below so much time in the slow log lookups are timed one by one. Together they take less.
+const MIN_GATHERED_NANOS: u64 = 1_000_000;
 /// Arguments that are gathered without an allocation.
 const FEW: usize = 8;
 
@@ -173,6 +176,7 @@ impl<'c> Session<'c> {
             batch: Batch::new(Answer { array: None, is_single: true }),
             position: 0,
             answered: 0,
+            mark: None,
         };
         let next = round.run();
         let (consumed, answered) = (round.position, round.answered);
@@ -196,6 +200,8 @@ struct Round<'a, 'c, 'i> {
     /// Where the next request begins.
     position: usize,
     answered: usize,
+    /// The time at which the last request was answered, where nothing was done since, in nanoseconds.
+    mark: Option<u64>,
 }
 
 impl<'i> Round<'_, '_, 'i> {
@@ -299,7 +305,12 @@ impl<'i> Round<'_, '_, 'i> {
             return self.finish_incoming(input, consumed);
         }
         let name = self.parser.arg(input, 0).unwrap_or_default();
-        if self.commands.client.transaction.is_none() && self.commands.client.replies == Replies::On {
+        // Where each request is to be timed, lookups are not gathered.
+        let is_timed = self.commands.settings.slow_nanos.is_some_and(|least| least < MIN_GATHERED_NANOS);
+        if self.commands.client.transaction.is_none()
+            && self.commands.client.replies == Replies::On
+            && !is_timed
+        {
             match Spec::find(name).map(|spec| spec.command) {
                 Some(Command::Get) if count == 2 => return self.gather(input, consumed, None),
                 Some(Command::MGet) if count > 1 => {
@@ -346,6 +357,7 @@ impl<'i> Round<'_, '_, 'i> {
         if self.batch.len() == 0 {
             return None;
         }
+        self.mark = None;
         let commands = &self.commands;
         let version = commands.client.version;
         let space = commands.keys();
@@ -387,7 +399,15 @@ impl<'i> Round<'_, '_, 'i> {
     fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
         let before = self.commands.client.replies;
         let end = self.output.end();
+        let is_timed = self.commands.settings.slow_nanos.is_some();
+        let clock = &self.commands.shared.clock;
+        let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
+        if is_timed && !matches!(done, Done::Later) {
+            let now = clock.monotonic_nanos();
+            self.mark = Some(now);
+            self.commands.note_slow(args, now.saturating_sub(since));
+        }
         if before != Replies::On || self.commands.client.replies != Replies::On {
             self.withhold(before, end, &done);
         }

@@ -103,6 +103,7 @@ pub(super) enum Command {
     SInterCard,
     SInterStore,
     SIsMember,
+    SlowLog,
     SMembers,
     SMIsMember,
     SMove,
@@ -195,7 +196,7 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 147] = [
+pub(crate) static SPECS: [Spec; 148] = [
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
     spec(Command::Client, "client", -2, "", (0, 0, 0), "slow", ("connection", "2.4.0"), "About connections."),
@@ -292,6 +293,7 @@ pub(crate) static SPECS: [Spec; 147] = [
     spec(Command::SInterCard, "sintercard", -3, "readonly movablekeys", (0, 0, 0), "read set slow", ("set", "7.0.0"), "How many members all sets have."),
     spec(Command::SInterStore, "sinterstore", -3, "write denyoom", (1, -1, 1), "write set slow", ("set", "1.0.0"), "Keeps the members that all sets have."),
     spec(Command::SIsMember, "sismember", 3, "readonly fast", (1, 1, 1), "read set fast", ("set", "1.0.0"), "Whether a set has a member."),
+    spec(Command::SlowLog, "slowlog", -2, "", (0, 0, 0), "slow", ("server", "2.2.12"), "About requests that took long."),
     spec(Command::SMembers, "smembers", 2, "readonly", (1, 1, 1), "read set slow", ("set", "1.0.0"), "All members of a set."),
     spec(Command::SMIsMember, "smismember", -3, "readonly fast", (1, 1, 1), "read set fast", ("set", "6.2.0"), "Which of several members a set has."),
     spec(Command::SMove, "smove", 4, "write fast", (1, 2, 1), "write set fast", ("set", "1.0.0"), "Moves a member from one set to another."),

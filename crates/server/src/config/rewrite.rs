@@ -1,0 +1,126 @@
+//! Writes single settings into a configuration file and leaves everything else in it, comments included, as it is.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
+
+use super::{Config, change};
+use crate::error::{Error, ErrorKind};
+
+/// Writes the settings of `paths` as they are in `config` into `file`, by way of a file beside it, so that it is whole at any time.
+///
+/// # Errors
+/// [`ErrorKind::Config`] where the file cannot be read, [`ErrorKind::System`] where it cannot be written.
+pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
+    let name = file.display();
+    let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
+    let text = std::fs::read_to_string(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let text = edited(&text, config, paths).map_err(refuse)?;
+    let write = || {
+        let mut beside = file.as_os_str().to_owned();
+        beside.push(".new");
+        let permissions = std::fs::metadata(file)?.permissions();
+        let mut new = std::fs::File::create(&beside)?;
+        new.set_permissions(permissions)?;
+        new.write_all(text.as_bytes())?;
+        new.sync_all()?;
+        std::fs::rename(&beside, file)
+    };
+    write().map_err(|error: std::io::Error| {
+        Error::with_source(ErrorKind::System, format!("{name} cannot be written"), error)
+    })
+}
+
+/// `text` with the settings of `paths` as they are in `config`.
+fn edited(text: &str, config: &Config, paths: &BTreeSet<String>) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("is no good TOML: {error}"))?;
+    let settings = change::settings(config).map_err(|error| error.to_string())?;
+    for (path, value) in settings.iter().filter(|(path, _)| paths.contains(path)) {
+        let value: Value = value.parse().map_err(|error| format!("{path} cannot be written: {error}"))?;
+        place(&mut document, path, value).ok_or_else(|| format!("{path} has no place in it"))?;
+    }
+    Ok(document.to_string())
+}
+
+/// Puts `value` at `path`, in whatever way the section is written; sections and entries that are missing are added.
+fn place(document: &mut DocumentMut, path: &str, value: Value) -> Option<()> {
+    let parts: Vec<&str> = path.split('.').collect();
+    match parts.as_slice() {
+        [key] => put(document.as_table_mut(), key, value),
+        [section, key] => {
+            let section = document.entry(section).or_insert_with(|| Item::Table(Table::new()));
+            put(section.as_table_like_mut()?, key, value);
+        }
+        [list, name @ .., key] => {
+            let name = name.join(".");
+            let list = document.entry(list).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+            let list = list.as_array_of_tables_mut()?;
+            let only = list.len() == 1;
+            // An entry without a name has the one that it has by default, and there is but one such.
+            let is_it =
+                |entry: &Table| entry.get("name").map_or(only, |it| it.as_str().is_some_and(|it| it == name));
+            if !list.iter().any(is_it) {
+                let mut entry = Table::new();
+                entry.insert("name", Item::Value(Value::from(name.as_str())));
+                list.push(entry);
+            }
+            put(list.iter_mut().find(|entry| is_it(entry))?, key, value);
+        }
+        [] => return None,
+    }
+    Some(())
+}
+
+/// Replaces a value and leaves the comments around it.
+fn put(table: &mut dyn toml_edit::TableLike, key: &str, mut value: Value) {
+    let Some(old) = table.get_mut(key) else {
+        table.insert(key, Item::Value(value));
+        return;
+    };
+    if let Some(old) = old.as_value() {
+        *value.decor_mut() = old.decor().clone();
+    }
+    *old = Item::Value(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load::{Flags, load_text};
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_written_and_the_rest_is_left() {
+        let text = "# ours\nmemory = \"64MiB\" # enough\n\n[limits]\n# for the bad ones\nidle_timeout_secs = 5\n\n[[pool]]\npolicy = \"lru\"\n";
+        let load = |text: &str| load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        let mut config = load(text);
+        config.memory = super::super::Auto::Set(base::ByteSize::mib(32));
+        config.limits.max_connections = 77;
+        config.pools[0].limit = super::super::Auto::Set(base::ByteSize::mib(9));
+        config.log.level = super::super::LogLevel::Debug;
+        config.limits.idle_timeout_secs = 9;
+        let paths = ["memory", "limits.max_connections", "pool.default.limit", "log.level"];
+        let paths: BTreeSet<String> = paths.map(str::to_owned).into_iter().collect();
+        let written = edited(text, &config, &paths).expect("written");
+        for kept in [
+            "# ours\nmemory = 33554432 # enough\n",
+            "# for the bad ones\nidle_timeout_secs = 5\n",
+            "policy = \"lru\"\n",
+        ] {
+            assert!(written.contains(kept), "{kept:?} is missing in\n{written}");
+        }
+        config.limits.idle_timeout_secs = 5;
+        assert_eq!(load(&written), config);
+    }
+
+    #[test]
+    fn entries_that_are_missing_are_added() {
+        let config = Config::default();
+        let paths: BTreeSet<String> =
+            ["pool.default.limit".to_owned(), "limits.max_connections".to_owned()].into();
+        let written = edited("", &config, &paths).expect("written");
+        assert_eq!(load_text("test.toml", &written, &[], &Flags::default()).expect("good").config, config);
+        assert!(written.contains("[[pool]]\nname = \"default\"\nlimit = \"auto\"\n"), "{written}");
+    }
+}

@@ -1,0 +1,85 @@
+//! How long requests take in the server: from when a worker has received them until their answers are ready to send.
+//!
+//! One turn in [`ONE_IN`] is timed, so that it costs next to nothing; each request of a turn is counted with all of its time, since
+//! their answers leave together.
+
+use base::counter::Counters;
+
+/// One turn in so many is timed.
+pub(crate) const ONE_IN: u32 = 8;
+/// Bounds double from a microsecond on; the last bucket has none.
+const BUCKETS: usize = 24;
+/// Behind the buckets: the sum.
+const SUM: usize = BUCKETS;
+
+/// What is spoken, as it is told apart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Memcached,
+    Resp,
+}
+
+/// The latencies of both.
+#[derive(Default)]
+pub(crate) struct RequestLatencies {
+    memcached: Counters<{ BUCKETS + 1 }>,
+    resp: Counters<{ BUCKETS + 1 }>,
+}
+
+/// A histogram as Prometheus wants it.
+pub(crate) struct Histogram {
+    pub(crate) sum_secs: f64,
+    pub(crate) count: u64,
+    /// Upper bounds in seconds, and how many are in each and not in the one before.
+    pub(crate) buckets: Vec<(f64, u64)>,
+}
+
+impl RequestLatencies {
+    /// Counts a turn that took `nanos` and answered so many requests.
+    pub(crate) fn add(&self, spoken: Spoken, nanos: u64, requests: u64) {
+        let counters = self.of(spoken);
+        counters.add(bucket(nanos), requests);
+        counters.add(SUM, nanos.saturating_mul(requests));
+    }
+
+    pub(crate) fn histogram(&self, spoken: Spoken) -> Histogram {
+        let counters = self.of(spoken);
+        let bound = |at: usize| if at + 1 == BUCKETS { f64::INFINITY } else { (1_u64 << at) as f64 * 1e-6 };
+        let buckets: Vec<(f64, u64)> = (0..BUCKETS).map(|at| (bound(at), counters.sum(at))).collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        Histogram { sum_secs: counters.sum(SUM) as f64 * 1e-9, count, buckets }
+    }
+
+    fn of(&self, spoken: Spoken) -> &Counters<{ BUCKETS + 1 }> {
+        match spoken {
+            Spoken::Memcached => &self.memcached,
+            Spoken::Resp => &self.resp,
+        }
+    }
+}
+
+/// The first bucket whose bound is not below `nanos`.
+fn bucket(nanos: u64) -> usize {
+    let micros = nanos.div_ceil(1000).max(1);
+    (micros.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_within_their_bounds() {
+        assert_eq!([0, 1, 1000, 1001, 2000, 2001].map(bucket), [0, 0, 0, 1, 1, 2]);
+        assert_eq!(bucket(u64::MAX / 2), BUCKETS - 1);
+        let latencies = RequestLatencies::default();
+        latencies.add(Spoken::Resp, 3_000, 2);
+        latencies.add(Spoken::Resp, 900, 1);
+        let histogram = latencies.histogram(Spoken::Resp);
+        assert_eq!(histogram.count, 3);
+        assert!((histogram.sum_secs - 6.9e-6).abs() < 1e-12);
+        let filled: Vec<(f64, u64)> = histogram.buckets.into_iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(1e-6, 1), (4e-6, 2)]);
+        assert_eq!(latencies.histogram(Spoken::Memcached).count, 0);
+    }
+}

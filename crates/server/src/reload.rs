@@ -1,0 +1,110 @@
+//! Changing settings while serving. SIGHUP, `CONFIG SET` and the admin API all come here, with the same checks, errors and log.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::config::change::Change;
+use crate::config::load::{self, Override};
+use crate::config::{Config, rewrite};
+use crate::error::{Error, ErrorKind};
+use crate::log::LogControl;
+use crate::server::Reload;
+use crate::shared::Shared;
+
+/// What is kept for changes.
+#[derive(Default)]
+pub(crate) struct Changing {
+    /// Held while settings are changed, so that one change is made after the other; with the settings that were changed one by one
+    /// and are not in the file yet.
+    unwritten: Mutex<BTreeSet<String>>,
+    origin: OnceLock<Origin>,
+}
+
+/// Where the configuration came from, and the log that follows it. There is none where a program started the server.
+pub(crate) struct Origin {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) log: LogControl,
+}
+
+impl Changing {
+    pub(crate) fn set_origin(&self, origin: Origin) {
+        let _ = self.origin.set(origin);
+    }
+
+    /// The configuration file, if the server was started with one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.origin.get()?.file.as_deref()
+    }
+}
+
+impl Shared {
+    /// Applies what of `config` can be changed while serving, and says what differs. `by` names who asked for it.
+    ///
+    /// # Errors
+    /// As [`Reload::apply`].
+    pub(crate) fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
+        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.apply(config, by)?;
+        // What was changed one by one holds no longer, or is what the file says.
+        unwritten.clear();
+        Ok(changes)
+    }
+
+    /// Changes single settings, all or none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where one is not known, cannot be what it should be, or needs a restart; else as [`Reload::apply`].
+    pub(crate) fn change(&self, settings: &[Override], by: &str) -> Result<Vec<Change>, Error> {
+        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.config();
+        let new = load::lay_over(&old, settings)?;
+        let changes = crate::config::change::between(&old, &new)?;
+        if let Some(change) = changes.iter().find(|change| !change.online) {
+            let message =
+                format!("{}: it takes effect at the next start only; set it in the file", change.path);
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        self.apply(&new, by)?;
+        unwritten.extend(changes.iter().map(|change| change.path.clone()));
+        Ok(changes)
+    }
+
+    /// Writes settings that were changed one by one into the file, and returns how many.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`] where it cannot be written.
+    pub(crate) fn rewrite_config(&self) -> Result<usize, Error> {
+        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.changing.file().ok_or_else(|| {
+            Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())
+        })?;
+        rewrite::rewrite(file, &self.config(), &unwritten)?;
+        let written = unwritten.len();
+        unwritten.clear();
+        tracing::info!(file = %file.display(), settings = written, "The configuration file was rewritten.");
+        Ok(written)
+    }
+
+    fn apply(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
+        let changes = Reload { shared: self }.apply(config)?;
+        if let Some(origin) = self.changing.origin.get() {
+            origin.log.set_level(config.log.level);
+        }
+        for change in &changes {
+            let (setting, old, new) = (&change.path, &change.old, &change.new);
+            if change.online {
+                tracing::info!(setting, old, new, by, "A setting was changed.");
+            } else {
+                tracing::warn!(
+                    setting,
+                    old,
+                    new,
+                    by,
+                    "A setting has changed that takes effect at the next start only."
+                );
+            }
+        }
+        Ok(changes)
+    }
+}

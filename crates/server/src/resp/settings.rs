@@ -1,0 +1,220 @@
+//! `CONFIG` and `SLOWLOG`: settings by Redis's names and by our own, and requests that took long.
+
+use super::arguments::{arg, integer, is};
+use super::commands::Commands;
+use super::glob::matches;
+use super::writer::{Failure, Outcome, Writer};
+use crate::config::change;
+use crate::config::load::Override;
+use crate::net::Peer;
+use crate::slow::{self, Slow};
+
+/// Redis's names of settings, and ours. `{listener}` is the listener of who asks.
+const ALIASES: &[(&str, &str)] = &[
+    ("maxclients", "limits.max_connections"),
+    ("maxmemory", "memory"),
+    ("proto-max-bulk-len", "limits.max_item_bytes"),
+    ("timeout", "limits.idle_timeout_secs"),
+    ("slowlog-log-slower-than", "watch.slow_log_micros"),
+    ("slowlog-max-len", "watch.slow_log_entries"),
+    ("tls-cert-file", "listener.{listener}.tls_certificate"),
+    ("tls-key-file", "listener.{listener}.tls_key"),
+    ("tls-ca-cert-file", "listener.{listener}.tls_client_ca"),
+];
+
+/// Names under which Redis has settings that are what they are here.
+const FIXED: &[&str] =
+    &["appendonly", "databases", "io-threads", "maxmemory-policy", "port", "requirepass", "save"];
+
+/// What no client may set: the file it names is overwritten.
+const PROTECTED: &str = "watch.trace_file";
+
+impl<'c> Commands<'_, 'c> {
+    /// Our name of the setting that Redis calls `name`.
+    fn own_name(&self, name: &str) -> Option<String> {
+        let (_, own) = ALIASES.iter().find(|(alias, _)| *alias == name)?;
+        Some(own.replace("{listener}", &self.info.listener.name))
+    }
+
+    /// All settings by our names, without what is secret, and by Redis's where it has one.
+    pub(super) fn all_settings(&self) -> Vec<(String, String)> {
+        let plain = |value: &str| {
+            let text = toml_text(value);
+            text.unwrap_or_else(|| value.to_owned())
+        };
+        let own = change::settings(&self.shared.config()).unwrap_or_default();
+        let mut all: Vec<(String, String)> = own
+            .into_iter()
+            .filter(|(path, _)| !path.contains("password"))
+            .map(|(path, value)| (path, plain(&value)))
+            .collect();
+        for (alias, _) in ALIASES {
+            let value = self
+                .own_name(alias)
+                .and_then(|own| all.iter().find(|(path, _)| *path == own).map(|(_, value)| value.clone()));
+            // Where it is left to the server, what that comes to is told.
+            let value = match *alias {
+                "maxmemory" => Some(self.shared.cache.ledger().limit().to_string()),
+                _ => value,
+            };
+            all.extend(value.map(|value| ((*alias).to_owned(), value)));
+        }
+        all
+    }
+
+    pub(super) fn config_set(&mut self, pairs: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
+            return Err(Failure::wrong_number("config|set"));
+        }
+        let mut settings: Vec<Override> = Vec::new();
+        for pair in pairs.chunks_exact(2) {
+            let name = String::from_utf8_lossy(arg(pair, 0)).to_ascii_lowercase();
+            let value = String::from_utf8_lossy(arg(pair, 1)).into_owned();
+            let failed = |why: &str| {
+                let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+                Failure::from_text(text)
+            };
+            if FIXED.contains(&name.as_str()) {
+                return Err(failed("can't set immutable config"));
+            }
+            if name == PROTECTED {
+                return Err(failed("can't set protected config"));
+            }
+            let path = self.own_name(&name).unwrap_or_else(|| name.clone());
+            if crate::config::keys::find(&path).is_none() {
+                let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+                return Err(Failure::from_text(text));
+            }
+            if settings.iter().any(|setting| setting.path == path) {
+                return Err(failed("duplicate parameter"));
+            }
+            let value = if name == "maxmemory" { in_our_units(&value) } else { value };
+            settings.push(Override { source: "CONFIG SET".to_owned(), path, value });
+        }
+        let by = format!("CONFIG SET by {}", self.info.peer);
+        let first = settings.first().map(|setting| setting.path.clone()).unwrap_or_default();
+        self.shared.change(&settings, &by).map_err(|error| {
+            let why = error.to_string().replace(['\r', '\n'], "; ");
+            Failure::from_text(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{first}') - {why}"
+            ))
+        })?;
+        w.ok();
+        Ok(())
+    }
+
+    pub(super) fn config_rewrite(&mut self, w: &mut Writer<'_, 'c>) -> Outcome {
+        self.shared.rewrite_config().map_err(|error| {
+            Failure::from_text(format!("ERR {}", error.to_string().replace(['\r', '\n'], "; ")))
+        })?;
+        w.ok();
+        Ok(())
+    }
+
+    pub(super) fn slowlog(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let (name, values) = (arg(args, 1), args.get(2..).unwrap_or_default());
+        let log = &self.shared.slow;
+        match values {
+            [] if is(name, "LEN") => w.integer(log.len() as i64),
+            [] if is(name, "RESET") => {
+                log.clear(self.shared.cache.ledger());
+                w.ok();
+            }
+            [] if is(name, "HELP") => w.help(
+                "slowlog",
+                &[
+                    "GET [<count>]",
+                    "    The latest requests that took long, 10 of them by default, all for -1: number, time, microseconds,",
+                    "    arguments, address and name of the client.",
+                    "LEN",
+                    "    How many are kept.",
+                    "RESET",
+                    "    Forgets them.",
+                ],
+            ),
+            [] | [_] if is(name, "GET") => {
+                let most = match values {
+                    [count] => match integer(count)? {
+                        -1 => usize::MAX,
+                        count => usize::try_from(count).map_err(|_| {
+                            Failure::new("ERR count should be greater than or equal to -1")
+                        })?,
+                    },
+                    _ => 10,
+                };
+                let entries = log.latest(most);
+                w.array(entries.len());
+                entries.iter().for_each(|slow| tell(slow, w));
+            }
+            _ if ["LEN", "RESET", "HELP", "GET"].iter().any(|known| is(name, known)) => {
+                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+                return Err(Failure::wrong_number(&format!("slowlog|{name}")));
+            }
+            _ => return Err(Failure::unknown_subcommand("slowlog", name)),
+        }
+        Ok(())
+    }
+
+    /// Keeps a request in the slow log that took `nanos`, if that is long.
+    pub(super) fn note_slow(&self, args: &[&[u8]], nanos: u64) {
+        if self.settings.slow_nanos.is_none_or(|least| nanos < least) {
+            return;
+        }
+        let peer = match self.info.peer {
+            Peer::Tcp(address) => address.to_string(),
+            Peer::Unix => {
+                format!("{}:0", self.info.listener.address.to_string().trim_start_matches("unix://"))
+            }
+        };
+        let slow = Slow {
+            id: 0,
+            at_secs: self.shared.clock.unix_secs(),
+            micros: nanos / 1000,
+            args: slow::shortened(args),
+            peer,
+            name: self.info.named().name.clone(),
+        };
+        self.shared.slow.add(slow, self.settings.slow_entries, self.shared.cache.ledger());
+    }
+}
+
+fn tell(slow: &Slow, w: &mut Writer<'_, '_>) {
+    w.array(6);
+    w.integer(slow.id as i64);
+    w.integer(slow.at_secs.into());
+    w.integer(i64::try_from(slow.micros).unwrap_or(i64::MAX));
+    w.array(slow.args.len());
+    slow.args.iter().for_each(|arg| w.bulk(arg));
+    w.bulk(slow.peer.as_bytes());
+    w.bulk(&slow.name);
+}
+
+/// The settings of `all` that a pattern of `CONFIG GET` fits.
+pub(super) fn fitting(all: &mut Vec<(String, String)>, patterns: &[&[u8]]) {
+    let lower: Vec<Vec<u8>> = patterns.iter().map(|pattern| pattern.to_ascii_lowercase()).collect();
+    all.retain(|(name, _)| lower.iter().any(|pattern| matches(pattern, name.as_bytes())));
+}
+
+/// The text that a TOML string stands for.
+fn toml_text(value: &str) -> Option<String> {
+    match toml::from_str::<toml::Table>(&format!("value = {value}")).ok()?.remove("value")? {
+        toml::Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// A size in Redis's units – `k` and `kb`, `m` and `mb`, `g` and `gb`, of which those with a `b` are the binary ones – in ours.
+fn in_our_units(size: &str) -> String {
+    let lower = size.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match lower.get(digits.len()..).unwrap_or_default() {
+        "k" => "kB",
+        "kb" => "KiB",
+        "m" => "MB",
+        "mb" => "MiB",
+        "g" => "GB",
+        "gb" => "GiB",
+        _ => return size.to_owned(),
+    };
+    format!("{digits}{unit}")
+}

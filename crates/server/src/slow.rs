@@ -1,0 +1,195 @@
+//! Requests that took long: the last of them, with their first arguments, as Redis's slow log has them.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::{Ledger, Part};
+
+/// Arguments that are kept of a request, and bytes of each.
+const MAX_ARGS: usize = 32;
+const MAX_ARG_BYTES: usize = 128;
+
+/// A request that took long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slow {
+    /// Its number since the server was started.
+    pub(crate) id: u64,
+    /// When it was answered, Unix seconds.
+    pub(crate) at_secs: u32,
+    pub(crate) micros: u64,
+    /// The first arguments, shortened, without secrets.
+    pub(crate) args: Vec<Vec<u8>>,
+    /// Where its client is, and what it calls itself.
+    pub(crate) peer: String,
+    pub(crate) name: Vec<u8>,
+}
+
+impl Slow {
+    fn held_bytes(&self) -> u64 {
+        let args: usize = self.args.iter().map(|arg| arg.capacity() + size_of::<Vec<u8>>()).sum();
+        (size_of::<Self>() + args + self.peer.capacity() + self.name.capacity()) as u64
+    }
+}
+
+/// The log. Locked when a slow request comes, and while it is looked at.
+#[derive(Default)]
+pub(crate) struct SlowLog(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// The latest last.
+    entries: VecDeque<Slow>,
+    next_id: u64,
+}
+
+impl SlowLog {
+    /// Keeps a request; the oldest go where there are more than `most`.
+    pub(crate) fn add(&self, mut slow: Slow, most: usize, ledger: &Ledger) {
+        let mut kept = self.lock();
+        slow.id = kept.next_id;
+        kept.next_id += 1;
+        ledger.charge(Part::Fixed, slow.held_bytes());
+        kept.entries.push_back(slow);
+        while kept.entries.len() > most {
+            if let Some(gone) = kept.entries.pop_front() {
+                ledger.release(Part::Fixed, gone.held_bytes());
+            }
+        }
+    }
+
+    /// The latest `most`, the latest first.
+    pub(crate) fn latest(&self, most: usize) -> Vec<Slow> {
+        self.lock().entries.iter().rev().take(most).cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    /// How many there ever were.
+    pub(crate) fn total(&self) -> u64 {
+        self.lock().next_id
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&self, ledger: &Ledger) {
+        let entries = std::mem::take(&mut self.lock().entries);
+        ledger.release(Part::Fixed, entries.iter().map(Slow::held_bytes).sum());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is kept of `args`: the first of them, the first bytes of each, and no secret.
+pub(crate) fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
+    let is_long = args.len() > MAX_ARGS;
+    let whole = if is_long { MAX_ARGS - 1 } else { args.len() };
+    let secret = secrets(args);
+    let mut kept: Vec<Vec<u8>> = (0..)
+        .zip(args)
+        .take(whole)
+        .map(|(at, arg)| {
+            if secret.contains(&at) {
+                return b"(redacted)".to_vec();
+            }
+            match arg.get(..MAX_ARG_BYTES).filter(|_| arg.len() > MAX_ARG_BYTES) {
+                None => arg.to_vec(),
+                Some(start) => {
+                    [start, format!("... ({} more bytes)", arg.len() - MAX_ARG_BYTES).as_bytes()].concat()
+                }
+            }
+        })
+        .collect();
+    if is_long {
+        kept.push(format!("... ({} more arguments)", args.len() - whole).into_bytes());
+    }
+    kept
+}
+
+/// The places of arguments that are nobody's business.
+fn secrets(args: &[&[u8]]) -> Vec<usize> {
+    let is =
+        |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    if is(0, "AUTH") {
+        return (1..args.len()).collect();
+    }
+    if is(0, "HELLO") {
+        let auth = (2..args.len()).find(|at| is(*at, "AUTH"));
+        return auth.map_or(Vec::new(), |at| vec![at + 1, at + 2]);
+    }
+    if is(0, "ACL") {
+        return (2..args.len()).collect();
+    }
+    if is(0, "CONFIG") && is(1, "SET") {
+        let is_secret = |at: &usize| {
+            args.get(*at).is_some_and(|name| {
+                let name = name.to_ascii_lowercase();
+                ["pass", "secret"]
+                    .iter()
+                    .any(|word| name.windows(word.len()).any(|part| part == word.as_bytes()))
+            })
+        };
+        return (2..args.len()).step_by(2).filter(is_secret).map(|at| at + 1).collect();
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(args: &[&str]) -> Vec<String> {
+        let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+        shortened(&args).into_iter().map(|arg| String::from_utf8(arg).expect("text")).collect()
+    }
+
+    #[test]
+    fn secrets_are_left_out() {
+        assert_eq!(shown(&["auth", "hunter2"]), ["auth", "(redacted)"]);
+        assert_eq!(shown(&["AUTH", "me", "hunter2"]), ["AUTH", "(redacted)", "(redacted)"]);
+        let hello = shown(&["HELLO", "3", "AUTH", "me", "hunter2", "SETNAME", "n"]);
+        assert_eq!(hello, ["HELLO", "3", "AUTH", "(redacted)", "(redacted)", "SETNAME", "n"]);
+        assert_eq!(shown(&["HELLO", "3", "SETNAME", "auth"]), ["HELLO", "3", "SETNAME", "auth"]);
+        assert_eq!(
+            shown(&["acl", "setuser", "me", ">hunter2"]),
+            ["acl", "setuser", "(redacted)", "(redacted)"]
+        );
+        assert_eq!(
+            shown(&["config", "set", "timeout", "5", "RequirePass", "hunter2"]),
+            ["config", "set", "timeout", "5", "RequirePass", "(redacted)"]
+        );
+    }
+
+    #[test]
+    fn long_requests_are_shortened() {
+        let long = "x".repeat(130);
+        assert_eq!(shown(&["get", &long])[1], format!("{}... (2 more bytes)", "x".repeat(128)));
+        let many = shown(&["k"; 40]);
+        assert_eq!((many.len(), many[31].as_str()), (32, "... (9 more arguments)"));
+        assert_eq!(shown(&["k"; 32]).len(), 32);
+    }
+
+    #[test]
+    fn the_log_is_bounded_and_in_the_bill() {
+        let (log, ledger) = (SlowLog::default(), Ledger::new(1 << 20));
+        let slow = |micros| Slow {
+            id: 0,
+            at_secs: 1,
+            micros,
+            args: vec![b"get".to_vec()],
+            peer: "tcp".to_owned(),
+            name: Vec::new(),
+        };
+        (0..5).for_each(|micros| log.add(slow(micros), 3, &ledger));
+        assert_eq!(
+            log.latest(2).iter().map(|slow| (slow.id, slow.micros)).collect::<Vec<_>>(),
+            [(4, 4), (3, 3)]
+        );
+        assert_eq!((log.len(), log.total()), (3, 5));
+        assert!(ledger.part(Part::Fixed) > 0);
+        log.clear(&ledger);
+        assert_eq!((log.len(), ledger.part(Part::Fixed)), (0, 0));
+    }
+}

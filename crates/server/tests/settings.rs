@@ -1,0 +1,176 @@
+//! Settings that are changed while serving, by `CONFIG` and by the admin API, and what the slow log and the latencies tell.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use millpond_server::Server;
+use millpond_server::config::Protocol;
+use support::{Client, PATIENCE, address, config, get_page, metric};
+
+fn resp_server() -> Server {
+    let mut config = config();
+    config.listeners[0].protocol = Protocol::Resp;
+    Server::start(config).expect("a server")
+}
+
+/// A reply in RESP2 as words: bulk strings and numbers, nested arrays in brackets.
+fn reply(client: &mut Client) -> String {
+    let head = client.line();
+    let (kind, rest) = head.split_at(1);
+    let count = || rest.parse::<i64>().expect("a number");
+    match kind {
+        "$" if count() < 0 => "nil".to_owned(),
+        "$" => {
+            let len = usize::try_from(count()).expect("a length");
+            let bytes = client.read_exact(len + 2);
+            String::from_utf8_lossy(&bytes[..len]).into_owned()
+        }
+        "*" => {
+            let parts: Vec<String> = (0..count()).map(|_| reply(client)).collect();
+            format!("[{}]", parts.join(" "))
+        }
+        _ => rest.to_owned(),
+    }
+}
+
+fn ask(client: &mut Client, request: &str) -> String {
+    client.send(format!("{request}\r\n"));
+    reply(client)
+}
+
+#[test]
+fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
+    let server = resp_server();
+    let mut client = Client::connect(address(&server));
+    for (set, get, is) in [
+        ("maxmemory 32mb", "maxmemory", "33554432"),
+        ("maxclients 77", "limits.max_connections", "77"),
+        ("TIMEOUT 300", "limits.idle_timeout_secs", "300"),
+        ("limits.idle_timeout_secs 0", "timeout", "0"),
+        ("pool.default.policy lru", "pool.default.policy", "lru"),
+        ("slowlog-max-len 5", "watch.slow_log_entries", "5"),
+        ("log.level warn", "log.level", "warn"),
+    ] {
+        assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), "OK", "{set}");
+        assert_eq!(ask(&mut client, &format!("CONFIG GET {get}")), format!("[{get} {is}]"));
+    }
+    assert_eq!(server.config().limits.max_connections, 77);
+    assert_eq!(server.cache().stats().memory_limit_bytes, 32 << 20);
+
+    let failed = "ERR CONFIG SET failed (possibly related to argument ";
+    for (set, error) in [
+        ("nonsense 5", "ERR Unknown option or number of arguments for CONFIG SET - 'nonsense'".to_owned()),
+        ("maxclients", "ERR wrong number of arguments for 'config|set' command".to_owned()),
+        ("maxclients 5 maxclients 6", format!("{failed}'maxclients') - duplicate parameter")),
+        ("port 5", format!("{failed}'port') - can't set immutable config")),
+        ("watch.trace_file /tmp/x", format!("{failed}'watch.trace_file') - can't set protected config")),
+    ] {
+        assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), error);
+    }
+    for (set, part) in [
+        ("maxclients 5 timeout soon", "`limits.idle_timeout_secs` cannot be `soon`"),
+        ("maxclients 5 maxmemory 1mb", "give at least 16MiB"),
+        ("maxclients 5 threads 3", "next start"),
+        ("maxclients 5 maxmemory 900mb", "max_memory"),
+    ] {
+        let error = ask(&mut client, &format!("CONFIG SET {set}"));
+        assert!(error.starts_with(failed) && error.contains(part), "{error}");
+        assert_eq!(server.config().limits.max_connections, 77, "nothing of {set} was done");
+    }
+    assert_eq!(ask(&mut client, "CONFIG REWRITE"), "ERR The server is running without a config file");
+}
+
+#[test]
+fn the_slow_log_has_what_took_long_and_no_secret() {
+    let server = resp_server();
+    let mut client = Client::connect(address(&server));
+    assert_eq!(ask(&mut client, "CONFIG SET slowlog-log-slower-than 0"), "OK");
+    assert_eq!(ask(&mut client, "SLOWLOG RESET"), "OK");
+    assert_eq!(ask(&mut client, "CLIENT SETNAME me"), "OK");
+    assert_eq!(ask(&mut client, "SET k v"), "OK");
+    assert_eq!(ask(&mut client, "GET k"), "v");
+    let _ = ask(&mut client, "AUTH hunter2");
+    let log = ask(&mut client, "SLOWLOG GET -1");
+    for part in ["[SET k v]", "[GET k]", "[AUTH (redacted)]", "[SLOWLOG RESET]", "127.0.0.1:", " me]"] {
+        assert!(log.contains(part), "{part} is missing in {log}");
+    }
+    assert!(!log.contains("hunter2"), "{log}");
+    assert!(log.find("[GET k]") < log.find("[SET k v]"), "the latest first: {log}");
+    let one = ask(&mut client, "SLOWLOG GET 1");
+    assert!(one.contains("[SLOWLOG GET -1]") && !one.contains("[GET k]"), "{one}");
+    assert!(metric(&server, "millpond_server_slow_requests_total{}") >= 5);
+
+    assert_eq!(ask(&mut client, "CONFIG SET slowlog-log-slower-than -1 slowlog-max-len 2"), "OK");
+    let _ = ask(&mut client, "GET k");
+    assert_eq!(ask(&mut client, "SLOWLOG GET -2"), "ERR count should be greater than or equal to -1");
+    assert_eq!(ask(&mut client, "SLOWLOG RESET"), "OK");
+    let _ = ask(&mut client, "GET k");
+    assert_eq!(ask(&mut client, "SLOWLOG LEN"), "0");
+    assert_eq!(ask(&mut client, "SLOWLOG LEN x"), "ERR wrong number of arguments for 'slowlog|len' command");
+    assert_eq!(ask(&mut client, "SLOWLOG NO"), "ERR unknown subcommand 'NO'. Try SLOWLOG HELP.");
+}
+
+#[test]
+fn latencies_are_told_by_protocol() {
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    for _ in 0..100 {
+        assert_eq!(client.ask("mn\r\n"), "MN");
+    }
+    let count = |protocol: &str| {
+        metric(&server, &format!("millpond_server_request_seconds_count{{protocol=\"{protocol}\"}}"))
+    };
+    assert!((1..=100).contains(&count("memcached")), "{}", count("memcached"));
+    assert_eq!(count("resp"), 0);
+}
+
+/// Sends a request with a body to the admin server, and returns status line and body.
+fn send(server: &Server, method: &str, path: &str, host: &str, body: &str) -> (String, String) {
+    let mut stream =
+        TcpStream::connect(server.admin_address().expect("an admin server")).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + body).as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.lines().next().expect("a status").to_owned(), body.to_owned())
+}
+
+#[test]
+fn the_admin_api_shows_and_changes_settings() {
+    let server = Server::start(config()).expect("a server");
+    let (status, body) = get_page(&server, "/config");
+    assert!(status.contains("403"), "`test` is no address: {status} {body}");
+    let (status, body) = send(&server, "GET", "/config", "127.0.0.1:1", "");
+    assert!(status.contains("200"), "{status}");
+    assert!(body.contains(r#""limits.max_connections":{"online":true,"value":4096}"#), "{body}");
+    assert!(body.contains(r#""threads":{"online":false,"value":2}"#), "{body}");
+
+    let wanted = r#"{"limits.max_connections": 55, "memory": "48MiB", "limits.skip_refused_data": true}"#;
+    let (status, body) = send(&server, "PUT", "/config", "localhost", wanted);
+    assert!(status.contains("200"), "{status} {body}");
+    assert!(body.contains(r#"{"new":55,"old":4096,"setting":"limits.max_connections"}"#), "{body}");
+    assert_eq!(server.config().limits.max_connections, 55);
+    assert!(server.config().limits.skip_refused_data);
+    assert_eq!(server.cache().stats().memory_limit_bytes, 48 << 20);
+
+    for (wanted, part) in [
+        (r#"{"limits.max_conections": 5}"#, "did you mean `limits.max_connections`?"),
+        (r#"{"limits.max_connections": 0}"#, "give at least 1"),
+        (r#"{"threads": 7}"#, "next start"),
+    ] {
+        let (status, body) = send(&server, "PUT", "/config", "[::1]:9", wanted);
+        assert!(status.contains("400") && body.contains(part), "{status} {body}");
+    }
+    let (status, _) = send(&server, "PUT", "/config", "evil.example", r#"{"limits.max_connections": 5}"#);
+    assert!(status.contains("403"), "{status}");
+    let (status, body) = send(&server, "POST", "/config/rewrite", "127.0.0.1", "");
+    assert!(status.contains("409") && body.contains("without a config file"), "{status} {body}");
+    assert_eq!(server.config().limits.max_connections, 55);
+}
