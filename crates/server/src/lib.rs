@@ -6,6 +6,7 @@
 //!   request is received, answered and sent by one thread, which hands nothing to another.
 //! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
 //!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
+//! - `tenants`: those who share the server, and how much each may use.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
@@ -42,6 +43,7 @@ mod server;
 mod session;
 mod shared;
 mod slow;
+mod tenants;
 mod tls;
 mod watching;
 

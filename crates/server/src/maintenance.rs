@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
+use crate::tenants;
 
 /// How long the thread sleeps when nobody wakes it.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -68,6 +69,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
             if let Err(error) = shared.cache.maintain() {
                 tracing::debug!(%error, "The cache is above its memory for now.");
             }
+            tenants::bury(&shared);
             shared.monitoring.tell();
         }
     };

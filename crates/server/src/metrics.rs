@@ -1,6 +1,7 @@
 //! What the server counts, declared in one place with the names under which it is shown.
 //!
-//! Every listener has its own block of counters, so that each figure can be told apart by where its clients come in.
+//! Every tenant at every listener has its own block of counters, so that each figure can be told apart by whose it is and where
+//! its clients come in.
 //! memcached's `stats` shows sums over all listeners, less what they were at the last `stats reset`; Prometheus shows the
 //! plain sums, which never go back.
 
@@ -30,9 +31,13 @@ const REFUSALS: Family = Family {
 const CLOSES: Family = Family { name: "millpond_server_closes", help: "Connections closed, by reason." };
 const ACCEPTED: Family =
     Family { name: "millpond_server_accepted_connections", help: "Connections accepted." };
+const ANSWERED: Family = Family {
+    name: "millpond_server_answered_requests",
+    help: "Requests answered, whatever they were; each key of a retrieval is one.",
+};
 const PAUSES: Family = Family {
     name: "millpond_server_pauses",
-    help: "Times that a connection had to wait, by reason: others' turn, or its client not reading.",
+    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate.",
 };
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
@@ -112,8 +117,10 @@ counters! {
     ClosedDrained: CLOSES { reason = "drained" },
     ClosedTls: CLOSES { reason = "tls" },
     Accepted: ACCEPTED {},
+    Answered: ANSWERED {},
     PausedTurn: PAUSES { reason = "turn" },
     PausedOutput: PAUSES { reason = "output" },
+    PausedRate: PAUSES { reason = "rate" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
     TlsFull: TLS_HANDSHAKES { kind = "full" },
@@ -139,7 +146,7 @@ pub(crate) const RESP_COMMANDS: Family = Family {
     help: "Commands of RESP carried out, by command and by whether an error was the answer.",
 };
 
-/// The counters of one listener.
+/// The counters of one tenant at one listener.
 #[derive(Default)]
 pub(crate) struct ListenerCounters {
     counters: Counters<COUNT>,
@@ -162,16 +169,25 @@ impl ListenerCounters {
         self.calls.add(command + if is_answered { 0 } else { resp::COUNT }, 1);
     }
 
-    /// Commands of RESP that were carried out, by name and outcome, without those that never were.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let outcomes = ["ok", "error"].into_iter().enumerate();
-        outcomes
-            .flat_map(move |(place, outcome)| {
-                resp::SPECS.iter().enumerate().map(move |(number, spec)| {
-                    (spec.name, outcome, self.calls.sum(place * resp::COUNT + number))
-                })
-            })
-            .filter(|(.., calls)| *calls > 0)
+    /// How often a command of RESP, by its number in the table, was carried out with or without an error.
+    pub(crate) fn calls_of(&self, command: usize, is_answered: bool) -> u64 {
+        self.calls.sum(command + if is_answered { 0 } else { resp::COUNT })
+    }
+
+    /// Adds what `other`, which counts no more, has counted.
+    pub(crate) fn take_over(&self, other: &Self) {
+        for counter in Counter::ALL {
+            self.counters.add(*counter as usize, other.total(*counter));
+        }
+        for place in 0..CALLS {
+            self.calls.add(place, other.calls.sum(place));
+        }
+        let hidden = |counters: &Self, counter| counters.total(counter) - counters.since_reset(counter);
+        let mut baseline = self.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let counts = baseline.get_or_insert_with(|| Box::new([0; COUNT]));
+        for (slot, counter) in counts.iter_mut().zip(Counter::ALL) {
+            *slot += hidden(other, *counter);
+        }
     }
 
     /// All commands of RESP that were carried out.
@@ -217,6 +233,18 @@ mod tests {
         for counter in Counter::ALL {
             assert_eq!(Counter::ALL[*counter as usize], *counter);
         }
+    }
+
+    #[test]
+    fn what_is_taken_over_is_counted_as_it_was() {
+        let (past, gone) = (ListenerCounters::default(), ListenerCounters::default());
+        gone.add(Counter::GetHits, 3);
+        gone.reset();
+        gone.add(Counter::GetHits, 2);
+        gone.add_call(1, true);
+        past.take_over(&gone);
+        assert_eq!((past.since_reset(Counter::GetHits), past.total(Counter::GetHits)), (2, 5));
+        assert_eq!((past.calls_of(1, true), past.calls_of(1, false), past.all_calls()), (1, 0, 1));
     }
 
     #[test]

@@ -17,10 +17,10 @@ use crate::error::{Error, ErrorKind};
 use crate::gate::Gate;
 use crate::machine;
 use crate::maintenance;
-use crate::metrics::ListenerCounters;
 use crate::net::{Listener, Mailbox, Message, Worker};
 use crate::shared::{ListenerState, Pool, Shared, WorkerState};
-use crate::tls::{self, TlsSlot};
+use crate::tenants::{self, Directory, Tenant};
+use crate::tls;
 
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners, admin, log.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -75,14 +75,15 @@ impl Server {
             .iter()
             .map(|listener| Listener::bind(&listener.address, listener.mode).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
-        let listeners = listener_states(&config, &sockets, &pools);
+        let directory = directory(&config, pools)?;
+        let listeners = listener_states(&config, &sockets, &directory);
         let workers = (0..threads).map(|_| worker_state()).collect::<Result<Vec<_>, _>>()?;
         let pin = config.pin_threads;
         let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
-        let shared = Arc::new(Shared::new(cache, config, pools, listeners, workers));
+        let shared = Arc::new(Shared::new(cache, config, directory, listeners, workers));
         put_in_force(&shared, certificates);
         let config = shared.config();
-        shared.watching.apply(&shared.cache, &shared.pools, &config.watch)?;
+        shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
@@ -200,6 +201,8 @@ impl Reload<'_> {
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
         let merged = change::with_online(&old, config);
+        // What needs a restart stays, and may name what is to go.
+        crate::config::check::check(&merged)?;
         let certificates = tls::load(&merged)?;
         let cache = &self.shared.cache;
         let monitoring = &self.shared.monitoring;
@@ -212,8 +215,15 @@ impl Reload<'_> {
             })?;
             monitoring.start(cache, &merged.monitor)?;
         }
-        self.shared.watching.apply(cache, &self.shared.pools, &merged.watch)?;
-        for (settings, pool) in merged.pools.iter().zip(&self.shared.pools) {
+        self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
+        tenants::apply(self.shared, &merged, |settings| {
+            let pool = add_pool(cache, settings, Arc::default())?;
+            self.shared.watching.apply_to(cache, &pool)?;
+            Ok(pool)
+        })?;
+        let directory = self.shared.directory();
+        for settings in &merged.all_pools() {
+            let Some(pool) = directory.pool(&settings.name) else { continue };
             cache.set_pool_limit(pool.id, settings.limit.set()).map_err(|e| {
                 Error::with_source(
                     ErrorKind::Engine,
@@ -232,6 +242,7 @@ impl Reload<'_> {
         put_in_force(self.shared, certificates);
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
+        self.shared.maintenance.wake();
         Ok(changes)
     }
 }
@@ -304,13 +315,10 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
 fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> {
     let of_shared_keys = Arc::new(Gate::default());
     let add = |settings: &PoolSettings| {
-        let id = cache.add_pool(pool_config(settings)).map_err(|e| {
-            Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
-        })?;
         let gate = if settings.own_keys { Arc::default() } else { Arc::clone(&of_shared_keys) };
-        Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
+        add_pool(cache, settings, gate)
     };
-    let pools: Result<Vec<_>, Error> = config.pools.iter().map(add).collect();
+    let pools: Result<Vec<_>, Error> = config.all_pools().iter().map(add).collect();
     // What a pool left that is in the configuration no more is of no use to anybody.
     cache.discard_unclaimed();
     let recovered = cache.recovered();
@@ -322,6 +330,29 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
         );
     }
     pools
+}
+
+fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Gate>) -> Result<Arc<Pool>, Error> {
+    let id = cache.add_pool(pool_config(settings)).map_err(|e| {
+        Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
+    })?;
+    Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
+}
+
+/// All tenants over the pools.
+fn directory(config: &Config, pools: Vec<Arc<Pool>>) -> Result<Directory, Error> {
+    let mut directory = Directory { tenants: Vec::new(), pools };
+    for settings in config.all_tenants() {
+        let pool = directory.pool(settings.pool()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Config,
+                format!("there is no pool {} for tenant {}", settings.pool(), settings.name),
+            )
+        })?;
+        let tenant = Tenant::new(&settings, Arc::clone(pool));
+        directory.tenants.push(Arc::new(tenant));
+    }
+    Ok(directory)
 }
 
 fn pool_config(settings: &PoolSettings) -> PoolConfig {
@@ -368,19 +399,11 @@ fn put_in_force(shared: &Shared, certificates: tls::Loaded) {
 fn listener_states(
     config: &Config,
     sockets: &[Arc<Listener>],
-    pools: &[Arc<Pool>],
+    directory: &Directory,
 ) -> Vec<Arc<ListenerState>> {
     let state = |(settings, socket): (&crate::config::ListenerConfig, &Arc<Listener>)| {
-        let pool = pools.iter().find(|pool| pool.name == settings.pool)?;
-        Some(Arc::new(ListenerState {
-            name: settings.name.clone(),
-            address: socket.address().clone(),
-            pool: Arc::clone(pool),
-            protocol: settings.protocol,
-            tls: TlsSlot::default(),
-            counters: ListenerCounters::default(),
-            connections: AtomicUsize::new(0),
-        }))
+        let tenant = directory.tenant(settings.tenant())?;
+        Some(Arc::new(ListenerState::new(settings, socket.address().clone(), Arc::clone(tenant))))
     };
     config.listeners.iter().zip(sockets).filter_map(state).collect()
 }

@@ -11,6 +11,7 @@ use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::resp;
 use crate::shared::{ConnectionInfo, Settings};
+use crate::tenants::Account;
 
 /// A value of at least so many bytes that has not arrived whole is received straight into its item.
 pub(crate) const MIN_DIRECT_BYTES: usize = 16 << 10;
@@ -49,34 +50,46 @@ impl Turn {
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {
     /// The first byte will tell.
-    Undecided(Arc<ConnectionInfo>),
+    Undecided(Arc<ConnectionInfo>, Arc<Account>),
     Memcached(Box<memcached::Session<'c>>),
     Resp(Box<resp::Session<'c>>),
 }
 
 impl<'c> Session<'c> {
+    /// One of the listener's tenant.
     pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+        let account = Arc::clone(&info.listener.home);
         match info.listener.protocol {
-            Protocol::Auto => Self::Undecided(info),
-            Protocol::Resp => Self::of_resp(info, settings),
+            Protocol::Auto => Self::Undecided(info, account),
+            Protocol::Resp => Self::of_resp(info, account, settings),
             Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => {
-                Self::of_memcached(&info, settings)
+                Self::of_memcached(&info, account, settings)
             }
         }
     }
 
-    fn of_resp(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
-        Self::Resp(Box::new(resp::Session::new(info, settings)))
+    fn of_resp(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings) -> Self {
+        Self::Resp(Box::new(resp::Session::new(info, account, settings)))
     }
 
-    fn of_memcached(info: &ConnectionInfo, settings: &Settings) -> Self {
-        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(&info.listener), settings)))
+    fn of_memcached(info: &ConnectionInfo, account: Arc<Account>, settings: &Settings) -> Self {
+        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(&info.listener), account, settings)))
+    }
+
+    /// Whose it is, and where it counts.
+    #[inline]
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        match self {
+            Self::Undecided(_, account) => account,
+            Self::Memcached(session) => session.account(),
+            Self::Resp(session) => session.account(),
+        }
     }
 
     /// Takes over changed limits, at the next turn.
     pub(crate) fn reload(&mut self, settings: &Settings) {
         match self {
-            Self::Undecided(_) => {}
+            Self::Undecided(..) => {}
             Self::Memcached(session) => session.reload(settings),
             Self::Resp(session) => session.reload(settings),
         }
@@ -85,7 +98,7 @@ impl<'c> Session<'c> {
     /// What is spoken, once that is known.
     pub(crate) fn spoken(&self) -> Option<Spoken> {
         match self {
-            Self::Undecided(_) => None,
+            Self::Undecided(..) => None,
             Self::Memcached(_) => Some(Spoken::Memcached),
             Self::Resp(_) => Some(Spoken::Resp),
         }
@@ -94,7 +107,7 @@ impl<'c> Session<'c> {
     /// Whether it is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         match self {
-            Self::Undecided(_) => false,
+            Self::Undecided(..) => false,
             Self::Memcached(session) => session.is_receiving_value(),
             Self::Resp(session) => session.is_receiving_value(),
         }
@@ -103,7 +116,7 @@ impl<'c> Session<'c> {
     /// Item memory that cannot be evicted while a value is on its way or a listing is.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            Self::Undecided(_) => 0,
+            Self::Undecided(..) => 0,
             Self::Memcached(session) => session.held_bytes(),
             Self::Resp(session) => session.held_bytes(),
         }
@@ -112,7 +125,7 @@ impl<'c> Session<'c> {
     /// Memory of its own.
     pub(crate) fn buffer_bytes(&self) -> usize {
         match self {
-            Self::Undecided(_) => 0,
+            Self::Undecided(..) => 0,
             Self::Memcached(_) => size_of::<memcached::Session<'_>>(),
             Self::Resp(session) => size_of::<resp::Session<'_>>() + session.buffer_bytes(),
         }
@@ -121,7 +134,7 @@ impl<'c> Session<'c> {
     /// Where the missing bytes of a large value belong.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
         match self {
-            Self::Undecided(_) => None,
+            Self::Undecided(..) => None,
             Self::Memcached(session) => session.value_buffer(),
             Self::Resp(session) => session.value_buffer(),
         }
@@ -130,7 +143,7 @@ impl<'c> Session<'c> {
     /// Notes that `bytes` were put into [`Self::value_buffer`].
     pub(crate) fn value_received(&mut self, bytes: usize) {
         match self {
-            Self::Undecided(_) => {}
+            Self::Undecided(..) => {}
             Self::Memcached(session) => session.value_received(bytes),
             Self::Resp(session) => session.value_received(bytes),
         }
@@ -143,20 +156,20 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        if let Self::Undecided(info) = self {
+        if let Self::Undecided(info, account) = self {
             let Some(&first) = input.first() else {
                 return Turn { consumed: 0, answered: 0, next: Next::Input };
             };
             *self = if first == RESP_FIRST {
-                Self::of_resp(Arc::clone(info), &context.settings)
+                Self::of_resp(Arc::clone(info), Arc::clone(account), &context.settings)
             } else {
-                Self::of_memcached(info, &context.settings)
+                Self::of_memcached(info, Arc::clone(account), &context.settings)
             };
         }
         match self {
             Self::Memcached(session) => session.turn(context, input, output),
             Self::Resp(session) => session.turn(context, input, output),
-            Self::Undecided(_) => Turn::LATER,
+            Self::Undecided(..) => Turn::LATER,
         }
     }
 }

@@ -9,7 +9,7 @@ use millpond::{Cache, PoolId};
 use protocol::memcached::Limits;
 use protocol::resp;
 
-use crate::config::{Address, Config, Protocol};
+use crate::config::{Address, Config, ListenerConfig, Protocol};
 use crate::gate::Gate;
 use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
@@ -17,7 +17,9 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer};
 use crate::reload::Changing;
+use crate::resp::SPECS;
 use crate::slow::SlowLog;
+use crate::tenants::{Account, Departing, Directory, Tenant};
 use crate::tls::{Subject, TlsSlot};
 use crate::watching::Watching;
 
@@ -73,6 +75,22 @@ impl Settings {
     }
 }
 
+/// While several tenants share a worker, a turn is no longer than this, so that none waits long for another's.
+const SHARED_TURN_REQUESTS: usize = 32;
+/// And its output no larger, but for one value.
+const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
+
+impl Settings {
+    /// As they hold in a worker that several tenants share.
+    pub(crate) fn for_several_tenants(&self) -> Self {
+        Self {
+            max_requests_per_turn: self.max_requests_per_turn.min(SHARED_TURN_REQUESTS),
+            max_output_bytes: self.max_output_bytes.min(SHARED_TURN_OUTPUT_BYTES),
+            ..self.clone()
+        }
+    }
+}
+
 /// A pool as the server sees it.
 pub(crate) struct Pool {
     pub(crate) name: String,
@@ -85,13 +103,98 @@ pub(crate) struct Pool {
 pub(crate) struct ListenerState {
     pub(crate) name: String,
     pub(crate) address: Address,
-    pub(crate) pool: Arc<Pool>,
     pub(crate) protocol: Protocol,
     /// How its next connections speak TLS, if they do.
     pub(crate) tls: TlsSlot,
-    pub(crate) counters: ListenerCounters,
+    /// What its clients are as long as they say nothing else.
+    pub(crate) home: Arc<Account>,
+    /// Other tenants that they may turn to.
+    pub(crate) tenants: Vec<String>,
+    /// One account for each tenant that its clients have been, `home` the first.
+    accounts: Mutex<Vec<Arc<Account>>>,
+    /// What clients did as tenants that are gone.
+    past: ListenerCounters,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,
+}
+
+impl ListenerState {
+    pub(crate) fn new(settings: &ListenerConfig, address: Address, tenant: Arc<Tenant>) -> Self {
+        let home = Arc::new(Account::new(tenant));
+        Self {
+            name: settings.name.clone(),
+            address,
+            protocol: settings.protocol,
+            tls: TlsSlot::default(),
+            accounts: Mutex::new(vec![Arc::clone(&home)]),
+            home,
+            tenants: settings.tenants.clone(),
+            past: ListenerCounters::default(),
+            connections: AtomicUsize::new(0),
+        }
+    }
+
+    /// The account of a tenant; made when it is first asked for.
+    pub(crate) fn account(&self, tenant: &Arc<Tenant>) -> Arc<Account> {
+        let mut accounts = self.accounts();
+        if let Some(known) = accounts.iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)) {
+            return Arc::clone(known);
+        }
+        let account = Arc::new(Account::new(Arc::clone(tenant)));
+        accounts.push(Arc::clone(&account));
+        account
+    }
+
+    /// The account of a tenant, if it has one.
+    pub(crate) fn account_of(&self, tenant: &Arc<Tenant>) -> Option<Arc<Account>> {
+        self.accounts().iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)).cloned()
+    }
+
+    /// Keeps what was counted for a tenant that is gone, and nothing else of it.
+    pub(crate) fn forget(&self, tenant: &Arc<Tenant>) {
+        let mut accounts = self.accounts();
+        for account in accounts.extract_if(.., |account| Arc::ptr_eq(&account.tenant, tenant)) {
+            self.past.take_over(&account.counters);
+        }
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Vec<Arc<Account>>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sum(&self, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+        self.accounts().iter().map(|account| of(&account.counters)).sum::<u64>() + of(&self.past)
+    }
+
+    /// The count since the start, over all tenants.
+    pub(crate) fn total(&self, counter: Counter) -> u64 {
+        self.sum(|counters| counters.total(counter))
+    }
+
+    /// The count since the last [`Self::reset`].
+    pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
+        self.sum(|counters| counters.since_reset(counter))
+    }
+
+    /// Lets [`Self::since_reset`] begin at zero.
+    pub(crate) fn reset(&self) {
+        self.accounts().iter().for_each(|account| account.counters.reset());
+        self.past.reset();
+    }
+
+    /// Commands of RESP that were carried out, by name and outcome, without those that never were.
+    pub(crate) fn calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let mut calls = Vec::new();
+        for (outcome, is_answered) in [("ok", true), ("error", false)] {
+            for (number, spec) in SPECS.iter().enumerate() {
+                let count = self.sum(|counters| counters.calls_of(number, is_answered));
+                if count > 0 {
+                    calls.push((spec.name, outcome, count));
+                }
+            }
+        }
+        calls
+    }
 }
 
 /// Where other threads reach a worker, and how busy it is.
@@ -155,6 +258,10 @@ pub(crate) struct Named {
     pub(crate) library_version: Vec<u8>,
     /// The version of RESP that it speaks; 0 where it speaks something else.
     pub(crate) resp: u8,
+    /// The database that it has chosen.
+    pub(crate) database: u32,
+    /// The tenant that it is.
+    pub(crate) tenant: String,
 }
 
 impl ConnectionInfo {
@@ -165,7 +272,8 @@ impl ConnectionInfo {
         now_secs: u32,
     ) -> Self {
         let activity = AtomicU8::new(Activity::Waiting as u8);
-        let named = Mutex::default();
+        let tenant = listener.home.tenant.name.clone();
+        let named = Mutex::new(Named { tenant, ..Named::default() });
         let active_secs = AtomicU32::new(now_secs);
         Self {
             descriptor,
@@ -283,9 +391,10 @@ pub(crate) struct Shared {
     /// The configuration as it holds now.
     pub(crate) config: RwLock<Arc<Config>>,
     settings: RwLock<Arc<Settings>>,
-    pub(crate) pools: Vec<Arc<Pool>>,
     /// How the admin server's next connections speak TLS, if they do.
     pub(crate) admin_tls: TlsSlot,
+    directory: RwLock<Arc<Directory>>,
+    departing: Mutex<Departing>,
     pub(crate) listeners: Vec<Arc<ListenerState>>,
     pub(crate) workers: Vec<WorkerState>,
     pub(crate) registry: Registry,
@@ -312,7 +421,7 @@ impl Shared {
     pub(crate) fn new(
         cache: Cache,
         config: Config,
-        pools: Vec<Arc<Pool>>,
+        directory: Directory,
         listeners: Vec<Arc<ListenerState>>,
         workers: Vec<WorkerState>,
     ) -> Self {
@@ -329,8 +438,9 @@ impl Shared {
             clock,
             config: RwLock::new(Arc::new(config)),
             settings: RwLock::new(Arc::new(settings)),
-            pools,
             admin_tls: TlsSlot::default(),
+            directory: RwLock::new(Arc::new(directory)),
+            departing: Mutex::default(),
             listeners,
             workers,
             registry: Registry::default(),
@@ -384,14 +494,43 @@ impl Shared {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
+    /// All tenants and pools as they are now.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.directory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has these be all tenants and pools.
+    pub(crate) fn set_directory(&self, directory: Directory) {
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// Those who have left the directory and are not gone.
+    pub(crate) fn departing(&self) -> MutexGuard<'_, Departing> {
+        self.departing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has statistics for clients begin at zero: a client's own, where there are several tenants, as those of others are not its to reset.
+    pub(crate) fn reset_counters(&self, own: &ListenerCounters) {
+        if self.is_shared() {
+            own.reset()
+        } else {
+            self.listeners.iter().for_each(|listener| listener.reset())
+        }
+    }
+
+    /// Whether several tenants share the server, so that none may change what is everybody's.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.directory().tenants.len() > 1
+    }
+
     /// How many commands of RESP were carried out, over all listeners.
     pub(crate) fn calls(&self) -> u64 {
-        self.listeners.iter().map(|listener| listener.counters.all_calls()).sum()
+        self.listeners.iter().map(|listener| listener.sum(ListenerCounters::all_calls)).sum()
     }
 
     /// The sum of a counter over all listeners, since the last `stats reset`.
     pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
-        self.listeners.iter().map(|listener| listener.counters.since_reset(counter)).sum()
+        self.listeners.iter().map(|listener| listener.since_reset(counter)).sum()
     }
 }
 

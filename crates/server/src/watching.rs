@@ -41,21 +41,13 @@ impl Watching {
             cache.time_calls(wanted.latency_one_in).map_err(refused)?;
         }
         if (wanted.hot_keys, wanted.hot_keys_one_in) != (before.hot_keys, before.hot_keys_one_in) {
-            let config = HotKeysConfig {
-                keys: wanted.hot_keys,
-                one_in: wanted.hot_keys_one_in,
-                ..HotKeysConfig::default()
-            };
+            let config = hot_keys(wanted);
             for pool in pools {
                 cache.set_hot_keys(pool.id, (wanted.hot_keys > 0).then_some(config)).map_err(refused)?;
             }
         }
         if (wanted.curve_keys, wanted.curve_one_in) != (before.curve_keys, before.curve_one_in) {
-            let config = CurveConfig {
-                keys: wanted.curve_keys,
-                rate: 1.0 / f64::from(wanted.curve_one_in),
-                ..CurveConfig::default()
-            };
+            let config = curve(wanted);
             for pool in pools {
                 cache.set_curve(pool.id, (wanted.curve_keys > 0).then_some(config)).map_err(refused)?;
             }
@@ -72,11 +64,38 @@ impl Watching {
         Ok(())
     }
 
+    /// Has a pool that came later sampled as the others are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Engine`] where the cache has no room for it.
+    pub(crate) fn apply_to(&self, cache: &Cache, pool: &Pool) -> Result<(), Error> {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(settings) = &state.settings else { return Ok(()) };
+        let refused =
+            |error| Error::with_source(ErrorKind::Engine, "what [watch] asks for is not to be had", error);
+        if settings.hot_keys > 0 {
+            cache.set_hot_keys(pool.id, Some(hot_keys(settings))).map_err(refused)?;
+        }
+        if settings.curve_keys > 0 {
+            cache.set_curve(pool.id, Some(curve(settings))).map_err(refused)?;
+        }
+        Ok(())
+    }
+
     /// Ends what writes to a file.
     pub(crate) fn stop(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         end(state.trace.take());
     }
+}
+
+fn hot_keys(wanted: &Watch) -> HotKeysConfig {
+    HotKeysConfig { keys: wanted.hot_keys, one_in: wanted.hot_keys_one_in, ..HotKeysConfig::default() }
+}
+
+fn curve(wanted: &Watch) -> CurveConfig {
+    let rate = 1.0 / f64::from(wanted.curve_one_in);
+    CurveConfig { keys: wanted.curve_keys, rate, ..CurveConfig::default() }
 }
 
 fn begin(

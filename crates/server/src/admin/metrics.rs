@@ -20,6 +20,7 @@ use crate::curves::Outlook;
 use crate::latency::{Histogram, Spoken};
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
+use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 use crate::tls::TlsSlot;
 
 type Labels = Vec<(&'static str, String)>;
@@ -102,6 +103,7 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     let stats = shared.cache.stats();
     let mut metrics = server_metrics(shared);
     metrics.extend(listener_counters(shared));
+    metrics.extend(tenant_metrics(shared));
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
     metrics.extend(queue_metrics(&stats.pools));
@@ -189,7 +191,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
         let samples = shared.listeners.iter().map(|listener| {
             let mut labels = vec![("listener", listener.name.clone())];
             labels.extend(shown.labels.iter().map(|(label, value)| (*label, (*value).to_owned())));
-            (labels, Number::Whole(listener.counters.total(*counter)))
+            (labels, Number::Whole(listener.total(*counter)))
         });
         match metrics.iter_mut().find(|metric| metric.name == shown.family.name) {
             Some(metric) => metric.samples.extend(samples),
@@ -202,7 +204,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
         }
     }
     let commands = shared.listeners.iter().flat_map(|listener| {
-        listener.counters.calls().map(|(command, outcome, calls)| {
+        listener.calls().into_iter().map(|(command, outcome, calls)| {
             let labels = vec![
                 ("listener", listener.name.clone()),
                 ("command", command.to_owned()),
@@ -213,6 +215,23 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
     });
     metrics.push(counter(RESP_COMMANDS.name, RESP_COMMANDS.help, commands.collect()));
     metrics
+}
+
+/// What each tenant's clients have done, and what its pool holds.
+fn tenant_metrics(shared: &Shared) -> Vec<Metric> {
+    let tenants = tenants(shared);
+    let figure = |of: fn(&TenantFigures) -> u64| -> Vec<Sample> {
+        tenants.iter().map(|tenant| (vec![("tenant", tenant.name.clone())], of(tenant))).collect()
+    };
+    TENANT_FIGURES
+        .iter()
+        .map(|shown| Metric {
+            name: shown.metric,
+            help: shown.help,
+            kind: if shown.is_total { MetricType::Counter } else { MetricType::Gauge },
+            samples: whole(figure(shown.of)),
+        })
+        .collect()
 }
 
 fn cache_metrics(stats: &CacheStats) -> Vec<Metric> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::figures::CLASS_FIGURES;
 use crate::metrics::Counter;
 use crate::shared::{ListenerState, Shared};
+use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 
 /// The whole document.
 pub(super) fn collect(shared: &Shared) -> Value {
@@ -50,6 +51,7 @@ pub(super) fn collect(shared: &Shared) -> Value {
         }),
         "shared_misses": stats.shared_misses,
         "listeners": shared.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
+        "tenants": tenants(shared).iter().map(tenant_json).collect::<Vec<_>>(),
         "pools": stats.pools.iter().map(pool_json).collect::<Vec<_>>(),
     })
 }
@@ -63,7 +65,7 @@ pub(super) fn hot_keys(shared: &Shared) -> Value {
             .map(|hot| json!({"key": shown_key(&hot.key), "accesses": hot.accesses, "share": hot.share}));
         (pool.name.clone(), Value::Array(shown.collect()))
     };
-    Value::Object(shared.pools.iter().map(of_pool).collect())
+    Value::Object(shared.directory().pools.iter().map(of_pool).collect())
 }
 
 /// The miss-ratio curve of each pool; null where none is learnt.
@@ -81,7 +83,7 @@ pub(super) fn curves(shared: &Shared) -> Value {
         });
         (pool.name.clone(), shown)
     };
-    Value::Object(shared.pools.iter().map(of_pool).collect())
+    Value::Object(shared.directory().pools.iter().map(of_pool).collect())
 }
 
 fn latencies(shared: &Shared) -> Map<String, Value> {
@@ -111,15 +113,26 @@ fn listener_json(listener: &ListenerState) -> Value {
             name.push('_');
             name.push_str(value);
         }
-        counters.insert(name, json!(listener.counters.total(*counter)));
+        counters.insert(name, json!(listener.total(*counter)));
     }
     json!({
         "name": listener.name,
         "address": listener.address.to_string(),
-        "pool": listener.pool.name,
+        "pool": listener.home.tenant.pool.name,
+        "tenant": listener.home.tenant.name,
         "connections": listener.connections.load(Ordering::Relaxed),
         "counters": counters,
     })
+}
+
+fn tenant_json(tenant: &TenantFigures) -> Value {
+    let mut shown = Map::new();
+    shown.insert("name".to_owned(), json!(tenant.name));
+    shown.insert("pool".to_owned(), json!(tenant.pool));
+    for figure in TENANT_FIGURES {
+        shown.insert(figure.name.to_owned(), json!((figure.of)(tenant)));
+    }
+    Value::Object(shown)
 }
 
 fn pool_json(pool: &PoolStats) -> Value {

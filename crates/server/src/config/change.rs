@@ -38,9 +38,12 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
             if was == is {
                 return None;
             }
-            // A list entry that comes or goes is a restart, whatever its settings are.
+            // A list entry that comes or goes is a restart, whatever its settings are; tenants alone may.
             let both = was.is_some() && is.is_some();
-            let online = both && keys::find(path).is_some_and(|key| key.online);
+            let online = match path.starts_with("tenant.") {
+                true if !both => true,
+                _ => both && keys::find(path).is_some_and(|key| key.online),
+            };
             Some(Change {
                 path: path.clone(),
                 old: was.unwrap_or_default(),
@@ -77,6 +80,13 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         }
     }
     copy_tls!(new.admin => merged.admin);
+    merged.tenants = new.tenants.clone();
+    for tenant in &mut merged.tenants {
+        // Where the items are stays for as long as the tenant does.
+        if let Some(present) = old.tenants.iter().find(|other| other.name == tenant.name) {
+            tenant.pool.clone_from(&present.pool);
+        }
+    }
     for pool in &mut merged.pools {
         if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
             pool.limit = changed.limit;

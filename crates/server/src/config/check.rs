@@ -5,11 +5,15 @@ use std::collections::HashSet;
 use base::ByteSize;
 use millpond::strategy::Strategy;
 
-use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings, Watch};
+use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings, TenantSettings, Watch};
 use crate::error::{Error, ErrorKind};
 
 /// The largest item that the engine can hold: one slab.
 const MAX_ITEM: ByteSize = ByteSize::mib(4);
+/// The highest database: more would be of no use, and `CONFIG GET databases` tells of it.
+const MAX_DATABASE: u32 = 65_535;
+/// The largest weight of a tenant.
+const MAX_WEIGHT: u32 = 100;
 /// The smallest cache that has room for the fixed tables and a slab or two.
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 
@@ -21,6 +25,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     let mut problems = Vec::new();
     check_memory(config, &mut problems);
     check_pools(&config.pools, &mut problems);
+    check_tenants(config, &mut problems);
     check_listeners(config, &mut problems);
     check_limits(config, &config.limits, &mut problems);
     check_admin(config, &mut problems);
@@ -101,6 +106,62 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     }
 }
 
+fn check_tenants(config: &Config, problems: &mut Vec<String>) {
+    let mut names = HashSet::new();
+    let mut databases = HashSet::new();
+    for tenant in &config.tenants {
+        let TenantSettings { name, weight, burst_millis, .. } = tenant;
+        if name.is_empty() || name.len() > 64 || name.contains(['/', '*', '"', '\\']) {
+            problems.push(format!(
+                "tenant.name: `{name}` is not 1 to 64 bytes without a slash, asterisk, quote or backslash"
+            ));
+        }
+        if !names.insert(name) {
+            problems.push(format!("tenant.name: two tenants are called `{name}`; give each its own name"));
+        }
+        for database in &tenant.databases {
+            if !(1..=MAX_DATABASE).contains(database) {
+                problems.push(format!(
+                    "tenant.{name}.databases: {database} is not between 1 and {MAX_DATABASE}; 0 is where a client begins"
+                ));
+            } else if !databases.insert(*database) {
+                problems.push(format!("tenant.{name}.databases: {database} is another tenant's already"));
+            }
+        }
+        if !(1..=MAX_WEIGHT).contains(weight) {
+            problems.push(format!("tenant.{name}.weight: {weight} is not between 1 and {MAX_WEIGHT}"));
+        }
+        if !(1..=3_600_000).contains(burst_millis) {
+            problems.push(format!("tenant.{name}.burst_millis: {burst_millis} is not between 1 and 3600000"));
+        }
+        check_tenant_pool(config, tenant, problems);
+    }
+}
+
+fn check_tenant_pool(config: &Config, tenant: &TenantSettings, problems: &mut Vec<String>) {
+    let name = &tenant.name;
+    let all = config.all_pools();
+    if !all.iter().any(|pool| pool.name == tenant.pool()) {
+        let hint = hint(tenant.pool(), all.iter().map(|pool| pool.name.as_str()), "pools");
+        problems.push(format!("tenant.{name}.pool: there is no pool `{}`; {hint}", tenant.pool()));
+    }
+    let is_configured = config.pools.iter().any(|pool| pool.name == tenant.pool());
+    if tenant.limit != Auto::Auto && (is_configured || !tenant.pool.is_empty()) {
+        problems.push(format!(
+            "tenant.{name}.limit: its pool is not made for it; set pool.{}.limit instead",
+            tenant.pool()
+        ));
+    }
+}
+
+/// What to say of a name that nothing has.
+fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
+    base::suggest::nearest(name, known.clone()).map_or_else(
+        || format!("the {what} are: {}", known.collect::<Vec<_>>().join(", ")),
+        |near| format!("did you mean `{near}`?"),
+    )
+}
+
 fn check_listeners(config: &Config, problems: &mut Vec<String>) {
     if config.listeners.is_empty() {
         problems.push("listener: there is none; add [[listener]] with an address".to_owned());
@@ -108,7 +169,7 @@ fn check_listeners(config: &Config, problems: &mut Vec<String>) {
     let mut names = HashSet::new();
     let mut addresses = HashSet::new();
     for listener in &config.listeners {
-        let ListenerConfig { name, address, pool, .. } = listener;
+        let ListenerConfig { name, address, .. } = listener;
         if name.is_empty() || name.len() > 64 {
             problems.push(format!("listener.name: `{name}` is not 1 to 64 bytes long"));
         }
@@ -122,17 +183,29 @@ fn check_listeners(config: &Config, problems: &mut Vec<String>) {
                 "listener.{name}.address: {address} is used twice; give each listener its own"
             ));
         }
-        if !config.pools.iter().any(|known| known.name == *pool) {
-            let known: Vec<&str> = config.pools.iter().map(|known| known.name.as_str()).collect();
-            let hint = base::suggest::nearest(pool, known.iter().copied()).map_or_else(
-                || format!("the pools are: {}", known.join(", ")),
-                |near| format!("did you mean `{near}`?"),
-            );
-            problems.push(format!("listener.{name}.pool: there is no pool `{pool}`; {hint}"));
-        }
+        check_listener_tenants(config, listener, problems);
         if address.is_remote() && !config.allow_remote {
             problems.push(remote(&format!("listener.{name}.address"), address));
         }
+    }
+}
+
+fn check_listener_tenants(config: &Config, listener: &ListenerConfig, problems: &mut Vec<String>) {
+    let ListenerConfig { name, pool, tenant, tenants, .. } = listener;
+    let is_tenant = |name: &str| config.tenants.iter().any(|known| known.name == name);
+    let known = || config.tenants.iter().map(|known| known.name.as_str());
+    if tenant.is_empty() {
+        if !is_tenant(pool) && !config.pools.iter().any(|known| known.name == *pool) {
+            let hint = hint(pool, config.pools.iter().map(|known| known.name.as_str()), "pools");
+            problems.push(format!("listener.{name}.pool: there is no pool `{pool}`; {hint}"));
+        }
+    } else if !is_tenant(tenant) {
+        let hint = hint(tenant, known(), "tenants");
+        problems.push(format!("listener.{name}.tenant: there is no tenant `{tenant}`; {hint}"));
+    }
+    for other in tenants.iter().filter(|other| *other != "*" && !is_tenant(other)) {
+        let hint = hint(other, known(), "tenants");
+        problems.push(format!("listener.{name}.tenants: there is no tenant `{other}`; {hint}"));
     }
 }
 

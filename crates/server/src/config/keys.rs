@@ -3,7 +3,7 @@
 /// One setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its dotted name; entries of `[[listener]]` and `[[pool]]` are named as if they were tables.
+    /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they were tables.
     pub path: &'static str,
     /// Whether SIGHUP applies a new value; otherwise it needs a restart.
     pub online: bool,
@@ -62,7 +62,19 @@ pub const KEYS: &[Key] = &[
         "\"tcp://IP:PORT\" or \"unix:///PATH\". Default \"tcp://127.0.0.1:11211\". Port 0 lets the kernel choose one.",
     ),
     restart("listener.mode", "Permissions of a unix socket, in octal. Default \"0700\"."),
-    restart("listener.pool", "The pool that clients of this listener read and write. Default \"default\"."),
+    restart(
+        "listener.pool",
+        "The pool that clients of this listener read and write, where no tenant is named. Default \"default\".",
+    ),
+    restart(
+        "listener.tenant",
+        "The tenant that clients of this listener are, which has the pool. Default \"\": the one called as the pool, or, where there\n\
+         is none, one without limits.",
+    ),
+    restart(
+        "listener.tenants",
+        "Other tenants that its clients may turn to by SELECT with one of their databases; \"*\" is all. Default [] (none).",
+    ),
     restart(
         "listener.protocol",
         "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\",\n\
@@ -118,6 +130,45 @@ pub const KEYS: &[Key] = &[
     restart(
         "pool.class_sizes_bytes",
         "The size classes one by one, ascending; replaces factor, min and max. Default [] (not used).",
+    ),
+    online(
+        "tenant.name",
+        "The tenant's name in listeners, logs and metrics. Tenants may come and go (docs/tenants.md).",
+    ),
+    restart(
+        "tenant.pool",
+        "The pool that has its items; tenants that name one pool share its memory and its keys. Default \"\": the pool of the\n\
+         tenant's name, which is made for it where there is no such [[pool]].",
+    ),
+    online(
+        "tenant.limit",
+        "The most that the pool which is made for it may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
+    ),
+    online(
+        "tenant.weight",
+        "How much a worker does for it in a round, against others that have something to do: 1 to 100. Default 1.",
+    ),
+    online("tenant.databases", "The databases, from 1, under which SELECT finds it. Default [] (none)."),
+    online(
+        "tenant.max_connections",
+        "Its connections at a time. One more is refused, as by limits.max_connections. 0: as many as there may be. Default 0.",
+    ),
+    online(
+        "tenant.operations_per_sec",
+        "Requests that are answered in a second, each key of a retrieval as one. Above that its clients wait; nothing is refused.\n\
+         0: as many as come. Default 0.",
+    ),
+    online(
+        "tenant.in_bytes_per_sec",
+        "Bytes that are received from its clients in a second. 0: as many as come. Default 0.",
+    ),
+    online(
+        "tenant.out_bytes_per_sec",
+        "Bytes that are sent to its clients in a second. 0: as many as go. Default 0.",
+    ),
+    online(
+        "tenant.burst_millis",
+        "How much of its rates it may save up, as what comes to it in so many milliseconds, 1 to 3600000. Default 1000.",
     ),
     online(
         "limits.max_connections",
@@ -285,7 +336,7 @@ pub const KEYS: &[Key] = &[
 /// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
 pub fn find(path: &str) -> Option<&'static Key> {
     let plain = match path.split('.').collect::<Vec<_>>().as_slice() {
-        [list @ ("pool" | "listener"), .., key] => format!("{list}.{key}"),
+        [list @ ("pool" | "listener" | "tenant"), .., key] => format!("{list}.{key}"),
         _ => path.to_owned(),
     };
     KEYS.iter().find(|key| key.path == plain)
@@ -293,6 +344,6 @@ pub fn find(path: &str) -> Option<&'static Key> {
 
 /// The environment variable for a setting that is not part of a list.
 pub fn environment_name(key: &Key) -> Option<String> {
-    let in_list = key.path.starts_with("pool.") || key.path.starts_with("listener.");
+    let in_list = ["pool.", "listener.", "tenant."].iter().any(|list| key.path.starts_with(list));
     (!in_list).then(|| format!("MILLPOND_{}", key.path.replace('.', "_").to_ascii_uppercase()))
 }

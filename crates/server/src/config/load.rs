@@ -152,13 +152,17 @@ fn unknown_key(path: &str) -> String {
         .iter()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
-    let sections = ["listener", "pool", "limits", "admin", "log"];
+    let sections = ["listener", "pool", "tenant", "limits", "admin", "log"];
+    let last = path.rsplit('.').next().unwrap_or(path);
+    // Of settings of one name those of the whole server come first.
+    let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =
+        KEYS.iter().partition(|key| keys::environment_name(key).is_none());
+    let mut all = others.into_iter().chain(of_lists).map(|key| key.path);
     let nearest = suggest::nearest(path, siblings)
         .or_else(|| suggest::nearest(path, sections))
+        .or_else(|| all.find(|key| key.rsplit('.').next() == Some(last)))
         .or_else(|| suggest::nearest(path, KEYS.iter().map(|key| key.path)));
-    let last = path.rsplit('.').next().unwrap_or(path);
-    let elsewhere = || KEYS.iter().map(|key| key.path).find(|key| key.rsplit('.').next() == Some(last));
-    match nearest.or_else(elsewhere) {
+    match nearest {
         Some(known) => format!("there is no setting `{path}`; did you mean `{known}`?"),
         None => format!("there is no setting `{path}`; `millpond config print` lists them all"),
     }

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod load;
 mod print;
 pub(crate) mod rewrite;
+mod tenants;
 #[macro_use]
 mod values;
 mod tls;
@@ -27,6 +28,7 @@ use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
+pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, TlsSettings, TlsVersion};
 pub use values::{Address, Auto, Classes, FileMode, LogLevel, MonitorMode, Protocol};
 
@@ -57,6 +59,9 @@ pub struct Config {
     /// The parts that the memory is shared by.
     #[serde(rename = "pool")]
     pub pools: Vec<PoolSettings>,
+    /// Those who share the server.
+    #[serde(rename = "tenant")]
+    pub tenants: Vec<TenantSettings>,
     /// What a client may make grow.
     pub limits: Limits,
     /// The HTTP server for operators.
@@ -82,6 +87,7 @@ impl Default for Config {
             allow_remote: false,
             listeners: vec![ListenerConfig::default()],
             pools: vec![PoolSettings::default()],
+            tenants: Vec::new(),
             limits: Limits::default(),
             admin: Admin::default(),
             watch: Watch::default(),
@@ -91,7 +97,7 @@ impl Default for Config {
     }
 }
 
-/// A place where clients connect, and the pool they get.
+/// A place where clients connect, and the tenant that they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenerConfig {
@@ -101,8 +107,12 @@ pub struct ListenerConfig {
     pub address: Address,
     /// The permissions of a unix socket, in octal.
     pub mode: FileMode,
-    /// The pool that its clients read and write.
+    /// The pool that its clients read and write, where no tenant is named.
     pub pool: String,
+    /// The tenant that its clients are. Empty: the one called as the pool.
+    pub tenant: String,
+    /// Others that its clients may turn to by `SELECT`; `*` = all.
+    pub tenants: Vec<String>,
     /// What is spoken there.
     pub protocol: Protocol,
     /// The file with its certificate for TLS; empty = no TLS.
@@ -124,6 +134,8 @@ impl Default for ListenerConfig {
             address: Address::default(),
             mode: FileMode::default(),
             pool: "default".to_owned(),
+            tenant: String::new(),
+            tenants: Vec::new(),
             protocol: Protocol::default(),
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
@@ -131,6 +143,13 @@ impl Default for ListenerConfig {
             tls_client_auth: ClientAuth::Required,
             tls_min_version: TlsVersion::V1_2,
         }
+    }
+}
+
+impl ListenerConfig {
+    /// The name of the tenant that its clients are.
+    pub fn tenant(&self) -> &str {
+        if self.tenant.is_empty() { &self.pool } else { &self.tenant }
     }
 }
 

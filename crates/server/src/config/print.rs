@@ -13,7 +13,7 @@ const HEADER: &str = "\
 # Millpond's configuration. Every setting is shown; one that is left out has its default.
 # Sizes are bytes, or texts with a unit: \"64KiB\", \"1.5GiB\".
 # [online]: SIGHUP re-reads this file and applies a new value while serving. [restart]: it is applied at the next start.
-# A setting outside [[listener]] and [[pool]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
+# A setting outside [[listener]], [[pool]] and [[tenant]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
 # and every one as a flag, as in --set limits.max_connections=100. A flag goes over a variable, a variable over this file.
 ";
 
@@ -27,8 +27,9 @@ pub fn render(config: &Config) -> Result<String, Error> {
     for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
-    for section in ["listener", "pool", "limits", "admin", "watch", "monitor", "log"] {
+    for section in ["listener", "pool", "tenant", "limits", "admin", "watch", "monitor", "log"] {
         match table.get(section) {
+            Some(Value::Array(entries)) if entries.is_empty() => example(&mut text, section)?,
             Some(Value::Array(entries)) => {
                 for entry in entries {
                     let _ = write!(text, "\n[[{section}]]");
@@ -43,6 +44,20 @@ pub fn render(config: &Config) -> Result<String, Error> {
         }
     }
     Ok(text)
+}
+
+/// An entry of a list that has none, commented out.
+fn example(text: &mut String, section: &str) -> Result<(), Error> {
+    let table = load::to_table(&Config::with_examples())?;
+    let Some(entry) = table.get(section).and_then(|entries| entries.get(0)) else { return Ok(()) };
+    let mut settings = format!("[[{section}]]");
+    section_settings(&mut settings, section, entry);
+    text.push('\n');
+    for line in settings.lines() {
+        let mark = if line.is_empty() || line.starts_with('#') { "" } else { "# " };
+        let _ = writeln!(text, "{mark}{line}");
+    }
+    Ok(())
 }
 
 fn section_settings(text: &mut String, section: &str, entry: &Value) {

@@ -34,7 +34,7 @@ fn nothing_configured_is_the_defaults() {
 fn every_setting_is_listed_once_and_documented() {
     let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"))
         .expect("the manual");
-    let table = load::to_table(&Config::default()).expect("writable");
+    let table = load::to_table(&Config::with_examples()).expect("writable");
     let mut paths = Vec::new();
     for (key, value) in &table {
         match value {
@@ -91,6 +91,25 @@ fn wrong_values_are_refused_by_name() {
         ("[[listener]]\npool = \"defalt\"", &["listener.main.pool", "did you mean `default`"]),
         ("[[listener]]\n[[listener]]\n", &["two listeners", "used twice"]),
         ("[[listener]]\nmode = \"rwx\"", &["octal"]),
+        ("[[tenant]]\nname = \"\"", &["tenant.name", "1 to 64"]),
+        ("[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"", &["two tenants are called `a`"]),
+        ("[[tenant]]\nname = \"a\"\npool = \"defalt\"", &["tenant.a.pool", "did you mean `default`"]),
+        (
+            "[[tenant]]\nname = \"a\"\npool = \"default\"\nlimit = \"8MiB\"",
+            &["tenant.a.limit", "pool.default.limit"],
+        ),
+        ("[[tenant]]\nname = \"a\"\nweight = 0", &["tenant.a.weight", "between 1 and 100"]),
+        ("[[tenant]]\nname = \"a\"\nburst_millis = 0", &["tenant.a.burst_millis"]),
+        ("[[tenant]]\nname = \"a\"\ndatabases = [0]", &["tenant.a.databases", "0 is where a client begins"]),
+        (
+            "[[tenant]]\nname = \"a\"\ndatabases = [1]\n[[tenant]]\nname = \"b\"\ndatabases = [1]",
+            &["tenant.b.databases: 1 is another tenant's"],
+        ),
+        ("[[listener]]\ntenant = \"shp\"\n[[tenant]]\nname = \"shop\"", &["listener.main.tenant", "`shop`"]),
+        (
+            "[[listener]]\ntenants = [\"shp\"]\n[[tenant]]\nname = \"shop\"",
+            &["listener.main.tenants", "`shop`"],
+        ),
         ("[[pool]]\npolicy = \"fifo\"", &["s3-fifo, sieve, lru"]),
         ("[[pool]]\nrebalance = \"hits\"", &["pool.default.rebalance", "hits-per-slab"]),
         ("[[pool]]\nclasses = \"tune\"", &["fixed", "tuned"]),

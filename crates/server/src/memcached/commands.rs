@@ -11,11 +11,13 @@ use crate::config::Protocol;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::shared::{Pool, Settings, Shared};
+use crate::tenants::Tenant;
 
 /// What a command works with.
 pub(super) struct Commands<'a, 'c> {
     pub(super) shared: &'c Shared,
     pub(super) settings: &'a Settings,
+    pub(super) tenant: &'a Tenant,
     pub(super) pool: &'a Pool,
     pub(super) protocol: Protocol,
     pub(super) counters: &'a ListenerCounters,
@@ -153,6 +155,9 @@ impl<'c> Commands<'_, 'c> {
 
     /// `cache_memlimit`.
     pub(super) fn set_memory(&mut self, mebibytes: u64) -> &'static [u8] {
+        if self.shared.is_shared() {
+            return b"CLIENT_ERROR memory is shared by several tenants: it is the operator's to change\r\n";
+        }
         if mebibytes < 8 {
             return WireError::MemlimitTooSmall.as_bytes();
         }

@@ -36,6 +36,7 @@ use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
 use crate::shared::{ListenerState, Settings};
+use crate::tenants::Account;
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
@@ -55,6 +56,7 @@ pub(crate) struct Session<'c> {
     parser: Parser,
     binary: BinaryParser,
     listener: Arc<ListenerState>,
+    account: Arc<Account>,
     /// Keys of the retrieval at the front of the input that have been answered already.
     answered_keys: usize,
     /// A large value that is on its way.
@@ -66,7 +68,7 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(listener: Arc<ListenerState>, settings: &Settings) -> Self {
+    pub(crate) fn new(listener: Arc<ListenerState>, account: Arc<Account>, settings: &Settings) -> Self {
         let wire = match listener.protocol {
             Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
             Protocol::MemcachedText => Wire::Text,
@@ -75,7 +77,12 @@ impl<'c> Session<'c> {
         let parser = Parser::new(settings.protocol.clone());
         let binary = BinaryParser::new(settings.protocol.clone());
         let (answered_keys, incoming, dump, new_limits) = (0, None, None, None);
-        Self { wire, parser, binary, listener, answered_keys, incoming, dump, new_limits }
+        Self { wire, parser, binary, listener, account, answered_keys, incoming, dump, new_limits }
+    }
+
+    /// Whose it is, and where it counts.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Takes over changed limits, at the next turn.
@@ -114,7 +121,8 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, settings, now_secs, key_buffer, .. } = context;
-        let Self { wire, parser, binary, listener, answered_keys, incoming, dump, new_limits } = self;
+        let Self { wire, parser, binary, listener, account, answered_keys, incoming, dump, new_limits } =
+            self;
         if parser.skipping() == 0
             && binary.skipping() == 0
             && let Some(limits) = new_limits.take()
@@ -122,12 +130,14 @@ impl<'c> Session<'c> {
             *binary = BinaryParser::new(limits.clone());
             *parser = Parser::new(limits);
         }
-        let Some(_passed) = listener.pool.gate.pass() else { return Turn::LATER };
+        let pool = &account.tenant.pool;
+        let Some(_passed) = pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {
             shared,
-            pool: &listener.pool,
+            tenant: &account.tenant,
+            pool,
             protocol: listener.protocol,
-            counters: &listener.counters,
+            counters: &account.counters,
             settings,
             now_secs: *now_secs,
             key_buffer,

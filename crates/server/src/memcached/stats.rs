@@ -15,6 +15,7 @@ use crate::config::{Address, Protocol};
 use crate::curves::Outlook;
 use crate::metrics::Counter;
 use crate::net::Output;
+use crate::tenants::figures::{TENANT_FIGURES, tenants};
 
 /// Most keys of `stats hotkeys`.
 const MAX_HOT_KEYS: usize = 50;
@@ -72,10 +73,11 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"slabs"), _) => self.slabs(out),
             (Some(b"conns"), _) => self.connections(out),
             (Some(b"sizes"), _) => self.sizes(out),
+            (Some(b"tenants"), _) => self.tenants(out),
             (Some(b"hotkeys"), _) => self.hot_keys(out),
             (Some(b"curves"), _) => self.curves(out),
             (Some(b"reset"), _) => {
-                self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
+                self.shared.reset_counters(self.counters);
                 return Ok(Reply::Reset.as_bytes());
             }
             // Statistics by key prefix are not kept; a client that switches them on or off is not held up.
@@ -165,14 +167,14 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "evictions", "on");
         reply::stat(out, "domain_socket", unix.as_deref().unwrap_or("NULL"));
         reply::stat(out, "shutdown_command", "no");
-        if let Some(pool) = config.pools.iter().find(|pool| pool.name == self.pool.name) {
+        if let Some(pool) = config.all_pools().iter().find(|pool| pool.name == self.pool.name) {
             reply::stat(out, "growth_factor", &format!("{:.2}", pool.class_factor));
             number(out, "chunk_size", pool.class_min_bytes.as_u64());
             reply::stat(out, "eviction_policy", &pool.policy.to_string());
         }
         reply::stat(out, "pool", &self.pool.name);
         number(out, "num_threads", self.shared.workers.len() as u64);
-        number(out, "reqs_per_event", self.settings.max_requests_per_turn as u64);
+        number(out, "reqs_per_event", config.limits.max_requests_per_turn as u64);
         reply::stat(out, "cas_enabled", "yes");
         reply::stat(out, "binding_protocol", binding(self.protocol));
         reply::stat(out, "auth_enabled_sasl", "no");
@@ -188,6 +190,16 @@ impl<'c> Commands<'_, 'c> {
     /// The pool that the client is connected to.
     fn pool_stats(&self) -> Option<PoolStats> {
         self.shared.cache.stats().pools.into_iter().find(|pool| pool.id == self.pool.id)
+    }
+
+    /// What is known of the tenant that the client is. Others are the operator's to see.
+    fn tenants(&self, out: &mut Vec<u8>) {
+        for tenant in tenants(self.shared).iter().filter(|tenant| tenant.name == self.tenant.name) {
+            reply::stat(out, &format!("{}:pool", tenant.name), &tenant.pool);
+            for figure in TENANT_FIGURES {
+                reply::stat_number(out, &format!("{}:{}", tenant.name, figure.name), (figure.of)(tenant));
+            }
+        }
     }
 
     fn items(&self, out: &mut Vec<u8>) {
@@ -302,7 +314,8 @@ impl<'c> Commands<'_, 'c> {
             Address::Tcp(address) => format!("tcp:{address}"),
             Address::Unix(path) => format!("unix:{}", path.display()),
         };
-        for info in self.shared.registry.list() {
+        for info in self.shared.registry.list().iter().filter(|info| info.named().tenant == self.tenant.name)
+        {
             let mut stat = |name: &str, value: &str| {
                 reply::stat(out, &format!("{}:{name}", info.descriptor), value);
             };

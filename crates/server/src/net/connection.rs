@@ -18,6 +18,7 @@ use rustix::net::Shutdown;
 
 use super::context::Context;
 use super::input::Input;
+use super::lanes::LaneId;
 use super::output::{Output, Sent};
 use super::retry;
 use super::tls::{self, TlsBuffers, TlsStream};
@@ -25,6 +26,7 @@ use crate::latency;
 use crate::metrics::Counter;
 use crate::session::{Next, Session};
 use crate::shared::{Activity, ConnectionInfo, Held};
+use crate::tenants::{Account, Spent};
 use crate::tls::Subject;
 
 /// At least this much of a value must be missing for it to be received straight into its item.
@@ -83,8 +85,14 @@ pub(crate) struct Connection<'c> {
     lingering: Option<Lingering>,
     /// What epoll watches for.
     pub(crate) interest: EventFlags,
-    /// Whether it stands in the worker's queue for another turn.
+    /// The lane of its tenant.
+    pub(crate) lane: LaneId,
+    /// Whether it stands in that lane for a turn.
     pub(crate) queued: bool,
+    /// Whether it waits for its tenant's rate.
+    paused: bool,
+    /// What it did since that was last asked for.
+    spent: Spent,
     /// What it was last charged with.
     pub(crate) held: Held,
     /// When bytes last moved, Unix seconds.
@@ -111,7 +119,10 @@ impl<'c> Connection<'c> {
             draining: false,
             lingering: None,
             interest: EventFlags::IN,
+            lane: LaneId::default(),
             queued: false,
+            paused: false,
+            spent: Spent::default(),
             held: Held::default(),
             moved_secs: context.now_secs,
         }
@@ -187,6 +198,37 @@ impl<'c> Connection<'c> {
         }
     }
 
+    /// Whose it is, and where it counts.
+    #[inline]
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        self.session.account()
+    }
+
+    /// What it did since this was last asked for.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
+    }
+
+    /// It is to wait for its tenant's rate: nothing is read from it meanwhile, and it is not closed for being slow.
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        self.account().counters.add(Counter::PausedRate, 1);
+    }
+
+    /// Its wait is over.
+    pub(crate) fn resume(&mut self, now_secs: u32) {
+        if self.paused {
+            self.paused = false;
+            self.moved_secs = now_secs;
+            self.info.active_secs.store(now_secs, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it waits for its tenant's rate.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// From now on: answer what has arrived, and close.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
@@ -211,6 +253,9 @@ impl<'c> Connection<'c> {
 
     /// Why it should be closed by now, if it should.
     pub(crate) fn overdue(&self, context: &Context<'c>) -> Option<Counter> {
+        if self.paused {
+            return None;
+        }
         let over = |since: u32, limit: u32| limit != 0 && context.now_secs.saturating_sub(since) >= limit;
         if let Some(lingering) = self.lingering {
             return (context.now_secs > lingering.until_secs)
@@ -221,7 +266,7 @@ impl<'c> Connection<'c> {
         {
             let is_over = over(self.info.since_secs, context.settings.handshake_timeout_secs);
             return is_over.then(|| {
-                self.info.listener.counters.add(Counter::TlsTimeout, 1);
+                self.account().counters.add(Counter::TlsTimeout, 1);
                 Counter::ClosedTls
             });
         }
@@ -256,7 +301,7 @@ impl<'c> Connection<'c> {
     /// The client will send no more.
     fn end(&mut self) {
         if self.tls.as_ref().is_some_and(|tls| tls.is_in_handshake()) {
-            self.info.listener.counters.add(Counter::TlsClosed, 1);
+            self.account().counters.add(Counter::TlsClosed, 1);
         }
         self.closing = Some(Counter::ClosedByClient);
     }
@@ -292,7 +337,8 @@ impl<'c> Connection<'c> {
             Err(error) => return Err(error),
         };
         self.moved_secs = context.now_secs;
-        self.info.listener.counters.add(Counter::ReceivedBytes, received as u64);
+        self.spent.received += received as u64;
+        self.account().counters.add(Counter::ReceivedBytes, received as u64);
         if direct > 0 {
             self.session.value_received(received.min(direct));
         }
@@ -334,7 +380,8 @@ impl<'c> Connection<'c> {
             }
         }
         self.moved_secs = context.now_secs;
-        self.info.listener.counters.add(Counter::ReceivedBytes, delivered);
+        self.spent.received += delivered;
+        self.account().counters.add(Counter::ReceivedBytes, delivered);
         if let Some(counter) = tls.take_opened() {
             self.open(counter, tls, context);
         }
@@ -360,7 +407,7 @@ impl<'c> Connection<'c> {
 
     /// The handshake is complete.
     fn open(&mut self, counter: Counter, tls: &TlsStream, context: &Context<'c>) {
-        self.info.listener.counters.add(counter, 1);
+        self.account().counters.add(counter, 1);
         self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
         if let Some(subject) = tls.peer_certificate().and_then(|der| Subject::of(der)) {
             tracing::debug!(peer = %self.info.peer, %subject, "A client's certificate was verified.");
@@ -370,7 +417,7 @@ impl<'c> Connection<'c> {
 
     /// The client broke the rules of TLS, or has no certificate that is good here. It is told so.
     fn fail_tls(&mut self, error: &rustls::Error) {
-        self.info.listener.counters.add(tls::reason(error), 1);
+        self.account().counters.add(tls::reason(error), 1);
         let (listener, peer) = (&self.info.listener.name, &self.info.peer);
         tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");
         self.closing = Some(Counter::ClosedTls);
@@ -391,6 +438,7 @@ impl<'c> Connection<'c> {
         context.turns = context.turns.wrapping_add(1);
         let clock = &context.shared.clock;
         let since = context.turns.is_multiple_of(latency::ONE_IN).then(|| clock.monotonic_nanos());
+        let account = Arc::clone(self.account());
         let turn = self.session.turn(context, bytes, &mut self.output);
         if let (Some(since), Some(spoken)) = (since.filter(|_| turn.answered > 0), self.session.spoken()) {
             let nanos = clock.monotonic_nanos().saturating_sub(since);
@@ -398,17 +446,19 @@ impl<'c> Connection<'c> {
         }
         if turn.answered > 0 {
             self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
+            self.spent.requests += turn.answered as u64;
+            account.counters.add(Counter::Answered, turn.answered as u64);
         }
         self.backlog = false;
         match turn.next {
             Next::Input => {}
             Next::Turn => {
                 self.backlog = true;
-                self.info.listener.counters.add(Counter::PausedTurn, 1);
+                account.counters.add(Counter::PausedTurn, 1);
             }
             Next::Drain => {
                 self.backlog = true;
-                self.info.listener.counters.add(Counter::PausedOutput, 1);
+                account.counters.add(Counter::PausedOutput, 1);
             }
             Next::Close(reason) => self.closing = Some(reason),
         }
@@ -431,7 +481,8 @@ impl<'c> Connection<'c> {
         let moved = before - self.output.len();
         if moved > 0 || !is_sent {
             self.moved_secs = context.now_secs;
-            self.info.listener.counters.add(Counter::SentBytes, moved as u64);
+            self.spent.sent += moved as u64;
+            self.account().counters.add(Counter::SentBytes, moved as u64);
         }
         if sent == Sent::All {
             // The buffer goes back to the worker; a second one, from a turn that began with the first away, is dropped.

@@ -3,6 +3,7 @@
 mod connection;
 mod context;
 mod input;
+mod lanes;
 mod listener;
 mod mailbox;
 mod output;

@@ -4,8 +4,8 @@
 //! the worker that has the fewest: who accepts hands over. Each connection then stays where it is, so that a request is
 //! received, answered and sent by one thread.
 //!
-//! Within a round every connection with an event gets one turn of bounded work. Those that have more to do stand in a queue
-//! and get another turn each before the next events are fetched.
+//! A connection with an event stands in the lane of its tenant until it gets a turn of bounded work, and stands there again if it has
+//! more to do. Events are fetched between rounds, in each of which every lane gets its share ([`super::lanes`]).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use rustix::net::{SendFlags, Shutdown};
 
 use super::connection::{Connection, Step};
 use super::context::{Context, RECEIVE_BYTES};
+use super::lanes::{LaneId, Lanes, cost};
 use super::listener::{Listener, Peer};
 use super::mailbox::Message;
 use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
@@ -26,7 +27,8 @@ use super::table::{Table, Token};
 use super::tls::{TlsBuffers, TlsStream};
 use crate::config::Protocol;
 use crate::metrics::Counter;
-use crate::shared::{ConnectionInfo, Held, ListenerState, Shared};
+use crate::shared::{ConnectionInfo, Held, ListenerState, Settings, Shared};
+use crate::tenants::{Account, Tenant};
 
 /// Events that are fetched at a time.
 const MAX_EVENTS: usize = 256;
@@ -51,8 +53,10 @@ pub(crate) struct Worker<'c> {
     context: Context<'c>,
     listeners: Vec<Arc<Listener>>,
     connections: Table<Connection<'c>>,
-    /// Connections that have more to do.
-    queue: Vec<Token>,
+    /// Connections that have something to do.
+    lanes: Lanes,
+    /// The settings, and as they hold while several tenants have connections here.
+    settings: (Arc<Settings>, Arc<Settings>),
     /// Given up to accept, and refuse, a connection when there are no descriptors left.
     spare_descriptor: Option<OwnedFd>,
     /// When connections were last looked at for being overdue, Unix seconds.
@@ -86,10 +90,11 @@ impl<'c> Worker<'c> {
             index,
             epoll,
             swept_secs: shared.clock.unix_secs(),
+            settings: settings_of(shared),
             context: Context::new(shared),
             listeners,
             connections: Table::default(),
-            queue: Vec::new(),
+            lanes: Lanes::default(),
             spare_descriptor: spare_descriptor(),
             drain_until_secs: None,
         })
@@ -108,15 +113,10 @@ impl<'c> Worker<'c> {
                 match event.data.u64() {
                     MAILBOX => self.read_mail(),
                     listener if listener >= LISTENER => self.accept((listener - LISTENER) as usize),
-                    token => self.drive(Token(token)),
+                    token => self.wake(Token(token), event.flags),
                 }
             }
-            for token in std::mem::take(&mut self.queue) {
-                if let Some(connection) = self.connections.get_mut(token) {
-                    connection.queued = false;
-                    self.drive(token);
-                }
-            }
+            self.round();
             self.sweep();
         }
         self.close_all();
@@ -133,7 +133,7 @@ impl<'c> Worker<'c> {
         let was_busy = !events.is_empty();
         events.clear();
         let busy_poll_nanos = u64::from(self.context.settings.busy_poll_micros) * 1000;
-        if was_busy && busy_poll_nanos > 0 && self.queue.is_empty() {
+        if was_busy && busy_poll_nanos > 0 && self.lanes.next_at().is_none() {
             let clock = &self.context.shared.clock;
             let until = clock.monotonic_nanos().saturating_add(busy_poll_nanos);
             while events.is_empty() && clock.monotonic_nanos() < until {
@@ -151,17 +151,110 @@ impl<'c> Worker<'c> {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        if !self.queue.is_empty() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
-        }
         // A second is the resolution of all time-outs; with nobody connected there is nothing to time.
-        (self.connections.len() > 0).then_some(Timespec { tv_sec: 1, tv_nsec: 0 })
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        match self.lanes.next_at() {
+            None => (self.connections.len() > 0).then_some(second),
+            Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
+            Some(at) => {
+                let nanos = at.saturating_sub(self.context.shared.clock.monotonic_nanos());
+                Some(if nanos < 1_000_000_000 {
+                    Timespec { tv_sec: 0, tv_nsec: nanos as i64 }
+                } else {
+                    second
+                })
+            }
+        }
+    }
+
+    /// Something happened to a connection: it is to have a turn.
+    fn wake(&mut self, token: Token, flags: EventFlags) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if connection.is_paused() && flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+            // Its client is gone, and epoll would say so again and again.
+            return self.close(token, Counter::ClosedByClient);
+        }
+        if !connection.queued {
+            connection.queued = true;
+            self.lanes.push(connection.lane, token);
+        }
+    }
+
+    /// Gives every lane in which something stands its share.
+    fn round(&mut self) {
+        for _ in 0..self.lanes.active() {
+            let Some((lane, standing)) = self.lanes.begin() else { break };
+            let several = self.lanes.are_several();
+            let mut served = 0;
+            while (several || served < standing) && self.is_open(lane) {
+                let Some(token) = self.lanes.next(lane) else { break };
+                served += 1;
+                if let Some(connection) = self.connections.get_mut(token) {
+                    connection.queued = false;
+                    connection.resume(self.context.now_secs);
+                    self.drive(token, lane);
+                }
+            }
+            self.lanes.end(lane);
+        }
+    }
+
+    /// Whether a lane may be served now. Where its tenant's rate is spent, its connections wait, and nothing is read from them.
+    fn is_open(&mut self, lane: LaneId) -> bool {
+        let is_ending = self.drain_until_secs.is_some();
+        // Who is to be closed gets its last answers at once.
+        let is_bound = |tenant: &&Arc<Tenant>| tenant.is_limited() && !tenant.is_leaving() && !is_ending;
+        let Some(tenant) = self.lanes.tenant(lane).filter(is_bound) else {
+            self.lanes.open(lane);
+            return true;
+        };
+        let now = self.context.shared.clock.monotonic_nanos();
+        let wait = tenant.wait(now);
+        let (connections, epoll) = (&mut self.connections, &self.epoll);
+        if wait == 0 {
+            self.lanes.open(lane);
+            return true;
+        }
+        self.lanes.close_until(lane, now.saturating_add(wait), |token| {
+            let Some(connection) = connections.get_mut(token) else { return };
+            connection.pause();
+            connection.interest = EventFlags::empty();
+            // Where that fails it is woken for nothing, and waits all the same.
+            let _ = epoll::modify(epoll, &*connection, EventData::new_u64(token.0), EventFlags::empty());
+        });
+        false
+    }
+
+    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is in its tenant's lane.
+    fn settle(&mut self, token: Token, lane: LaneId) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let spent = connection.take_spent();
+        self.lanes.spend(lane, cost(spent));
+        let Some(tenant) = self.lanes.tenant(lane) else { return };
+        if tenant.is_limited() {
+            tenant.charge(self.context.shared.clock.monotonic_nanos(), spent);
+        }
+        let present = &connection.account().tenant;
+        if !Arc::ptr_eq(tenant, present) {
+            connection.lane = self.lanes.join(present);
+            self.lanes.leave(lane);
+            self.share_settings();
+        }
+    }
+
+    /// Has turns be short while several tenants have connections here.
+    fn share_settings(&mut self) {
+        let (alone, several) = &self.settings;
+        self.context.settings = Arc::clone(if self.lanes.are_several() { several } else { alone });
     }
 
     /// Lets a connection do what it can, and sees to what it needs next.
-    fn drive(&mut self, token: Token) {
+    fn drive(&mut self, token: Token, lane: LaneId) {
         let Some(connection) = self.connections.get_mut(token) else { return };
-        match connection.drive(&mut self.context) {
+        let step = connection.drive(&mut self.context);
+        self.settle(token, lane);
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        match step {
             Step::Close(reason) => return self.close(token, reason),
             Step::Wait(interest) => {
                 if interest != connection.interest {
@@ -175,7 +268,11 @@ impl<'c> Worker<'c> {
             Step::Again => {
                 if !connection.queued {
                     connection.queued = true;
-                    self.queue.push(token);
+                    if connection.lane == lane {
+                        self.lanes.push_again(lane, token);
+                    } else {
+                        self.lanes.push(connection.lane, token);
+                    }
                 }
             }
         }
@@ -244,7 +341,7 @@ impl<'c> Worker<'c> {
         });
         self.spare_descriptor = spare_descriptor();
         if let Some(state) = self.context.shared.listeners.get(number) {
-            state.counters.add(Counter::RefusedDescriptor, 1);
+            state.home.counters.add(Counter::RefusedDescriptor, 1);
         }
         refused.is_ok()
     }
@@ -253,11 +350,11 @@ impl<'c> Worker<'c> {
     fn admit(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
         let shared = self.context.shared;
         let Some(state) = shared.listeners.get(number) else { return };
-        state.counters.add(Counter::Accepted, 1);
+        state.home.counters.add(Counter::Accepted, 1);
         let open = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= self.context.settings.max_connections {
+        if open >= self.context.settings.max_connections || state.home.tenant.open().is_err() {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
-            state.counters.add(Counter::RefusedConnection, 1);
+            state.home.counters.add(Counter::RefusedConnection, 1);
             refuse(&socket, state);
             return;
         }
@@ -283,8 +380,8 @@ impl<'c> Worker<'c> {
             Ok(tls) => tls.map(Box::new),
             Err(error) => {
                 tracing::error!(listener = state.name, %error, "TLS cannot begin.");
-                state.counters.add(Counter::TlsOther, 1);
-                return self.uncount(state, Counter::ClosedTls);
+                state.home.counters.add(Counter::TlsOther, 1);
+                return self.uncount(state, &state.home, Counter::ClosedTls);
             }
         };
         if tls.is_some() && self.context.tls.is_none() {
@@ -300,11 +397,14 @@ impl<'c> Worker<'c> {
         let context = &self.context;
         let token = self.connections.insert(|_| Connection::new(socket, tls, info, context));
         let Some(connection) = self.connections.get_mut(token) else { return };
-        if epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN).is_err() {
-            return self.close(token, Counter::ClosedBroken);
+        connection.lane = self.lanes.join(&connection.account().tenant);
+        let added = epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN);
+        self.share_settings();
+        match added {
+            // Most clients have sent their first request by now.
+            Ok(()) => self.wake(token, EventFlags::IN),
+            Err(_) => self.close(token, Counter::ClosedBroken),
         }
-        // Most clients have sent their first request by now.
-        self.drive(token);
     }
 
     fn close(&mut self, token: Token, reason: Counter) {
@@ -314,7 +414,9 @@ impl<'c> Worker<'c> {
         let _ = shared.budget.try_change(shared.cache.ledger(), connection.held, none);
         shared.registry.remove(connection.descriptor());
         let state = &connection.info.listener;
-        self.uncount(state, reason);
+        self.uncount(state, connection.account(), reason);
+        self.lanes.leave(connection.lane);
+        self.share_settings();
         tracing::debug!(listener = state.name, peer = %connection.info.peer, ?reason, "A connection was closed.");
         if self.spare_descriptor.is_none() {
             drop(connection);
@@ -323,14 +425,15 @@ impl<'c> Worker<'c> {
     }
 
     /// Takes a connection out of all counts, and counts why.
-    fn uncount(&self, state: &ListenerState, reason: Counter) {
+    fn uncount(&self, state: &ListenerState, account: &Account, reason: Counter) {
         let shared = self.context.shared;
         shared.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(worker) = shared.workers.get(self.index) {
             worker.connections.fetch_sub(1, Ordering::Relaxed);
         }
         state.connections.fetch_sub(1, Ordering::Relaxed);
-        state.counters.add(reason, 1);
+        account.counters.add(reason, 1);
+        account.tenant.close();
     }
 
     fn read_mail(&mut self) {
@@ -345,10 +448,17 @@ impl<'c> Worker<'c> {
     }
 
     fn reload(&mut self) {
-        self.context.settings = self.context.shared.settings();
-        for (_, connection) in self.connections.iter_mut() {
+        self.settings = settings_of(self.context.shared);
+        self.share_settings();
+        let mut leaving = Vec::new();
+        for (token, connection) in self.connections.iter_mut() {
             connection.reload(&self.context);
+            if connection.account().tenant.is_leaving() {
+                connection.drain();
+                leaving.push(token);
+            }
         }
+        leaving.into_iter().for_each(|token| self.wake(token, EventFlags::IN));
     }
 
     fn drain(&mut self) {
@@ -362,7 +472,7 @@ impl<'c> Worker<'c> {
         for token in tokens {
             if let Some(connection) = self.connections.get_mut(token) {
                 connection.drain();
-                self.drive(token);
+                self.wake(token, EventFlags::IN);
             }
         }
     }
@@ -392,6 +502,12 @@ impl<'c> Worker<'c> {
         let tls = if self.context.tls.is_some() { TlsBuffers::BYTES } else { 0 };
         self.context.shared.cache.ledger().release(Part::Connections, Self::OWN_BYTES + tls);
     }
+}
+
+fn settings_of(shared: &Shared) -> (Arc<Settings>, Arc<Settings>) {
+    let settings = shared.settings();
+    let several = Arc::new(settings.for_several_tenants());
+    (settings, several)
 }
 
 /// Tells a client that it is one too many. What it has sent already is read, so that closing does not reset the connection

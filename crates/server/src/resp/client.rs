@@ -44,6 +44,8 @@ pub(super) struct Watched {
     pub(super) key: Box<[u8]>,
     /// What told its state from others when it was watched; `None`: there was no item.
     pub(super) token: Option<(u64, u32)>,
+    /// The connection has turned to another tenant since: it counts as changed.
+    pub(super) is_elsewhere: bool,
 }
 
 /// See the module.
@@ -53,6 +55,10 @@ pub(super) struct Client {
     pub(super) replies: Replies,
     pub(super) transaction: Option<Transaction>,
     pub(super) watched: Vec<Watched>,
+    /// The database that was chosen.
+    pub(super) database: u32,
+    /// A transaction is being carried out.
+    pub(super) is_executing: bool,
 }
 
 impl Client {

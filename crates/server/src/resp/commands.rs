@@ -13,6 +13,7 @@ use crate::deadline::{Stamp, deadline, is_over};
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
+use crate::tenants::Account;
 
 /// What a command works with.
 pub(super) struct Commands<'a, 'c> {
@@ -21,6 +22,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) info: &'a Arc<ConnectionInfo>,
     pub(super) pool: &'a Pool,
     pub(super) counters: &'a ListenerCounters,
+    /// Whose the connection is from the next turn on.
+    pub(super) account: &'a mut Arc<Account>,
     pub(super) client: &'a mut Client,
     /// The time of this turn in Unix milliseconds, once it was asked for.
     pub(super) now: Cell<Option<u64>>,
@@ -41,6 +44,11 @@ impl<'c> Commands<'_, 'c> {
     #[inline]
     pub(super) fn keys(&self) -> Keys<'c> {
         self.shared.cache.keys(self.pool.id)
+    }
+
+    /// Whether the connection has become another tenant's in this turn.
+    pub(super) fn has_moved(&self) -> bool {
+        !std::ptr::eq(self.counters, &raw const self.account.counters)
     }
 
     /// Unix milliseconds; the same for all of a turn.

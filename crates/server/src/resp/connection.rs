@@ -36,9 +36,8 @@ impl<'c> Commands<'_, 'c> {
                 w.ok();
             }
             Command::Select => {
-                if integer(arg(args, 1))? != 0 {
-                    return Err(Failure::BAD_DATABASE);
-                }
+                let number = integer(arg(args, 1))?;
+                self.select(u32::try_from(number).map_err(|_| Failure::BAD_DATABASE)?)?;
                 w.ok();
             }
             Command::SwapDb => {
@@ -52,6 +51,7 @@ impl<'c> Commands<'_, 'c> {
                 w.ok();
             }
             Command::Reset => {
+                self.select(0)?;
                 *self.client = Client::default();
                 let mut named = self.info.named();
                 (named.resp, named.name) = (2, Vec::new());
@@ -231,10 +231,11 @@ impl<'c> Commands<'_, 'c> {
         }
         let now = self.shared.clock.unix_secs();
         let mut text = String::new();
-        for info in self.shared.registry.list() {
+        let own = self.info.named().tenant.clone();
+        for info in self.shared.registry.list().iter().filter(|info| info.named().tenant == own) {
             let is_resp = info.named().resp != 0;
             if is_normal && is_resp && ids.as_ref().is_none_or(|ids| ids.contains(&info.id)) {
-                text.push_str(&describe(&info, now));
+                text.push_str(&describe(info, now));
             }
         }
         w.verbatim(text.as_bytes());
@@ -302,13 +303,14 @@ fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
         Peer::Unix => format!("{local}:0"),
     };
     format!(
-        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 user=default \
+        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 user=default \
          redir=-1 resp={} lib-name={} lib-ver={}\n",
         info.id,
         info.descriptor,
         plain(&named.name),
         now_secs.saturating_sub(info.since_secs),
         now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
+        named.database,
         named.resp,
         plain(&named.library),
         plain(&named.library_version),

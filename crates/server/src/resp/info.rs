@@ -1,6 +1,8 @@
 //! What clients and people ask of the server: `INFO`, `CONFIG GET`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Part;
@@ -11,6 +13,7 @@ use super::settings::fitting;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::Address;
 use crate::metrics::Counter;
+use crate::tenants::Tenant;
 
 /// The release of Redis whose behaviour is served; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -46,7 +49,14 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    fn section(&self, section: &str) -> Vec<(&'static str, String)> {
+    fn section(&self, section: &str) -> Vec<(Cow<'static, str>, String)> {
+        if section == "keyspace" {
+            return self.key_space();
+        }
+        self.plain_section(section).into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+
+    fn plain_section(&self, section: &str) -> Vec<(&'static str, String)> {
         let shared = self.shared;
         let uptime = shared.clock.unix_secs().saturating_sub(shared.started_secs);
         let count = |counter| shared.since_reset(counter);
@@ -101,17 +111,18 @@ impl<'c> Commands<'_, 'c> {
                 vec![("used_cpu_sys", system), ("used_cpu_user", user)]
             }
             "cluster" => vec![("cluster_enabled", "0".to_owned())],
-            _ => self.key_space(),
+            _ => Vec::new(),
         }
     }
 
-    fn key_space(&self) -> Vec<(&'static str, String)> {
+    fn key_space(&self) -> Vec<(Cow<'static, str>, String)> {
         let stats = self.shared.cache.stats();
-        let items = stats.pools.iter().find(|pool| pool.name == self.pool.name);
-        match items.map(|pool| pool.sum(|class| class.items)) {
-            Some(items) if items > 0 => vec![("db0", format!("keys={items},expires=0,avg_ttl=0"))],
-            _ => Vec::new(),
-        }
+        let line = |(number, tenant): (u32, Arc<Tenant>)| {
+            let items = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);
+            let items = items.map_or(0, |pool| pool.sum(|class| class.items));
+            (items > 0).then(|| (format!("db{number}").into(), format!("keys={items},expires=0,avg_ttl=0")))
+        };
+        self.databases().into_iter().filter_map(line).collect()
     }
 
     fn port(&self) -> u16 {
@@ -130,7 +141,7 @@ impl<'c> Commands<'_, 'c> {
         let name = arg(args, 1);
         let patterns = args.get(2..).unwrap_or_default();
         if is(name, "RESETSTAT") && patterns.is_empty() {
-            self.shared.listeners.iter().for_each(|listener| listener.counters.reset());
+            self.shared.reset_counters(self.counters);
             w.ok();
         } else if is(name, "GET") {
             if patterns.is_empty() {
@@ -172,7 +183,7 @@ impl<'c> Commands<'_, 'c> {
     fn settings_shown(&self) -> Vec<(&'static str, String)> {
         vec![
             ("appendonly", "no".to_owned()),
-            ("databases", "1".to_owned()),
+            ("databases", self.database_count().to_string()),
             ("io-threads", self.shared.workers.len().to_string()),
             ("maxmemory-policy", self.policy()),
             ("port", self.port().to_string()),

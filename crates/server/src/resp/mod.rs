@@ -29,6 +29,7 @@ mod settings;
 mod sorted;
 mod strings;
 mod table;
+mod tenant;
 mod transaction;
 mod writer;
 
@@ -52,6 +53,7 @@ use crate::metrics::Counter;
 use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
 use crate::session::{Next, Turn};
 use crate::shared::{ConnectionInfo, Settings};
+use crate::tenants::Account;
 
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
@@ -82,6 +84,7 @@ enum Done {
 pub(crate) struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
+    account: Arc<Account>,
     client: Client,
     /// Keys of the `MGET` at the front of the input that have been answered already.
     answered_keys: usize,
@@ -94,17 +97,23 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+    pub(crate) fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings) -> Self {
         info.named().resp = 2;
         Self {
             parser: Parser::new(settings.resp.clone()),
             info,
+            account,
             client: Client::default(),
             answered_keys: 0,
             incoming: None,
             listing: None,
             new_limits: None,
         }
+    }
+
+    /// Whose it is, and where it counts.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Takes over changed limits, at the next turn.
@@ -149,18 +158,21 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, settings, .. } = context;
-        let Self { parser, info, client, answered_keys, incoming, listing, new_limits } = self;
+        let Self { parser, info, account: home, client, answered_keys, incoming, listing, new_limits } = self;
         if let Some(limits) = new_limits.take() {
             parser.set_limits(limits);
         }
-        let pool = &info.listener.pool;
+        // A command may turn to another tenant; the next turn is then that one's.
+        let account = Arc::clone(home);
+        let pool = &*account.tenant.pool;
         let Some(passed) = pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {
             shared,
             settings,
             info,
             pool,
-            counters: &info.listener.counters,
+            counters: &account.counters,
+            account: home,
             client,
             now: Cell::new(None),
         };
@@ -425,8 +437,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
         self.position += consumed;
         self.answered += 1;
-        // The gate was closed for this request, and another has closed it since.
-        if self.passed.is_none() { Some(Next::Turn) } else { None }
+        // The gate was closed for this request, and another has closed it since; or what comes next is another tenant's.
+        if self.passed.is_none() || self.commands.has_moved() { Some(Next::Turn) } else { None }
     }
 
     /// Takes a reply back that the client does not want.

@@ -82,7 +82,7 @@ impl<'c> Commands<'_, 'c> {
                 return Err(Failure::new("ERR too many watched keys"));
             }
             let token = self.peek(key).map(|item| self.token_of(&item));
-            self.client.watched.push(Watched { key: (*key).into(), token });
+            self.client.watched.push(Watched { key: (*key).into(), token, is_elsewhere: false });
         }
         Ok(())
     }
@@ -93,11 +93,24 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::new("ERR EXEC without MULTI"));
         };
         let watched = std::mem::take(&mut self.client.watched);
+        self.client.is_executing = true;
+        let outcome = self.exec_queued(&transaction, &watched, w);
+        self.client.is_executing = false;
+        outcome
+    }
+
+    fn exec_queued(
+        &mut self,
+        transaction: &Transaction,
+        watched: &[Watched],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
         if transaction.is_spoilt {
             return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
         }
-        let is_as_watched =
-            |watched: &Watched| self.peek(&watched.key).map(|item| self.token_of(&item)) == watched.token;
+        let is_as_watched = |watched: &Watched| {
+            !watched.is_elsewhere && self.peek(&watched.key).map(|item| self.token_of(&item)) == watched.token
+        };
         if !watched.iter().all(is_as_watched) {
             w.null_array();
             return Ok(());

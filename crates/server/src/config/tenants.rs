@@ -1,0 +1,94 @@
+//! Tenants: who shares the server, and how much each may use.
+
+use base::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use super::{Auto, Config, PoolSettings};
+
+/// One of those who share the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TenantSettings {
+    /// Its name in listeners, users, logs and metrics.
+    pub name: String,
+    /// Where its items are. Empty: in the pool of its own name, which is made where there is no such `[[pool]]`.
+    pub pool: String,
+    /// The most that the pool which is made for it may hold. Auto: whatever is free.
+    pub limit: Auto<ByteSize>,
+    /// Its turns in a worker, against those of the others that have something to do.
+    pub weight: u32,
+    /// The databases under which `SELECT` finds it.
+    pub databases: Vec<u32>,
+    /// Connections at a time; 0 = as many as there may be.
+    pub max_connections: usize,
+    /// Requests answered in a second, each key of a retrieval as one; 0 = as many as come.
+    pub operations_per_sec: u64,
+    /// Bytes received in a second; 0 = as many as come.
+    pub in_bytes_per_sec: ByteSize,
+    /// Bytes sent in a second; 0 = as many as go.
+    pub out_bytes_per_sec: ByteSize,
+    /// How much of its rates it may save up: what comes to it in so many milliseconds.
+    pub burst_millis: u32,
+}
+
+impl Default for TenantSettings {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            pool: String::new(),
+            limit: Auto::Auto,
+            weight: 1,
+            databases: Vec::new(),
+            max_connections: 0,
+            operations_per_sec: 0,
+            in_bytes_per_sec: ByteSize::new(0),
+            out_bytes_per_sec: ByteSize::new(0),
+            burst_millis: 1_000,
+        }
+    }
+}
+
+impl TenantSettings {
+    /// The pool that has its items.
+    pub fn pool(&self) -> &str {
+        if self.pool.is_empty() { &self.name } else { &self.pool }
+    }
+
+    /// A tenant without limits in a pool of its name.
+    pub fn unlimited(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+impl Config {
+    /// The defaults, with an entry in each list: what shows every setting that there is.
+    pub(super) fn with_examples() -> Self {
+        let tenant = TenantSettings { name: "shop".to_owned(), ..TenantSettings::default() };
+        Self { tenants: vec![tenant], ..Self::default() }
+    }
+
+    /// All tenants: those that are configured, and one without limits for each pool that a listener names and no tenant is called
+    /// after.
+    pub fn all_tenants(&self) -> Vec<TenantSettings> {
+        let mut tenants = self.tenants.clone();
+        for listener in &self.listeners {
+            let name = listener.tenant();
+            if !tenants.iter().any(|tenant| tenant.name == name) {
+                tenants.push(TenantSettings::unlimited(name));
+            }
+        }
+        tenants
+    }
+
+    /// All pools: those that are configured, and those of tenants that have one made for them.
+    pub fn all_pools(&self) -> Vec<PoolSettings> {
+        let mut pools = self.pools.clone();
+        for tenant in &self.tenants {
+            if tenant.pool.is_empty() && !pools.iter().any(|pool| pool.name == tenant.name) {
+                let name = tenant.name.clone();
+                pools.push(PoolSettings { name, limit: tenant.limit, ..PoolSettings::default() });
+            }
+        }
+        pools
+    }
+}

@@ -1,0 +1,325 @@
+//! Whose turn it is: connections that have something to do stand in the lane of their tenant, and lanes are served in turn.
+//!
+//! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995): in a round each lane
+//! may spend its weight in [`QUANTUM`]s, and what a turn cost beyond that is taken off its next rounds. A turn's cost is known when it is
+//! over, so a lane may overdraw by one turn. A worker with one tenant's connections needs none of this: then all that stood in the lane
+//! when the round began have one turn each.
+//!
+//! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in it, in their order.
+//!
+//! Invariant 1: a lane is among the active ones, once, exactly if something stands in it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::table::Token;
+use crate::tenants::{Spent, Tenant};
+
+/// What a lane of weight 1 may spend in a round.
+const QUANTUM: i64 = 48;
+/// What a turn costs, whatever it does: a receive and a send.
+const TURN_COST: u64 = 4;
+/// So many bytes cost as much as a request.
+const COST_BYTES: u64 = 1024;
+
+/// What a turn is reckoned at.
+pub(crate) fn cost(spent: Spent) -> i64 {
+    let cost = TURN_COST + spent.requests + (spent.received + spent.sent) / COST_BYTES;
+    i64::try_from(cost).unwrap_or(i64::MAX)
+}
+
+/// Names a lane of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneId(usize);
+
+/// The connections of one tenant that have something to do.
+struct Lane {
+    tenant: Arc<Tenant>,
+    ready: VecDeque<Token>,
+    /// How many at the front have been told to wait for the rate.
+    paused: usize,
+    deficit: i64,
+    /// Not served before, in nanoseconds of the monotonic clock.
+    closed_until: u64,
+    /// Connections of the worker that are the tenant's.
+    connections: usize,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    lanes: Vec<Option<Lane>>,
+    /// How many there are.
+    count: usize,
+    active: VecDeque<LaneId>,
+}
+
+impl Lanes {
+    /// Whether several tenants have connections here.
+    pub(crate) fn are_several(&self) -> bool {
+        self.count > 1
+    }
+
+    /// The lane for a new connection of the tenant.
+    pub(crate) fn join(&mut self, tenant: &Arc<Tenant>) -> LaneId {
+        let is_its =
+            |lane: &Option<Lane>| lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.tenant, tenant));
+        if let Some(at) = self.lanes.iter().position(is_its) {
+            if let Some(Some(lane)) = self.lanes.get_mut(at) {
+                lane.connections += 1;
+            }
+            return LaneId(at);
+        }
+        let lane = Lane {
+            tenant: Arc::clone(tenant),
+            ready: VecDeque::new(),
+            paused: 0,
+            deficit: 0,
+            closed_until: 0,
+            connections: 1,
+        };
+        self.count += 1;
+        match self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.is_none()) {
+            Some((at, place)) => {
+                *place = Some(lane);
+                LaneId(at)
+            }
+            None => {
+                self.lanes.push(Some(lane));
+                LaneId(self.lanes.len() - 1)
+            }
+        }
+    }
+
+    /// One of its connections is no more its.
+    pub(crate) fn leave(&mut self, id: LaneId) {
+        let Some(place) = self.lanes.get_mut(id.0) else { return };
+        let Some(lane) = place else { return };
+        lane.connections -= 1;
+        if lane.connections == 0 {
+            *place = None;
+            self.count -= 1;
+            self.active.retain(|active| *active != id);
+        }
+    }
+
+    /// Whose lane it is.
+    pub(crate) fn tenant(&self, id: LaneId) -> Option<&Arc<Tenant>> {
+        Some(&self.lane(id)?.tenant)
+    }
+
+    /// A connection has something to do.
+    pub(crate) fn push(&mut self, id: LaneId, token: Token) {
+        let Some(Some(lane)) = self.lanes.get_mut(id.0) else { return };
+        if lane.ready.is_empty() {
+            self.active.push_back(id);
+        }
+        lane.ready.push_back(token);
+    }
+
+    /// How many lanes a round has.
+    pub(crate) fn active(&self) -> usize {
+        self.active.len()
+    }
+
+    /// The next lane of the round, and how many of its connections stand in it. It is to be [given back](Self::end).
+    pub(crate) fn begin(&mut self) -> Option<(LaneId, usize)> {
+        let id = self.active.pop_front()?;
+        let several = self.are_several();
+        let lane = self.lane_mut(id)?;
+        lane.deficit = if several { lane.deficit + QUANTUM * i64::from(lane.tenant.weight()) } else { 0 };
+        Some((id, lane.ready.len()))
+    }
+
+    /// The next connection of a lane that was begun, unless the lane has spent what it may.
+    pub(crate) fn next(&mut self, id: LaneId) -> Option<Token> {
+        let several = self.are_several();
+        let lane = self.lane_mut(id)?;
+        if several && lane.deficit <= 0 {
+            return None;
+        }
+        let token = lane.ready.pop_front()?;
+        lane.paused = lane.paused.saturating_sub(1);
+        Some(token)
+    }
+
+    /// A connection of the lane had a turn of this cost.
+    pub(crate) fn spend(&mut self, id: LaneId, cost: i64) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.deficit -= cost;
+        }
+    }
+
+    /// A connection of a lane that was begun has more to do.
+    pub(crate) fn push_again(&mut self, id: LaneId, token: Token) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.ready.push_back(token);
+        }
+    }
+
+    /// Nothing of the lane is served before that time, and connections that stand in it and do not know yet are told.
+    pub(crate) fn close_until(&mut self, id: LaneId, until: u64, mut tell: impl FnMut(Token)) {
+        let Some(lane) = self.lane_mut(id) else { return };
+        lane.closed_until = until;
+        lane.ready.iter().skip(lane.paused).for_each(|token| tell(*token));
+        lane.paused = lane.ready.len();
+    }
+
+    /// The lane may be served again.
+    pub(crate) fn open(&mut self, id: LaneId) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.closed_until = 0;
+        }
+    }
+
+    /// The lane has been served in this round.
+    pub(crate) fn end(&mut self, id: LaneId) {
+        let Some(lane) = self.lane_mut(id) else { return };
+        if lane.ready.is_empty() {
+            // Nobody saves up; what was overdrawn is owed.
+            lane.deficit = lane.deficit.min(0);
+        } else if !self.active.contains(&id) {
+            self.active.push_back(id);
+        }
+    }
+
+    /// When the next lane is to be served: 0 = now; nothing: there is none.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.active.iter().filter_map(|id| Some(self.lane(*id)?.closed_until)).min()
+    }
+
+    fn lane(&self, id: LaneId) -> Option<&Lane> {
+        self.lanes.get(id.0)?.as_ref()
+    }
+
+    fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(id.0)?.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TenantSettings;
+    use crate::gate::Gate;
+    use crate::shared::Pool;
+
+    fn tenants<const N: usize>(weights: [u32; N]) -> [Arc<Tenant>; N] {
+        let cache = millpond::Cache::new(millpond::CacheConfig {
+            memory: base::ByteSize::mib(16),
+            ..millpond::CacheConfig::default()
+        })
+        .expect("a cache");
+        let id = cache.add_pool(millpond::PoolConfig::default()).expect("a pool");
+        let pool = Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) });
+        weights.map(|weight| {
+            let settings = TenantSettings { weight, ..TenantSettings::unlimited("t") };
+            Arc::new(Tenant::new(&settings, Arc::clone(&pool)))
+        })
+    }
+
+    /// Serves a round in which every connection has more to do after each turn of `cost`, and returns whose turns there were.
+    fn round(lanes: &mut Lanes, cost: i64) -> Vec<u64> {
+        let mut turns = Vec::new();
+        for _ in 0..lanes.active() {
+            let Some((id, standing)) = lanes.begin() else { break };
+            let several = lanes.are_several();
+            let mut served = 0;
+            while (several || served < standing)
+                && let Some(token) = lanes.next(id)
+            {
+                turns.push(token.0);
+                served += 1;
+                lanes.spend(id, cost);
+                lanes.push_again(id, token);
+            }
+            lanes.end(id);
+        }
+        turns
+    }
+
+    #[test]
+    fn many_connections_of_one_are_worth_as_much_as_one_of_another() {
+        let [flood, victim] = tenants([1, 1]);
+        let mut lanes = Lanes::default();
+        for token in 0..100 {
+            let id = lanes.join(&flood);
+            lanes.push(id, Token(token));
+        }
+        let id = lanes.join(&victim);
+        lanes.push(id, Token(1000));
+        let (mut theirs, mut its) = (0, 0);
+        for _ in 0..100 {
+            let turns = round(&mut lanes, 10);
+            its += turns.iter().filter(|token| **token == 1000).count();
+            theirs += turns.iter().filter(|token| **token != 1000).count();
+            let behind = turns.iter().position(|token| *token == 1000).expect("each round has its turn");
+            assert!(behind <= 6, "{behind} turns of the other came first");
+        }
+        assert!(theirs.abs_diff(its) <= 10, "{theirs} turns against {its}");
+    }
+
+    #[test]
+    fn turns_follow_the_weights_whatever_they_cost() {
+        let [heavy, light] = tenants([3, 1]);
+        for cost in [4, 37, 200] {
+            let mut lanes = Lanes::default();
+            for (token, tenant) in [&heavy, &light].into_iter().enumerate() {
+                let id = lanes.join(tenant);
+                lanes.push(id, Token(token as u64));
+            }
+            let turns: Vec<u64> = (0..1_000).flat_map(|_| round(&mut lanes, cost)).collect();
+            let heavy = turns.iter().filter(|token| **token == 0).count() as f64;
+            let ratio = heavy / (turns.len() as f64 - heavy);
+            assert!((2.9..3.1).contains(&ratio), "{ratio} at a cost of {cost}");
+        }
+    }
+
+    #[test]
+    fn alone_each_connection_has_one_turn_in_a_round() {
+        let [only] = tenants([1]);
+        let mut lanes = Lanes::default();
+        for token in 0..50 {
+            let id = lanes.join(&only);
+            lanes.push(id, Token(token));
+        }
+        assert_eq!(round(&mut lanes, 1_000), (0..50).collect::<Vec<_>>());
+        assert_eq!(round(&mut lanes, 1_000), (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_lane_is_there_for_as_long_as_it_has_connections() {
+        let [a, b] = tenants([1, 1]);
+        let mut lanes = Lanes::default();
+        let (first, second, other) = (lanes.join(&a), lanes.join(&a), lanes.join(&b));
+        assert!(first == second && first != other && lanes.are_several());
+        lanes.push(first, Token(7));
+        lanes.leave(first);
+        assert_eq!(lanes.active(), 1);
+        lanes.leave(second);
+        assert!(!lanes.are_several() && lanes.active() == 0 && lanes.next_at().is_none());
+        assert_eq!(lanes.join(&a), first, "its place is used again");
+    }
+
+    #[test]
+    fn who_waits_for_the_rate_is_told_once_and_keeps_its_place() {
+        let [a] = tenants([1]);
+        let mut lanes = Lanes::default();
+        let id = lanes.join(&a);
+        let mut told = Vec::new();
+        for token in [1, 2] {
+            lanes.push(id, Token(token));
+        }
+        let begun = lanes.begin();
+        lanes.close_until(id, 500, |token| told.push(token.0));
+        lanes.end(id);
+        assert_eq!((begun, lanes.next_at()), (Some((id, 2)), Some(500)));
+        lanes.push(id, Token(3));
+        lanes.begin();
+        lanes.close_until(id, 600, |token| told.push(token.0));
+        lanes.end(id);
+        assert_eq!((told, lanes.next_at()), (vec![1, 2, 3], Some(600)));
+        lanes.begin();
+        assert_eq!(lanes.next(id), Some(Token(1)));
+    }
+}

@@ -1,0 +1,70 @@
+//! Which tenant a connection is: `SELECT`, and what becomes of a connection that turns to another.
+
+use std::sync::Arc;
+
+use super::commands::Commands;
+use super::writer::{Failure, Outcome};
+use crate::tenants::{Account, Closed, Tenant, names};
+
+impl Commands<'_, '_> {
+    /// Whose the connection is where it chooses nothing.
+    pub(super) fn home(&self) -> &Arc<Account> {
+        &self.info.listener.home
+    }
+
+    /// Whether the connection may turn to the tenant.
+    fn may_turn_to(&self, tenant: &Tenant) -> bool {
+        tenant.name == self.home().tenant.name || names(&self.info.listener.tenants, &tenant.name)
+    }
+
+    /// Turns to the tenant with the database; 0 is the connection's own.
+    pub(super) fn select(&mut self, number: u32) -> Outcome {
+        let account = if number == 0 {
+            Arc::clone(self.home())
+        } else {
+            let directory = self.shared.directory();
+            let tenant = directory.with_database(number).filter(|tenant| self.may_turn_to(tenant));
+            self.info.listener.account(tenant.ok_or(Failure::BAD_DATABASE)?)
+        };
+        self.turn_to(account)?;
+        self.client.database = number;
+        self.info.named().database = number;
+        Ok(())
+    }
+
+    /// Has the connection be another tenant's, from its next turn on.
+    pub(super) fn turn_to(&mut self, account: Arc<Account>) -> Outcome {
+        if Arc::ptr_eq(&account, self.account) {
+            return Ok(());
+        }
+        if self.client.is_executing {
+            return Err(Failure::new("ERR a transaction cannot turn to another tenant"));
+        }
+        account.tenant.open().map_err(|closed| match closed {
+            Closed::Full => Failure::new("ERR max number of clients reached"),
+            Closed::Leaving => Failure::BAD_DATABASE,
+        })?;
+        self.account.tenant.close();
+        self.info.named().tenant.clone_from(&account.tenant.name);
+        // Keys that were watched are another tenant's now: the transaction must not go by what is under their names here.
+        self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
+        *self.account = account;
+        Ok(())
+    }
+
+    /// The databases that the connection may choose, with whose they are, in their order.
+    pub(super) fn databases(&self) -> Vec<(u32, Arc<Tenant>)> {
+        let mut found = vec![(0, Arc::clone(&self.home().tenant))];
+        for tenant in self.shared.directory().tenants.iter().filter(|tenant| self.may_turn_to(tenant)) {
+            let numbers = tenant.settings().databases;
+            found.extend(numbers.into_iter().map(|number| (number, Arc::clone(tenant))));
+        }
+        found.sort_by_key(|(number, _)| *number);
+        found
+    }
+
+    /// One more than the highest of them.
+    pub(super) fn database_count(&self) -> u32 {
+        self.databases().last().map_or(1, |(number, _)| number + 1)
+    }
+}

@@ -1,0 +1,107 @@
+//! Tenants come, change and go while the server serves.
+
+use std::sync::Arc;
+
+use millpond::ErrorKind as EngineError;
+
+use super::{Directory, Tenant};
+use crate::config::{Config, TenantSettings};
+use crate::error::{Error, ErrorKind};
+use crate::shared::{Pool, Shared};
+
+/// Brings the tenants to what `config` says: new ones are made with their pools, the limits of others changed, and those that are not
+/// in it let go of. The latter's connections end with what they have sent; see [`bury`].
+///
+/// # Errors
+/// Where a pool cannot be made; what was done before that stays.
+pub(crate) fn apply(
+    shared: &Shared,
+    config: &Config,
+    make_pool: impl Fn(&crate::config::PoolSettings) -> Result<Arc<Pool>, Error>,
+) -> Result<(), Error> {
+    let present = shared.directory();
+    let wanted = config.all_tenants();
+    let mut pools: Vec<Arc<Pool>> = Vec::new();
+    for settings in &config.all_pools() {
+        let pool = match present.pool(&settings.name) {
+            Some(pool) => Arc::clone(pool),
+            None => make_pool(settings)?,
+        };
+        pools.push(pool);
+    }
+    let (stay, leave): (Vec<_>, Vec<_>) = present
+        .tenants
+        .iter()
+        .cloned()
+        .partition(|tenant| wanted.iter().any(|settings| settings.name == tenant.name));
+    let mut directory = Directory { tenants: stay, pools };
+    for settings in &wanted {
+        match directory.tenant(&settings.name) {
+            Some(tenant) => tenant.set(settings),
+            None => {
+                let tenant = make(&directory, settings)?;
+                directory.tenants.push(tenant);
+            }
+        }
+    }
+    leave.iter().for_each(|tenant| tenant.leave());
+    let unused = present.pools.iter().filter(|pool| directory.pool(&pool.name).is_none()).cloned();
+    shared.departing().extend(leave, unused);
+    shared.set_directory(directory);
+    Ok(())
+}
+
+fn make(directory: &Directory, settings: &TenantSettings) -> Result<Arc<Tenant>, Error> {
+    let pool = directory.pool(settings.pool()).ok_or_else(|| {
+        let context =
+            format!("tenant {}: pool {} is there from the next start on", settings.name, settings.pool());
+        Error::new(ErrorKind::Engine, context)
+    })?;
+    Ok(Arc::new(Tenant::new(settings, Arc::clone(pool))))
+}
+
+/// Tenants without connections that have left the directory, and pools that are nobody's any more: removes them.
+pub(crate) fn bury(shared: &Shared) {
+    let mut departing = shared.departing();
+    departing.tenants.retain(|tenant| {
+        if tenant.connections() > 0 {
+            return true;
+        }
+        shared.listeners.iter().for_each(|listener| listener.forget(tenant));
+        tracing::info!(tenant = tenant.name, "A tenant was removed.");
+        false
+    });
+    let in_use: Vec<Arc<Pool>> = departing.tenants.iter().map(|tenant| Arc::clone(&tenant.pool)).collect();
+    departing.pools.retain(|pool| {
+        if in_use.iter().any(|used| Arc::ptr_eq(used, pool)) {
+            return true;
+        }
+        match shared.cache.remove_pool(pool.id) {
+            Ok(removal) if !removal.is_gone => true,
+            Ok(removal) => {
+                tracing::info!(pool = pool.name, items = removal.items, "A pool was removed.");
+                false
+            }
+            Err(error) => {
+                if error.kind() != EngineError::NoSuchPool {
+                    tracing::warn!(pool = pool.name, %error, "A pool cannot be removed.");
+                }
+                false
+            }
+        }
+    });
+}
+
+/// Those who have left the directory and are not gone.
+#[derive(Default)]
+pub(crate) struct Departing {
+    pub(crate) tenants: Vec<Arc<Tenant>>,
+    pub(crate) pools: Vec<Arc<Pool>>,
+}
+
+impl Departing {
+    fn extend(&mut self, tenants: Vec<Arc<Tenant>>, pools: impl Iterator<Item = Arc<Pool>>) {
+        self.tenants.extend(tenants);
+        self.pools.extend(pools);
+    }
+}

@@ -1,0 +1,95 @@
+//! What is told of each tenant: by `/metrics`, `/stats.json` and `stats tenants`.
+
+use std::sync::Arc;
+
+use super::{Tenant, total};
+use crate::metrics::Counter;
+use crate::shared::Shared;
+
+/// What is known of a tenant at some moment.
+pub(crate) struct TenantFigures {
+    pub(crate) name: String,
+    pub(crate) pool: String,
+    connections: u64,
+    requests: u64,
+    hits: u64,
+    misses: u64,
+    sets: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    throttled: u64,
+    refused_connections: u64,
+    items: u64,
+    evictions: u64,
+    memory_bytes: u64,
+    limit_bytes: u64,
+}
+
+/// One of them, and how it is shown.
+pub(crate) struct TenantFigure {
+    /// In statistics.
+    pub(crate) name: &'static str,
+    /// In Prometheus, without the `_total` of a counter.
+    pub(crate) metric: &'static str,
+    pub(crate) help: &'static str,
+    /// Whether it never goes back.
+    pub(crate) is_total: bool,
+    pub(crate) of: fn(&TenantFigures) -> u64,
+}
+
+/// Declares the figures: field, metric, kind, help.
+macro_rules! figures {
+    ($($field:ident, $metric:literal, $is_total:literal, $help:literal;)+) => {
+        /// All figures, in the order in which they are shown.
+        pub(crate) const TENANT_FIGURES: &[TenantFigure] = &[$(TenantFigure {
+            name: stringify!($field),
+            metric: $metric,
+            help: $help,
+            is_total: $is_total,
+            of: |tenant| tenant.$field,
+        }),+];
+    };
+}
+
+figures! {
+    connections, "millpond_tenant_connections", false, "Connections that are the tenant's now.";
+    requests, "millpond_tenant_requests", true, "Requests of the tenant answered; each key of a retrieval is one.";
+    hits, "millpond_tenant_hits", true, "Keys that were looked up by the tenant and found.";
+    misses, "millpond_tenant_misses", true, "Keys that were looked up by the tenant and not found.";
+    sets, "millpond_tenant_sets", true, "Values that the tenant stored.";
+    received_bytes, "millpond_tenant_received_bytes", true, "Bytes received from the tenant's clients.";
+    sent_bytes, "millpond_tenant_sent_bytes", true, "Bytes sent to the tenant's clients.";
+    throttled, "millpond_tenant_throttled", true, "Times that a connection had to wait because the tenant's rate was spent.";
+    refused_connections, "millpond_tenant_refused_connections", true, "Connections refused because there were enough.";
+    items, "millpond_tenant_items", false, "Items in the tenant's pool.";
+    evictions, "millpond_tenant_evictions", true, "Items of the tenant's pool that had to leave.";
+    memory_bytes, "millpond_tenant_memory_bytes", false, "Bytes of the slabs of the tenant's pool.";
+    limit_bytes, "millpond_tenant_limit_bytes", false, "Limit of the tenant's pool; 0 where it has none.";
+}
+
+/// What is known of each tenant now.
+pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
+    let stats = shared.cache.stats();
+    let of = |tenant: &Arc<Tenant>| {
+        let count = |counter| total(&shared.listeners, tenant, counter);
+        let pool = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);
+        TenantFigures {
+            name: tenant.name.clone(),
+            pool: tenant.pool.name.clone(),
+            connections: tenant.connections() as u64,
+            requests: count(Counter::Answered),
+            hits: count(Counter::GetHits),
+            misses: count(Counter::GetMisses),
+            sets: count(Counter::Stored),
+            received_bytes: count(Counter::ReceivedBytes),
+            sent_bytes: count(Counter::SentBytes),
+            throttled: count(Counter::PausedRate),
+            refused_connections: count(Counter::RefusedConnection),
+            items: pool.map_or(0, |pool| pool.sum(|class| class.items)),
+            evictions: pool.map_or(0, |pool| pool.sum(|class| class.evictions)),
+            memory_bytes: pool.map_or(0, |pool| pool.slab_bytes),
+            limit_bytes: pool.and_then(|pool| pool.limit_bytes).unwrap_or(0),
+        }
+    };
+    shared.directory().tenants.iter().map(of).collect()
+}

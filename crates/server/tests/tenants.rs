@@ -1,0 +1,229 @@
+//! Several tenants on one server: whose keys are whose, who waits for whom, and who comes and goes.
+
+mod support;
+
+use std::time::Duration;
+
+use base::{ByteSize, Clock};
+use millpond_server::config::{Address, Auto, ListenerConfig, Protocol, TenantSettings};
+use millpond_server::{Config, Server};
+use support::{Client, config, get_page, metric, tcp, wait_until};
+
+fn tenant(name: &str) -> TenantSettings {
+    TenantSettings { name: name.to_owned(), ..TenantSettings::default() }
+}
+
+fn listener(name: &str, tenant: &str) -> ListenerConfig {
+    ListenerConfig {
+        name: name.to_owned(),
+        address: Address::loopback(0),
+        tenant: tenant.to_owned(),
+        protocol: Protocol::Auto,
+        ..ListenerConfig::default()
+    }
+}
+
+/// Two tenants with a listener each; from that of `shop` one may turn to `blog`, which has database 1.
+fn two() -> Config {
+    let mut config = config();
+    config.tenants = vec![tenant("shop"), TenantSettings { databases: vec![1], ..tenant("blog") }];
+    config.listeners = vec![
+        ListenerConfig { tenants: vec!["blog".to_owned()], ..listener("a", "shop") },
+        listener("b", "blog"),
+    ];
+    config
+}
+
+fn client(server: &Server, listener: &str) -> Client {
+    let addresses = server.addresses();
+    let (_, address) = addresses.iter().find(|(name, _)| name == listener).expect("the listener");
+    Client::connect(tcp(address))
+}
+
+/// Sends a command of RESP and returns the first line of the reply.
+fn resp(client: &mut Client, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let mut request = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+    client.ask(request)
+}
+
+#[test]
+fn tenants_do_not_see_each_other() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    assert_eq!(shop.ask("set k 0 0 1\r\ns\r\n"), "STORED");
+    assert_eq!(blog.ask("get k\r\n"), "END");
+    assert_eq!(blog.ask("set k 0 0 1\r\nb\r\n"), "STORED");
+    assert_eq!(blog.ask("flush_all\r\n"), "OK");
+    assert_eq!(shop.ask("get k\r\n"), "VALUE k 0 1");
+    assert_eq!((shop.line().as_str(), shop.line().as_str()), ("s", "END"));
+    assert_eq!(metric(&server, r#"millpond_tenant_sets_total{tenant="shop"}"#), 1);
+    assert_eq!(metric(&server, r#"millpond_tenant_hits_total{tenant="shop"}"#), 1);
+    assert_eq!(metric(&server, r#"millpond_tenant_misses_total{tenant="blog"}"#), 1);
+    shop.send("stats tenants\r\n");
+    let lines: Vec<String> =
+        std::iter::repeat_with(|| shop.line()).take_while(|line| line != "END").collect();
+    assert!(lines.contains(&"STAT shop:hits 1".to_owned()), "{lines:?}");
+    assert!(lines.iter().all(|line| line.starts_with("STAT shop:")), "{lines:?}");
+    shop.send("stats conns\r\n");
+    let lines: Vec<String> =
+        std::iter::repeat_with(|| shop.line()).take_while(|line| line != "END").collect();
+    assert_eq!(lines.iter().filter(|line| line.contains(":addr ")).count(), 1, "only its own: {lines:?}");
+    assert!(shop.ask("cache_memlimit 32\r\n").starts_with("CLIENT_ERROR memory is shared"));
+    let (_, page) = get_page(&server, "/stats.json");
+    assert!(page.contains(r#""name":"shop""#) && page.contains(r#""tenant":"shop""#), "{page}");
+}
+
+#[test]
+fn select_turns_to_tenants_that_are_allowed() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    assert_eq!(resp(&mut shop, "SET k shop"), "+OK");
+    assert_eq!(resp(&mut shop, "SELECT 1"), "+OK");
+    assert_eq!(resp(&mut shop, "GET k"), "$-1");
+    assert_eq!(resp(&mut shop, "SET k blog"), "+OK");
+    assert_eq!(resp(&mut blog, "GET k"), "$4");
+    blog.line();
+    // Pipelined, so that one read has commands of both.
+    shop.send("*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+    assert_eq!((shop.line(), shop.line(), shop.line()), ("+OK".into(), "$4".into(), "shop".into()));
+    assert_eq!(resp(&mut shop, "SELECT 2"), "-ERR DB index is out of range");
+    assert_eq!(resp(&mut blog, "SELECT 1"), "+OK", "its own database");
+    assert_eq!(metric(&server, r#"millpond_tenant_connections{tenant="shop"}"#), 1);
+    resp(&mut shop, "SELECT 1");
+    assert_eq!(metric(&server, r#"millpond_tenant_connections{tenant="blog"}"#), 2);
+    assert_eq!(metric(&server, r#"millpond_tenant_connections{tenant="shop"}"#), 0);
+    assert_eq!(resp(&mut shop, "RESET"), "+RESET");
+    assert_eq!(resp(&mut shop, "GET k"), "$4");
+    assert_eq!(shop.line(), "shop");
+}
+
+#[test]
+fn a_transaction_keeps_to_its_tenant() {
+    let server = Server::start(two()).expect("a server");
+    let mut shop = client(&server, "a");
+    for (command, reply) in [
+        ("WATCH k", "+OK"),
+        ("SELECT 1", "+OK"),
+        ("MULTI", "+OK"),
+        ("SET k 1", "+QUEUED"),
+        ("EXEC", "*-1"),
+        ("MULTI", "+OK"),
+        ("SELECT 0", "+QUEUED"),
+        ("SET k 2", "+QUEUED"),
+        ("EXEC", "*2"),
+    ] {
+        assert_eq!(resp(&mut shop, command), reply, "{command}");
+    }
+    assert_eq!(shop.line(), "-ERR a transaction cannot turn to another tenant");
+    assert_eq!(shop.line(), "+OK");
+    resp(&mut shop, "SELECT 0");
+    assert_eq!(resp(&mut shop, "GET k"), "$-1", "it was set in database 1");
+}
+
+#[test]
+fn connections_of_a_tenant_are_limited() {
+    let mut config = two();
+    config.tenants[1].max_connections = 1;
+    let server = Server::start(config).expect("a server");
+    let mut first = client(&server, "b");
+    assert_eq!(first.ask("mn\r\n"), "MN");
+    let mut second = client(&server, "b");
+    assert_eq!(second.line(), "ERROR Too many open connections");
+    assert!(second.is_closed());
+    let mut shop = client(&server, "a");
+    assert_eq!(resp(&mut shop, "SELECT 1"), "-ERR max number of clients reached");
+    assert_eq!(resp(&mut shop, "PING"), "+PONG", "it stays what it was");
+    drop(first);
+    wait_until("the place is free", || resp(&mut shop, "SELECT 1") == "+OK");
+    assert_eq!(metric(&server, r#"millpond_tenant_refused_connections_total{tenant="blog"}"#), 1);
+}
+
+#[test]
+fn who_has_spent_its_rate_waits_and_loses_nothing() {
+    let mut config = two();
+    config.tenants[0] =
+        TenantSettings { operations_per_sec: 100, burst_millis: 1_000, ..config.tenants[0].clone() };
+    let clock = Clock::manual(1_700_000_000);
+    let server = Server::start_with_clock(config, clock.clone()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    shop.send("mn\r\n".repeat(1_000));
+    let answered = || metric(&server, r#"millpond_tenant_requests_total{tenant="shop"}"#);
+    wait_until("it waits", || metric(&server, r#"millpond_tenant_throttled_total{tenant="shop"}"#) == 1);
+    let at_first = answered();
+    assert!((100..1_000).contains(&at_first), "{at_first} answered at once");
+    assert_eq!(blog.ask("mn\r\n"), "MN", "the other does not wait");
+    clock.advance(Duration::from_secs(2));
+    wait_until("two seconds bring more", || answered() > at_first);
+    wait_until("all are answered", || {
+        clock.advance(Duration::from_secs(1));
+        answered() == 1_000
+    });
+    for _ in 0..1_000 {
+        assert_eq!(shop.line(), "MN");
+    }
+    assert_eq!(answered(), 1_000);
+}
+
+#[test]
+fn tenants_come_change_and_go() {
+    let mut config = two();
+    let server = Server::start(config.clone()).expect("a server");
+    let mut shop = client(&server, "a");
+    config.tenants.push(TenantSettings {
+        databases: vec![2],
+        limit: Auto::Set(ByteSize::mib(8)),
+        ..tenant("new")
+    });
+    config.listeners[0].tenants = vec!["*".to_owned()];
+    drop(server);
+    let server = Server::start(config.clone()).expect("a server");
+    drop(shop);
+    shop = client(&server, "a");
+    assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
+    assert_eq!(resp(&mut shop, "SET k v"), "+OK");
+    let pools = || server.cache().stats().pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>();
+    assert!(pools().contains(&"new".to_owned()));
+    let with_new = config.clone();
+    config.tenants.pop();
+    let changes = server.reload(&config).expect("reloaded");
+    assert!(changes.iter().any(|change| change.path == "tenant.new.limit" && change.online), "{changes:?}");
+    assert!(shop.is_closed(), "its connections end");
+    wait_until("its pool is gone", || !pools().contains(&"new".to_owned()));
+    let mut shop = client(&server, "a");
+    assert_eq!(resp(&mut shop, "SELECT 2"), "-ERR DB index is out of range");
+    server.reload(&with_new).expect("reloaded");
+    assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
+    assert_eq!(resp(&mut shop, "GET k"), "$-1", "what it had is gone");
+    assert_eq!(metric(&server, r#"millpond_tenant_limit_bytes{tenant="new"}"#), 8 << 20);
+    let mut changed = with_new.clone();
+    changed.tenants[2].limit = Auto::Set(ByteSize::mib(12));
+    changed.tenants[2].max_connections = 1;
+    server.reload(&changed).expect("reloaded");
+    assert_eq!(metric(&server, r#"millpond_tenant_limit_bytes{tenant="new"}"#), 12 << 20);
+    assert_eq!(resp(&mut client(&server, "a"), "SELECT 2"), "-ERR max number of clients reached");
+    let mut without = changed;
+    without.tenants.remove(0);
+    let error = server.reload(&without).expect_err("a listener's tenant cannot go");
+    assert!(error.to_string().contains("listener.a.tenant"), "{error}");
+}
+
+#[test]
+fn one_tenant_evicts_itself_alone() {
+    let mut config = two();
+    config.tenants[0].limit = Auto::Set(ByteSize::mib(8));
+    let server = Server::start(config).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    for key in 0..100 {
+        assert_eq!(blog.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
+    }
+    let value = "x".repeat(100_000);
+    for key in 0..400 {
+        assert_eq!(shop.ask(format!("set k{key} 0 0 100000\r\n{value}\r\n")), "STORED");
+    }
+    assert!(metric(&server, r#"millpond_tenant_evictions_total{tenant="shop"}"#) > 0);
+    assert_eq!(metric(&server, r#"millpond_tenant_evictions_total{tenant="blog"}"#), 0);
+    assert_eq!(metric(&server, r#"millpond_tenant_items{tenant="blog"}"#), 100);
+    assert!(metric(&server, r#"millpond_tenant_memory_bytes{tenant="shop"}"#) <= 8 << 20);
+}
