@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod inspect;
 mod serve;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// A cache that memcached clients use unchanged.
 #[derive(Debug, Parser)]
@@ -36,6 +37,18 @@ enum Command {
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Say whether a running server serves; the exit status is 0 if it does.
+    Health(admin::AdminArguments),
+    /// Print what completes the arguments of `millpond` in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder.
+    Man {
+        /// The folder, which is made where it is missing.
+        folder: std::path::PathBuf,
+    },
     /// Print the version.
     Version,
 }
@@ -52,6 +65,18 @@ enum ConfigCommand {
         #[command(flatten)]
         arguments: serve::ServeArguments,
     },
+    /// Show the settings of a running server.
+    Get {
+        /// Only those with this in their names.
+        #[arg(default_value = "")]
+        part: String,
+        #[command(flatten)]
+        admin: admin::AdminArguments,
+    },
+    /// Change settings of a running server.
+    Set(admin::SetArguments),
+    /// Show where a running server differs from a configuration.
+    Diff(admin::DiffArguments),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +92,15 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {
             arguments.print(defaults).map_err(|e| e.to_string())
         }
+        Command::Config(ConfigCommand::Get { part, admin }) => admin.get(&part).map(|text| serve::say(&text)),
+        Command::Config(ConfigCommand::Set(arguments)) => arguments.set().map(|text| serve::say(&text)),
+        Command::Config(ConfigCommand::Diff(arguments)) => arguments.diff().map(|text| serve::say(&text)),
+        Command::Health(admin) => admin.health().map(|text| serve::say(&text)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { folder } => write_manual(&folder).map_err(|e| format!("{}: {e}", folder.display())),
         Command::Version => {
             serve::say(concat!("millpond ", env!("CARGO_PKG_VERSION"), "\n"));
             Ok(())
@@ -79,6 +113,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a page for the command and for each of its subcommands.
+fn write_manual(folder: &std::path::Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Arguments::command(), folder)
 }
 
 #[cfg(test)]

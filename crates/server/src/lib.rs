@@ -10,7 +10,8 @@
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
-//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals.
+//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`, `notify`: what is between the server
+//!   and a service manager.
 //! - `slow`, `latency`: requests that took long, and how long they take.
 //!
 //! # What holds
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activation;
 mod admin;
 pub mod config;
 mod curves;
@@ -36,6 +38,7 @@ mod memcached;
 mod metrics;
 mod monitoring;
 mod net;
+mod notify;
 mod reload;
 mod resp;
 mod run;

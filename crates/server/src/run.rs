@@ -2,13 +2,16 @@
 
 use std::io::Write as _;
 
+use base::Clock;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::activation::Activated;
 use crate::config::Address;
 use crate::config::load::Loaded;
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
+use crate::notify;
 use crate::reload::Origin;
 use crate::server::Server;
 
@@ -18,24 +21,31 @@ use crate::server::Server;
 /// # Errors
 /// Where the configuration is refused or the server cannot start, and where a worker dies.
 pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
+    let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings } = load()?;
     let log = LogControl::start(config.log.level);
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
-    let server = Server::start(config)?;
+    let server = Server::start_with(config, Clock::System, activated)?;
     server.shared().changing.set_origin(Origin { file, log });
     announce(&server);
+    let listening = listening(&server);
+    notify::ready(&listening);
+    notify::start_watchdog(server.shared());
     let handle = signals.handle();
     server.on_failure(move || handle.close());
     for signal in signals.forever() {
         if signal == SIGHUP {
+            notify::reloading();
             reload(&server, &load);
+            notify::ready(&listening);
         } else {
             tracing::info!(connections = server.connections(), "Told to stop; answering what has arrived.");
             break;
         }
     }
+    notify::stopping();
     let failed = server.has_failed();
     server.stop();
     if failed {
@@ -45,16 +55,21 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Where it listens, as one text.
+fn listening(server: &Server) -> String {
+    let addresses = server.addresses();
+    let shown: Vec<String> = addresses.iter().map(|(name, address)| format!("{address} ({name})")).collect();
+    shown.join(", ")
+}
+
 /// Says where it listens, and one line to try.
 fn announce(server: &Server) {
     let config = server.config();
     let addresses = server.addresses();
-    let listening: Vec<String> =
-        addresses.iter().map(|(name, address)| format!("{address} ({name})")).collect();
     let mut text = format!(
         "millpond {} serves memcached clients on {}\n  {} of memory, {} worker threads, pools: {}\n",
         env!("CARGO_PKG_VERSION"),
-        listening.join(", "),
+        listening(server),
         config.memory(),
         config.threads(),
         config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(", "),

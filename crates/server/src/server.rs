@@ -1,7 +1,8 @@
 //! Starts the server, and changes and stops it while it runs.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -10,8 +11,10 @@ use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
+use crate::activation::Activated;
 use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
+use crate::config::check;
 use crate::config::{Address, Classes, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::gate::Gate;
@@ -64,7 +67,13 @@ impl Server {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_with_clock(config: Config, clock: Clock) -> Result<Self, Error> {
+        Self::start_with(config, clock, Activated::default())
+    }
+
+    /// As [`Self::start_with_clock`], on sockets that were handed over where there are some.
+    pub(crate) fn start_with(config: Config, clock: Clock, mut activated: Activated) -> Result<Self, Error> {
         crate::config::check::check(&config)?;
+        activated.match_names(&config)?;
         let certificates = tls::load(&config)?;
         let threads = config.threads();
         check_descriptors(&config, threads);
@@ -73,7 +82,10 @@ impl Server {
         let sockets = config
             .listeners
             .iter()
-            .map(|listener| Listener::bind(&listener.address, listener.mode).map(Arc::new))
+            .map(|listener| match activated.take(&listener.name) {
+                Some(socket) => take_over(socket, &config),
+                None => Listener::bind(&listener.address, listener.mode).map(Arc::new),
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let directory = directory(&config, pools)?;
         let listeners = listener_states(&config, &sockets, &directory);
@@ -93,7 +105,8 @@ impl Server {
             failure: Arc::default(),
         };
         if let Some(Address::Tcp(address)) = admin_address {
-            server.admin = Some(AdminServer::start(Arc::clone(&shared), address)?);
+            let socket = activated.take_admin();
+            server.admin = Some(AdminServer::start(Arc::clone(&shared), address, socket)?);
         }
         for index in 0..threads {
             server.spawn(Arc::clone(&shared), sockets.clone(), index, pin)?;
@@ -181,7 +194,7 @@ impl Server {
     }
 
     /// What the threads share.
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 }
@@ -284,6 +297,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// Listens on a socket that was handed over, under the same rule as one that is made here.
+fn take_over(socket: OwnedFd, config: &Config) -> Result<Arc<Listener>, Error> {
+    let listener = Listener::take_over(socket)?;
+    if listener.address().is_remote() && !config.allow_remote {
+        let problem = check::remote("a socket that was handed over", listener.address());
+        return Err(Error::new(ErrorKind::Config, problem));
+    }
+    Ok(Arc::new(listener))
 }
 
 /// Raises the limit on descriptors, and warns where it is too low for the connections that are allowed.
@@ -411,5 +434,5 @@ fn listener_states(
 fn worker_state() -> Result<WorkerState, Error> {
     let mailbox = Mailbox::new()
         .map_err(|e| Error::with_source(ErrorKind::System, "a worker's mailbox cannot be made", e))?;
-    Ok(WorkerState { mailbox, connections: AtomicUsize::new(0) })
+    Ok(WorkerState { mailbox, connections: AtomicUsize::new(0), beats: AtomicU64::new(0) })
 }

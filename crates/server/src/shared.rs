@@ -201,6 +201,8 @@ impl ListenerState {
 pub(crate) struct WorkerState {
     pub(crate) mailbox: Mailbox,
     pub(crate) connections: AtomicUsize,
+    /// How often it said that it is alive.
+    pub(crate) beats: AtomicU64,
 }
 
 /// What a connection is doing, for `stats conns`.

@@ -15,7 +15,7 @@ use axum::serve::IncomingStream;
 use serde_json::{Map, Value, json};
 
 use super::serve::PatientListener;
-use crate::config::change;
+use crate::config::change::{self, as_json};
 use crate::config::keys;
 use crate::config::load::Override;
 use crate::shared::Shared;
@@ -62,14 +62,13 @@ pub(super) async fn show(
     if let Some(refusal) = operator.refusal(&headers) {
         return refusal;
     }
-    let settings = match change::settings(&shared.config()) {
+    let settings = match change::settings_as_json(&shared.config()) {
         Ok(settings) => settings,
         Err(error) => return (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     };
-    let shown = settings.into_iter().filter(|(path, _)| !path.contains("password")).map(|(path, value)| {
+    let shown = settings.into_iter().map(|(path, value)| {
         let online = keys::find(&path).is_some_and(|key| key.online);
-        let setting = json!({"value": as_json(&value), "online": online});
-        (path, setting)
+        (path, json!({"value": value, "online": online}))
     });
     Json(Value::Object(shown.collect())).into_response()
 }
@@ -117,13 +116,4 @@ pub(super) async fn rewrite(
         Ok(settings) => Json(json!({"settings": settings})).into_response(),
         Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
     }
-}
-
-/// A value in TOML as JSON.
-fn as_json(value: &str) -> Value {
-    toml::from_str::<toml::Table>(&format!("value = {value}"))
-        .ok()
-        .and_then(|mut table| table.remove("value"))
-        .and_then(|value| serde_json::to_value(value).ok())
-        .unwrap_or(Value::Null)
 }

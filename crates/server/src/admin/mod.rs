@@ -11,6 +11,7 @@ mod serve;
 mod stats;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -34,11 +35,15 @@ pub(crate) struct AdminServer {
 }
 
 impl AdminServer {
-    /// Listens on `address` and serves on a thread of its own.
+    /// Listens on `socket`, or else on `address`, and serves on a thread of its own.
     ///
     /// # Errors
     /// [`ErrorKind::Listen`] where the address is not to be had, [`ErrorKind::System`] where there is no thread.
-    pub(crate) fn start(shared: Arc<Shared>, address: SocketAddr) -> Result<Self, Error> {
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        address: SocketAddr,
+        socket: Option<OwnedFd>,
+    ) -> Result<Self, Error> {
         let listen = |e| {
             let context = format!(
                 "the admin address {address} cannot be listened on; set admin.address or admin.enabled"
@@ -46,7 +51,10 @@ impl AdminServer {
             Error::with_source(ErrorKind::Listen, context, e)
         };
         let system = |e| Error::with_source(ErrorKind::System, "the admin server cannot be started", e);
-        let socket = std::net::TcpListener::bind(address).map_err(listen)?;
+        let socket = match socket {
+            Some(socket) => std::net::TcpListener::from(socket),
+            None => std::net::TcpListener::bind(address).map_err(listen)?,
+        };
         socket.set_nonblocking(true).map_err(listen)?;
         let address = socket.local_addr().map_err(listen)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;

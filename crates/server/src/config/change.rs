@@ -106,6 +106,24 @@ pub(crate) fn settings(config: &Config) -> Result<Vec<(String, String)>, Error> 
     Ok(flatten(&load::to_table(config)?))
 }
 
+/// All settings as JSON by name, without what is secret.
+///
+/// # Errors
+/// As [`between`].
+pub fn settings_as_json(config: &Config) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
+    let shown = settings(config)?.into_iter().filter(|(path, _)| !path.contains("password"));
+    Ok(shown.map(|(path, value)| (path, as_json(&value))).collect())
+}
+
+/// A value in TOML as JSON.
+pub(crate) fn as_json(value: &str) -> serde_json::Value {
+    toml::from_str::<toml::Table>(&format!("value = {value}"))
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+        .and_then(|value| serde_json::to_value(value).ok())
+        .unwrap_or_default()
+}
+
 fn flatten(table: &toml::Table) -> Vec<(String, String)> {
     let mut flat = Vec::new();
     for (key, value) in table {

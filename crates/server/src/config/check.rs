@@ -209,7 +209,8 @@ fn check_listener_tenants(config: &Config, listener: &ListenerConfig, problems: 
     }
 }
 
-fn remote(setting: &str, address: &Address) -> String {
+/// Why an address that other machines can reach is refused.
+pub(crate) fn remote(setting: &str, address: &Address) -> String {
     format!(
         "{setting}: {address} can be reached from other machines, and there is no authentication: whoever connects can \
          read, write and flush. Use a loopback address or a unix socket, or set allow_remote = true if the network is \

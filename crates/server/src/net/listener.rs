@@ -1,9 +1,11 @@
 //! Sockets that clients connect to, TCP and unix.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -65,6 +67,31 @@ impl Listener {
             };
             Error::new(ErrorKind::Listen, format!("{address} cannot be listened on: {e}{hint}"))
         })
+    }
+
+    /// Listens on a socket that another process has made, and whose file, if it has one, is that one's to remove.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Listen`] where it has no address.
+    pub(crate) fn take_over(socket: OwnedFd) -> Result<Self, Error> {
+        let address = || {
+            rustix::io::ioctl_fionbio(&socket, true)?;
+            let name = rustix::net::getsockname(&socket)?;
+            if let Ok(address) = SocketAddr::try_from(name.clone()) {
+                return Ok(Address::Tcp(address));
+            }
+            let path = SocketAddrUnix::try_from(name)?;
+            let path = path.path_bytes().map(OsStr::from_bytes).unwrap_or_default();
+            Ok(Address::Unix(path.into()))
+        };
+        let address = address().map_err(|error: io::Error| {
+            Error::with_source(
+                ErrorKind::Listen,
+                "a socket that was handed over cannot be listened on",
+                error,
+            )
+        })?;
+        Ok(Self { socket, address, file: None })
     }
 
     /// Where it listens, with the port that the kernel chose.

@@ -11,6 +11,8 @@ use super::listener::Peer;
 pub(crate) enum Message {
     /// Serve this connection, accepted on the listener of that number.
     Serve(OwnedFd, Peer, usize),
+    /// Say that you are alive.
+    Beat,
     /// Look at the settings again.
     Reload,
     /// Stop accepting, answer what has arrived, and end.

@@ -441,6 +441,9 @@ impl<'c> Worker<'c> {
         for message in worker.mailbox.take() {
             match message {
                 Message::Serve(socket, peer, number) => self.serve(socket, peer, number),
+                Message::Beat => {
+                    worker.beats.fetch_add(1, Ordering::Relaxed);
+                }
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
             }

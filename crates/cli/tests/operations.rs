@@ -1,0 +1,216 @@
+//! `millpond` under a service manager: sockets that are handed over, a server that is replaced without losing its cache or a client,
+//! what the manager is told, and the commands that ask a running server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_millpond");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that is killed with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// Starts `millpond serve` as systemd does: with `socket` as descriptor 3, and what the variables say of it.
+    fn activated(socket: &TcpListener, name: &str, notify: Option<&Path>, arguments: &[&str]) -> Self {
+        // The shell's own number becomes the server's.
+        let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$ WATCHDOG_PID=$$; exec \"$0\" serve \"$@\"";
+        let socket = OwnedFd::from(socket.try_clone().expect("a second handle"));
+        let mut command = Command::new("sh");
+        command.args(["-c", script, BINARY]).args(arguments).stdin(Stdio::from(socket));
+        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).env("WATCHDOG_USEC", "300000");
+        command.env_remove("MILLPOND_CONFIG").env_remove("MILLPOND_LISTEN").stdout(Stdio::piped());
+        match notify {
+            Some(path) => command.env("NOTIFY_SOCKET", path),
+            None => command.env_remove("NOTIFY_SOCKET"),
+        };
+        Self(command.stderr(Stdio::null()).spawn().expect("the server starts"))
+    }
+
+    /// What it prints until its last line, which says what to try.
+    fn greeting(&mut self) -> String {
+        let mut output = BufReader::new(self.0.stdout.take().expect("a pipe"));
+        let mut text = String::new();
+        while !text.contains("try: ") {
+            assert_ne!(output.read_line(&mut text).expect("a line"), 0, "it ended: {text}");
+        }
+        text
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).expect("the process is there");
+    }
+
+    fn wait(&mut self) {
+        assert!(self.0.wait().expect("an end").success());
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+}
+
+/// Sends `request` and expects exactly `answer`.
+fn ask(stream: &mut TcpStream, request: &str, answer: &str) {
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut received = vec![0; answer.len()];
+    stream.read_exact(&mut received).expect("an answer");
+    assert_eq!(String::from_utf8_lossy(&received), answer);
+}
+
+#[test]
+fn a_server_is_replaced_without_losing_its_cache_or_refusing_a_client() {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let shared = format!("shared_memory={}", folder.path().join("cache").display());
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    // Another address than that of the socket, which goes over it.
+    let arguments = ["--memory", "64MiB", "--threads", "2", "--set", &shared, "--set", "admin.enabled=false"];
+    let mut old = Running::activated(&socket, "main", None, &arguments);
+    assert!(old.greeting().contains(&format!("tcp://{address} (main)")));
+    let mut client = connect(address);
+    for key in 0..5_000 {
+        ask(&mut client, &format!("set key{key} 7 0 8\r\nvalue{:03}\r\n", key % 1000), "STORED\r\n");
+    }
+    old.signal(Signal::TERM);
+    assert_eq!(client.read(&mut [0]).expect("closed"), 0, "the old server has said all");
+    old.wait();
+
+    // While there is no server, whoever connects waits.
+    let mut early = connect(address);
+    early.write_all(b"get key4999\r\n").expect("sent");
+    let mut new = Running::activated(&socket, "main", None, &arguments);
+    ask(&mut early, "", "VALUE key4999 7 8\r\nvalue999\r\nEND\r\n");
+    for key in 0..5_000 {
+        let found = format!("VALUE key{key} 7 8\r\nvalue{:03}\r\nEND\r\n", key % 1000);
+        ask(&mut early, &format!("get key{key}\r\n"), &found);
+    }
+    // And after it was killed, which is how upgrades go wrong.
+    new.signal(Signal::KILL);
+    let _ = new.0.wait();
+    let _newest = Running::activated(&socket, "main", None, &arguments);
+    ask(&mut connect(address), "get key17\r\n", "VALUE key17 7 8\r\nvalue017\r\nEND\r\n");
+}
+
+#[test]
+fn a_socket_that_belongs_to_no_listener_is_refused_by_name() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let listeners = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--set", "admin.enabled=false"];
+    let mut server = Running::activated(&socket, "other", None, &listeners);
+    assert!(!server.0.wait().expect("an end").success());
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let expect = |wanted: &str| loop {
+        let mut message = [0; 512];
+        let len = manager.recv(&mut message).unwrap_or_else(|error| panic!("no {wanted}: {error}"));
+        let message = String::from_utf8_lossy(&message[..len]).into_owned();
+        if message.lines().any(|line| line == wanted) {
+            return;
+        }
+        // Anything but signs of life is out of order.
+        assert_eq!(message.trim_end(), "WATCHDOG=1", "while {wanted} is awaited");
+    };
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let arguments = ["--memory", "64MiB", "--set", "admin.enabled=false"];
+    let mut server = Running::activated(&socket, "main", Some(&path), &arguments);
+    expect("READY=1");
+    // From the second on each says that all workers have answered the one before.
+    (0..3).for_each(|_| expect("WATCHDOG=1"));
+    server.signal(Signal::HUP);
+    expect("RELOADING=1");
+    expect("READY=1");
+    server.signal(Signal::TERM);
+    expect("STOPPING=1");
+    server.wait();
+}
+
+fn millpond(arguments: &[&str]) -> Output {
+    Command::new(BINARY)
+        .args(arguments)
+        .env_remove("MILLPOND_CONFIG")
+        .env_remove("MILLPOND_ADMIN")
+        .output()
+        .expect("it runs")
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = millpond(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = millpond(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn a_running_server_is_asked_and_changed_by_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("millpond.toml");
+    std::fs::write(&file, "# ours\nmemory = \"64MiB\" # enough\nmax_memory = \"64MiB\"\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n")
+        .expect("a file");
+    let file = file.to_str().expect("text");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let mut server = Running::activated(&socket, "main", None, &["--config", file]);
+    let greeting = server.greeting();
+    let (_, admin) = greeting.split_once("metrics: ").expect("an admin server");
+    let admin = admin.split_once("/metrics").expect("its page").0;
+
+    assert_eq!(said(&["health", "--admin", admin]), "ok\n");
+    let shown = said(&["config", "get", "max_connections", "--admin", admin]);
+    assert_eq!(shown, "limits.max_connections = 4096  # online\n");
+    let set = ["config", "set", "--admin", admin, "limits.max_connections=99", "memory=48MiB"];
+    let changed = said(&set);
+    assert!(changed.contains("limits.max_connections: 4096 -> 99\n"), "{changed}");
+    let diff = said(&["config", "diff", "--admin", admin, "--config", file]);
+    assert_eq!(diff, "limits.max_connections: 99 -> 4096\nmemory: 50331648 -> 67108864\n");
+    let error = refused(&["config", "set", "--admin", admin, "limits.max_conections=99"]);
+    assert!(error.contains("did you mean `limits.max_connections`?"), "{error}");
+    let written = said(&["config", "set", "--write", "--admin", admin, "log.level=warn"]);
+    assert!(written.contains("configuration file"), "{written}");
+    let text = std::fs::read_to_string(file).expect("the file");
+    assert!(text.starts_with("# ours\nmemory = 50331648 # enough\n"), "{text}");
+    let diff = said(&["config", "diff", "--admin", admin, "--config", file]);
+    assert_eq!(diff, "There is no difference.\n");
+    server.signal(Signal::TERM);
+    server.wait();
+    let error = refused(&["health", "--admin", admin]);
+    assert!(error.contains("is the server running"), "{error}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(said(&["completions", shell]).contains("millpond"), "{shell}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    said(&["man", folder.path().join("man").to_str().expect("text")]);
+    for page in ["millpond.1", "millpond-serve.1", "millpond-config-set.1"] {
+        let text = std::fs::read_to_string(folder.path().join("man").join(page)).expect("the page");
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
