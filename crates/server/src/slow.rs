@@ -17,6 +17,8 @@ pub(crate) struct Slow {
     /// When it was answered, Unix seconds.
     pub(crate) at_secs: u32,
     pub(crate) micros: u64,
+    /// Whose it was: nobody else is told.
+    pub(crate) tenant: String,
     /// The first arguments, shortened, without secrets.
     pub(crate) args: Vec<Vec<u8>>,
     /// Where its client is, and what it calls itself.
@@ -27,7 +29,8 @@ pub(crate) struct Slow {
 impl Slow {
     fn held_bytes(&self) -> u64 {
         let args: usize = self.args.iter().map(|arg| arg.capacity() + size_of::<Vec<u8>>()).sum();
-        (size_of::<Self>() + args + self.peer.capacity() + self.name.capacity()) as u64
+        (size_of::<Self>() + args + self.tenant.capacity() + self.peer.capacity() + self.name.capacity())
+            as u64
     }
 }
 
@@ -57,13 +60,15 @@ impl SlowLog {
         }
     }
 
-    /// The latest `most`, the latest first.
-    pub(crate) fn latest(&self, most: usize) -> Vec<Slow> {
-        self.lock().entries.iter().rev().take(most).cloned().collect()
+    /// The latest `most` of a tenant, the latest first.
+    pub(crate) fn latest(&self, tenant: &str, most: usize) -> Vec<Slow> {
+        let kept = self.lock();
+        kept.entries.iter().rev().filter(|slow| slow.tenant == tenant).take(most).cloned().collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.lock().entries.len()
+    /// How many there are of a tenant.
+    pub(crate) fn len(&self, tenant: &str) -> usize {
+        self.lock().entries.iter().filter(|slow| slow.tenant == tenant).count()
     }
 
     /// How many there ever were.
@@ -71,10 +76,15 @@ impl SlowLog {
         self.lock().next_id
     }
 
-    /// Forgets all of them.
-    pub(crate) fn clear(&self, ledger: &Ledger) {
-        let entries = std::mem::take(&mut self.lock().entries);
-        ledger.release(Part::Fixed, entries.iter().map(Slow::held_bytes).sum());
+    /// Forgets those of a tenant.
+    pub(crate) fn clear(&self, tenant: &str, ledger: &Ledger) {
+        let mut freed = 0;
+        self.lock().entries.retain(|slow| {
+            let stays = slow.tenant != tenant;
+            freed += if stays { 0 } else { slow.held_bytes() };
+            stays
+        });
+        ledger.release(Part::Fixed, freed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -178,18 +188,22 @@ mod tests {
             id: 0,
             at_secs: 1,
             micros,
+            tenant: if micros == 0 { "other" } else { "mine" }.to_owned(),
             args: vec![b"get".to_vec()],
             peer: "tcp".to_owned(),
             name: Vec::new(),
         };
-        (0..5).for_each(|micros| log.add(slow(micros), 3, &ledger));
-        assert_eq!(
-            log.latest(2).iter().map(|slow| (slow.id, slow.micros)).collect::<Vec<_>>(),
-            [(4, 4), (3, 3)]
-        );
-        assert_eq!((log.len(), log.total()), (3, 5));
+        (1..6).for_each(|micros| log.add(slow(micros), 3, &ledger));
+        let latest: Vec<(u64, u64)> =
+            log.latest("mine", 2).iter().map(|slow| (slow.id, slow.micros)).collect();
+        assert_eq!(latest, [(4, 5), (3, 4)]);
+        assert_eq!((log.len("mine"), log.total()), (3, 5));
+        log.add(slow(0), 3, &ledger);
+        assert_eq!((log.len("mine"), log.len("other")), (2, 1));
+        log.clear("mine", &ledger);
+        assert_eq!((log.len("mine"), log.len("other")), (0, 1));
         assert!(ledger.part(Part::Fixed) > 0);
-        log.clear(&ledger);
-        assert_eq!((log.len(), ledger.part(Part::Fixed)), (0, 0));
+        log.clear("other", &ledger);
+        assert_eq!((log.latest("other", 9), ledger.part(Part::Fixed)), (Vec::new(), 0));
     }
 }

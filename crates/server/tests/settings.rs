@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use millpond_server::Server;
-use millpond_server::config::Protocol;
+use millpond_server::config::{Address, ListenerConfig, Protocol, TenantSettings};
 use support::{Client, PATIENCE, address, config, get_page, metric};
 
 fn resp_server() -> Server {
@@ -173,4 +173,38 @@ fn the_admin_api_shows_and_changes_settings() {
     let (status, body) = send(&server, "POST", "/config/rewrite", "127.0.0.1", "");
     assert!(status.contains("409") && body.contains("without a config file"), "{status} {body}");
     assert_eq!(server.config().limits.max_connections, 55);
+}
+
+#[test]
+fn tenants_neither_change_the_server_nor_see_each_other_in_its_log() {
+    let mut config = config();
+    config.watch.slow_log_micros = 0;
+    config.tenants = ["shop", "blog"]
+        .map(|name| TenantSettings { name: name.to_owned(), ..TenantSettings::default() })
+        .to_vec();
+    config.listeners = ["shop", "blog"]
+        .map(|name| ListenerConfig {
+            name: name.to_owned(),
+            address: Address::loopback(0),
+            tenant: name.to_owned(),
+            protocol: Protocol::Resp,
+            ..ListenerConfig::default()
+        })
+        .to_vec();
+    let server = Server::start(config).expect("a server");
+    let addresses = server.addresses();
+    let mut shop = Client::connect(support::tcp(&addresses[0].1));
+    let mut blog = Client::connect(support::tcp(&addresses[1].1));
+    assert_eq!(ask(&mut shop, "SET secret-of-shop v"), "OK");
+    assert_eq!(ask(&mut blog, "SET k v"), "OK");
+    let log = ask(&mut blog, "SLOWLOG GET -1");
+    assert!(log.contains("[SET k v]") && !log.contains("shop"), "{log}");
+    assert_eq!(ask(&mut blog, "SLOWLOG RESET"), "OK");
+    assert!(ask(&mut shop, "SLOWLOG GET -1").contains("secret-of-shop"));
+    for request in ["CONFIG SET maxclients 1", "CONFIG REWRITE"] {
+        let error = ask(&mut blog, request);
+        assert!(error.contains("the operator's to change"), "{error}");
+    }
+    let shown = ask(&mut blog, "CONFIG GET *");
+    assert!(shown.contains("maxclients") && !shown.contains("shop"), "{shown}");
 }

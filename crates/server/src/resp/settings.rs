@@ -59,13 +59,30 @@ impl<'c> Commands<'_, 'c> {
             };
             all.extend(value.map(|value| ((*alias).to_owned(), value)));
         }
+        // Where several tenants share the server, its own settings tell each of the others.
+        if self.shared.is_shared() {
+            all.retain(|(name, _)| {
+                ALIASES.iter().any(|(alias, _)| alias == name) && !name.starts_with("tls-")
+            });
+        }
         all
+    }
+
+    /// Refuses what concerns everybody where several tenants share the server.
+    fn check_alone(&self) -> Outcome {
+        if self.shared.is_shared() {
+            return Err(Failure::new(
+                "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API",
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn config_set(&mut self, pairs: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
             return Err(Failure::wrong_number("config|set"));
         }
+        self.check_alone()?;
         let mut settings: Vec<Override> = Vec::new();
         for pair in pairs.chunks_exact(2) {
             let name = String::from_utf8_lossy(arg(pair, 0)).to_ascii_lowercase();
@@ -104,6 +121,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn config_rewrite(&mut self, w: &mut Writer<'_, 'c>) -> Outcome {
+        self.check_alone()?;
         self.shared.rewrite_config().map_err(|error| {
             Failure::from_text(format!("ERR {}", error.to_string().replace(['\r', '\n'], "; ")))
         })?;
@@ -114,10 +132,11 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn slowlog(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let (name, values) = (arg(args, 1), args.get(2..).unwrap_or_default());
         let log = &self.shared.slow;
+        let tenant = &self.account.tenant.name;
         match values {
-            [] if is(name, "LEN") => w.integer(log.len() as i64),
+            [] if is(name, "LEN") => w.integer(log.len(tenant) as i64),
             [] if is(name, "RESET") => {
-                log.clear(self.shared.cache.ledger());
+                log.clear(tenant, self.shared.cache.ledger());
                 w.ok();
             }
             [] if is(name, "HELP") => w.help(
@@ -142,7 +161,7 @@ impl<'c> Commands<'_, 'c> {
                     },
                     _ => 10,
                 };
-                let entries = log.latest(most);
+                let entries = log.latest(tenant, most);
                 w.array(entries.len());
                 entries.iter().for_each(|slow| tell(slow, w));
             }
@@ -170,6 +189,7 @@ impl<'c> Commands<'_, 'c> {
             id: 0,
             at_secs: self.shared.clock.unix_secs(),
             micros: nanos / 1000,
+            tenant: self.account.tenant.name.clone(),
             args: slow::shortened(args),
             peer,
             name: self.info.named().name.clone(),
