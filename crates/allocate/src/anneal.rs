@@ -1,6 +1,10 @@
 //! Simulated annealing over sizes: HOLPACA (ICPE '26, section 4.3) explores thousands of distributions of memory with it and takes the
 //! one that is worth most.
 //!
+//! The words of simulated annealing, and where they are: a *configuration* is a state's sizes; its *energy*, of which least is sought, is what they are worth
+//! with the sign turned ([`Problem::value`]); a *step* is `Annealer::step`; `k` is `Annealer::scale`; the schedule is [`Annealing`]. The paper says no more than that it
+//! anneals; schedule and step as published are those of its program.
+//!
 //! A state is a plain vector of sizes. A move takes a random amount from one pool and gives it to another, as far as the bounds of both
 //! have room, so that the sum never changes and only two worths need be computed to know what the move is worth. A move for the
 //! better is made; one for the worse is made with probability `exp(-loss / (k * temperature))`, while the temperature falls from

@@ -8,6 +8,13 @@
 //!
 //! Who must give memory is decided by *need*: the limit over what the tenant holds. The least need is evicted first, so an idle
 //! tenant keeps what it holds until somebody has won a credit from it.
+//!
+//! | Memshare | here |
+//! |---|---|
+//! | reserved memory, and what is pooled beyond it | [`Arbiter::reserve`], and [`Arbiter::limit`] less that |
+//! | a miss that hits the application's shadow queue: a credit from a random application that can pay it | [`Arbiter::on_shadow_hit`] |
+//! | need = target memory / actual memory | [`Arbiter::need`] |
+//! | the cleaner keeps what belongs to applications with most need | [`Arbiter::victim`]: who has least gives first |
 
 use crate::cliffhanger::{HillClimber, Queue, Transfer};
 

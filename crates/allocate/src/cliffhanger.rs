@@ -6,7 +6,7 @@
 //! - [`HillClimber`] moves memory between queues (Algorithm 1);
 //! - [`SplitQueue`] splits one queue in two where it is on a cliff (Algorithms 2 and 3).
 //!
-//! Both together are the combined algorithm of section 4.3: a queue has two partitions; each has the small shadow of `SplitQueue` right
+//! Both together are the combined algorithm of section 4.3 ([`HillClimber`] over queues that are each a [`SplitQueue`]): a queue has two partitions; each has the small shadow of `SplitQueue` right
 //! behind its items, and behind that its part of the long shadow of `HillClimber`, in proportion to its size. Where the pointers are
 //! farther apart than that shadow sees, [`Slope`] says what the queue would gain by more memory.
 //!
@@ -55,56 +55,62 @@ impl Cliffhanger {
         Self { scales_cliffs: false, ..Self::default() }
     }
 
-    /// Hits in the pool's shadow per window, weighted.
+    /// Hits in the pool's shadow per window: `f_i (h_i(m_i + δ) - h_i(m_i))` of section 4.1, weighted as in equation 1.
     fn shadow_hits(&self, pool: &Pool, size: u64) -> f64 {
         let behind = size.saturating_add(self.shadow_bytes);
         let saved = pool.curve.miss_ratio(size as f64) - pool.curve.miss_ratio(behind as f64);
         pool.weight * pool.request_rate * self.window_secs * saved
     }
 
-    /// What each pool has after the window: its own credits, less its share of the others'.
-    fn climb(&self, view: &View, sizes: &[u64]) -> Vec<u64> {
-        let hits: Vec<f64> =
-            view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(pool, size)).collect();
+    /// The credits of one window, in bytes: each pool earns `ε` for each hit in its own shadow, and pays it with equal chance for each hit in another's. Section 4.1
+    /// has the two rates, and where they are equal for all (equation 2) the sizes are best.
+    fn credits(&self, view: &View, sizes: &[u64]) -> Vec<f64> {
+        let hits = view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(pool, size));
+        let hits: Vec<f64> = hits.collect();
         let all: f64 = hits.iter().sum();
+        // Nobody pays for its own hits (Algorithm 1, line 3); the paper divides by the number of all, which comes to the same where they are many.
         let others = (hits.len().max(2) - 1) as f64;
-        let most = self.max_step * view.memory as f64;
-        let change: Vec<f64> = view
-            .pools
-            .iter()
-            .zip(sizes)
-            .zip(&hits)
-            .map(|((pool, &size), own)| {
-                let wanted = self.credit_bytes as f64 * (own - (all - own) / others);
-                let (least, room) = (pool.floor as f64 - size as f64, (pool.ceiling - size) as f64);
-                wanted.clamp(-most, most).clamp(least.min(0.0), room)
-            })
-            .collect();
-        // Who is at a bound leaves one side smaller than the other: what moves is the lesser.
-        let sum = |sign: f64| change.iter().map(|by| (by * sign).max(0.0)).sum::<f64>();
-        let (got, given) = (sum(1.0), sum(-1.0));
-        let (scale_got, scale_given) =
-            if got > given { (given / got, 1.0) } else { (1.0, if given > 0.0 { got / given } else { 0.0 }) };
-        let mut left = 0;
-        let mut after: Vec<u64> = sizes.to_vec();
-        for (size, by) in after.iter_mut().zip(&change).filter(|(_, by)| **by < 0.0) {
-            let bytes = (-by * scale_given) as u64;
-            *size -= bytes;
-            left += bytes;
-        }
-        for (size, by) in after.iter_mut().zip(&change).filter(|(_, by)| **by > 0.0) {
-            let bytes = ((by * scale_got) as u64).min(left);
-            *size += bytes;
-            left -= bytes;
-        }
-        // Bytes lost to rounding go back to those who gave them, in their order.
-        for (size, was) in after.iter_mut().zip(sizes) {
-            let bytes = was.saturating_sub(*size).min(left);
-            *size += bytes;
-            left -= bytes;
-        }
-        after
+        hits.iter().map(|own| self.credit_bytes as f64 * (own - (all - own) / others)).collect()
     }
+
+    /// What each pool has after the window: its own credits, less its share of the others', as far as floors and ceilings allow.
+    fn climb(&self, view: &View, sizes: &[u64]) -> Vec<u64> {
+        let most = self.max_step * view.memory as f64;
+        let wanted = self.credits(view, sizes).into_iter();
+        let change = wanted.zip(&view.pools).zip(sizes).map(|((wanted, pool), &size)| {
+            let (least, room) = (pool.floor as f64 - size as f64, (pool.ceiling - size) as f64);
+            wanted.clamp(-most, most).clamp(least.min(0.0), room)
+        });
+        transferred(sizes, &change.collect::<Vec<f64>>())
+    }
+}
+
+/// Sizes after everybody's change, of which the larger of what is got and what is given is scaled to the other: who is at a bound leaves one
+/// side smaller.
+fn transferred(sizes: &[u64], change: &[f64]) -> Vec<u64> {
+    let sum = |sign: f64| change.iter().map(|by| (by * sign).max(0.0)).sum::<f64>();
+    let (got, given) = (sum(1.0), sum(-1.0));
+    let (scale_got, scale_given) =
+        if got > given { (given / got, 1.0) } else { (1.0, if given > 0.0 { got / given } else { 0.0 }) };
+    let mut left = 0;
+    let mut after: Vec<u64> = sizes.to_vec();
+    for (size, by) in after.iter_mut().zip(change).filter(|(_, by)| **by < 0.0) {
+        let bytes = (-by * scale_given) as u64;
+        *size -= bytes;
+        left += bytes;
+    }
+    for (size, by) in after.iter_mut().zip(change).filter(|(_, by)| **by > 0.0) {
+        let bytes = ((by * scale_got) as u64).min(left);
+        *size += bytes;
+        left -= bytes;
+    }
+    // Bytes lost to rounding go back to those who gave them, in their order.
+    for (size, was) in after.iter_mut().zip(sizes) {
+        let bytes = was.saturating_sub(*size).min(left);
+        *size += bytes;
+        left -= bytes;
+    }
+    after
 }
 
 impl Policy for Cliffhanger {

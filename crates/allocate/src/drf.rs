@@ -1,9 +1,14 @@
 //! Dominant resource fairness over what a share of memory leaves to need.
 //!
 //! Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, as HARE (FAST 2026, sections
-//! 2.2 and 3.5) has it. Memory is split by weight, so that each pool's miss ratio and with it its demand for the other
-//! resources is fixed. Each pool keeps what the scarcest of its shares lets it use; what is left over lifts all by the same share, up
-//! to where the first resource is used up. In terms of DRF: all have the same share, by weight, of their dominant resource.
+//! 2.2 and 3.5) has it. DRF's steps, and where they are:
+//!
+//! | DRF | here |
+//! |---|---|
+//! | a user's *demand vector*: what a task needs of each resource | what a request needs; memory is split by weight, so that the miss ratio and with it the demand is fixed |
+//! | its *dominant share*: the largest share that it has of any resource | of the equal split: [`Pool::carried`](crate::Pool::carried) is that of its dominant resource, and `Market::initialize` takes what it has no use for of the others |
+//! | *progressive filling*: the user with the lowest dominant share gets its next task, until a resource is used up | all at once, since requests are many and small: all are lifted by the same share, up to where the first resource is used up (`redistribute::Lift`). In relation to weights all then have the same dominant share |
+//! | what is left beyond stays unassigned | `drf-strict`; the default gives it out in proportion (HARE, section 3.5, *conserving redistribution*) |
 
 use crate::hare::{self, Settings};
 use crate::rank::in_order_of_names;
@@ -57,5 +62,32 @@ impl Policy for Drf {
             decision.unmet = guard::unmet(view, &decision);
             decision
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Demand, Pool, Resource};
+    use curve::{MissRatioCurve, Unit};
+
+    /// Section 4.1 of the paper: 9 processors and 18 GB, tasks that need <1, 4> and <3, 1>. Three of A's and two of B's run, and either
+    /// has two thirds of its dominant resource.
+    #[test]
+    fn the_papers_example_comes_out() {
+        let user = |name: &str, processors, gigabytes| {
+            let mut pool = Pool::new(name, MissRatioCurve::uniform(Unit::Bytes, 10), 0);
+            pool.demands = [processors, gigabytes].map(|fixed| Demand { fixed, on_miss: 0.0 }).to_vec();
+            pool.grants = vec![0.0; 2];
+            pool
+        };
+        let resources = [("processors", 9.0), ("gigabytes", 18.0)];
+        let resources = resources.map(|(name, total)| Resource { name: name.into(), total }).to_vec();
+        let view = View { memory: 20, resources, pools: vec![user("A", 1.0, 4.0), user("B", 3.0, 1.0)] };
+        let strict = Drf { conserving: false, ..Drf::default() }.decide(&view);
+        let expected = [[3.0, 12.0], [6.0, 2.0]];
+        for (grant, expected) in strict.grants.iter().zip(expected) {
+            assert!(grant.resources.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{grant:?}");
+        }
     }
 }

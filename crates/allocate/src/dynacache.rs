@@ -48,7 +48,7 @@ pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     }
 }
 
-/// A piece of a curve: so many bytes, each of which saves so many misses per second.
+/// A piece of a curve: so many bytes, each of which saves so many misses per second, `w_i f_i h_i'(m_i)`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     pool: usize,
@@ -56,7 +56,7 @@ struct Piece {
     gain_per_byte: f64,
 }
 
-/// The best memory for each pool of `view` by the hulls of their curves, within floors and ceilings; the other resources stay as
+/// Equation 1 over hulls: `maximise Σ w_i f_i h_i(m_i)` where `Σ m_i ≤ M`. The best memory for each pool of `view` by the hulls of their curves, within floors and ceilings; the other resources stay as
 /// they are.
 ///
 /// Memory that saves nothing stays with who has it; what is still left then is shared equally, up to ceilings. Costs a sort of the

@@ -1,13 +1,19 @@
 //! HOLPACA's two algorithms: as much throughput as there can be, and that with a least throughput for some. Peixoto et al., "HOLPACA:
 //! Holistic and Adaptable Cache Management for Shared Environments", ICPE '26, section 4.3.
 //!
-//! Each round, which HOLPACA calls a control cycle:
-//! 1. what was measured is smoothed, 0.7 of the new figure and 0.3 of what was held;
-//! 2. pools without a history are *new* and get an equal share, which the *active* ones give in proportion to what they have;
-//! 3. each curve is turned into the throughput at each size, the misses per second that the backend carries divided by the
-//!    miss ratio, and joined smoothly;
-//! 4. each active pool gets a window around its size: a hundredth of all memory up and down;
-//! 5. within the windows those sizes are sought that are worth most together.
+//! What the paper's *compute* step does in each control cycle, which is a round here:
+//!
+//! | section 4.3 | here |
+//! |---|---|
+//! | "begins by collecting runtime metrics from all active tenants" | `collect`, which smooths them: 0.7 of the new figure and 0.3 of what was held |
+//! | "for all new tenants … evenly reclaiming a small fraction from active tenants, proportional to cache size / #tenants" | `admit_new`: tenants without a history get an equal share, which the active ones give in proportion to what they have |
+//! | "converts each tenant's MRC into throughput estimation curve, IOPS = IOPS_storage / miss ratio" | `throughput_estimation`, by [`Worth::of`] |
+//! | "spline interpolation to obtain smooth, continuous functions" | [`Worth::throughput`], by [`curve::MonotoneCubic`] |
+//! | "restrict the maximum memory that can be reallocated per control loop iteration (default: 1%)" | `restrict`, a window around each size; and `in_part`, for what moves in all |
+//! | "simulated annealing … to explore thousands of memory distribution configurations and selects the one that yields the highest aggregated throughput" | `search`, by [`Annealer::solve`] or, instead, [`exact::solve`] |
+//! | QoS: "tenants whose measured throughput falls below their defined threshold are excluded from memory reduction decisions" | `promise::Promises`, and `restrict`, which has their least sizes |
+//!
+//! *Collect*, *enforce* and *sleep* (section 4.2) are the business of whoever calls; [`interval`](crate::interval) says how long to sleep.
 //!
 //! A pool that was promised a throughput and has not got it, with a tenth to spare, gives nothing, and grows toward the least size at
 //! which its curve keeps the promise before others are served. One that has it is never shrunk below that size. A promise that no size
@@ -226,7 +232,7 @@ impl Holpaca {
     }
 
     /// Where the round starts: new pools have an equal share, and active ones what they have, scaled to the rest of the memory.
-    fn base(&self, view: &View, new: &[bool]) -> Vec<u64> {
+    fn admit_new(&self, view: &View, new: &[bool]) -> Vec<u64> {
         let equal = view.memory as f64 / view.pools.len() as f64;
         let held = |pool: &Pool| {
             // A pool that fills has less than it was granted; to start from that, as published, shrinks whoever fills.
@@ -250,15 +256,15 @@ impl Holpaca {
         partition::shares(view, &weights).into_iter().map(|grant| grant.memory).collect()
     }
 
-    /// What each pool's size is worth.
-    fn worths(&self, view: &View, measures: &[Measures]) -> Vec<Worth> {
+    /// Each pool's curve as throughput at each size, `IOPS_storage / miss ratio`, joined smoothly; or as hits, where those are the objective.
+    fn throughput_estimation(&self, view: &View, measures: &[Measures]) -> Vec<Worth> {
         let each = view.pools.iter().zip(measures);
         each.map(|(pool, measures)| Worth::of(pool, self.options.objective, measures.backend_rate)).collect()
     }
 
     /// Windows around the base within floors and ceilings, and above what each needs: who has more than it needs is not shrunk below
     /// that; who has less gives nothing, and grows by a step at most, as far as what others can give suffices.
-    fn bounds(&self, view: &View, base: &[u64], new: &[bool], needs: &[Need]) -> Vec<(u64, u64)> {
+    fn restrict(&self, view: &View, base: &[u64], new: &[bool], needs: &[Need]) -> Vec<(u64, u64)> {
         let step = (self.options.step * view.memory as f64) as u64;
         let mut bounds: Vec<(u64, u64)> = Vec::with_capacity(base.len());
         for (((pool, &base), &new), need) in view.pools.iter().zip(base).zip(new).zip(needs) {
@@ -282,7 +288,7 @@ impl Holpaca {
     }
 
     /// Sizes that are worth most between bounds, starting from `base`.
-    fn solve(&mut self, problem: &Problem, base: &[u64]) -> Vec<u64> {
+    fn search(&mut self, problem: &Problem, base: &[u64]) -> Vec<u64> {
         let start = problem.nearest(base);
         let found = match self.options.solver {
             Solver::Anneal => self.annealer.solve(problem, &start),
@@ -335,22 +341,22 @@ impl Policy for Holpaca {
                 return Decision::stay(view);
             }
             let (new, measures) = self.collect(view);
-            let base = self.base(view, &new);
-            let worths = self.worths(view, &measures);
+            let base = self.admit_new(view, &new);
+            let worths = self.throughput_estimation(view, &measures);
             let published = self.options.mode == Mode::Published;
             let promises = Promises::new(view, &self.options, &new, |pool| measures[pool].steady[0]);
             let throughput =
                 measures.iter().map(|held| if published { held.throughput } else { held.steady[1] });
             let throughput: Vec<f64> = throughput.collect();
             let (needs, unmet) = promises.needs(&throughput);
-            let bounds = self.bounds(view, &base, &new, &needs);
+            let bounds = self.restrict(view, &base, &new, &needs);
             let choices = worths
                 .into_iter()
                 .zip(&bounds)
                 .map(|(worth, &(low, high))| Choice { low, high: high.max(low), worth })
                 .collect();
             let problem = Problem { memory: view.memory, choices };
-            let sizes = self.solve(&problem, &base);
+            let sizes = self.search(&problem, &base);
             decision(view, &problem, sizes, &new, &needs, unmet)
         })
     }

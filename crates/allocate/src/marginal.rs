@@ -5,6 +5,9 @@
 //! the lowest and some the highest, and memory moves in every round, for ever ([`MarginalHits::as_in_cachelib`]): so the hits
 //! themselves must also differ by two thresholds, and who has just received is no victim for some rounds.
 //!
+//! The strategy's steps: the tail hits of each candidate (`tail_hits`), their ranks and the moving average of them ([`Ranks::update`]), the lowest that may give as
+//! victim and the highest that may take as receiver (`pick`).
+//!
 //! The engine's rebalancer and optimizer, which see counted hits rather than curves, rank by the same [`Ranks`].
 
 use std::collections::BTreeMap;

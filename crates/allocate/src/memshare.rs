@@ -3,6 +3,9 @@
 //! Cidon et al., "Memshare: a Dynamic Multi-tenant Key-value Cache", ATC 2017, as HARE (FAST 2026, section 4.4) compares itself
 //! with it: chunk by chunk, memory goes from the pool that loses least by it to the pool that gains most, while the one is more than the
 //! other. It looks at nothing but misses: who gives is not compensated.
+//!
+//! This is the window between two decisions at once, from curves: what is *reserved* is never given ([`Memshare::reserved`]); a gain is the hits of the shadow queue, a
+//! chunk long, and a loss those in the last chunk of what a pool has ([`Memshare::memory`]). Request by request it is [`arbiter`](crate::arbiter).
 
 use std::collections::BTreeSet;
 

@@ -2,10 +2,18 @@
 //! Way to Remove Cliffs in Cache Performance", HPCA 2015; Cliffhanger (NSDI '16, section 4.2) tells it in terms of web caches.
 //!
 //! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the inverse of that share. To reach the
-//! line between the curve's points at sizes `a < b` with `size` between them, the share `rho = (b - size) / (b - a)` of the requests goes
-//! to a partition of `rho * a`, which behaves as a queue of `a`, and the rest to one of `(1 - rho) * b`, which behaves as one of `b`.
+//! line between the curve's points at sizes `α < β` with `s` between them, the share `ρ = (β - s) / (β - α)` of the requests goes
+//! to a partition of `s1 = ρ α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`, which behaves as one of `β`.
 //! Both together are as large as the queue. Every point of a hull lies on a line between two points of the curve, so two
 //! partitions are enough however many cliffs a curve has.
+//!
+//! | Talus | here |
+//! |---|---|
+//! | the curve's convex hull, once per interval | [`Talus::new`] |
+//! | `α` and `β`, the hull's neighbours of `s` | [`Talus::anchors`] |
+//! | `ρ`, `s1` and `s2`, with a margin on `ρ` | [`Split::with_margin`] |
+//! | `ρ m(s1 / ρ) + (1 - ρ) m(s2 / (1 - ρ))`, the misses of both | [`Split::miss_ratio`] |
+//! | any allocation by hulls, such as hill climbing | [`OnHulls`] |
 
 use curve::MissRatioCurve;
 
@@ -16,11 +24,11 @@ use crate::{Decision, Grant, Policy, View};
 /// How a queue is split into two partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
-    /// The share of the requests, by key, that goes to the left partition: from 0 to 1.
+    /// `ρ`, the share of the requests, by key, that goes to the left partition: from 0 to 1.
     pub ratio: f64,
-    /// The size of the left partition, which behaves as a smaller queue than the whole.
+    /// `s1`, the size of the left partition, which behaves as a smaller queue than the whole.
     pub left: u64,
-    /// The size of the right partition, which behaves as a larger one.
+    /// `s2`, the size of the right partition, which behaves as a larger one.
     pub right: u64,
 }
 
@@ -43,7 +51,7 @@ impl Split {
         if size <= 1000 { Self::whole(size) } else { Self::half(size) }
     }
 
-    /// The split of a queue of `size` whose partitions behave as queues of the sizes `a` and `b`; halves, unless `size` is between
+    /// The split of a queue of `size` whose partitions behave as queues of the sizes `alpha` and `beta`; halves, unless `size` is between
     /// them. Sizes are rounded to the nearest, and add up to `size`.
     ///
     /// ```
@@ -53,21 +61,21 @@ impl Split {
     /// assert_eq!((split.left, split.right), (957, 7043));
     /// assert!((split.ratio - 0.478).abs() < 0.001);
     /// ```
-    pub fn between(a: f64, b: f64, size: u64) -> Self {
-        Self::with_margin(a, b, size, 0.0)
+    pub fn between(alpha: f64, beta: f64, size: u64) -> Self {
+        Self::with_margin(alpha, beta, size, 0.0)
     }
 
     /// The same with a margin: the share of the left partition is larger by the part `margin` of itself, so that the right one sees
-    /// fewer requests and behaves as a queue a little larger than `b`. Talus takes 5 %, against falling off the upper edge of
+    /// fewer requests and behaves as a queue a little larger than `beta`. Talus takes 5 %, against falling off the upper edge of
     /// the cliff by an error of the curve.
-    pub fn with_margin(a: f64, b: f64, size: u64, margin: f64) -> Self {
+    pub fn with_margin(alpha: f64, beta: f64, size: u64, margin: f64) -> Self {
         let whole = size as f64;
-        if !(a < whole && whole < b) {
+        if !(alpha < whole && whole < beta) {
             return Self::half(size);
         }
-        let ratio = ((b - whole) / (b - a) * (1.0 + margin)).clamp(0.0, 1.0);
-        let left = ((ratio * a.max(0.0)).round() as u64).min(size);
-        Self { ratio, left, right: size - left }
+        let rho = ((beta - whole) / (beta - alpha) * (1.0 + margin)).clamp(0.0, 1.0);
+        let left = ((rho * alpha.max(0.0)).round() as u64).min(size);
+        Self { ratio: rho, left, right: size - left }
     }
 
     /// The sizes of the queues that the partitions behave as: `None` for a partition that sees no request.
@@ -104,13 +112,13 @@ impl Talus {
         &self.hull
     }
 
-    /// The sizes between which the hull leaves the curve at `size`; `None` where it does not: no cliff is there.
+    /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` where it does not: no cliff is there.
     pub fn anchors(&self, size: u64) -> Option<(u64, u64)> {
         let points = self.hull.points();
         let above = points.partition_point(|point| point.size <= size);
-        let (a, b) = (points.get(above.checked_sub(1)?)?, points.get(above)?);
+        let (alpha, beta) = (points.get(above.checked_sub(1)?)?, points.get(above)?);
         let gap = self.curve.miss_ratio(size as f64) - self.hull.miss_ratio(size as f64);
-        (a.size < size && gap > 1e-9).then_some((a.size, b.size))
+        (alpha.size < size && gap > 1e-9).then_some((alpha.size, beta.size))
     }
 
     /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in halves where it is not, or not at
@@ -118,7 +126,7 @@ impl Talus {
     pub fn split(&self, size: u64) -> Split {
         self.anchors(size).map_or_else(
             || Split::unsplit(size),
-            |(a, b)| Split::with_margin(a as f64, b as f64, size, self.margin),
+            |(alpha, beta)| Split::with_margin(alpha as f64, beta as f64, size, self.margin),
         )
     }
 }

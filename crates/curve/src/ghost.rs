@@ -8,6 +8,14 @@
 //!
 //! Keys are sampled by hash, 1 in 32 by default; the list and the ticks are then that much smaller.
 //!
+//! | section 4.2 | here |
+//! |---|---|
+//! | each entry records the hash of the key and the size of its data | `Node` |
+//! | "only forwards a key access … if it falls in the sampling space", `1/s` | [`Ghost::access`], and [`crate::sample`]; its list and its sizes are `1/s` as large |
+//! | the list of size `z_n` serves all `z_i`: is the key in the `z_i` prefix? | the `tick` of its node, and the `Boundary` of each prefix |
+//! | the "miss ratio table for a range of cache sizes" | [`Ghost::counts`] |
+//! | "MRC is constructed as a piecewise function" | [`Estimator::curve`] |
+//!
 //! Departures, and why:
 //! 1. Ticks may be bytes: a boundary moves as many keys up as the new one in front needs room.
 //! 2. Keys are told apart by 64 bits of hash, where 32 made some pairs one.

@@ -16,6 +16,9 @@ use crate::stack::Stack;
 /// says that more memory would help; one among the last items of the queue itself, that less would hurt. The paper's shadow queue stands for
 /// 1 MB of requests, and its tail is 128 items.
 ///
+/// In the terms of section 4.1, [`Self::shadow_hits`] counts `f_i (h_i(m_i + δ) - h_i(m_i))` with the shadow `δ`; [`Self::tail_hits`] are those of section 5.1, which cliff scaling
+/// takes for the left half of its shadow queue.
+///
 /// It is a ghost cache of three ticks: the queue without its tail, the queue, and the queue with its shadow. The curve has these
 /// three points.
 #[derive(Clone, Debug)]

@@ -8,6 +8,16 @@
 //!   Each access counts for `1 / R` accesses, with the `R` of its time, which comes to the same as the paper's scaling of old counts.
 //! - *Count correction* (section 3.4, SHARDS_adj): see [`Correction`].
 //!
+//! | the paper | here |
+//! |---|---|
+//! | `T_i = hash(L_i) mod P`, followed where `T_i < T`; `R = T / P` | [`crate::sample::place`], [`Shards::threshold`]; [`Shards::rate`] |
+//! | the reuse distance among followed keys, over `R` | `distance`, by the stack ([`crate::exact`] has the same of all keys) |
+//! | the histogram of distances | `record_followed` |
+//! | `s_max` exceeded: `T` is lowered to the largest `T_i` that is left, keys beyond go | `lower_threshold` |
+//! | counts are rescaled by `T_new / T_old` | a count weighs `1 / R` when it is added |
+//! | the difference between the expected and the actual number of samples, added to the first bucket | `corrected` |
+//! | the curve: sums over the histogram | [`Estimator::curve`] |
+//!
 //! Departures, and why:
 //! 1. The threshold is lowered so far that a sixteenth of the keys go at once, in place of one: no heap of keys by hash is
 //!    needed, at the cost of a sample that is a thirty-second smaller on average.

@@ -4,6 +4,11 @@
 //! hit-rate curves are steep, so a queue that gets a credit for each of its own and pays for the others' grows until all curves are
 //! equally steep: the optimum, where the curves are concave.
 //!
+//! Algorithm 1's lines: the request that is in `shadowQueue(i)` (line 1) is [`HillClimber::on_shadow_hit`]; there `queue(i)` gets its credit (line 2), `pick_random`
+//! chooses who pays (line 3), and that one's credits go down (line 4). "Once a queue reaches a certain amount of credits, it is allocated
+//! additional memory at the expense of another queue": `pay_out`. So a size changes by whole pages, where the printed lines add the credit to
+//! it.
+//!
 //! Where the paper leaves a case open: a queue that would fall below its least size is not chosen to pay, and another one is; a
 //! queue at its largest size earns nothing; credits become memory by whole pages, from the queue that owes most.
 //!
@@ -82,7 +87,7 @@ impl HillClimber {
         Self { queues, balances, credit, page, rng: seeded(seed) }
     }
 
-    /// A hit in the shadow of `queue`: it gets a credit, and another one pays it. `Some` where that makes a page that moves now.
+    /// Algorithm 1: a hit in the shadow of `queue` gives it a credit, and another one pays it. `Some` where that makes a page that moves now.
     ///
     /// Costs a random number, and a pass over the queues where a page moves or the first queue drawn cannot pay.
     ///
@@ -93,10 +98,10 @@ impl HillClimber {
         if credit == 0 || self.worth(queue).saturating_add(credit) > self.queues[queue].most {
             return None;
         }
-        let chosen = self.pick_random(queue, credit)?;
+        let chosen_queue = self.pick_random(queue, credit)?;
         self.balances[queue] += credit as i64;
-        self.balances[chosen] -= credit as i64;
-        self.pay_out(queue, chosen)
+        self.balances[chosen_queue] -= credit as i64;
+        self.pay_out(queue, chosen_queue)
     }
 
     /// What `queue` has, without credits.
@@ -119,7 +124,7 @@ impl HillClimber {
         self.queues[queue].size.saturating_add_signed(self.balances[queue])
     }
 
-    /// `pickRandom({queues} - {queue(i)})`, among those that can pay.
+    /// Line 3: `pickRandom({queues} - {queue(i)})`, among those that can pay.
     fn pick_random(&mut self, queue: usize, credit: u64) -> Option<usize> {
         let others = self.queues.len() - 1;
         if others == 0 {

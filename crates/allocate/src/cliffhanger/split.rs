@@ -5,6 +5,15 @@
 //! window of its last items) and just behind it (a shadow of as many keys). Where the curve is convex there are more behind, and the pointer walks on:
 //! the right one to the right, the left one to the left.
 //!
+//! | the paper | here |
+//! |---|---|
+//! | Algorithm 2, `INIT` | [`SplitQueue::new`] |
+//! | Algorithm 2, `UPDATEPOINTERS`, lines 2 to 16 | [`SplitQueue::update_pointers`]; whether a request is in the left or the right half of a shadow queue is its [`Edge`], as section 5.1 implements it |
+//! | lines 17 and 18 | the end of the same; as printed only where the request is in the left shadow queue |
+//! | Algorithm 3, `COMPUTERATIO` | `compute_ratio` |
+//! | Algorithm 3, `UPDATEPHYSICALQUEUES` | `update_physical_queues` |
+//! | "the ratio of requests going to each physical queue" | [`SplitQueue::route`] |
+//!
 //! As printed this does harm ([`Form::Printed`]; measured in the experiments C3 and C4). What [`Form::Repaired`] does otherwise:
 //!
 //! | printed | repaired |
@@ -76,12 +85,13 @@ pub enum Side {
     Right,
 }
 
-/// Where a hit was that tells on which side of its pointer the curve is steeper.
+/// Where a hit was that tells on which side of its pointer the curve is steeper. Algorithm 2 has a shadow queue around each pointer, in a left
+/// and a right half; what is left of the pointer is in the partition itself already (section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Among the last items of the partition.
+    /// Among the last items of the partition: left of the pointer.
     Tail,
-    /// In the shadow right behind the partition.
+    /// In the shadow right behind the partition: right of the pointer.
     Shadow,
 }
 
@@ -100,8 +110,8 @@ const MAX_REACH: i64 = 64;
 /// let mut queue = SplitQueue::new(8000, CliffConfig::default());
 /// assert_eq!((queue.split().left, queue.split().right), (4000, 4000));
 /// for _ in 0..100 {
-///     queue.on_hit(Side::Left, Edge::Shadow); // Convex on both sides of 8,000 items:
-///     queue.on_hit(Side::Right, Edge::Shadow); // the pointers walk apart.
+///     queue.update_pointers(Side::Left, Edge::Shadow); // Convex on both sides of 8,000 items:
+///     queue.update_pointers(Side::Right, Edge::Shadow); // the pointers walk apart.
 /// }
 /// assert_eq!(queue.pointers(), (7200, 8800));
 /// assert_eq!((queue.split().left, queue.split().right), (3600, 4400));
@@ -169,22 +179,26 @@ impl SplitQueue {
     /// `UPDATEPOINTERS`: a hit at an edge of a partition, by a key that belongs there and that is watched. `Some` with the new partitions where they
     /// change; the cache gets there at its next insertions.
     #[inline]
-    pub fn on_hit(&mut self, side: Side, edge: Edge) -> Option<Split> {
+    pub fn update_pointers(&mut self, side: Side, edge: Edge) -> Option<Split> {
         if self.size <= self.config.min_queue {
             return None;
         }
         let (queue, credit) = (self.size as i64, self.credit() as i64);
         match (side, edge) {
+            // Lines 3 to 5.
             (Side::Right, Edge::Shadow) => self.right_pointer += credit,
+            // Lines 6 to 8.
             (Side::Right, Edge::Tail) if self.right_pointer > queue => self.right_pointer -= credit,
+            // Lines 11 to 13.
             (Side::Left, Edge::Shadow) => self.left_pointer -= credit,
+            // Lines 14 to 16.
             (Side::Left, Edge::Tail) if self.left_pointer < queue => self.left_pointer += credit,
             (_, Edge::Tail) => {}
         }
+        // Lines 17 and 18. As printed they stand in the branch of the left shadow queue.
         match self.config.form {
-            // The printed algorithm computes the ratio in the branch of the left shadow queue only.
-            Form::Printed => (side == Side::Left).then(|| self.update_as_printed()).flatten(),
-            Form::Repaired => self.update(),
+            Form::Printed if side == Side::Right => None,
+            Form::Printed | Form::Repaired => self.update_ratio(),
         }
     }
 
@@ -192,10 +206,7 @@ impl SplitQueue {
     /// the queue has; but the queue stays between them.
     pub fn resize(&mut self, size: u64) -> Split {
         self.size = size;
-        match self.config.form {
-            Form::Printed => self.update_as_printed(),
-            Form::Repaired => self.update(),
-        };
+        self.update_ratio();
         self.split
     }
 
@@ -215,42 +226,51 @@ impl SplitQueue {
         self.config.credit.unwrap_or_else(|| (times * self.size / 1000).max(1))
     }
 
-    /// Algorithm 3, repaired.
-    fn update(&mut self) -> Option<Split> {
-        let queue = self.size as i64;
-        self.left_pointer = self.left_pointer.clamp(0, queue);
-        self.right_pointer = self.right_pointer.clamp(queue, queue.saturating_mul(MAX_REACH));
-        let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
-        let dead_band = self.config.dead_band.unwrap_or_else(|| (32 * self.credit()).max(256)) as i64;
-        let is_small = self.size <= self.config.min_queue;
-        let mut split = unsplit(self.size, &self.config);
-        if !is_small && distance_right > dead_band && distance_left > dead_band {
-            split = Split::between(self.left_pointer as f64, self.right_pointer as f64, self.size);
-            let least = self.config.window.min(self.size / 2);
-            split.left = split.left.clamp(least, self.size - least);
-            split.right = self.size - split.left;
+    /// Algorithm 2, lines 17 and 18: the ratio of the pointers as they are now, and the partitions that follow from it. Repaired, the queue stays
+    /// between the pointers first.
+    fn update_ratio(&mut self) -> Option<Split> {
+        if self.config.form == Form::Repaired {
+            let queue = self.size as i64;
+            self.left_pointer = self.left_pointer.clamp(0, queue);
+            self.right_pointer = self.right_pointer.clamp(queue, queue.saturating_mul(MAX_REACH));
         }
-        self.change_to(split)
+        let ratio = self.compute_ratio();
+        self.update_physical_queues(ratio)
     }
 
-    /// Algorithm 3, as printed. A size below 0, which it does not exclude, is 0.
-    fn update_as_printed(&mut self) -> Option<Split> {
+    /// `COMPUTERATIO`: the share of the requests that goes to the left partition, the inverse of the pointers' distances from the queue's size; `None`
+    /// where there is no cliff. As printed any distance above 0 makes one; repaired both must be beyond the dead band.
+    fn compute_ratio(&self) -> Option<f64> {
         let queue = self.size as i64;
-        if self.size <= self.config.min_queue {
-            return self.change_to(Split::half(self.size));
-        }
         let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
-        let ratio = if distance_right > 0 && distance_left > 0 {
-            distance_right as f64 / (distance_right + distance_left) as f64
-        } else {
-            0.5
+        let least = match self.config.form {
+            Form::Printed => 0,
+            Form::Repaired => self.config.dead_band.unwrap_or_else(|| (32 * self.credit()).max(256)) as i64,
         };
-        let size = |pointer: i64, share: f64| (pointer as f64 * share).round() as u64;
-        self.change_to(Split {
-            ratio,
-            left: size(self.left_pointer, ratio),
-            right: size(self.right_pointer, 1.0 - ratio),
-        })
+        let is_cliff = self.size > self.config.min_queue && distance_right > least && distance_left > least;
+        is_cliff.then(|| distance_right as f64 / (distance_right + distance_left) as f64)
+    }
+
+    /// `UPDATEPHYSICALQUEUES`: partitions in proportion to the pointers and to the requests that they see. As printed they are that much whether or not
+    /// they add up to the queue, and without a cliff each is half a pointer; a size below 0, which is not excluded, is 0. Repaired, they add
+    /// up, each has room for its window, and without a cliff the queue is halved.
+    fn update_physical_queues(&mut self, ratio: Option<f64>) -> Option<Split> {
+        let part = |pointer: i64, share: f64| (pointer as f64 * share).round() as u64;
+        let split = match (self.config.form, ratio) {
+            (Form::Printed, _) if self.size <= self.config.min_queue => Split::half(self.size),
+            (Form::Printed, _) => {
+                let ratio = ratio.unwrap_or(0.5);
+                let (left, right) = (part(self.left_pointer, ratio), part(self.right_pointer, 1.0 - ratio));
+                Split { ratio, left, right }
+            }
+            (Form::Repaired, None) => unsplit(self.size, &self.config),
+            (Form::Repaired, Some(ratio)) => {
+                let least = self.config.window.min(self.size / 2);
+                let left = part(self.left_pointer, ratio).clamp(least, self.size - least);
+                Split { ratio, left, right: self.size - left }
+            }
+        };
+        self.change_to(split)
     }
 
     fn change_to(&mut self, split: Split) -> Option<Split> {
@@ -301,23 +321,23 @@ mod tests {
     fn pointers_within_the_dead_band_split_nothing() {
         let mut queue = SplitQueue::new(8000, CliffConfig::default());
         for _ in 0..32 {
-            assert_eq!(queue.on_hit(Side::Left, Edge::Shadow), None);
-            assert_eq!(queue.on_hit(Side::Right, Edge::Shadow), None);
+            assert_eq!(queue.update_pointers(Side::Left, Edge::Shadow), None);
+            assert_eq!(queue.update_pointers(Side::Right, Edge::Shadow), None);
         }
         assert_eq!(queue.pointers(), (7744, 8256));
         assert_eq!(queue.split(), Split::half(8000));
-        assert_eq!(queue.on_hit(Side::Right, Edge::Shadow), None);
-        let split = queue.on_hit(Side::Left, Edge::Shadow).unwrap();
+        assert_eq!(queue.update_pointers(Side::Right, Edge::Shadow), None);
+        let split = queue.update_pointers(Side::Left, Edge::Shadow).unwrap();
         assert_eq!((split.left, split.right), (3868, 4132));
     }
 
     #[test]
     fn a_steeper_curve_before_the_end_leads_pointers_back() {
         let mut queue = SplitQueue::new(8000, CliffConfig::default());
-        queue.on_hit(Side::Right, Edge::Shadow);
+        queue.update_pointers(Side::Right, Edge::Shadow);
         for _ in 0..3 {
-            queue.on_hit(Side::Right, Edge::Tail);
-            queue.on_hit(Side::Left, Edge::Tail);
+            queue.update_pointers(Side::Right, Edge::Tail);
+            queue.update_pointers(Side::Left, Edge::Tail);
         }
         assert_eq!(queue.pointers(), (8000, 8000));
     }
@@ -325,21 +345,21 @@ mod tests {
     #[test]
     fn the_printed_form_swings_its_ratio_on_jitter_and_loses_its_sum() {
         let mut queue = SplitQueue::new(1500, printed(8));
-        queue.on_hit(Side::Right, Edge::Shadow);
+        queue.update_pointers(Side::Right, Edge::Shadow);
         assert_eq!(queue.split().ratio, 0.5, "events of the right partition compute no ratio");
-        queue.on_hit(Side::Right, Edge::Shadow);
-        queue.on_hit(Side::Right, Edge::Shadow);
-        let split = queue.on_hit(Side::Left, Edge::Shadow).unwrap();
+        queue.update_pointers(Side::Right, Edge::Shadow);
+        queue.update_pointers(Side::Right, Edge::Shadow);
+        let split = queue.update_pointers(Side::Left, Edge::Shadow).unwrap();
         assert_eq!(split.ratio, 0.75, "32 items of 1,500 decide on a quarter of the requests");
         let mut queue = at(1500, 1700, 1500, printed(8));
-        let split = queue.on_hit(Side::Left, Edge::Tail).unwrap();
+        let split = queue.update_pointers(Side::Left, Edge::Tail).unwrap();
         assert_eq!(split.left + split.right, 1600, "half of each pointer");
     }
 
     #[test]
     fn small_queues_are_not_split() {
         let mut queue = SplitQueue::new(1000, CliffConfig::default());
-        assert_eq!(queue.on_hit(Side::Left, Edge::Shadow), None);
+        assert_eq!(queue.update_pointers(Side::Left, Edge::Shadow), None);
         assert_eq!((queue.pointers(), queue.split()), ((1000, 1000), Split::whole(1000)));
         assert_eq!(queue.resize(1001), Split::half(1001));
     }
@@ -385,7 +405,7 @@ mod tests {
                     queue.resize(resizes[i / 64 % resizes.len()]);
                 }
                 let side = if left { Side::Left } else { Side::Right };
-                queue.on_hit(side, if edge < 25 { Edge::Tail } else { Edge::Shadow });
+                queue.update_pointers(side, if edge < 25 { Edge::Tail } else { Edge::Shadow });
                 let Split { ratio, left, right } = queue.split();
                 prop_assert_eq!(left + right, queue.size());
                 prop_assert!((0.0..=1.0).contains(&ratio));

@@ -1,28 +1,33 @@
 //! HARE: harvest and redistribute.
 //!
 //! Ye, Zhong, Arpaci-Dusseau and Arpaci-Dusseau, "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026,
-//! section 3. Each tenant starts with the *baseline*, its share by weight of everything. Then
+//! section 3. Each tenant starts with the *baseline*, its share by weight of everything. Then, with the paper's numbers (section 3.4):
 //!
-//! 1. *initialisation* collects what each tenant cannot use, for another resource limits it (`market`);
-//! 2. the *harvest* moves chunks of cache from tenants that ask little for them to tenants that relinquish much. Each keeps exactly
-//!    the throughput of its baseline; what is left over is harvested. The deal is chosen on the *system-wide dominant resource*,
-//!    the one of which least is harvested in relation to what tenants hold (`harvest`);
-//! 3. the *redistribution* gives everybody the same share more of what it holds (`redistribute`).
+//! 1. *initialization* collects what each tenant cannot use, for another resource limits it (`Market::initialize`);
+//! 2. the *harvest phase* moves chunks of cache from tenants that need little compensation for them to tenants that relinquish much. Each
+//!    keeps exactly the throughput of its baseline; what is left over is harvested. The deal is chosen on the *system-wide dominant resource*,
+//!    the one of which least is harvested in relation to what tenants own (`harvest`);
+//! 3. the *redistribute phase* gives everybody the same share more of what it owns (`redistribute`).
 //!
 //! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised throughput is at least DRF's.
 //! Where nothing but memory is limited there is nothing to trade it for, and everybody keeps its baseline.
-//! Every run starts from the baseline, not from what is there now: the same view gives the same decision.
+//! Every run starts from the baseline, not from what is there now: the same view gives the same decision. Of section 4.3, the salt is added in
+//! `Tenant::need`, and "selectively apply new allocations" is `Hare::worthwhile`; migration by chunks is the business of whoever applies a decision.
+//! A single resource (section 3.2) is the case of one, a cache-independent one (section 3.3) has `α = 0`.
 //!
 //! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt ([`Settings::mode`]); plateaus and cliffs
-//! don't end the trade (`harvest`); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
+//! don't end the trade (`harvest::wide`); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
 //! ([`tail`]) count; and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
 
+mod bounds;
 mod explain;
 mod harvest;
 mod market;
+mod offers;
 mod order;
 mod redistribute;
 pub mod tail;
+mod tenant;
 #[cfg(test)]
 mod tests;
 
@@ -149,7 +154,7 @@ pub struct Allocation {
     pub held: Vec<Vec<f64>>,
 }
 
-/// Harvests and redistributes.
+/// The three steps of section 3.4: initialization, harvest phase, redistribute phase.
 pub fn allocate(view: &View, settings: &Settings) -> Allocation {
     allocate_from(view, settings, &fairness::baseline(view))
 }
@@ -160,12 +165,14 @@ fn allocate_from(view: &View, settings: &Settings, baseline: &[Grant]) -> Alloca
     kept.or_else(|| run(view, settings, false, true, baseline)).expect("a baseline is not more than there is")
 }
 
-/// Initialises and redistributes, without a trade in between: DRF, over memory that is split by `baseline`.
+/// Initializes and redistributes, without a trade in between: DRF, over memory that is split by `baseline` (section 3.5, "Compatibility with
+/// DRF").
 pub(crate) fn without_trade(view: &View, settings: &Settings, baseline: &[Grant]) -> Allocation {
     run(view, settings, false, false, baseline).expect("a baseline is not more than there is")
 }
 
-/// `None` where what was traded for promises that cannot be kept leaves others below their baseline.
+/// The three steps, with and without promises and trade. `None` where what was traded for promises that cannot be kept leaves others below
+/// their baseline.
 fn run(
     view: &View,
     settings: &Settings,
@@ -173,7 +180,7 @@ fn run(
     trade: bool,
     baseline: &[Grant],
 ) -> Option<Allocation> {
-    let mut market = market::Market::open(view, settings, promised, baseline);
+    let mut market = market::Market::initialize(view, settings, promised, baseline);
     let deals = if trade { harvest::harvest(&mut market) } else { Vec::new() };
     let (grants, improvement) = redistribute::redistribute(view, &market)?;
     let harvest = (0..market.resources()).map(|k| market.harvest(k)).collect();
@@ -215,7 +222,7 @@ impl Policy for Hare {
 }
 
 impl Hare {
-    /// Whether a decision is better than what is there by the threshold, or what is there cannot or should not stay. `alone` is what each
+    /// "Selectively apply new allocations" (section 4.3): whether a decision is better than what is there by the threshold, or what is there cannot or should not stay. `alone` is what each
     /// pool does with its baseline.
     fn worthwhile(&self, view: &View, alone: &[Outcome], decision: &Decision) -> bool {
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();

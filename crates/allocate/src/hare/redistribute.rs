@@ -1,16 +1,21 @@
-//! The redistribution phase: what was harvested lifts everybody by the same share.
+//! The redistribute phase: what was harvested lifts everybody by the same share. HARE, sections 3.2.1 and 3.4, step 3.
+//!
+//! The paper's one step, "Weighted-Partition the Harvest", gives tenant `t` of each resource `r_harvest · r_t / r_sum` beside its `r_t`. On the
+//! system-wide dominant resource that is what lifts everybody ([`Lift`]); on the others it is the *conserving redistribution* of section 3.5
+//! ([`conserving_redistribution`]), which can be left out as DRF does. Without promises both together are the paper's formula; with them,
+//! whoever was promised more than the lift gives keeps its promise, and the others share the rest (beyond the paper).
 
 use super::market::{FLASH, MEMORY, Market};
 use crate::partition::shares;
 use crate::{Grant, View};
 
-/// What each pool gets in the end, in the order of the view, and by what share each is lifted over its baseline. `None` where tenants need more than there is even without what
-/// they were promised.
+/// The redistribute phase: what each pool gets in the end, in the order of the view, and by what share each is lifted over its baseline. `None`
+/// where tenants need more than there is even without what they were promised.
 pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Grant>, f64)> {
     let lift = Lift::of(market)?;
     let mut granted: Vec<Vec<f64>> = (0..market.tenants.len()).map(|who| lift.granted(market, who)).collect();
     if market.settings.conserving {
-        conserve(view, market, &mut granted);
+        conserving_redistribution(view, market, &mut granted);
     }
     let mut grants = vec![Grant::default(); view.pools.len()];
     for (tenant, mut resources) in market.tenants.iter().zip(granted) {
@@ -22,7 +27,8 @@ pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Gran
     Some((grants, lift.share - 1.0))
 }
 
-/// By how much tenants are lifted: their throughput is the larger of `share` of the baseline and `promised` of their promise.
+/// By how much tenants are lifted: their throughput is the larger of `share` of the baseline and `promised` of their promise. Without promises
+/// `share` is `1 + r_harvest / r_sum` of the system-wide dominant resource.
 struct Lift {
     share: f64,
     promised: f64,
@@ -32,7 +38,7 @@ impl Lift {
     /// The largest lift that there is enough for: everybody as far as promises allow or, where those alone need too much, as
     /// much of the promises as leaves everybody its baseline.
     fn of(market: &Market<'_>) -> Option<Self> {
-        let relative = market.dominant().map_or(0.0, |(_, relative)| relative);
+        let relative = market.system_wide_dominant().map_or(0.0, |(_, relative)| relative);
         let promises = market.tenants.iter().any(|tenant| tenant.promise > 1.0);
         if !promises {
             return (relative >= -1e-9).then_some(Self { share: 1.0 + relative.max(0.0), promised: 1.0 });
@@ -72,7 +78,7 @@ impl Lift {
             let factor = self.factor(tenant.promise);
             sums.iter_mut().zip(tenant.needs()).for_each(|(sum, need)| *sum += need * factor);
         }
-        sums.into_iter().enumerate().all(|(k, sum)| sum <= market.harvest(k) + market.held[k])
+        sums.into_iter().enumerate().all(|(k, sum)| sum <= market.harvest(k) + market.sums[k])
     }
 }
 
@@ -89,12 +95,12 @@ fn largest(low: f64, high: f64, fits: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-/// Conserving redistribution: what is left of each resource, in proportion to what each has of it; by weight where nobody has any.
-fn conserve(view: &View, market: &Market<'_>, granted: &mut [Vec<f64>]) {
+/// Conserving redistribution (section 3.5): what is left of each resource, in proportion to what each has of it; by weight where nobody has any.
+fn conserving_redistribution(view: &View, market: &Market<'_>, granted: &mut [Vec<f64>]) {
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let by_weight = shares(view, &weights);
     for k in (0..market.resources()).filter(|&k| market.capacity != Some(k)) {
-        let total = market.harvest(k) + market.held[k];
+        let total = market.harvest(k) + market.sums[k];
         let sum: f64 = granted.iter().map(|units| units[k]).sum();
         for (units, tenant) in granted.iter_mut().zip(&market.tenants) {
             units[k] =

@@ -250,3 +250,56 @@ fn a_bound_on_tail_latency_is_kept_by_what_a_tenant_needs() {
     let kept = latencies(&Settings { tail: Some(bound), ..exact() });
     assert!(kept.iter().zip(&most).all(|(after, most)| after <= most), "{kept:?}, not {most:?}");
 }
+
+/// Section 3.3: `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)`, with salt in `m` (section 4.3).
+#[test]
+fn what_is_relinquished_and_compensated_is_the_papers_equation() {
+    let alphas = [1.0, 0.5, 0.0];
+    let demands = [1.0, 500.0, 2.0].into_iter().zip(alphas).map(|(d, alpha)| Demand::new(d, alpha));
+    let demands: Vec<Demand> = demands.collect();
+    let view = View {
+        memory: 400,
+        resources: resources(&[("read-units", 1000.0), ("network", 2e5), ("write-units", 3000.0)]),
+        pools: vec![
+            pool("A", curve(&[(100, 0.7), (190, 0.4), (230, 0.1)]), &demands),
+            pool("B", curve(&[(150, 0.9), (300, 0.6)]), &demands),
+        ],
+    };
+    for salt in [0.0, 0.01] {
+        let settings = Settings { mode: Mode::Published, salt, chunk: Some(20), ..exact() };
+        let market = market::Market::initialize(&view, &settings, false, &fairness::baseline(&view));
+        for (who, tenant) in market.tenants.iter().enumerate() {
+            let misses = |size: u64| tenant.pool.curve.miss_ratio(size as f64);
+            let size = tenant.has[market::MEMORY];
+            for ((i, owned), alpha) in tenant.needs().enumerate().zip(alphas) {
+                let units =
+                    |delta_m: f64| owned * alpha * delta_m / (1.0 - alpha + alpha * (misses(size) + salt));
+                let relinquished = market.relinquish(i, who, market::MEMORY, 20).expect("there is room");
+                let compensated = market.compensation(i, who, market::MEMORY, 20).expect("it has a chunk");
+                let expected = [misses(size) - misses(size + 20), misses(size - 20) - misses(size)];
+                assert_near(&[relinquished, compensated], &expected.map(units), 1e-9);
+                assert_eq!(relinquished > 0.0, alpha > 0.0, "{} of {i}", tenant.pool.name);
+            }
+        }
+    }
+}
+
+/// Section 3.4, step 3: each gets `r_harvest · r_t / r_sum` of each resource beside what it owns.
+#[test]
+fn the_harvest_is_weighted_by_what_tenants_own() {
+    let demands = [Demand::new(1.0, 1.0), Demand::new(3.0, 0.5)];
+    let view = View {
+        memory: 4000 * MB,
+        resources: resources(&[("bandwidth", 3000.0), ("network", 30_000.0)]),
+        pools: vec![pool("A", uniform(5000 * MB), &demands), pool("B", uniform(8000 * MB), &demands)],
+    };
+    let allocation = allocate(&view, &exact());
+    assert!(!allocation.deals.is_empty() && allocation.harvest.iter().all(|&harvest| harvest > 100.0));
+    for resource in 0..2 {
+        let sum: f64 = allocation.held.iter().map(|held| held[resource]).sum();
+        for (grant, held) in allocation.grants.iter().zip(&allocation.held) {
+            let more = allocation.harvest[resource] * held[resource] / sum;
+            assert_near(&[grant.resources[resource]], &[held[resource] + more], 1e-6);
+        }
+    }
+}

@@ -1,4 +1,8 @@
 //! What each pool needs: to keep a promise, or not to starve.
+//!
+//! HOLPACA, section 4.3, "QoS enforcement with throughput maximization". The paper discards candidates that would violate a minimum throughput, and says
+//! in the same paragraph that whoever is below its minimum is only excluded from reductions: as described and as published that is all ([`Need::lacking`]).
+//! Repaired, the curve says at which size a promise is kept; nobody is shrunk below that, and who has less grows toward it ([`Need::bytes`]).
 
 use super::{Mode, Options};
 use crate::problem::{Objective, Worth};

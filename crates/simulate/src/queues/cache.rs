@@ -102,7 +102,7 @@ impl Part {
         if let Some((from, edge)) = edge
             && matches!(self.splitting, Splitting::ByHits(_))
             && self.split.watches(mix64(key))
-            && self.split.on_hit(from, edge).is_some()
+            && self.split.update_pointers(from, edge).is_some()
         {
             self.share_shadow();
         }

@@ -4,7 +4,8 @@
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit};
 
-use super::super::market::{FLASH, MEMORY};
+use super::super::market::{FLASH, Units};
+use super::wide::{Donors, best_of, most_bytes, powers, wide_deal};
 use super::*;
 use crate::{Demand, Flash, Pool, Resource, View, fairness};
 
@@ -124,24 +125,24 @@ fn every_deal_is_the_one_that_asking_everybody_finds() {
         let chunk = Some((mean / rng.random_range(4..40)).max(1));
         let settings = Settings { salt, chunk, ..Settings::default() };
         let baseline = fairness::baseline(&view);
-        let mut market = Market::open(&view, &settings, false, &baseline);
-        market.list_all();
+        let mut market = Market::initialize(&view, &settings, false, &baseline);
+        market.report_all();
         let step = settings.acceptance_among(market.tenants.len());
         for round in 0..60 {
             let case = format!("seed {seed}, round {round}");
-            let Some((dominant, now)) = market.dominant() else { break };
-            market.sort(dominant);
-            let single = best_pair(&market, dominant, now + step);
+            let Some((dominant, now)) = market.system_wide_dominant() else { break };
+            market.order_by(dominant);
+            let single = most_profitable_pair(&market, dominant, now + step);
             assert_same(single.as_ref(), plain_pair(&market, dominant, now + step).as_ref(), &case);
             singles += usize::from(single.is_some());
             let offer = single.or_else(|| {
-                let offer = wide(&market, dominant, now, step);
+                let offer = wide_deal(&market, dominant, now, step);
                 assert_same(offer.as_ref(), plain_wide(&market, dominant, now, step).as_ref(), &case);
                 wides += usize::from(offer.is_some());
                 offer
             });
             let Some(offer) = offer else { break };
-            close(&mut market, &offer, dominant);
+            make_deal(&mut market, &offer, dominant);
         }
     }
     assert!(singles > 10_000 && wides > 500, "{singles} deals over one chunk, {wides} wide ones");

@@ -65,7 +65,7 @@ impl Beside {
         if let Some(near) = &mut self.near
             && near.remove(hash as u32).is_some()
         {
-            self.split.on_hit(self.split.route(hash), Edge::Shadow);
+            self.split.update_pointers(self.split.route(hash), Edge::Shadow);
             self.found += 1;
         }
         if self.far.remove(hash as u32).is_some() {
