@@ -276,6 +276,12 @@ pub struct Chart {
     pub y: String,
     /// Whether x is logarithmic.
     pub log_x: bool,
+    /// The largest y that is shown; what is beyond is left out or, of bars, cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top: Option<f64>,
+    /// Names along x, where bars are shown; the x of a point is then the number of its name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
     /// What it shows.
     pub series: Vec<Series>,
 }
@@ -305,6 +311,27 @@ impl Chart {
         self
     }
 
+    /// Makes it one of bars, with a group of them for each of these names.
+    #[must_use]
+    pub fn over<C: Into<String>>(mut self, categories: impl IntoIterator<Item = C>) -> Self {
+        self.categories = categories.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a bar for each name.
+    #[must_use]
+    pub fn bars(self, name: impl Into<String>, heights: impl IntoIterator<Item = f64>) -> Self {
+        let points: Vec<_> = heights.into_iter().enumerate().map(|(i, height)| (i as f64, height)).collect();
+        self.line(name, points)
+    }
+
+    /// Shows nothing above `top`.
+    #[must_use]
+    pub fn up_to(mut self, top: f64) -> Self {
+        self.top = Some(top);
+        self
+    }
+
     /// Makes x logarithmic.
     #[must_use]
     pub fn log_x(mut self) -> Self {
@@ -326,7 +353,8 @@ impl Chart {
         bench::plot::Chart {
             title: self.title.clone(),
             x,
-            y: Axis::new(self.y.clone()),
+            y: Axis { range: self.top.map(|top| (0.0, top)), ..Axis::new(self.y.clone()) },
+            categories: self.categories.clone(),
             series: series.collect(),
             ..bench::plot::Chart::default()
         }
@@ -338,7 +366,10 @@ impl Chart {
         for series in &self.series {
             let name = series.name.replace('"', "\"\"");
             for (x, y) in &series.points {
-                let _ = writeln!(text, "\"{name}\",{x},{y}");
+                let _ = match self.categories.get(*x as usize) {
+                    Some(category) => writeln!(text, "\"{name}\",\"{}\",{y}", category.replace('"', "\"\"")),
+                    None => writeln!(text, "\"{name}\",{x},{y}"),
+                };
             }
         }
         text

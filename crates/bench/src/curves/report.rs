@@ -181,6 +181,7 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
         _ => Vec::new(),
     };
     Chart {
+        categories: Vec::new(),
         title: match reports {
             [only] => format!("Misses by cache size: {}", name(only)),
             _ => "Misses by cache size".into(),

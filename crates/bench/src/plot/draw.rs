@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kuva::backend::png::PngBackend;
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::legend::LegendPosition;
-use kuva::plot::{LinePlot, ScatterPlot};
+use kuva::plot::{BarPlot, LinePlot, ScatterPlot};
 use kuva::render::annotations::{ReferenceLine, ShadedRegion, TextAnnotation};
 use kuva::render::figure::Figure as Grid;
 use kuva::render::layout::{Layout, TickFormat};
@@ -20,6 +20,8 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
 /// The same in a grid.
 const PANEL: (f64, f64) = (520.0, 340.0);
+/// So many letters stand beside each other below a chart; names of bars that are longer are turned.
+const LETTERS: usize = 70;
 /// About as many ticks on an axis.
 const TICKS: f64 = 7.0;
 
@@ -66,18 +68,23 @@ pub(super) fn figure(figure: &Figure) -> Result<Scene, PlotError> {
 
 /// What kuva needs for one chart.
 fn parts(chart: &Chart) -> Result<(Vec<Plot>, Layout), PlotError> {
-    let series: Vec<Series> = chart.series.iter().map(|series| shown(chart, series)).collect();
+    let bars = !chart.categories.is_empty();
+    let series: Vec<Series> = chart
+        .series
+        .iter()
+        .map(|series| if bars { cut(chart, series) } else { shown(chart, series) })
+        .collect();
     let x = extent(&chart.x, series.iter().flat_map(|series| series.points.iter().map(|point| point.0)));
     let y = extent(&chart.y, series.iter().flat_map(|series| series.points.iter().map(|point| point.1)));
     let (Some(x), Some(y)) = (x, y) else {
         return Err(PlotError::Empty(chart.title.clone()));
     };
-    let plots: Vec<Plot> = series
-        .iter()
-        .enumerate()
-        .filter(|(_, series)| !series.points.is_empty())
-        .map(|(place, series)| plot(series, COLOURS[series.colour.unwrap_or(place) % COLOURS.len()]))
-        .collect();
+    let plots: Vec<Plot> = if bars {
+        vec![groups(chart, &series)]
+    } else {
+        let drawn = series.iter().enumerate().filter(|(_, series)| !series.points.is_empty());
+        drawn.map(|(place, series)| plot(series, colour(place, series))).collect()
+    };
     let mut layout = Layout::auto_from_plots(&plots)
         .with_title(chart.title.clone())
         .with_x_label(chart.x.label.clone())
@@ -85,11 +92,41 @@ fn parts(chart: &Chart) -> Result<(Vec<Plot>, Layout), PlotError> {
         .with_legend_position(LegendPosition::OutsideRightTop)
         .with_title_size(15)
         .with_clamp_axis();
-    layout = layout.with_x_axis_min(x.0).with_x_axis_max(x.1).with_y_axis_min(y.0).with_y_axis_max(y.1);
-    layout = layout.with_x_tick_format(format(&chart.x)).with_y_tick_format(format(&chart.y));
-    layout = if chart.x.log { layout.with_log_x() } else { layout.with_x_tick_step(step(&chart.x, x)) };
+    layout = layout.with_y_axis_min(y.0).with_y_axis_max(y.1).with_y_tick_format(format(&chart.y));
     layout = if chart.y.log { layout.with_log_y() } else { layout.with_y_tick_step(step(&chart.y, y)) };
+    if bars {
+        let is_wide = chart.categories.iter().map(|name| name.chars().count() + 2).sum::<usize>() > LETTERS;
+        layout = if is_wide { layout.with_x_tick_rotate(-40.0) } else { layout };
+    } else {
+        layout = layout.with_x_axis_min(x.0).with_x_axis_max(x.1).with_x_tick_format(format(&chart.x));
+        layout = if chart.x.log { layout.with_log_x() } else { layout.with_x_tick_step(step(&chart.x, x)) };
+    }
     Ok((plots, chart.marks.iter().fold(layout, mark)))
+}
+
+fn colour(place: usize, series: &Series) -> &'static str {
+    COLOURS[series.colour.unwrap_or(place) % COLOURS.len()]
+}
+
+/// The bars of all series, group by group; where a series has none for a group, one of no height.
+fn groups(chart: &Chart, series: &[Series]) -> Plot {
+    let height = |series: &Series, group: usize| {
+        let point = series.points.iter().find(|point| point.0 == group as f64);
+        point.map_or(0.0, |point| point.1)
+    };
+    let bars = chart.categories.iter().enumerate().fold(BarPlot::new(), |bars, (group, name)| {
+        let each = series.iter().enumerate();
+        bars.with_group(name, each.map(|(place, series)| (height(series, group), colour(place, series))))
+    });
+    let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+    Plot::Bar(if names == [""] { bars } else { bars.with_legend(names) })
+}
+
+/// The bars of a series that the chart can show, cut where they leave it.
+fn cut(chart: &Chart, series: &Series) -> Series {
+    let (from, to) = chart.y.range.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+    let points = series.points.iter().filter(|point| point.1.is_finite());
+    Series { points: points.map(|&(x, y)| (x, y.clamp(from, to))).collect(), ..series.clone() }
 }
 
 /// The points of a series that the chart can show.
@@ -147,7 +184,10 @@ fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> 
     let least = least.min(0.0);
     let most = if most > least { most } else { least + 1.0 };
     let step = step(axis, (least, most));
-    Some(((least / step).floor() * step, (most / step).ceil() * step))
+    let top = (most / step).ceil() * step;
+    // A line that runs along the upper edge is hard to see; shares end at 1 all the same.
+    let top = if top - most < 0.02 * step && (top - 1.0).abs() > 1e-9 { top + step } else { top };
+    Some(((least / step).floor() * step, top))
 }
 
 /// A round distance between ticks.

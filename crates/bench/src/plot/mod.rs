@@ -1,4 +1,4 @@
-//! Charts: lines over two axes, written as SVG or PNG.
+//! Charts: lines over two axes, or bars in groups, written as SVG or PNG.
 //!
 //! A [`Chart`] is a plain value that says what to show; a [`Figure`] is several of them in a grid. Drawing is kuva's. Its fonts are part
 //! of the binary, so that a chart looks the same on a machine without any, and nothing is fetched. A point that is not a number is
@@ -156,13 +156,16 @@ pub enum Mark {
     },
 }
 
-/// A chart of lines.
+/// A chart of lines, or of bars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// What stands above it.
     pub title: String,
     /// From left to right.
     pub x: Axis,
+    /// Without: a chart of lines. With: one of bars, a group for each of these names, in which each series has a bar; `x` of a point is
+    /// then the number of its group, from 0 on. Bars beyond the range of `y` are cut.
+    pub categories: Vec<String>,
     /// Upwards.
     pub y: Axis,
     /// What is drawn.

@@ -9,6 +9,7 @@ fn chart() -> Chart {
             Series::line("observed", (0..=64).map(|i| (f64::from(i) * 1048576.0, 1.0 / f64::from(1 + i)))),
             Series::line("hull", [(0.0, 1.0), (67108864.0, 0.0)]).stroke(Stroke::Dashed).colour(0),
         ],
+        categories: Vec::new(),
         marks: vec![
             Mark::At { x: 33554432.0, label: "now".into() },
             Mark::Range { from: 4194304.0, to: 16777216.0 },
@@ -61,4 +62,28 @@ fn points_that_are_no_numbers_are_left_out() {
     chart.write(&path).unwrap();
     let svg = std::fs::read_to_string(&path).unwrap();
     assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+}
+
+#[test]
+fn bars_have_their_names_and_are_cut_at_the_edge() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bars.svg");
+    let bars = |most: f64| Chart {
+        title: "Bars".into(),
+        x: Axis::new("tenant"),
+        y: Axis::new("times its share").range(0.0, 4.0),
+        categories: vec!["T1".into(), "T2".into()],
+        series: vec![Series::line("DRF", [(0.0, 1.0), (1.0, 2.0)]), Series::line("HARE", [(1.0, most)])],
+        ..Chart::default()
+    };
+    let drawn = |chart: &Chart| {
+        chart.write(&path).unwrap();
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let svg = drawn(&bars(1000.0));
+    for word in ["T1", "T2", "DRF", "HARE", "times its share"] {
+        assert!(svg.contains(word), "{word} is not in the picture");
+    }
+    assert_eq!(svg, drawn(&bars(4.0)), "a bar ends at the edge of the chart");
+    assert_ne!(svg, drawn(&bars(3.0)));
 }

@@ -242,7 +242,15 @@ fn no_harm(context: &mut Context) -> Report {
         "medians of three seeds",
         ["items", "curve there", "rules", "credit", "hit ratio", "against LRU"],
     );
+    let mut chart = Chart::new("Where there is no cliff", "rules", "points of hit ratio against LRU").over([
+        "printed",
+        "no dead band",
+        "repaired, credit 8",
+        "repaired",
+        "one key in 8",
+    ]);
     for (items, word) in [(1500, "concave"), (16_000, "flat")] {
+        let mut points = Vec::new();
         let lru = of_three(context, items, Splitting::Whole, REQUESTS);
         table.row([
             items.to_string(),
@@ -265,6 +273,7 @@ fn no_harm(context: &mut Context) -> Report {
             let hits = of_three(context, items, Splitting::ByHits(rules), REQUESTS);
             let credit = rules.credit.unwrap_or(own);
             let against = hits - lru;
+            points.push(100.0 * against);
             table.row([
                 items.to_string(),
                 word.to_owned(),
@@ -282,9 +291,10 @@ fn no_harm(context: &mut Context) -> Report {
                 _ => report.check(criterion),
             };
         }
+        chart = chart.bars(format!("{items} items, {word}"), points);
         context.progress(if items == 1500 { 0.5 } else { 1.0 });
     }
-    report.table(table);
+    report.table(table).chart(chart);
     report.note("As printed, the ratio of the partitions follows the jitter of the pointers, so that one partition sees most requests.");
     report
 }

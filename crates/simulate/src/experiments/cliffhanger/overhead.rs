@@ -8,7 +8,7 @@ use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, Poo
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::experiments::{CLIFFHANGER, Context, Experiment, median};
-use crate::report::{Criterion, Report, Table};
+use crate::report::{Chart, Criterion, Report, Table};
 
 /// The worst case of section 5.6.
 pub(super) const OVERHEAD: Experiment = Experiment {
@@ -194,7 +194,11 @@ fn measure(context: &Context, report: &mut Report) -> Result<(), Error> {
         "nanoseconds per request, medians of 25 chunks",
         ["beside", "GETs", "without", "with", "lost"],
     );
+    let shares = MIXES.map(|(gets, _)| format!("{:.1} % GETs", gets as f64 / 10.0));
+    let mut chart =
+        Chart::new("The cost where every key is new", "requests", "% of throughput lost").over(shares);
     for way in WAYS {
+        let mut losses = Vec::new();
         for (gets, paper) in MIXES {
             let mut beside = Some(Beside::new(full.resident, way, context.seed(0)));
             let (mut without, mut with) = (Vec::new(), Vec::new());
@@ -204,6 +208,7 @@ fn measure(context: &Context, report: &mut Report) -> Result<(), Error> {
             }
             let (without, with) = (median(without), median(with));
             let lost = 100.0 * (1.0 - without / with);
+            losses.push(lost);
             let share = format!("{:.1} %", gets as f64 / 10.0);
             table.row([
                 way.name.to_owned(),
@@ -220,7 +225,8 @@ fn measure(context: &Context, report: &mut Report) -> Result<(), Error> {
                 criterion
             });
         }
+        chart = chart.bars(way.name, losses);
     }
-    report.table(table);
+    report.table(table).chart(chart);
     Ok(())
 }

@@ -6,7 +6,7 @@ use allocate::cliffhanger::CliffConfig;
 use super::run;
 use crate::experiments::{Context, Experiment, OURS};
 use crate::queues::{ByCurves, CurveRules, QueueCache, QueueConfig, Splitting};
-use crate::report::{Criterion, Report, Table};
+use crate::report::{Chart, Criterion, Report, Table};
 use crate::world::Trace;
 
 /// Slab classes.
@@ -75,6 +75,7 @@ fn slabs(context: &mut Context) -> Report {
         "hits per request of the second half; memory for a tenth of all items",
         ["trace", "classes", "first come", "hill climbing", "and cliffs", "curves", "and splits"],
     );
+    let (mut names, mut hits) = (Vec::new(), Vec::new());
     for (done, name) in TRACES.into_iter().enumerate() {
         let path = folder.join(name).join(format!("{name}.csv.zst"));
         let trace = match Trace::read(&path, 2_000_000, 64) {
@@ -89,6 +90,8 @@ fn slabs(context: &mut Context) -> Report {
         let mut cells = vec![name.to_owned(), classes.chunks.len().to_string()];
         cells.extend(all.iter().map(|hits| format!("{hits:.4}")));
         table.row(cells);
+        names.push(name);
+        hits.push(all);
         report
             .check(
                 Criterion::number(format!("{name}: hill climbing above first come"), all[1] - all[0])
@@ -105,7 +108,13 @@ fn slabs(context: &mut Context) -> Report {
             );
         context.progress((done + 1) as f64 / TRACES.len() as f64);
     }
+    let ways = ["first come", "hill climbing", "and cliffs", "curves", "and splits"];
     report.table(table);
+    if !names.is_empty() {
+        let chart = Chart::new("Size classes of traces", "trace", "hits per request").over(names);
+        let each = ways.into_iter().enumerate();
+        report.chart(each.fold(chart, |chart, (i, way)| chart.bars(way, hits.iter().map(|all| all[i]))));
+    }
     report
 }
 

@@ -239,12 +239,21 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run]) {
         hits.row(std::iter::once(run.policy.clone()).chain(run.totals.iter().map(cell)));
     }
     report.table(throughputs).table(hits);
-    let chart = Chart::new("All tenants' throughput", "time (s)", "requests per second");
+    let of_equal = |figure: fn(&Run, &Run) -> f64| runs.iter().map(move |run| figure(run, equal));
+    let gains = Chart::new("Throughput, of equal shares", "policy", "of equal shares")
+        .over(runs.iter().map(|run| run.policy.clone()))
+        .bars("all tenants", of_equal(|run, equal| run.requests_per_sec() / equal.requests_per_sec()))
+        .bars("the tenant that has least", of_equal(Run::least_normalised));
+    let chart = Chart::new("All tenants' throughput, means of 10 s", "time (s)", "requests per second");
     let sum = |run: &Run| {
         let all =
             |tenants: &[crate::world::Figures]| tenants.iter().map(|figures| figures.requests_per_sec).sum();
-        run.intervals.iter().map(|interval| (interval.at_secs, all(&interval.tenants))).collect::<Vec<_>>()
+        let points: Vec<(f64, f64)> =
+            run.intervals.iter().map(|interval| (interval.at_secs, all(&interval.tenants))).collect();
+        let stretches = points.chunk_by(|a, b| (a.0 / 10.0).floor() == (b.0 / 10.0).floor());
+        let mean = |some: &[(f64, f64)]| some.iter().map(|point| point.1).sum::<f64>() / some.len() as f64;
+        stretches.map(|some| ((some[0].0 / 10.0).floor() * 10.0 + 5.0, mean(some))).collect::<Vec<_>>()
     };
     let shown = ["equal", "drf", "hare", "cliffhanger", "holpaca", "exact-throughput", "non-partitioned"];
-    report.chart(shown.iter().fold(chart, |chart, name| chart.line(*name, sum(of(name)))));
+    report.chart(gains).chart(shown.iter().fold(chart, |chart, name| chart.line(*name, sum(of(name)))));
 }

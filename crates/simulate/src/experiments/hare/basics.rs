@@ -152,15 +152,11 @@ fn h2(_: &mut Context) -> Report {
             report.check(same.paper("<400, 800>, <800, 200>"));
         }
     }
-    let chart =
-        Chart::new("DRF by share of the dominant resource", "tenant", "share of the dominant resource");
+    let chart = Chart::new("DRF", "tenant", "share of the dominant resource").over(["A", "B"]);
     let shares = Drf { conserving: false, ..Drf::default() }.decide(&view);
-    let points = shares
-        .grants
-        .iter()
-        .enumerate()
-        .map(|(i, grant)| (i as f64, grant.resources.iter().copied().fold(0.0, f64::max) / 1200.0));
-    report.table(table).chart(chart.line("DRF", points).line("equal", [(0.0, 0.5), (1.0, 0.5)]));
+    let largest = |grant: &Grant| grant.resources.iter().copied().fold(0.0, f64::max) / 1200.0;
+    let drf: Vec<f64> = shares.grants.iter().map(largest).collect();
+    report.table(table).chart(chart.bars("equal split", [0.5; 2]).bars("DRF", drf));
     report
 }
 

@@ -126,11 +126,12 @@ fn x11(context: &mut Context) -> Report {
     report.check(Criterion::number("nobody loses: least gain of all sets", worst).at_least(1.0 - 1e-6));
     let most = sets.iter().map(|gains| gains.written).fold(0.0, f64::max);
     report.check(Criterion::number("flash writes, share of the budget, at most", most).at_most(1.0 + 1e-6));
-    let chart = Chart::new("one allocation over two levels", "set of tenants", "least normalised throughput");
-    let line = |of: fn(&Gains) -> f64| (1..).map(f64::from).zip(sets.iter().map(of)).collect::<Vec<_>>();
-    let chart = chart.line("DRF", line(|gains| gains.drf)).line("memory traded", line(|gains| gains.memory));
-    let chart = chart.line("flash traded", line(|gains| gains.flash));
-    let chart = chart.line("both traded", line(|gains| gains.both));
+    let chart = Chart::new("one allocation over two levels", "set of tenants", "least normalised throughput")
+        .over((1..=sets.len()).map(|set| set.to_string()))
+        .bars("DRF", sets.iter().map(|gains| gains.drf))
+        .bars("memory traded", sets.iter().map(|gains| gains.memory))
+        .bars("flash traded", sets.iter().map(|gains| gains.flash))
+        .bars("both traded", sets.iter().map(|gains| gains.both));
     report.table(table).chart(chart);
     report
 }

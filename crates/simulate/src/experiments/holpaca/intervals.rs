@@ -101,7 +101,7 @@ fn run(context: &mut Context) -> Report {
         format!("{SECONDS} s, mean throughput in thousands per second; decisions; memory moved"),
         ["workload", "interval", "throughput", "decisions", "moved MB"],
     );
-    let mut chart = Chart::new("X31: the interval that is chosen", "seconds", "interval, seconds");
+    let mut chart = Chart::new("the interval that is chosen", "seconds", "interval, seconds");
     let workloads =
         [("steady", None), ("T1 and T4 swap each 150 s", Some(150)), ("they swap each 30 s", Some(30))];
     for (row, (workload, swap)) in workloads.into_iter().enumerate() {

@@ -87,8 +87,7 @@ fn cycles(context: &Context, ages: bool) -> Vec<Cycle> {
 
 fn run(context: &mut Context) -> Report {
     let mut report = Report::new();
-    let mut chart =
-        Chart::new("P8: T1 and T4 swap after cycle 60", "cycle", "requests per second, all tenants");
+    let mut chart = Chart::new("T1 and T4 swap after cycle 60", "cycle", "requests per second, all tenants");
     for (name, ages) in [("with ageing", true), ("without ageing", false)] {
         let cycles = cycles(context, ages);
         context.progress(if ages { 0.5 } else { 1.0 });
@@ -102,7 +101,7 @@ fn run(context: &mut Context) -> Report {
         report.check(Criterion::number(format!("{name}: T4's share then"), share).unit("%"));
         chart = chart.line(name, cycles.iter().enumerate().map(|(i, cycle)| (i as f64 + 1.0, cycle.total())));
         if ages {
-            report.chart(shares("P8: shares of memory, curves that age", &cycles));
+            report.chart(shares("shares of memory, curves that age", &cycles));
         }
     }
     report.chart(chart).note(format!(

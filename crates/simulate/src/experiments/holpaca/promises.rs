@@ -97,7 +97,7 @@ fn run(context: &mut Context) -> Report {
         table.row(row);
         if part > 0 {
             judge(&mut report, name, &promises, &baseline, &cycles[warm_up..]);
-            report.chart(shares(&format!("P3: shares of memory, {name}"), &cycles));
+            report.chart(shares(&format!("shares of memory, {name}"), &cycles));
         }
     }
     report.check(
@@ -237,7 +237,7 @@ fn arrivals(_: &mut Context) -> Report {
         ));
         if solver == "annealing" {
             let chart =
-                Chart { title: "P4: shares of memory, T4 comes at cycle 30".into(), ..shares("", &cycles) };
+                Chart { title: "shares of memory, T4 comes at cycle 30".into(), ..shares("", &cycles) };
             report.chart(chart);
         }
     }

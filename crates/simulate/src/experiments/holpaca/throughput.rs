@@ -44,7 +44,7 @@ fn run(context: &mut Context) -> Report {
         "throughput of all, in thousands per second, and shares of memory after the last cycle",
         ["mode", "cycle 1", "20", "35", "40", "60", "T1 %", "T2 %", "T3 %", "T4 %"],
     );
-    let mut total = Chart::new("P1: throughput of all tenants", "cycle", "times that of equal shares");
+    let mut total = Chart::new("throughput of all tenants", "cycle", "times that of equal shares");
     for (mode, mut policy) in policies {
         let cycles = Model::new(4).run(&mut policy, CYCLES);
         judge(&mut report, mode, &policy, &cycles, equal);
@@ -55,7 +55,7 @@ fn run(context: &mut Context) -> Report {
         let course = cycles.iter().enumerate().map(|(i, cycle)| (i as f64 + 1.0, cycle.total() / equal));
         total = total.line(mode, course);
         if mode == "repaired" {
-            report.chart(shares("P1: shares of memory, repaired", &cycles));
+            report.chart(shares("shares of memory, repaired", &cycles));
         }
     }
     walks(context, &mut report, equal);
