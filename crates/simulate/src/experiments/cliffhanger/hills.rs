@@ -242,7 +242,7 @@ fn combined(context: &mut Context) -> Report {
                 .at_least(1.5),
         );
     let chart = Chart::new("Four queues, one of them with a cliff", "algorithms", "% hits")
-        .over(variants.map(|variant| variant.0))
+        .over(["none", "cliff scaling", "hill climbing", "both, as in the paper", "both, by the slope"])
         .bars("all queues", totals)
         .bars("the queue with the cliff", by_queue.iter().map(|queues| queues[0]))
         .bars("the others' mean", by_queue.iter().map(|queues| queues[1..].iter().sum::<f64>() / 3.0));
