@@ -55,16 +55,19 @@ pub struct Guarded<P> {
     pub rails: Rails,
     /// The smoothed request rate of each pool, by name.
     rates: HashMap<String, f64>,
+    /// Where there are several nodes, a policy for each, by its number: what one remembers between rounds is of the pools that it
+    /// is shown, and it forgets who is missing.
+    nodes: HashMap<u32, P>,
 }
 
-impl<P: Policy> Guarded<P> {
-    /// `policy` between `rails`.
+impl<P: Policy + Clone> Guarded<P> {
+    /// `policy` between `rails`. Where there are several nodes, each is decided on by its own copy of it.
     pub fn new(policy: P, rails: Rails) -> Self {
-        Self { policy, rails, rates: HashMap::new() }
+        Self { policy, rails, rates: HashMap::new(), nodes: HashMap::new() }
     }
 }
 
-impl<P: Policy> Policy for Guarded<P> {
+impl<P: Policy + Clone> Policy for Guarded<P> {
     fn name(&self) -> &'static str {
         self.policy.name()
     }
@@ -96,7 +99,7 @@ impl<P: Policy> Policy for Guarded<P> {
     }
 }
 
-impl<P: Policy> Guarded<P> {
+impl<P: Policy + Clone> Guarded<P> {
     /// The view with smoothed request rates. A pool that was not there before starts with what it has.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
@@ -119,6 +122,7 @@ impl<P: Policy> Guarded<P> {
         if nodes.len() <= 1 && self.rails.nodes.is_empty() {
             return self.policy.decide(view);
         }
+        self.nodes.retain(|node, _| nodes.contains(node));
         let all_weights: f64 = view.pools.iter().map(|pool| pool.weight).sum();
         let mut grants: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         let mut reasons = vec![String::new(); grants.len()];
@@ -139,7 +143,8 @@ impl<P: Policy> Guarded<P> {
             };
             let mut resources = view.resources.clone();
             resources.iter_mut().for_each(|resource| resource.total *= part);
-            let decision = self.policy.decide(&View { memory, resources, pools });
+            let policy = self.nodes.entry(node).or_insert_with(|| self.policy.clone());
+            let decision = policy.decide(&View { memory, resources, pools });
             for step in &decision.moves {
                 for side in [step.from, step.to].into_iter().flatten() {
                     reasons[places[side]].clone_from(&step.reason);

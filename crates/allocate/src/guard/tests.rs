@@ -1,6 +1,7 @@
 //! Each rail by itself.
 
 use super::*;
+use crate::holpaca::Holpaca;
 use crate::partition::Equal;
 use crate::{Demand, Resource};
 use curve::{MissRatioCurve, Unit};
@@ -91,6 +92,7 @@ fn what_is_hardly_better_is_left() {
 #[test]
 fn request_rates_are_smoothed() {
     /// Remembers what it was shown.
+    #[derive(Clone)]
     struct Watch(Vec<f64>);
     impl Policy for Watch {
         fn name(&self) -> &'static str {
@@ -119,6 +121,33 @@ fn memory_stays_on_its_node() {
     assert_eq!(sizes(&decision), [200, 200, 600, 600]);
     let rails = Rails { nodes: vec![(1, 1000)], ..Rails::default() };
     assert_eq!(sizes(&Guarded::new(Equal, rails).decide(&view)), [200, 200, 500, 500]);
+}
+
+/// A policy that remembers pools from round to round forgets who is not in the view: two nodes must not be two views of one.
+#[test]
+fn what_a_policy_remembers_of_one_node_outlives_the_decision_on_the_other() {
+    let mut both = view(&[4000, 4000, 4000, 4000]);
+    for (i, pool) in both.pools.iter_mut().enumerate() {
+        pool.request_rate = [900.0, 100.0, 200.0, 800.0][i];
+        pool.place.node = i as u32 / 2;
+    }
+    let alone = |node: usize| {
+        let pools = both.pools[2 * node..][..2].to_vec();
+        View { memory: 8000, resources: Vec::new(), pools }
+    };
+    let rounds = |policy: &mut dyn Policy, mut view: View| {
+        for _ in 0..5 {
+            let decision = policy.decide(&view);
+            for (pool, grant) in view.pools.iter_mut().zip(&decision.grants) {
+                (pool.size, pool.used) = (grant.memory, grant.memory);
+            }
+        }
+        view.pools.iter().map(|pool| pool.size).collect::<Vec<_>>()
+    };
+    let expected = [0, 1].map(|node| rounds(&mut Holpaca::exact(), alone(node))).concat();
+    assert_ne!(expected, [4000; 4], "nothing moves, so that nothing is shown");
+    let guarded = &mut Guarded::new(Holpaca::exact(), Rails::default());
+    assert_eq!(rounds(guarded, both), expected);
 }
 
 #[test]

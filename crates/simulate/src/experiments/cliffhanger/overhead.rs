@@ -5,9 +5,8 @@ use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQu
 use base::hash::mix64;
 use evict::ghost::Ghost;
 use millpond::{ByteSize, Cache, CacheConfig, Error, ItemOptions, PoolConfig, PoolId};
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::experiments::{CLIFFHANGER, Context, Experiment, median};
+use crate::experiments::{CLIFFHANGER, Context, Experiment, median, thread_nanos};
 use crate::report::{Chart, Criterion, Report, Table};
 
 /// The worst case of section 5.6.
@@ -150,12 +149,6 @@ impl Full {
         }
         Ok((thread_nanos() - began) / CHUNK as f64)
     }
-}
-
-/// Time that this thread has had a processor, so that other processes matter less.
-fn thread_nanos() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// GETs in a thousand requests, and what the paper lost.
