@@ -27,7 +27,7 @@ const TICKS: f64 = 7.0;
 
 /// Colours that differ for the colour-blind too: Okabe and Ito, "Color Universal Design", 2008, the yellow darkened, and four more.
 const COLOURS: [&str; 11] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#b8a500", "#000000", "#7f3c8d",
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f3c8d", "#b8a500",
     "#80604d", "#888888",
 ];
 
@@ -79,6 +79,7 @@ fn parts(chart: &Chart) -> Result<(Vec<Plot>, Layout), PlotError> {
     let (Some(x), Some(y)) = (x, y) else {
         return Err(PlotError::Empty(chart.title.clone()));
     };
+    let y = with_headroom(chart, &series, y);
     let plots: Vec<Plot> = if bars {
         vec![groups(chart, &series)]
     } else {
@@ -184,10 +185,20 @@ fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> 
     let least = least.min(0.0);
     let most = if most > least { most } else { least + 1.0 };
     let step = step(axis, (least, most));
-    let top = (most / step).ceil() * step;
-    // A line that runs along the upper edge is hard to see; shares end at 1 all the same.
-    let top = if top - most < 0.02 * step && (top - 1.0).abs() > 1e-9 { top + step } else { top };
-    Some(((least / step).floor() * step, top))
+    Some(((least / step).floor() * step, (most / step).ceil() * step))
+}
+
+/// The range of `y` with a step more, where a line would run along the upper edge, which is hard to see. A share that ends at 1 stays so.
+fn with_headroom(chart: &Chart, series: &[Series], (from, to): (f64, f64)) -> (f64, f64) {
+    let step = step(&chart.y, (from, to));
+    let at_the_edge =
+        |points: &[(f64, f64)]| points.windows(2).any(|pair| pair.iter().all(|p| to - p.1 < 0.02 * step));
+    let is_free = chart.y.range.is_none() && !chart.y.log && (to - 1.0).abs() > 1e-9;
+    if is_free && series.iter().any(|series| at_the_edge(&series.points)) {
+        (from, to + step)
+    } else {
+        (from, to)
+    }
 }
 
 /// A round distance between ticks.

@@ -250,9 +250,11 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run]) {
             |tenants: &[crate::world::Figures]| tenants.iter().map(|figures| figures.requests_per_sec).sum();
         let points: Vec<(f64, f64)> =
             run.intervals.iter().map(|interval| (interval.at_secs, all(&interval.tenants))).collect();
-        let stretches = points.chunk_by(|a, b| (a.0 / 10.0).floor() == (b.0 / 10.0).floor());
+        // An interval is told by its end.
+        let stretch = |at: f64| ((at - 1e-6) / 10.0).floor();
         let mean = |some: &[(f64, f64)]| some.iter().map(|point| point.1).sum::<f64>() / some.len() as f64;
-        stretches.map(|some| ((some[0].0 / 10.0).floor() * 10.0 + 5.0, mean(some))).collect::<Vec<_>>()
+        let stretches = points.chunk_by(|a, b| stretch(a.0) == stretch(b.0));
+        stretches.map(|some| (stretch(some[0].0) * 10.0 + 5.0, mean(some))).collect::<Vec<_>>()
     };
     let shown = ["equal", "drf", "hare", "cliffhanger", "holpaca", "exact-throughput", "non-partitioned"];
     report.chart(gains).chart(shown.iter().fold(chart, |chart, name| chart.line(*name, sum(of(name)))));
