@@ -239,6 +239,11 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run]) {
         hits.row(std::iter::once(run.policy.clone()).chain(run.totals.iter().map(cell)));
     }
     report.table(throughputs).table(hits);
+    draw(report, runs, equal);
+}
+
+/// What each policy comes to, and some of them over time.
+fn draw(report: &mut Report, runs: &[Run], equal: &Run) {
     let of_equal = |figure: fn(&Run, &Run) -> f64| runs.iter().map(move |run| figure(run, equal));
     let gains = Chart::new("Throughput, of equal shares", "policy", "of equal shares")
         .over(runs.iter().map(|run| run.policy.clone()))
@@ -256,6 +261,8 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run]) {
         let stretches = points.chunk_by(|a, b| stretch(a.0) == stretch(b.0));
         stretches.map(|some| (stretch(some[0].0) * 10.0 + 5.0, mean(some))).collect::<Vec<_>>()
     };
+    let of = |name: &&str| runs.iter().find(|run| run.policy == **name);
     let shown = ["equal", "drf", "hare", "cliffhanger", "holpaca", "exact-throughput", "non-partitioned"];
-    report.chart(gains).chart(shown.iter().fold(chart, |chart, name| chart.line(*name, sum(of(name)))));
+    let shown = shown.iter().filter_map(of);
+    report.chart(gains).chart(shown.fold(chart, |chart, run| chart.line(run.policy.clone(), sum(run))));
 }
