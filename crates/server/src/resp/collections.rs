@@ -234,6 +234,9 @@ impl<'c> Commands<'_, 'c> {
         count: i64,
     ) -> Result<Option<Vec<Member>>, Failure> {
         let Some(mut all) = self.look(key, kind, |view| view.all())? else { return Ok(None) };
+        if all.is_empty() {
+            return Ok(None);
+        }
         let mut rng = seeded(entropy_seed());
         let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
         if count >= 0 {

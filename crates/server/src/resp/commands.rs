@@ -242,6 +242,7 @@ impl<'c> Commands<'_, 'c> {
         use Command as C;
         let command = spec.command;
         match spec.group.0 {
+            "bitmap" => return self.run_bits(command, args, w),
             "hash" => return self.run_hash(command, args, w),
             "list" => return self.run_list(command, args, w),
             "set" => return self.run_set(command, args, w),

@@ -8,6 +8,7 @@
 //! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
 
 mod arguments;
+mod bits;
 mod client;
 mod collections;
 mod commands;
@@ -537,6 +538,7 @@ const fn is_exclusive(command: Command) -> bool {
     matches!(
         command,
         C::Exec
+            | C::BitOp
             | C::MSetNx
             | C::Rename
             | C::RenameNx

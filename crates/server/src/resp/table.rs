@@ -9,6 +9,11 @@
 pub(super) enum Command {
     Append,
     Auth,
+    BitCount,
+    BitField,
+    BitFieldRo,
+    BitOp,
+    BitPos,
     Client,
     Command,
     Config,
@@ -28,6 +33,7 @@ pub(super) enum Command {
     FlushAll,
     FlushDb,
     Get,
+    GetBit,
     GetDel,
     GetEx,
     GetRange,
@@ -96,6 +102,7 @@ pub(super) enum Command {
     SDiffStore,
     Select,
     Set,
+    SetBit,
     SetEx,
     SetNx,
     SetRange,
@@ -196,9 +203,14 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 148] = [
+pub(crate) static SPECS: [Spec; 155] = [
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
+    spec(Command::BitCount, "bitcount", -2, "readonly", (1, 1, 1), "read bitmap slow", ("bitmap", "2.6.0"), "How many bits of the value of a key are set."),
+    spec(Command::BitField, "bitfield", -2, "write denyoom", (1, 1, 1), "write bitmap slow", ("bitmap", "3.2.0"), "Reads and changes numbers in the bits of the value of a key."),
+    spec(Command::BitFieldRo, "bitfield_ro", -2, "readonly fast", (1, 1, 1), "read bitmap fast", ("bitmap", "6.0.0"), "Reads numbers in the bits of the value of a key."),
+    spec(Command::BitOp, "bitop", -4, "write denyoom", (2, -1, 1), "write bitmap slow", ("bitmap", "2.6.0"), "Combines the bits of values, and keeps what comes of it."),
+    spec(Command::BitPos, "bitpos", -3, "readonly", (1, 1, 1), "read bitmap slow", ("bitmap", "2.8.7"), "Where the value of a key has the first bit that is set, or not set."),
     spec(Command::Client, "client", -2, "", (0, 0, 0), "slow", ("connection", "2.4.0"), "About connections."),
     spec(Command::Command, "command", -1, "loading stale", (0, 0, 0), "slow connection", ("server", "2.8.13"), "About commands."),
     spec(Command::Config, "config", -2, "", (0, 0, 0), "slow", ("server", "2.0.0"), "About settings."),
@@ -218,6 +230,7 @@ pub(crate) static SPECS: [Spec; 148] = [
     spec(Command::FlushAll, "flushall", -1, "write", (0, 0, 0), "keyspace write slow dangerous", ("server", "1.0.0"), "Removes all keys."),
     spec(Command::FlushDb, "flushdb", -1, "write", (0, 0, 0), "keyspace write slow dangerous", ("server", "1.0.0"), "Removes all keys."),
     spec(Command::Get, "get", 2, "readonly fast", (1, 1, 1), "read string fast", ("string", "1.0.0"), "The value of a key."),
+    spec(Command::GetBit, "getbit", 3, "readonly fast", (1, 1, 1), "read bitmap fast", ("bitmap", "2.2.0"), "A bit of the value of a key."),
     spec(Command::GetDel, "getdel", 2, "write fast", (1, 1, 1), "write string fast", ("string", "6.2.0"), "The value of a key, which is removed."),
     spec(Command::GetEx, "getex", -2, "write fast", (1, 1, 1), "write string fast", ("string", "6.2.0"), "The value of a key, which is given a new end."),
     spec(Command::GetRange, "getrange", 4, "readonly", (1, 1, 1), "read string slow", ("string", "2.4.0"), "A part of the value of a key."),
@@ -286,6 +299,7 @@ pub(crate) static SPECS: [Spec; 148] = [
     spec(Command::SDiffStore, "sdiffstore", -3, "write denyoom", (1, -1, 1), "write set slow", ("set", "1.0.0"), "Keeps the members of the first set that no other has."),
     spec(Command::Select, "select", 2, "loading stale fast", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Chooses a database; there is one."),
     spec(Command::Set, "set", -3, "write denyoom", (1, 1, 1), "write string slow", ("string", "1.0.0"), "Sets the value of a key, whatever it was."),
+    spec(Command::SetBit, "setbit", 4, "write denyoom", (1, 1, 1), "write bitmap slow", ("bitmap", "2.2.0"), "Sets a bit of the value of a key."),
     spec(Command::SetEx, "setex", 4, "write denyoom", (1, 1, 1), "write string slow", ("string", "2.0.0"), "Sets the value of a key, and its end in seconds."),
     spec(Command::SetNx, "setnx", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "1.0.0"), "Sets the value of a key that has none."),
     spec(Command::SetRange, "setrange", 4, "write denyoom", (1, 1, 1), "write string slow", ("string", "2.2.0"), "Overwrites a part of the value of a key."),

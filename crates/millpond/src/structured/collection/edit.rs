@@ -184,7 +184,7 @@ impl Bag<'_> {
                 if keeps_order {
                     self.take_from_ring(len, entry, old, member)?;
                 }
-                (entry, len - 1)
+                (entry, len.checked_sub(1).ok_or(Corrupt)?)
             }
             None => {
                 let entry = self.append(member, &[])?;
@@ -285,7 +285,7 @@ impl Bag<'_> {
 
     /// Makes the ring of a sorted set anew.
     fn sort(self) -> Look<()> {
-        let mut all = Vec::with_capacity(self.len()?);
+        let mut all = Vec::with_capacity(self.len()?.min(self.tail.len()));
         for slot in 0..self.slots()? {
             if let Some(entry) = self.in_slot(slot)? {
                 let (at, len) = self.key(entry)?;

@@ -80,7 +80,7 @@ impl<'a> Wanted<'a> {
             // Places are counted from the other end.
             Range::Places(..) if self.is_reverse => {
                 let (from, count) = self.range.of(view)?;
-                ((view.len()? - from).saturating_sub(count), count)
+                (view.len()?.saturating_sub(from).saturating_sub(count), count)
             }
             range => range.of(view)?,
         };
