@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use millpond::structured::{Collection, CollectionKind, Corrupt, Edit, Member, View};
 use millpond::{Cache, Clock, ErrorKind, Expiry, PoolId};
@@ -476,4 +477,120 @@ fn pop(cache: &Cache) -> bool {
             return true;
         }
     }
+}
+
+const KINDS: [CollectionKind; 4] =
+    [CollectionKind::Hash, CollectionKind::Set, CollectionKind::List, CollectionKind::Sorted];
+
+/// Puts a collection of each kind in, under keys that tell them, with so many entries.
+fn put_all(cache: &Cache, pool: PoolId, name: &str, entries: u32) -> Vec<(Vec<u8>, CollectionKind)> {
+    let put = |kind: CollectionKind| {
+        let key = format!("{name}-{kind:?}").into_bytes();
+        let edit = |n: u32| {
+            let name = format!("entry:{n}").into_bytes();
+            match kind {
+                CollectionKind::List => Edit::push_back(name),
+                CollectionKind::Sorted => Edit::score(name, f64::from(n)),
+                _ => Edit::put(name, vec![9; 20]),
+            }
+        };
+        let edits: Vec<_> = (0..entries).map(edit).collect();
+        cache.put(Collection::make(cache, pool, &key, kind, &edits).expect("room"));
+        (key, kind)
+    };
+    KINDS.into_iter().map(put).collect()
+}
+
+#[test]
+fn a_collection_that_a_dying_process_was_writing_to_is_gone() {
+    let folder = Folder::new("collections-died");
+    let all_keys = {
+        let (cache, pool) = folder.open();
+        put_all(&cache, pool, "k", 10)
+    };
+    folder.change(|number, words| match number % 2 {
+        // The sequence is odd.
+        0 => words[16] |= 1,
+        // The mark of a process that had frozen it.
+        _ => words[20..24].fill(7),
+    });
+    let (cache, pool) = folder.open();
+    let there = all_keys.iter().filter(|(key, _)| !all(&cache, key).is_empty()).count();
+    assert_eq!(there, 2);
+    for (key, kind) in &all_keys {
+        let was_there = cache.find(key).is_some();
+        apply(
+            &cache,
+            pool,
+            key,
+            *kind,
+            &[Edit::put(b"new", b"v"), Edit::push_back(b"new"), Edit::score(b"new", 1.0)],
+        );
+        assert_eq!(all(&cache, key).len(), if was_there { 11 } else { 1 }, "{kind:?}");
+    }
+    cache.validate();
+}
+
+#[test]
+fn what_is_corrupt_is_refused_or_a_wrong_answer_and_no_more() {
+    const VICTIMS: usize = 40;
+    let folder = Folder::new("collections-corrupt");
+    {
+        let (cache, pool) = folder.open();
+        for victim in 0..VICTIMS {
+            put_all(&cache, pool, &victim.to_string(), 40);
+        }
+    }
+    folder.change(|number, bytes| {
+        for (word, bytes) in bytes.chunks_exact_mut(4).enumerate() {
+            let random = mix64(number as u64 * 10_000 + word as u64);
+            // The beginning of the header stays in most of them, so that the rest is looked at.
+            if random.is_multiple_of(8) && (word >= 8 || number.is_multiple_of(8)) {
+                bytes.copy_from_slice(&(mix64(random) as u32 >> (random / 8 % 32)).to_le_bytes());
+            }
+        }
+    });
+    let (cache, pool) = folder.open();
+    let keys: Vec<Vec<u8>> = cache.items(pool).expect("a pool").map(|item| item.key().to_vec()).collect();
+    assert_eq!(keys.len(), VICTIMS * KINDS.len());
+    let refused = keys.iter().filter(|key| meddle(&cache, key).is_err()).count();
+    assert!(refused > VICTIMS, "{refused}");
+    cache.validate();
+}
+
+fn meddle(cache: &Cache, key: &[u8]) -> Result<(), millpond::Error> {
+    let mut outcome = Ok(());
+    for number in 0..30_usize {
+        let Some(item) = cache.find(key) else { return outcome };
+        let Some(collection) = Collection::of(cache, &item) else { return outcome };
+        let name = format!("entry:{number}").into_bytes();
+        let looked = collection.read(|view| {
+            let whole = [
+                view.all().map(drop),
+                view.range(number, 5).map(drop),
+                view.scan(0, 10).map(drop),
+                view.get(&name).map(drop),
+                view.rank(&name).map(drop),
+                view.any(|below| number % below.max(1)).map(drop),
+                view.count_before(|score, _| Ok(score < 20.0)).map(drop),
+            ];
+            whole.into_iter().collect::<Result<(), Corrupt>>()
+        });
+        let edits = [
+            Edit::put(&name, vec![1; 50]),
+            Edit::Insert { index: number, value: Cow::Borrowed(&name) },
+            Edit::score(&name, 7.0),
+            Edit::remove(format!("entry:{}", number + 1).into_bytes()),
+            Edit::RemoveRange { from: number, count: 2 },
+            Edit::RemoveAt(vec![1, 5]),
+        ];
+        let sequence = collection.version().ok().flatten().map_or(0, |(_, sequence)| sequence);
+        let copied = collection.copy(item.pool(), b"copy").map(drop);
+        for tried in [looked.map(drop), copied, collection.apply(sequence, &edits).map(drop)] {
+            if tried.is_err() {
+                outcome = tried;
+            }
+        }
+    }
+    outcome
 }
