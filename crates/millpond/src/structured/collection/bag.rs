@@ -9,6 +9,7 @@
 //! of key and value, each from a word's beginning.
 
 use std::cmp::Ordering;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::hash::key_hash;
 
@@ -310,13 +311,34 @@ impl<'t> Bag<'t> {
         self.tail.set(FIRST, first.checked_rem_euclid(ring).ok_or(Corrupt)? as u32)
     }
 
+    /// Moves `count` words of the ring from one place in the order to another.
+    fn shift(self, from: usize, to: usize, count: usize) -> Look<()> {
+        let (slots, ring) = (self.tail.get(SLOTS)? as usize, self.tail.get(RING)? as usize);
+        let first = self.tail.get(FIRST)? as usize;
+        let words = self.tail.0.get(HEADER + slots..HEADER + slots + ring).ok_or(Corrupt)?;
+        if from.max(to).checked_add(count).is_none_or(|end| end > ring) || (first >= ring && count > 0) {
+            return Err(Corrupt);
+        }
+        let word = |index: usize| {
+            let at = first + index;
+            &words[if at < ring { at } else { at - ring }]
+        };
+        let step = |i: usize| word(to + i).store(word(from + i).load(Relaxed), Relaxed);
+        if from < to {
+            (0..count).rev().for_each(step);
+        } else {
+            (0..count).for_each(step);
+        }
+        Ok(())
+    }
+
     /// Makes an entry the one at a place in the order of the `len` that there were before.
     pub(super) fn ring_insert(self, len: usize, index: usize, entry: usize) -> Look<()> {
         if index < len / 2 {
             self.turn(-1)?;
-            (0..index).try_for_each(|i| self.set_at(i, self.at(i + 1)?))?;
+            self.shift(1, 0, index)?;
         } else {
-            (index..len).rev().try_for_each(|i| self.set_at(i + 1, self.at(i)?))?;
+            self.shift(index, index + 1, len - index)?;
         }
         self.set_at(index, entry)
     }
@@ -325,10 +347,10 @@ impl<'t> Bag<'t> {
     pub(super) fn ring_remove(self, len: usize, index: usize, count: usize) -> Look<()> {
         let behind = len.checked_sub(index + count).ok_or(Corrupt)?;
         if index < behind {
-            (0..index).rev().try_for_each(|i| self.set_at(i + count, self.at(i)?))?;
+            self.shift(0, count, index)?;
             return self.turn(count as i64);
         }
-        (index..index + behind).try_for_each(|i| self.set_at(i, self.at(i + count)?))
+        self.shift(index + count, index, behind)
     }
 
     /// How a sorted set's entry compares with what would have this score and member.
