@@ -49,6 +49,8 @@ enum Command {
         /// The folder, which is made where it is missing.
         folder: std::path::PathBuf,
     },
+    /// Print what `password_hash` of a [[user]] is for the password on standard input.
+    HashPassword,
     /// Print the version.
     Version,
 }
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Man { folder } => write_manual(&folder).map_err(|e| format!("{}: {e}", folder.display())),
+        Command::HashPassword => hash_password(),
         Command::Version => {
             serve::say(concat!("millpond ", env!("CARGO_PKG_VERSION"), "\n"));
             Ok(())
@@ -119,6 +122,18 @@ fn main() -> ExitCode {
 fn write_manual(folder: &std::path::Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     clap_mangen::generate_to(Arguments::command(), folder)
+}
+
+/// Reads a password, to the end of its line, so that it stands in no list of processes and no shell's history.
+fn hash_password() -> Result<(), String> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|error| format!("the password cannot be read: {error}"))?;
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err("there is no password on standard input".to_owned());
+    }
+    serve::say(&format!("{}\n", server::hash_password(password.as_bytes())));
+    Ok(())
 }
 
 #[cfg(test)]

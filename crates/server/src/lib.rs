@@ -7,6 +7,7 @@
 //! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
 //!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
 //! - `tenants`: those who share the server, and how much each may use.
+//! - `users`: who a client is, and what it may do.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
@@ -48,6 +49,7 @@ mod shared;
 mod slow;
 mod tenants;
 mod tls;
+mod users;
 mod watching;
 
 pub use config::Config;
@@ -56,3 +58,4 @@ pub use log::LogControl;
 pub use run::run;
 pub use server::Server;
 pub use tls::check_certificates;
+pub use users::hash_password;

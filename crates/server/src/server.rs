@@ -253,6 +253,10 @@ impl Reload<'_> {
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
         put_in_force(self.shared, certificates);
+        // Users that were made while serving stay until those of the configuration change.
+        if old.users != merged.users {
+            self.shared.users.replace(&merged);
+        }
         self.shared.set_config(merged);
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::Reload));
         self.shared.maintenance.wake();

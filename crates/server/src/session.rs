@@ -12,6 +12,7 @@ use crate::net::{Context, Output};
 use crate::resp;
 use crate::shared::{ConnectionInfo, Settings};
 use crate::tenants::Account;
+use crate::users::Users;
 
 /// A value of at least so many bytes that has not arrived whole is received straight into its item.
 pub(crate) const MIN_DIRECT_BYTES: usize = 16 << 10;
@@ -57,23 +58,28 @@ pub(crate) enum Session<'c> {
 
 impl<'c> Session<'c> {
     /// One of the listener's tenant.
-    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings) -> Self {
+    pub(crate) fn new(info: Arc<ConnectionInfo>, settings: &Settings, users: &Users) -> Self {
         let account = Arc::clone(&info.listener.home);
         match info.listener.protocol {
             Protocol::Auto => Self::Undecided(info, account),
-            Protocol::Resp => Self::of_resp(info, account, settings),
+            Protocol::Resp => Self::of_resp(info, account, settings, users),
             Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => {
-                Self::of_memcached(&info, account, settings)
+                Self::of_memcached(&info, account, settings, users)
             }
         }
     }
 
-    fn of_resp(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings) -> Self {
-        Self::Resp(Box::new(resp::Session::new(info, account, settings)))
+    fn of_resp(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings, users: &Users) -> Self {
+        Self::Resp(Box::new(resp::Session::new(info, account, settings, users)))
     }
 
-    fn of_memcached(info: &ConnectionInfo, account: Arc<Account>, settings: &Settings) -> Self {
-        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(&info.listener), account, settings)))
+    fn of_memcached(
+        info: &Arc<ConnectionInfo>,
+        account: Arc<Account>,
+        settings: &Settings,
+        users: &Users,
+    ) -> Self {
+        Self::Memcached(Box::new(memcached::Session::new(Arc::clone(info), account, settings, users)))
     }
 
     /// Whose it is, and where it counts.
@@ -91,7 +97,7 @@ impl<'c> Session<'c> {
         match self {
             Self::Undecided(..) => {}
             Self::Memcached(session) => session.reload(settings),
-            Self::Resp(session) => session.reload(settings),
+            Self::Resp(session) => session.reload(),
         }
     }
 
@@ -161,9 +167,9 @@ impl<'c> Session<'c> {
                 return Turn { consumed: 0, answered: 0, next: Next::Input };
             };
             *self = if first == RESP_FIRST {
-                Self::of_resp(Arc::clone(info), Arc::clone(account), &context.settings)
+                Self::of_resp(Arc::clone(info), Arc::clone(account), &context.settings, &context.shared.users)
             } else {
-                Self::of_memcached(info, Arc::clone(account), &context.settings)
+                Self::of_memcached(info, Arc::clone(account), &context.settings, &context.shared.users)
             };
         }
         match self {

@@ -21,6 +21,7 @@ use crate::resp::SPECS;
 use crate::slow::SlowLog;
 use crate::tenants::{Account, Departing, Directory, Tenant};
 use crate::tls::{Subject, TlsSlot};
+use crate::users::{DEFAULT_USER, Users};
 use crate::watching::Watching;
 
 /// The settings that change while serving, in the form in which they are asked for.
@@ -264,6 +265,8 @@ pub(crate) struct Named {
     pub(crate) database: u32,
     /// The tenant that it is.
     pub(crate) tenant: String,
+    /// The user that it is.
+    pub(crate) user: String,
 }
 
 impl ConnectionInfo {
@@ -275,7 +278,7 @@ impl ConnectionInfo {
     ) -> Self {
         let activity = AtomicU8::new(Activity::Waiting as u8);
         let tenant = listener.home.tenant.name.clone();
-        let named = Mutex::new(Named { tenant, ..Named::default() });
+        let named = Mutex::new(Named { tenant, user: DEFAULT_USER.to_owned(), ..Named::default() });
         let active_secs = AtomicU32::new(now_secs);
         Self {
             descriptor,
@@ -411,6 +414,7 @@ pub(crate) struct Shared {
     /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken by another.
     accepting: Mutex<()>,
     pub(crate) maintenance: Maintenance,
+    pub(crate) users: Users,
     pub(crate) watching: Watching,
     pub(crate) monitoring: Monitoring,
     pub(crate) changing: Changing,
@@ -430,6 +434,7 @@ impl Shared {
         let clock = cache.clock().clone();
         let settings = Settings::new(&config);
         let budget = Budget::default();
+        let users = Users::new(&config);
         let outlives = !config.shared_memory.as_os_str().is_empty();
         // No process gives out more than one a nanosecond.
         let first_cas = if outlives { clock.unix_nanos() } else { 0 };
@@ -454,6 +459,7 @@ impl Shared {
             draining: AtomicBool::new(false),
             accepting: Mutex::default(),
             maintenance: Maintenance::default(),
+            users,
             watching: Watching::default(),
             monitoring: Monitoring::default(),
             changing: Changing::default(),

@@ -136,7 +136,7 @@ fn secrets(args: &[&[u8]]) -> Vec<usize> {
         let is_secret = |at: &usize| {
             args.get(*at).is_some_and(|name| {
                 let name = name.to_ascii_lowercase();
-                ["pass", "secret"]
+                ["pass", "secret", ".rules"]
                     .iter()
                     .any(|word| name.windows(word.len()).any(|part| part == word.as_bytes()))
             })

@@ -2,6 +2,7 @@
 
 use toml::Value;
 
+use super::users::HIDDEN;
 use super::{Config, keys, load};
 use crate::error::Error;
 
@@ -40,16 +41,11 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
             }
             // A list entry that comes or goes is a restart, whatever its settings are; tenants alone may.
             let both = was.is_some() && is.is_some();
-            let online = match path.starts_with("tenant.") {
+            let online = match path.starts_with("tenant.") || path.starts_with("user.") {
                 true if !both => true,
                 _ => both && keys::find(path).is_some_and(|key| key.online),
             };
-            Some(Change {
-                path: path.clone(),
-                old: was.unwrap_or_default(),
-                new: is.unwrap_or_default(),
-                online,
-            })
+            Some(Change { path: path.clone(), old: shown(path, was), new: shown(path, is), online })
         })
         .collect())
 }
@@ -63,6 +59,19 @@ macro_rules! copy_tls {
         $to.tls_client_auth = $from.tls_client_auth;
         $to.tls_min_version = $from.tls_min_version;
     };
+}
+
+/// Whether a setting is, or may hold, a password or what is kept of one.
+fn is_secret(path: &str) -> bool {
+    path.contains("password") || path.starts_with("user.") && path.ends_with(".rules")
+}
+
+/// A value as it may be told: secrets are not.
+fn shown(path: &str, value: Option<String>) -> String {
+    match value {
+        Some(_) if is_secret(path) => HIDDEN.to_owned(),
+        value => value.unwrap_or_default(),
+    }
 }
 
 /// `old` with those settings of `new` that change while serving.
@@ -80,6 +89,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         }
     }
     copy_tls!(new.admin => merged.admin);
+    merged.users = new.users.clone();
     merged.tenants = new.tenants.clone();
     for tenant in &mut merged.tenants {
         // Where the items are stays for as long as the tenant does.
@@ -98,6 +108,15 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged
 }
 
+/// As [`settings`], to be shown: without secrets.
+///
+/// # Errors
+/// As [`between`].
+pub(crate) fn shown_settings(config: &Config) -> Result<Vec<(String, String)>, Error> {
+    let settings = settings(config)?;
+    Ok(settings.into_iter().map(|(path, value)| (path.clone(), shown(&path, Some(value)))).collect())
+}
+
 /// All settings with their values as TOML, list entries by name.
 ///
 /// # Errors
@@ -111,7 +130,7 @@ pub(crate) fn settings(config: &Config) -> Result<Vec<(String, String)>, Error> 
 /// # Errors
 /// As [`between`].
 pub fn settings_as_json(config: &Config) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
-    let shown = settings(config)?.into_iter().filter(|(path, _)| !path.contains("password"));
+    let shown = settings(config)?.into_iter().filter(|(path, _)| !is_secret(path));
     Ok(shown.map(|(path, value)| (path, as_json(&value))).collect())
 }
 

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use base::ByteSize;
 use millpond::strategy::Strategy;
 
-use super::{Address, Auto, Config, Limits, ListenerConfig, PoolSettings, TenantSettings, Watch};
+use super::{
+    Address, Auto, Config, Limits, ListenerConfig, PoolSettings, TenantSettings, UserSettings, Watch,
+};
 use crate::error::{Error, ErrorKind};
 
 /// The largest item that the engine can hold: one slab.
@@ -26,6 +28,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     check_memory(config, &mut problems);
     check_pools(&config.pools, &mut problems);
     check_tenants(config, &mut problems);
+    check_users(config, &mut problems);
     check_listeners(config, &mut problems);
     check_limits(config, &config.limits, &mut problems);
     check_admin(config, &mut problems);
@@ -184,8 +187,38 @@ fn check_listeners(config: &Config, problems: &mut Vec<String>) {
             ));
         }
         check_listener_tenants(config, listener, problems);
-        if address.is_remote() && !config.allow_remote {
+        if address.is_remote() && !config.allow_remote && !config.needs_users() {
             problems.push(remote(&format!("listener.{name}.address"), address));
+        }
+    }
+}
+
+fn check_users(config: &Config, problems: &mut Vec<String>) {
+    let mut names = HashSet::new();
+    let is_tenant = |name: &str| config.tenants.iter().any(|known| known.name == name);
+    let known = || config.tenants.iter().map(|known| known.name.as_str());
+    for user in &config.users {
+        let UserSettings { name, tenant, tenants, .. } = user;
+        if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
+            problems.push(format!("user.name: `{name}` is not 1 to 64 bytes without spaces"));
+        }
+        if !names.insert(name) {
+            problems.push(format!("user.name: two users are called `{name}`; give each its own name"));
+        }
+        if let Err(problem) = user.rules() {
+            problems.push(format!("user.{name}.{problem}"));
+        }
+        if !tenant.is_empty() && !is_tenant(tenant) {
+            problems.push(format!(
+                "user.{name}.tenant: there is no tenant `{tenant}`; {}",
+                hint(tenant, known(), "tenants")
+            ));
+        }
+        for other in tenants.iter().filter(|other| *other != "*" && !is_tenant(other)) {
+            problems.push(format!(
+                "user.{name}.tenants: there is no tenant `{other}`; {}",
+                hint(other, known(), "tenants")
+            ));
         }
     }
 }
@@ -212,9 +245,9 @@ fn check_listener_tenants(config: &Config, listener: &ListenerConfig, problems: 
 /// Why an address that other machines can reach is refused.
 pub(crate) fn remote(setting: &str, address: &Address) -> String {
     format!(
-        "{setting}: {address} can be reached from other machines, and there is no authentication: whoever connects can \
-         read, write and flush. Use a loopback address or a unix socket, or set allow_remote = true if the network is \
-         trusted"
+        "{setting}: {address} can be reached from other machines, and nobody is asked who it is: whoever connects can \
+         read, write and flush. Use a loopback address or a unix socket, add [[user]] with a password for listeners, or set \
+         allow_remote = true if the network is trusted"
     )
 }
 

@@ -53,8 +53,8 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "allow_remote",
-        "Whether clients on other machines may connect. There is no authentication: whoever can connect can read,\n\
-         write and flush. Default false, which refuses any listener that is not on loopback or a unix socket.",
+        "Whether clients on other machines may connect without saying who they are: whoever can connect can then read,\n\
+         write and flush. Default false: a listener that is not on loopback or a unix socket needs [[user]] with passwords.",
     ),
     restart("listener.name", "The listener's name in logs and metrics."),
     restart(
@@ -169,6 +169,24 @@ pub const KEYS: &[Key] = &[
     online(
         "tenant.burst_millis",
         "How much of its rates it may save up, as what comes to it in so many milliseconds, 1 to 3600000. Default 1000.",
+    ),
+    online(
+        "user.name",
+        "What the user is called in AUTH (docs/security.md). Without any [[user]] every client may do everything; with some, who has\n\
+         not said who it is may do what \"default\" may, and nothing where there is no user of that name.",
+    ),
+    online(
+        "user.password_hash",
+        "\"sha256:\" and the SHA-256 of its password, as `millpond hash-password` makes it. Default \"\": rules says by what it is known.",
+    ),
+    online("user.tenant", "The tenant that it is, whatever the listener. Default \"\": the listener's."),
+    online(
+        "user.tenants",
+        "Other tenants that it may turn to by SELECT; \"*\" is all. Default []: those of the listener, where it has no tenant either.",
+    ),
+    online(
+        "user.rules",
+        "What it may do, in the words of Redis's ACLs. Who speaks memcached must be allowed everything. Default \"allkeys allcommands\".",
     ),
     online(
         "limits.max_connections",
@@ -336,7 +354,7 @@ pub const KEYS: &[Key] = &[
 /// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
 pub fn find(path: &str) -> Option<&'static Key> {
     let plain = match path.split('.').collect::<Vec<_>>().as_slice() {
-        [list @ ("pool" | "listener" | "tenant"), .., key] => format!("{list}.{key}"),
+        [list @ ("pool" | "listener" | "tenant" | "user"), .., key] => format!("{list}.{key}"),
         _ => path.to_owned(),
     };
     KEYS.iter().find(|key| key.path == plain)
@@ -344,6 +362,6 @@ pub fn find(path: &str) -> Option<&'static Key> {
 
 /// The environment variable for a setting that is not part of a list.
 pub fn environment_name(key: &Key) -> Option<String> {
-    let in_list = ["pool.", "listener.", "tenant."].iter().any(|list| key.path.starts_with(list));
+    let in_list = ["pool.", "listener.", "tenant.", "user."].iter().any(|list| key.path.starts_with(list));
     (!in_list).then(|| format!("MILLPOND_{}", key.path.replace('.', "_").to_ascii_uppercase()))
 }

@@ -152,7 +152,7 @@ fn unknown_key(path: &str) -> String {
         .iter()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
-    let sections = ["listener", "pool", "tenant", "limits", "admin", "log"];
+    let sections = ["listener", "pool", "tenant", "user", "limits", "admin", "log"];
     let last = path.rsplit('.').next().unwrap_or(path);
     // Of settings of one name those of the whole server come first.
     let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =

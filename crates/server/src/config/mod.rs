@@ -15,6 +15,7 @@ pub mod load;
 mod print;
 pub(crate) mod rewrite;
 mod tenants;
+mod users;
 #[macro_use]
 mod values;
 mod tls;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use print::render;
 pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, TlsSettings, TlsVersion};
+pub use users::{Secret, UserSettings};
 pub use values::{Address, Auto, Classes, FileMode, LogLevel, MonitorMode, Protocol};
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
@@ -62,6 +64,9 @@ pub struct Config {
     /// Those who share the server.
     #[serde(rename = "tenant")]
     pub tenants: Vec<TenantSettings>,
+    /// Whom clients may say they are.
+    #[serde(rename = "user")]
+    pub users: Vec<UserSettings>,
     /// What a client may make grow.
     pub limits: Limits,
     /// The HTTP server for operators.
@@ -88,6 +93,7 @@ impl Default for Config {
             listeners: vec![ListenerConfig::default()],
             pools: vec![PoolSettings::default()],
             tenants: Vec::new(),
+            users: Vec::new(),
             limits: Limits::default(),
             admin: Admin::default(),
             watch: Watch::default(),

@@ -6,14 +6,15 @@ use base::ByteSize;
 use toml::Value;
 
 use super::keys::{KEYS, Key};
-use super::{Config, load};
+use super::users::HIDDEN;
+use super::{Config, UserSettings, load};
 use crate::error::Error;
 
 const HEADER: &str = "\
 # Millpond's configuration. Every setting is shown; one that is left out has its default.
 # Sizes are bytes, or texts with a unit: \"64KiB\", \"1.5GiB\".
 # [online]: SIGHUP re-reads this file and applies a new value while serving. [restart]: it is applied at the next start.
-# A setting outside [[listener]], [[pool]] and [[tenant]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
+# A setting outside [[listener]], [[pool]], [[tenant]] and [[user]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
 # and every one as a flag, as in --set limits.max_connections=100. A flag goes over a variable, a variable over this file.
 ";
 
@@ -27,7 +28,7 @@ pub fn render(config: &Config) -> Result<String, Error> {
     for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
-    for section in ["listener", "pool", "tenant", "limits", "admin", "watch", "monitor", "log"] {
+    for section in ["listener", "pool", "tenant", "user", "limits", "admin", "watch", "monitor", "log"] {
         match table.get(section) {
             Some(Value::Array(entries)) if entries.is_empty() => example(&mut text, section)?,
             Some(Value::Array(entries)) => {
@@ -83,6 +84,10 @@ fn setting(text: &mut String, key: &Key, name: &str, value: Option<&Value>) {
 
 /// A value as a person would write it: large sizes with their unit.
 fn written(name: &str, value: &Value) -> String {
+    let is_default = |text: &str| text.is_empty() || text == UserSettings::default().rules.0;
+    if ["password_hash", "rules"].contains(&name) && !value.as_str().is_some_and(is_default) {
+        return format!("\"{HIDDEN}\"");
+    }
     let is_size = name.ends_with("_bytes") || ["memory", "max_memory", "limit"].contains(&name);
     match value {
         Value::Integer(bytes) if is_size && *bytes >= 1024 => {

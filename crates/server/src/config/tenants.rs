@@ -3,7 +3,7 @@
 use base::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use super::{Auto, Config, PoolSettings};
+use super::{Auto, Config, PoolSettings, UserSettings};
 
 /// One of those who share the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,8 @@ impl Config {
     /// The defaults, with an entry in each list: what shows every setting that there is.
     pub(super) fn with_examples() -> Self {
         let tenant = TenantSettings { name: "shop".to_owned(), ..TenantSettings::default() };
-        Self { tenants: vec![tenant], ..Self::default() }
+        let user = UserSettings { name: "alice".to_owned(), ..UserSettings::default() };
+        Self { tenants: vec![tenant], users: vec![user], ..Self::default() }
     }
 
     /// All tenants: those that are configured, and one without limits for each pool that a listener names and no tenant is called

@@ -8,6 +8,7 @@
 //! Semantics are those of memcached 1.6.18, which the wire tests compare with; `docs/compatibility.md` has the exceptions.
 
 mod arithmetic;
+mod authentication;
 mod binary;
 mod commands;
 mod crawler;
@@ -35,8 +36,9 @@ use crate::lookup::Batch;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
-use crate::shared::{ListenerState, Settings};
+use crate::shared::{ConnectionInfo, Settings};
 use crate::tenants::Account;
+use crate::users::{Identity, Users};
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
@@ -55,8 +57,9 @@ pub(crate) struct Session<'c> {
     wire: Wire,
     parser: Parser,
     binary: BinaryParser,
-    listener: Arc<ListenerState>,
+    info: Arc<ConnectionInfo>,
     account: Arc<Account>,
+    identity: Identity,
     /// Keys of the retrieval at the front of the input that have been answered already.
     answered_keys: usize,
     /// A large value that is on its way.
@@ -68,8 +71,14 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(listener: Arc<ListenerState>, account: Arc<Account>, settings: &Settings) -> Self {
-        let wire = match listener.protocol {
+    pub(crate) fn new(
+        info: Arc<ConnectionInfo>,
+        account: Arc<Account>,
+        settings: &Settings,
+        users: &Users,
+    ) -> Self {
+        let identity = Identity::new(users);
+        let wire = match info.listener.protocol {
             Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
             Protocol::MemcachedText => Wire::Text,
             Protocol::MemcachedBinary => Wire::Binary,
@@ -77,7 +86,7 @@ impl<'c> Session<'c> {
         let parser = Parser::new(settings.protocol.clone());
         let binary = BinaryParser::new(settings.protocol.clone());
         let (answered_keys, incoming, dump, new_limits) = (0, None, None, None);
-        Self { wire, parser, binary, listener, account, answered_keys, incoming, dump, new_limits }
+        Self { wire, parser, binary, info, account, identity, answered_keys, incoming, dump, new_limits }
     }
 
     /// Whose it is, and where it counts.
@@ -120,8 +129,14 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
+        if !self.identity.refresh(&context.shared.users) {
+            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
+        }
+        if self.identity.is_bound {
+            return self.ask_who(context.shared, input, output);
+        }
         let Context { shared, settings, now_secs, key_buffer, .. } = context;
-        let Self { wire, parser, binary, listener, account, answered_keys, incoming, dump, new_limits } =
+        let Self { wire, parser, binary, info, account, answered_keys, incoming, dump, new_limits, .. } =
             self;
         if parser.skipping() == 0
             && binary.skipping() == 0
@@ -136,7 +151,7 @@ impl<'c> Session<'c> {
             shared,
             tenant: &account.tenant,
             pool,
-            protocol: listener.protocol,
+            protocol: info.listener.protocol,
             counters: &account.counters,
             settings,
             now_secs: *now_secs,

@@ -106,7 +106,7 @@ impl<'c> Connection<'c> {
         info: Arc<ConnectionInfo>,
         context: &Context<'c>,
     ) -> Self {
-        let session = Session::new(Arc::clone(&info), &context.settings);
+        let session = Session::new(Arc::clone(&info), &context.settings, &context.shared.users);
         Self {
             socket,
             tls,

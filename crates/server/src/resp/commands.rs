@@ -14,6 +14,7 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::tenants::Account;
+use crate::users::Identity;
 
 /// What a command works with.
 pub(super) struct Commands<'a, 'c> {
@@ -24,6 +25,9 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) counters: &'a ListenerCounters,
     /// Whose the connection is from the next turn on.
     pub(super) account: &'a mut Arc<Account>,
+    pub(super) identity: &'a mut Identity,
+    /// Whether the client had said who it is when the turn began.
+    pub(super) was_known: bool,
     pub(super) client: &'a mut Client,
     /// The time of this turn in Unix milliseconds, once it was asked for.
     pub(super) now: Cell<Option<u64>>,
@@ -46,9 +50,10 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// Whether the connection has become another tenant's in this turn.
+    /// Whether the connection has become another tenant's, or known, in this turn, which the next is to go by.
     pub(super) fn has_moved(&self) -> bool {
         !std::ptr::eq(self.counters, &raw const self.account.counters)
+            || self.was_known != self.identity.is_known
     }
 
     /// Unix milliseconds; the same for all of a turn.
@@ -273,6 +278,7 @@ impl<'c> Commands<'_, 'c> {
             C::Config => self.config(args, w),
             C::SlowLog => self.slowlog(args, w),
             C::Client => self.client_command(args, w),
+            C::Acl => self.acl(args, w),
             _ => self.run_connection(command, args, w),
         }
     }

@@ -12,9 +12,7 @@ use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::net::Peer;
 use crate::shared::ConnectionInfo;
-
-/// The user that every client is.
-const DEFAULT_USER: &[u8] = b"default";
+use crate::users::Identity;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_connection(
@@ -32,7 +30,7 @@ impl<'c> Commands<'_, 'c> {
             Command::Echo => w.bulk(arg(args, 1)),
             Command::Hello => return self.hello(args, w),
             Command::Auth => {
-                authenticate(args.get(1..).unwrap_or_default())?;
+                self.authenticate(args.get(1..).unwrap_or_default())?;
                 w.ok();
             }
             Command::Select => {
@@ -51,10 +49,12 @@ impl<'c> Commands<'_, 'c> {
                 w.ok();
             }
             Command::Reset => {
+                *self.identity = Identity::new(&self.shared.users);
                 self.select(0)?;
                 *self.client = Client::default();
                 let mut named = self.info.named();
                 (named.resp, named.name) = (2, Vec::new());
+                named.user.clone_from(&self.identity.user.name);
                 w.simple("RESET");
             }
             Command::Time => {
@@ -86,12 +86,12 @@ impl<'c> Commands<'_, 'c> {
                 None => return Err(Failure::new("ERR Protocol version is not an integer or out of range")),
             };
         }
-        let mut name = None;
+        let (mut name, mut login) = (None, None);
         let mut rest = args.get(2..).unwrap_or_default();
         while let [option, behind @ ..] = rest {
             rest = match behind {
                 [user, password, behind @ ..] if is(option, "AUTH") => {
-                    authenticate(&[user, password])?;
+                    login = Some([*user, *password]);
                     behind
                 }
                 [value, behind @ ..] if is(option, "SETNAME") => {
@@ -104,6 +104,15 @@ impl<'c> Commands<'_, 'c> {
                     return Err(Failure(text.into()));
                 }
             };
+        }
+        if let Some(login) = login {
+            self.authenticate(&login)?;
+        }
+        if !self.identity.is_known {
+            return Err(Failure::new(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+                 option can be used to authenticate the client and select the RESP protocol version at the same time",
+            ));
         }
         self.client.version = version;
         w.version = version;
@@ -279,21 +288,8 @@ fn check_name(name: &[u8]) -> Outcome {
     Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
-/// There are no passwords: the default user has none, and there is no other.
-fn authenticate(words: &[&[u8]]) -> Outcome {
-    match words {
-        [_] => Err(Failure::new(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
-             configuration is correct?",
-        )),
-        [DEFAULT_USER, _] => Ok(()),
-        [_, _] => Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled.")),
-        _ => Err(Failure::SYNTAX),
-    }
-}
-
 /// A line of `CLIENT LIST`.
-fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
+pub(super) fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
     let named = info.named().clone();
     let plain = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let listener = info.listener.address.to_string();
@@ -303,7 +299,7 @@ fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
         Peer::Unix => format!("{local}:0"),
     };
     format!(
-        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 user=default \
+        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 user={} \
          redir=-1 resp={} lib-name={} lib-ver={}\n",
         info.id,
         info.descriptor,
@@ -311,6 +307,7 @@ fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
         now_secs.saturating_sub(info.since_secs),
         now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
         named.database,
+        named.user,
         named.resp,
         plain(&named.library),
         plain(&named.library_version),

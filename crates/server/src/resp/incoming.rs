@@ -78,6 +78,13 @@ impl<'i> Round<'_, '_, 'i> {
         if !sets || index != value_index(spec.command) {
             return false;
         }
+        if self.commands.identity.is_bound {
+            let args: Vec<&[u8]> = (0..index).filter_map(|index| self.parser.arg(input, index)).collect();
+            // It is received as others are, and then refused.
+            if !self.commands.identity.allows(spec, &args) {
+                return false;
+            }
+        }
         let before: Vec<Vec<u8>> =
             (0..index).filter_map(|index| self.parser.arg(input, index)).map(<[u8]>::to_vec).collect();
         let key = before.get(1).map(Vec::as_slice).unwrap_or_default();

@@ -7,6 +7,7 @@
 //!
 //! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
 
+mod acl;
 mod arguments;
 mod bits;
 mod client;
@@ -42,8 +43,10 @@ use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
 
 use self::client::{Client, Replies};
 use self::commands::Commands;
+pub(crate) use self::glob::matches;
 use self::incoming::Incoming;
 use self::listing::Listing;
+pub(crate) use self::table::Spec as CommandSpec;
 pub(crate) use self::table::{COUNT, SPECS};
 use self::table::{Command, Spec};
 use self::writer::{Failure, Writer};
@@ -55,11 +58,14 @@ use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
 use crate::session::{Next, Turn};
 use crate::shared::{ConnectionInfo, Settings};
 use crate::tenants::Account;
+use crate::users::{Identity, Users};
 
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;
 /// Below so much time in the slow log lookups are timed one by one. Together they take less.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
+/// The longest argument of a client that has not said who it is, as in Redis.
+const MAX_STRANGERS_BYTES: usize = 16 << 10;
 /// Arguments that are gathered without an allocation.
 const FEW: usize = 8;
 
@@ -86,6 +92,7 @@ pub(crate) struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
+    identity: Identity,
     client: Client,
     /// Keys of the `MGET` at the front of the input that have been answered already.
     answered_keys: usize,
@@ -93,22 +100,32 @@ pub(crate) struct Session<'c> {
     incoming: Option<Incoming<'c>>,
     /// A listing that is not complete.
     listing: Option<Listing<'c>>,
-    /// New limits, to be applied between requests.
-    new_limits: Option<Limits>,
+    /// Limits have changed, to be applied between requests.
+    has_new_limits: bool,
+    /// Whether the limits are those of a client that has said who it is.
+    was_known: bool,
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(info: Arc<ConnectionInfo>, account: Arc<Account>, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        info: Arc<ConnectionInfo>,
+        account: Arc<Account>,
+        settings: &Settings,
+        users: &Users,
+    ) -> Self {
+        let identity = Identity::new(users);
         info.named().resp = 2;
         Self {
-            parser: Parser::new(settings.resp.clone()),
+            parser: Parser::new(limits(settings, &identity)),
             info,
             account,
+            identity,
             client: Client::default(),
             answered_keys: 0,
             incoming: None,
             listing: None,
-            new_limits: None,
+            has_new_limits: false,
+            was_known: false,
         }
     }
 
@@ -118,8 +135,8 @@ impl<'c> Session<'c> {
     }
 
     /// Takes over changed limits, at the next turn.
-    pub(crate) fn reload(&mut self, settings: &Settings) {
-        self.new_limits = Some(settings.resp.clone());
+    pub(crate) fn reload(&mut self) {
+        self.has_new_limits = true;
     }
 
     /// Whether it is in the middle of a large value.
@@ -159,9 +176,24 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, settings, .. } = context;
-        let Self { parser, info, account: home, client, answered_keys, incoming, listing, new_limits } = self;
-        if let Some(limits) = new_limits.take() {
-            parser.set_limits(limits);
+        let Self {
+            parser,
+            info,
+            account: home,
+            identity,
+            client,
+            answered_keys,
+            incoming,
+            listing,
+            has_new_limits,
+            was_known,
+        } = self;
+        if !identity.refresh(&shared.users) {
+            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
+        }
+        if std::mem::take(has_new_limits) || *was_known != identity.is_known {
+            *was_known = identity.is_known;
+            parser.set_limits(limits(settings, identity));
         }
         // A command may turn to another tenant; the next turn is then that one's.
         let account = Arc::clone(home);
@@ -174,6 +206,8 @@ impl<'c> Session<'c> {
             pool,
             counters: &account.counters,
             account: home,
+            was_known: identity.is_known,
+            identity,
             client,
             now: Cell::new(None),
         };
@@ -323,6 +357,7 @@ impl<'i> Round<'_, '_, 'i> {
         if self.commands.client.transaction.is_none()
             && self.commands.client.replies == Replies::On
             && !is_timed
+            && !self.commands.identity.is_bound
         {
             match Spec::find(name).map(|spec| spec.command) {
                 Some(Command::Get) if count == 2 => return self.gather(input, consumed, None),
@@ -479,6 +514,14 @@ impl<'i> Round<'_, '_, 'i> {
             self.fail(&failure);
             return Done::Yes;
         }
+        if self.commands.identity.is_bound
+            && let Err(failure) = self.commands.may(spec, args)
+        {
+            self.spoil();
+            self.commands.count_call(spec.command, false);
+            self.fail(&failure);
+            return Done::Yes;
+        }
         if self.commands.client.transaction.is_some() && !transaction::is_immediate(spec.command) {
             let result = self.commands.queue(args);
             match result {
@@ -529,6 +572,20 @@ impl<'i> Round<'_, '_, 'i> {
         }
         *self.listing = None;
         None
+    }
+}
+
+/// What may be sent: little, until it is known by whom.
+fn limits(settings: &Settings, identity: &Identity) -> Limits {
+    let limits = settings.resp.clone();
+    if identity.is_known {
+        return limits;
+    }
+    Limits {
+        max_bulk_bytes: limits.max_bulk_bytes.min(MAX_STRANGERS_BYTES),
+        max_kept_bulk_bytes: limits.max_kept_bulk_bytes.min(MAX_STRANGERS_BYTES),
+        max_request_bytes: limits.max_request_bytes.min(4 * MAX_STRANGERS_BYTES),
+        ..limits
     }
 }
 

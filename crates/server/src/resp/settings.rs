@@ -42,7 +42,7 @@ impl<'c> Commands<'_, 'c> {
             let text = toml_text(value);
             text.unwrap_or_else(|| value.to_owned())
         };
-        let own = change::settings(&self.shared.config()).unwrap_or_default();
+        let own = change::shown_settings(&self.shared.config()).unwrap_or_default();
         let mut all: Vec<(String, String)> = own
             .into_iter()
             .filter(|(path, _)| !path.contains("password"))

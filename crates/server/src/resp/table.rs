@@ -7,6 +7,7 @@
 #[repr(u8)]
 #[expect(clippy::enum_variant_names, reason = "one of them is called COMMAND")]
 pub(super) enum Command {
+    Acl,
     Append,
     Auth,
     BitCount,
@@ -173,11 +174,11 @@ pub(crate) struct Spec {
     /// How many arguments it has, with its name; below zero: at least so many.
     pub(super) arity: i8,
     /// With a space between them.
-    pub(super) flags: &'static str,
+    pub(crate) flags: &'static str,
     /// The first key's place, the last one's (below zero: from the end), and the step from key to key; 0: there are none.
     pub(super) keys: (i8, i8, i8),
     /// Categories, without `@`.
-    pub(super) categories: &'static str,
+    pub(crate) categories: &'static str,
     /// The group of its documentation, and the version of Redis that it came with.
     pub(super) group: (&'static str, &'static str),
     /// What it does.
@@ -203,7 +204,8 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 155] = [
+pub(crate) static SPECS: [Spec; 156] = [
+    spec(Command::Acl, "acl", -2, "", (0, 0, 0), "slow", ("server", "6.0.0"), "About users and what they may do."),
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
     spec(Command::BitCount, "bitcount", -2, "readonly", (1, 1, 1), "read bitmap slow", ("bitmap", "2.6.0"), "How many bits of the value of a key are set."),
@@ -387,7 +389,7 @@ const fn packed(name: &[u8]) -> u128 {
 impl Spec {
     /// The command of that name, in whatever case.
     #[inline]
-    pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
+    pub(crate) fn find(name: &[u8]) -> Option<&'static Self> {
         if name.len() > 16 {
             return None;
         }
@@ -399,6 +401,37 @@ impl Spec {
     pub(super) fn takes(&self, args: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { args >= arity } else { args == arity }
+    }
+
+    /// Its number: its place in [`SPECS`].
+    pub(crate) fn number(&self) -> usize {
+        self.command as usize
+    }
+
+    /// The places of its keys as far as a user must be allowed them: those of commands that contain others, too.
+    pub(crate) fn guarded_places(&self, args: &[&[u8]]) -> Vec<usize> {
+        if matches!(self.command, Command::Object | Command::Memory) {
+            return if args.len() > 2 { vec![2] } else { Vec::new() };
+        }
+        // Where it counts them wrongly it will be refused.
+        self.places_in(args).unwrap_or_default()
+    }
+
+    /// Whether it reads what is under its `nth` key, and whether it changes it.
+    pub(crate) fn access(&self, nth: usize, args: &[&[u8]]) -> (bool, bool) {
+        use Command as C;
+        let is_write = self.flags.split(' ').any(|flag| flag == "write");
+        match self.command {
+            C::Exists | C::Type | C::StrLen | C::Touch | C::Watch => (false, false),
+            C::Copy => (nth == 0, nth == 1),
+            C::Rename | C::RenameNx => (nth == 0, true),
+            C::Set => (args.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"GET")), true),
+            C::SetEx | C::PSetEx | C::SetNx | C::MSet | C::MSetNx | C::Append | C::SetRange => (false, true),
+            C::Del | C::Unlink | C::Persist => (false, true),
+            C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt => (false, true),
+            // What is both is guarded as both.
+            _ => (true, is_write),
+        }
     }
 
     /// Where the count of its keys stands, behind which they come.

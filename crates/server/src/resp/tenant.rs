@@ -7,20 +7,27 @@ use super::writer::{Failure, Outcome};
 use crate::tenants::{Account, Closed, Tenant, names};
 
 impl Commands<'_, '_> {
-    /// Whose the connection is where it chooses nothing.
-    pub(super) fn home(&self) -> &Arc<Account> {
-        &self.info.listener.home
+    /// Whose the connection is where it chooses nothing: its user's, or else its listener's.
+    pub(super) fn home(&self) -> Arc<Account> {
+        let listener = &self.info.listener;
+        let directory = self.shared.directory();
+        let of_user = directory.tenant(&self.identity.user.tenant);
+        of_user.map_or_else(|| Arc::clone(&listener.home), |tenant| listener.account(tenant))
     }
 
     /// Whether the connection may turn to the tenant.
     fn may_turn_to(&self, tenant: &Tenant) -> bool {
-        tenant.name == self.home().tenant.name || names(&self.info.listener.tenants, &tenant.name)
+        let user = &self.identity.user;
+        // What a user has been given goes over what a listener has.
+        let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
+        let list = if is_told { &user.tenants } else { &self.info.listener.tenants };
+        tenant.name == self.home().tenant.name || names(list, &tenant.name)
     }
 
     /// Turns to the tenant with the database; 0 is the connection's own.
     pub(super) fn select(&mut self, number: u32) -> Outcome {
         let account = if number == 0 {
-            Arc::clone(self.home())
+            self.home()
         } else {
             let directory = self.shared.directory();
             let tenant = directory.with_database(number).filter(|tenant| self.may_turn_to(tenant));

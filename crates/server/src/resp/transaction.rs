@@ -130,7 +130,10 @@ impl<'c> Commands<'_, 'c> {
             if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
                 // `HELLO` within a transaction changes what comes after it.
                 w.version = self.client.version;
-                self.run(spec, &args, w.output);
+                match self.may_within(spec, &args) {
+                    Ok(()) => self.run(spec, &args, w.output),
+                    Err(failure) => w.failure(&failure),
+                }
             }
             rest = rest.get(consumed..).unwrap_or_default();
         }
