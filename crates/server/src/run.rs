@@ -7,8 +7,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
-use crate::config::Address;
 use crate::config::load::Loaded;
+use crate::config::{Address, Protocol};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::notify;
@@ -55,10 +55,16 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where it listens, as one text.
+/// Whose clients it serves, and where, as one text.
 fn listening(server: &Server) -> String {
-    let addresses = server.addresses();
-    let shown: Vec<String> = addresses.iter().map(|(name, address)| format!("{address} ({name})")).collect();
+    let (config, addresses) = (server.config(), server.addresses());
+    let shown: Vec<String> = addresses
+        .iter()
+        .zip(&config.listeners)
+        .map(|((name, address), listener)| {
+            format!("{} clients on {address} ({name})", clients(listener.protocol))
+        })
+        .collect();
     shown.join(", ")
 }
 
@@ -67,7 +73,7 @@ fn announce(server: &Server) {
     let config = server.config();
     let addresses = server.addresses();
     let mut text = format!(
-        "millpond {} serves memcached clients on {}\n  {} of memory, {} worker threads, pools: {}\n",
+        "millpond {} serves {}\n  {} of memory, {} worker threads, pools: {}\n",
         env!("CARGO_PKG_VERSION"),
         listening(server),
         config.memory(),
@@ -77,15 +83,30 @@ fn announce(server: &Server) {
     if let Some(address) = server.admin_address() {
         text.push_str(&format!("  metrics: http://{address}/metrics\n"));
     }
-    if let Some((_, address)) = addresses.first() {
-        text.push_str(&format!("  try: {}\n", try_line(address)));
+    let speaks_text = |protocol| protocol != Protocol::MemcachedBinary;
+    let mut listeners = addresses.iter().zip(&config.listeners);
+    if let Some(((_, address), listener)) = listeners.find(|(_, listener)| speaks_text(listener.protocol)) {
+        text.push_str(&format!("  try: {}\n", try_line(address, listener.protocol)));
     }
     // Whoever started the server may have closed its standard output; it serves all the same.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn try_line(address: &Address) -> String {
-    let request = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'";
+/// Whose clients are served by a protocol.
+fn clients(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Auto => "memcached and Redis",
+        Protocol::Resp => "Redis",
+        Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => "memcached",
+    }
+}
+
+/// A command that stores and fetches something.
+fn try_line(address: &Address, protocol: Protocol) -> String {
+    let request = match protocol {
+        Protocol::Resp => r"printf 'set hello world\r\nget hello\r\nquit\r\n'",
+        _ => r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'",
+    };
     match address {
         // Bash can open connections itself, so that nothing needs to be installed.
         Address::Tcp(address) => {
