@@ -2,6 +2,7 @@
 'use strict';
 const assert = require('assert');
 const memjs = require('memjs');
+const trial = require('./trial.js');
 
 const client = memjs.Client.create('127.0.0.1:11211', {timeout: 1.5, conntimeout: 1.5, retries: 0, retry_delay: 0.1});
 
@@ -65,20 +66,4 @@ const tests = {
   },
 };
 
-(async () => {
-  // A connection that the server closes is reported where nobody waits.
-  process.on('uncaughtException', (error) => console.error(error));
-  for (const [name, test] of Object.entries(tests)) {
-    let timer;
-    try {
-      // A pending timer also keeps the process alive where a client waits for nothing any more.
-      const late = new Promise((_, failed) => { timer = setTimeout(() => failed(new Error('no answer within 4 s')), 4000); });
-      await Promise.race([test(), late]);
-      console.log(`pass ${name}`);
-    } catch (error) {
-      console.log(`fail ${name} ${JSON.stringify(error.message)}`);
-    }
-    clearTimeout(timer);
-  }
-  process.exit(0);
-})();
+trial.run(tests);

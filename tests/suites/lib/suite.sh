@@ -3,7 +3,7 @@
 #
 #   prepare   installs into $home; has the network
 #   run       runs the suite on one server; has a network namespace of its own, and `memcached` in $PATH is the server under
-#             test, with memcached's flags, whichever it is; records outcomes by `record` or the readers in `outcomes.py`
+#             test, with memcached's flags, and `redis-server` with Redis's, whichever it is; records outcomes by `record` or the readers in `outcomes.py`
 #
 # The process namespace of a run ends with it, and every server it started, too.
 set -euo pipefail
@@ -44,6 +44,24 @@ server() {
     if [ -n "$unix" ]; then
       [ -S "$unix" ] && return
     elif (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'version\r\n' >&3 && read -r -t 1 line <&3) 2>/dev/null; then
+      return
+    fi
+    sleep 0.05
+  done
+  echo "the server does not answer" >&2
+  exit 1
+}
+
+# redis_server FLAG...: starts the server under test with redis-server's flags, and waits until it answers.
+redis_server() {
+  redis-server "$@" &
+  local port=6379 i
+  local words=("$@")
+  for ((i = 0; i < $#; i++)); do
+    if [ "${words[i]}" = --port ]; then port=${words[i + 1]}; fi
+  done
+  for ((i = 0; i < 200; i++)); do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'PING\r\n' >&3 && read -r -t 1 line <&3) 2>/dev/null; then
       return
     fi
     sleep 0.05

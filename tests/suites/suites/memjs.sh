@@ -7,12 +7,12 @@ prepare() {
   need node nodejs
   need npm npm
   npm install --no-save --no-package-lock --prefix "$home" memjs@1.3.2
-  cp "$clients/memjs.js" exercise.js
+  cp "$clients/memjs.js" "$clients/trial.js" .
 }
 
 run() {
   server -p 11211
-  node exercise.js | tee -a /dev/stderr | outcomes lines
+  node memjs.js | tee -a /dev/stderr | outcomes lines
 }
 
 source "$(dirname "$0")/../lib/suite.sh" "$@"
