@@ -203,6 +203,20 @@ impl<'c> Keys<'c> {
         }
     }
 
+    /// The hash of a key of this key space.
+    pub(crate) fn hash(self, key: &[u8]) -> u64 {
+        self.cache.core().hash(self.space(), key)
+    }
+
+    /// Notes that the item of a key, of this pool, was changed in place.
+    #[inline]
+    pub(crate) fn note_change(self, pool: PoolId, key: &[u8]) {
+        let core = self.cache.core();
+        if core.watch.records() {
+            core.note_change(self.hash(key), pool, key);
+        }
+    }
+
     /// Removes the item of `key`. `false`: there was none. Handles of it stay valid.
     pub fn remove(self, key: &[u8]) -> bool {
         let core = self.cache.core();

@@ -114,7 +114,11 @@ impl Core {
     ) -> Published {
         let wanted = self.watch.wants(new.hash());
         if !wanted.any() {
-            return self.publish_unwatched(new, verdict, hold_old);
+            let published = self.publish_unwatched(new, verdict, hold_old);
+            if matches!(published, Published::Done { .. }) {
+                self.note_change(new.hash(), new.found().pool(), new.key());
+            }
+            return published;
         }
         let stopwatch = self.watch.stopwatch(wanted, &self.clock);
         let published = self.publish_unwatched(new, verdict, hold_old);
@@ -123,6 +127,9 @@ impl Core {
             && let Published::Done { replaced, .. } = published
         {
             self.note_insertion(new.hash(), new.found(), replaced);
+        }
+        if matches!(published, Published::Done { .. }) {
+            self.note_change(new.hash(), new.found().pool(), new.key());
         }
         if self.watch.samples(new.hash()) {
             let (kind, result) = match published {

@@ -1,4 +1,5 @@
-//! Watching a cache at work: a sample of its events, how long a sample of its calls takes, and which keys are hot.
+//! Watching a cache at work: a sample of its events, how long a sample of its calls takes, which keys are hot, and which of those
+//! that somebody has a copy of have changed.
 //!
 //! All of it is off until somebody asks, and can be switched while serving. One word says whether anything is on: a call that
 //! nobody watches pays for one branch on it. Where something is on, the call goes a way of its own; what is sampled there is
@@ -8,10 +9,11 @@
 //! What must hold:
 //! 1. No code of the user is called with a lock held: events go through a buffer.
 //! 2. What watching takes is charged to the ledger, and given back when it ends.
-//! 3. The lock of the event buffer, and those of a pool's hot keys and of its curve, are taken last, and nothing is taken under them but by
+//! 3. The locks of the event buffer and of the buffer of changes, and those of a pool's hot keys and of its curve, are taken last, and nothing is taken under them but by
 //!    `curves`, which says in what order; calls that are watched only try the latter. That of
 //!    what is switched is taken before any other but the names of pools, and by no call that is watched.
 
+mod changes;
 mod curves;
 mod events;
 mod hot;
@@ -34,6 +36,7 @@ use crate::handle::{Found, View};
 use crate::life::RemovalCause;
 use latency::Histogram;
 
+pub use changes::ChangeReader;
 pub(crate) use curves::Curves;
 pub use curves::{CurveConfig, PoolCurve};
 pub use events::{
@@ -49,6 +52,7 @@ const EVENTS: u32 = 1;
 const LATENCY: u32 = 2;
 const HOT: u32 = 4;
 const CURVES: u32 = 8;
+const CHANGES: u32 = 16;
 
 /// What is watched, and where that is kept.
 #[derive(Default)]
@@ -65,6 +69,7 @@ pub(crate) struct Watch {
     /// Apart from what every call reads.
     buffer: CachePadded<Mutex<Option<events::Buffer>>>,
     histograms: OnceLock<Box<[Histogram; Timed::ALL.len()]>>,
+    changes: OnceLock<changes::Changes>,
     /// Held while something is switched on or off.
     switching: Mutex<()>,
 }
@@ -130,10 +135,10 @@ impl Watch {
             && hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.events_upto.load(Ordering::Relaxed)
     }
 
-    /// Whether events of any key are recorded.
+    /// Whether events of any key are recorded, or its changes told.
     #[inline]
     pub(crate) fn records(&self) -> bool {
-        self.has(EVENTS)
+        self.has(EVENTS | CHANGES)
     }
 
     /// Records the events of one key in `one_in`; 0 = of none.
@@ -146,6 +151,8 @@ impl Watch {
     #[inline]
     pub(crate) fn wants(&self, hash: u64) -> Wanted {
         let on = self.on.load(Ordering::Relaxed);
+        // Changes are asked for when they have happened.
+        let on = on & !CHANGES;
         // With curves alone, which may be on for ever, what is not followed pays for no more than the comparison.
         if on == 0 || (on == CURVES && !self.follows(hash)) {
             return Wanted { what: 0, draw: 0 };
@@ -334,9 +341,12 @@ impl Core {
         }
     }
 
-    /// Records what happened to an item, if its key is sampled.
+    /// Records what happened to an item, if its key is sampled, and tells of it as a change, if it is one and the key is followed.
     #[inline]
     pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {
+        if !matches!(kind, EventKind::Allocate | EventKind::Find) {
+            self.note_change(hash, found.pool(), found.key());
+        }
         if self.watch.samples(hash) {
             self.record_found(kind, EventResult::Done, found);
         }

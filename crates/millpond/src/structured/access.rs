@@ -227,7 +227,10 @@ impl Handle {
             drop(locked);
             match changed.map_err(|Corrupt| self.wrong_type())? {
                 None => return Ok(None),
-                Some(Change::Done(result)) => return Ok(Some(result)),
+                Some(Change::Done(result)) => {
+                    self.keys().note_change(self.pool, &self.key);
+                    return Ok(Some(result));
+                }
                 Some(Change::Full(words, room)) => {
                     let words = self.wanted(words)?;
                     self.rebuild(words, |from, to| rebuild(from, to, room))?;

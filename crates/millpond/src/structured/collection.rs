@@ -308,6 +308,7 @@ impl<'a> Collection<'a> {
         drop(locked);
         match changed.map_err(|Corrupt| corrupt(self.item.key()))? {
             Change::Done(true) => {
+                self.cache.keys(self.item.pool()).note_change(self.item.pool(), self.item.key());
                 self.tidy()?;
                 Ok(true)
             }

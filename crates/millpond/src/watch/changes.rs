@@ -1,0 +1,241 @@
+//! Changes: which of the followed keys have another value than before, for whoever keeps copies of values.
+//!
+//! What is followed is counted by the hash of the key, in a table of fixed size: two keys may share a counter, so that now and then a
+//! change is told of a key that nobody follows. None that happened after the key was followed is missing: either the follower reads
+//! the new value, or who changes it sees the counter (invariant 2). Where changes come faster than they are read, what does not fit is
+//! counted as lost, and the reader has to take every key for changed.
+//!
+//! Invariants:
+//! 1. A change is noted after it can be read, and a key is followed before it is read; between the two steps of either lies
+//!    a sequentially consistent fence.
+//! 2. So of two that do both at once, at least one sees the other: the change is noted, or its value is read.
+//! 3. The lock of the buffer is taken last, and nothing is called under it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+
+use base::{ByteSize, Part};
+use parking_lot::Mutex;
+
+use super::{CHANGES, Watch};
+use crate::cache::{Cache, Core, PoolId};
+use crate::error::{Error, ErrorKind};
+use crate::find::Keys;
+
+/// Counters of followed keys: half a MiB.
+const COUNTERS: usize = 1 << 19;
+/// A record before its key: the pool's number, the life of that number, the key's length; 2, 2 and 2 bytes.
+const RECORD_BYTES: usize = 6;
+
+/// Counters, and changes on their way to the reader.
+pub(super) struct Changes {
+    counters: Box<[AtomicU8]>,
+    follows_all: AtomicBool,
+    /// Whether there is anything to be read.
+    is_waiting: AtomicBool,
+    buffer: Mutex<Buffer>,
+}
+
+struct Buffer {
+    records: Vec<u8>,
+    capacity: usize,
+    lost: u64,
+    has_reader: bool,
+}
+
+impl Changes {
+    fn new() -> Self {
+        Self {
+            counters: (0..COUNTERS).map(|_| AtomicU8::new(0)).collect(),
+            follows_all: AtomicBool::new(false),
+            is_waiting: AtomicBool::new(false),
+            buffer: Mutex::new(Buffer { records: Vec::new(), capacity: 0, lost: 0, has_reader: false }),
+        }
+    }
+
+    fn counter(&self, hash: u64) -> &AtomicU8 {
+        // The upper half: the lower bits choose the bucket of the index.
+        &self.counters[(hash >> 32) as usize % COUNTERS]
+    }
+
+    fn follows(&self, hash: u64) -> bool {
+        self.counter(hash).load(Ordering::Relaxed) != 0 || self.follows_all.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, pool: PoolId, key: &[u8]) {
+        let mut buffer = self.buffer.lock();
+        if !buffer.has_reader {
+            return;
+        }
+        if buffer.records.len() + RECORD_BYTES + key.len() > buffer.capacity {
+            buffer.lost += 1;
+        } else {
+            for number in [pool.0, pool.1, key.len() as u16] {
+                buffer.records.extend_from_slice(&number.to_le_bytes());
+            }
+            buffer.records.extend_from_slice(key);
+        }
+        self.is_waiting.store(true, Ordering::Release);
+    }
+}
+
+/// The first record, and what comes after it.
+fn first(records: &[u8]) -> Option<(PoolId, &[u8], &[u8])> {
+    let (record, rest) = records.split_first_chunk::<RECORD_BYTES>()?;
+    let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+    let (key, rest) = rest.split_at_checked(usize::from(number(4)))?;
+    Some((PoolId(number(0), number(2)), key, rest))
+}
+
+impl Watch {
+    /// Whether a change of this key is to be told. Asked after the change can be seen.
+    #[inline]
+    fn tells(&self, hash: u64) -> Option<&Changes> {
+        if !self.has(CHANGES) {
+            return None;
+        }
+        let changes = self.changes.get()?;
+        fence(Ordering::SeqCst);
+        changes.follows(hash).then_some(changes)
+    }
+}
+
+impl Core {
+    /// Notes that a key has another value than before, or none, where somebody follows it. Called after the change can be seen.
+    #[inline]
+    pub(crate) fn note_change(&self, hash: u64, pool: PoolId, key: &[u8]) {
+        if let Some(changes) = self.watch.tells(hash) {
+            changes.note(pool, key);
+        }
+    }
+}
+
+impl Cache {
+    /// Begins to tell of changes of keys that are followed ([`ChangeReader::follow`]), for as long as the reader lives. There is one at a
+    /// time. `buffer` bounds how much is kept that was not read yet: a change takes its key and 6 bytes.
+    ///
+    /// A change is that an item was made visible, replaced, removed, evicted or has expired, that it was given another time to
+    /// expire, or that a structured item was changed in place; not that everything was flushed, and not that a chain got longer or shorter. While there is a reader, a
+    /// call that changes something pays for a fence and a look at a table of half a MiB; that of a followed key takes a lock that all share.
+    ///
+    /// ```
+    /// use base::ByteSize;
+    /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// let pool = cache.add_pool(PoolConfig::named("users"))?;
+    /// let changes = cache.changes(ByteSize::mib(1))?;
+    /// let keys = cache.keys(pool);
+    /// changes.follow(keys, b"user:1");
+    /// assert!(keys.find(b"user:1").is_none());
+    /// cache.put(cache.allocate(pool, b"user:1", 0, &ItemOptions::default())?);
+    /// changes.drain(|pool_of_change, key| assert_eq!((pool_of_change, key), (pool, &b"user:1"[..])));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1 GiB or has no room for a
+    /// change; [`ErrorKind::OutOfMemory`] where held items keep the cache from making room for it.
+    pub fn changes(&self, buffer: ByteSize) -> Result<ChangeReader, Error> {
+        let least = RECORD_BYTES + crate::MAX_KEY_BYTES;
+        if buffer.as_usize() < least || buffer > ByteSize::gib(1) {
+            let context = format!("a buffer for changes of {buffer}: give it {least} bytes to 1GiB");
+            return Err(Error::new(ErrorKind::Config, context));
+        }
+        let core = self.core();
+        let _switching = core.watch.switching.lock();
+        if core.watch.has(CHANGES) {
+            let context = "somebody reads the changes of this cache already: drop that reader first";
+            return Err(Error::new(ErrorKind::Config, context));
+        }
+        // The counters stay for the next reader, as others may still look at them.
+        let counters = if core.watch.changes.get().is_none() { COUNTERS as u64 } else { 0 };
+        core.spend(Part::Fixed, counters + 2 * buffer.as_u64())?;
+        let changes = core.watch.changes.get_or_init(Changes::new);
+        let capacity = buffer.as_usize();
+        *changes.buffer.lock() =
+            Buffer { records: Vec::with_capacity(capacity), capacity, lost: 0, has_reader: true };
+        core.watch.switch(CHANGES, true);
+        Ok(ChangeReader { cache: self.clone(), spare: Mutex::new(Vec::with_capacity(capacity)) })
+    }
+}
+
+/// Tells of changes of the keys that it follows. Made by [`Cache::changes`]; may be shared by threads. When it is dropped, nothing is
+/// followed any more.
+#[derive(Debug)]
+pub struct ChangeReader {
+    cache: Cache,
+    spare: Mutex<Vec<u8>>,
+}
+
+impl ChangeReader {
+    fn all(&self) -> Option<&Changes> {
+        self.cache.core().watch.changes.get()
+    }
+
+    /// From now on every change of this key is told. To be called before the value is read, and as often as
+    /// [`Self::unfollow`] will be.
+    pub fn follow(&self, keys: Keys<'_>, key: &[u8]) {
+        let Some(changes) = self.all() else { return };
+        let more = |count: u8| (count < u8::MAX).then(|| count + 1);
+        // A counter that is full stays so: its keys are followed for ever.
+        let _ = changes.counter(keys.hash(key)).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes back one [`Self::follow`].
+    pub fn unfollow(&self, keys: Keys<'_>, key: &[u8]) {
+        let Some(changes) = self.all() else { return };
+        let less = |count: u8| (0 < count && count < u8::MAX).then(|| count - 1);
+        let _ = changes.counter(keys.hash(key)).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Whether the changes of all keys are told, whatever is followed.
+    pub fn follow_all(&self, all: bool) {
+        if let Some(changes) = self.all() {
+            changes.follows_all.store(all, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Whether there is something to read. Costs a load.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.all().is_some_and(|changes| changes.is_waiting.load(Ordering::Acquire))
+    }
+
+    /// Calls `tell` with the pool and the key of every change that is there, with no lock of the cache held; returns how many were
+    /// lost for want of room since the last call. Of two threads that call it at once the second waits for the first.
+    pub fn drain(&self, mut tell: impl FnMut(PoolId, &[u8])) -> u64 {
+        let Some(changes) = self.all() else { return 0 };
+        let mut spare = self.spare.lock();
+        spare.clear();
+        let lost = {
+            let mut buffer = changes.buffer.lock();
+            changes.is_waiting.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut buffer.records, &mut *spare);
+            std::mem::take(&mut buffer.lost)
+        };
+        let mut rest = &spare[..];
+        while let Some((pool, key, after)) = first(rest) {
+            tell(pool, key);
+            rest = after;
+        }
+        lost
+    }
+}
+
+impl Drop for ChangeReader {
+    fn drop(&mut self) {
+        let core = self.cache.core();
+        let _switching = core.watch.switching.lock();
+        core.watch.switch(CHANGES, false);
+        let Some(changes) = core.watch.changes.get() else { return };
+        changes.follows_all.store(false, Ordering::Relaxed);
+        changes.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        let mut buffer = changes.buffer.lock();
+        core.ledger.release(Part::Fixed, 2 * buffer.capacity as u64);
+        *buffer = Buffer { records: Vec::new(), capacity: 0, lost: 0, has_reader: false };
+        changes.is_waiting.store(false, Ordering::Relaxed);
+    }
+}
