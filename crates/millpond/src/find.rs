@@ -208,6 +208,18 @@ impl<'c> Keys<'c> {
         self.cache.core().hash(self.space(), key)
     }
 
+    /// Clears the item of a key away if it has expired or was flushed. Counts no access.
+    pub(crate) fn clear_dead(self, hash: u64, key: &[u8]) {
+        let core = self.cache.core();
+        let mut strangers = Vec::new();
+        let pinned = core.pins.pin();
+        let found = self.look_up(hash, key, &mut strangers);
+        drop(pinned);
+        if let Some((Candidate::Dead, handle, _)) = found {
+            core.remove_item(&handle, RemovalCause::Expired);
+        }
+    }
+
     /// Notes that the item of a key, of this pool, was changed in place.
     #[inline]
     pub(crate) fn note_change(self, pool: PoolId, key: &[u8]) {

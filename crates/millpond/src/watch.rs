@@ -36,7 +36,7 @@ use crate::handle::{Found, View};
 use crate::life::RemovalCause;
 use latency::Histogram;
 
-pub use changes::ChangeReader;
+pub use changes::{Change, ChangeReader, set_author};
 pub(crate) use curves::Curves;
 pub use curves::{CurveConfig, PoolCurve};
 pub use events::{
@@ -344,8 +344,12 @@ impl Core {
     /// Records what happened to an item, if its key is sampled, and tells of it as a change, if it is one and the key is followed.
     #[inline]
     pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {
-        if !matches!(kind, EventKind::Allocate | EventKind::Find) {
-            self.note_change(hash, found.pool(), found.key());
+        match kind {
+            EventKind::Allocate | EventKind::Find => {}
+            EventKind::Evict | EventKind::Expire => {
+                self.note_change_by_itself(hash, found.pool(), found.key());
+            }
+            _ => self.note_change(hash, found.pool(), found.key()),
         }
         if self.watch.samples(hash) {
             self.record_found(kind, EventResult::Done, found);

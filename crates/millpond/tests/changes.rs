@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use millpond::structured::{Map, StructureOptions};
-use millpond::watch::ChangeReader;
+use millpond::watch::{ChangeReader, set_author};
 use millpond::{
     ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, Keys, Part, PoolConfig, PoolId,
 };
@@ -31,7 +31,7 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8], expiry: Expiry) {
 
 fn told(changes: &ChangeReader) -> Vec<String> {
     let mut keys = Vec::new();
-    let lost = changes.drain(|_, key| keys.push(String::from_utf8_lossy(key).into_owned()));
+    let lost = changes.drain(|change| keys.push(String::from_utf8_lossy(change.key).into_owned()));
     assert_eq!(lost, 0);
     keys
 }
@@ -68,6 +68,33 @@ fn every_kind_of_change_of_a_followed_key_is_told_and_no_other() {
     changes.follow_all(true);
     put(&cache, pool, b"c", b"1", Expiry::Never);
     assert_eq!(told(&changes), ["c"], "all are followed");
+    changes.pause();
+    put(&cache, pool, b"c", b"2", Expiry::Never);
+    changes.resume();
+    changes.follow(keys, b"d");
+    put(&cache, pool, b"c", b"3", Expiry::Never);
+    put(&cache, pool, b"d", b"3", Expiry::Never);
+    assert_eq!(told(&changes), ["d"], "what was followed before the pause is forgotten");
+}
+
+#[test]
+fn the_author_is_told_but_not_of_what_left_by_itself() {
+    let clock = Clock::manual(1_000);
+    let (cache, pool) = cache(&clock);
+    let changes = cache.changes(ByteSize::kib(64)).expect("room");
+    changes.follow_all(true);
+    put(&cache, pool, b"a", b"1", Expiry::At(1_010));
+    set_author(7);
+    put(&cache, pool, b"b", b"1", Expiry::Never);
+    cache.keys(pool).remove(b"b");
+    clock.advance(Duration::from_secs(20));
+    cache.reap();
+    set_author(0);
+    put(&cache, pool, b"c", b"1", Expiry::Never);
+    let mut seen = Vec::new();
+    changes.drain(|change| seen.push((change.key.to_vec(), change.author)));
+    let expected = [("a", 0), ("b", 7), ("b", 7), ("a", 0), ("c", 0)];
+    assert_eq!(seen, expected.map(|(key, author)| (key.as_bytes().to_vec(), author)));
 }
 
 #[test]
@@ -108,7 +135,7 @@ fn what_finds_no_room_is_counted_and_a_reader_pays_for_what_it_takes() {
         put(&cache, pool, format!("key:{number}").as_bytes(), b"", Expiry::Never);
     }
     let mut count = 0;
-    assert_eq!((changes.drain(|_, _| count += 1), count), (89 - 25, 25), "12 bytes each");
+    assert_eq!((changes.drain(|_| count += 1), count), (89 - 13, 13), "22 bytes each");
     put(&cache, pool, b"after", b"", Expiry::Never);
     assert_eq!(told(&changes), ["after"]);
     drop(changes);
@@ -155,7 +182,7 @@ fn who_follows_before_reading_misses_nothing() {
             let is_old = keys.find(&key).is_some_and(|item| item[..] == [0]);
             barrier.wait();
             let mut is_told = false;
-            assert_eq!(changes.drain(|_, changed| is_told |= changed == key), 0);
+            assert_eq!(changes.drain(|change| is_told |= change.key == key), 0);
             assert!(!is_old || is_told, "round {round}: an old value, and nothing was told");
             reads[usize::from(is_old)] += 1;
         }

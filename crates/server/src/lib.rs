@@ -7,6 +7,7 @@
 //! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
 //!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
 //! - `tenants`: those who share the server, and how much each may use.
+//! - `tracking`: who has copies of which keys, and is told when those change.
 //! - `users`: who a client is, and what it may do.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
@@ -19,7 +20,7 @@
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a connection, not in all together.
 //! 2. A client that is slow, silent or hostile harms itself only: work per turn is bounded, nothing is read from a client
 //!    that does not read, and who holds most is closed first when the memory for connections is spent.
-//! 3. No request waits for a lock of the server's.
+//! 3. No request waits for a lock of the server's that is held for longer than a few instructions.
 
 #![forbid(unsafe_code)]
 
@@ -49,6 +50,7 @@ mod shared;
 mod slow;
 mod tenants;
 mod tls;
+mod tracking;
 mod users;
 mod watching;
 

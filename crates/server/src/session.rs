@@ -155,6 +155,27 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Keeps what is to be sent between two replies; false where that would be more than `max` bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+        match self {
+            Self::Undecided(..) | Self::Memcached(_) => true,
+            Self::Resp(session) => session.push(bytes, max),
+        }
+    }
+
+    /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
+    #[inline]
+    pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
+        if let Self::Resp(session) = self {
+            session.take_pushes(output);
+        }
+    }
+
+    /// Whether its client is told of changes.
+    pub(crate) fn tracks(&self) -> bool {
+        matches!(self, Self::Resp(session) if session.tracks())
+    }
+
     /// Answers the whole requests in `input`, up to the bounds of a turn.
     pub(crate) fn turn(
         &mut self,

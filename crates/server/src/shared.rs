@@ -15,12 +15,13 @@ use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
-use crate::net::{Mailbox, Peer};
+use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
 use crate::tenants::{Account, Departing, Directory, Tenant};
 use crate::tls::{Subject, TlsSlot};
+use crate::tracking::Tracking;
 use crate::users::{DEFAULT_USER, Users};
 use crate::watching::Watching;
 
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) resp: resp::Limits,
     pub(crate) max_output_bytes: usize,
     pub(crate) max_requests_per_turn: usize,
+    pub(crate) max_tracked_keys: usize,
     pub(crate) max_connection_memory_bytes: u64,
     pub(crate) busy_poll_micros: u32,
     pub(crate) idle_timeout_secs: u32,
@@ -62,6 +64,7 @@ impl Settings {
             },
             max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
             max_requests_per_turn: limits.max_requests_per_turn,
+            max_tracked_keys: limits.max_tracked_keys,
             max_connection_memory_bytes: config.max_connection_memory().as_u64(),
             busy_poll_micros: config.busy_poll_micros,
             idle_timeout_secs: limits.idle_timeout_secs,
@@ -251,6 +254,11 @@ pub(crate) struct ConnectionInfo {
     pub(crate) named: Mutex<Named>,
     /// Whom the client's certificate names, once it was verified.
     pub(crate) subject: OnceLock<Subject>,
+    /// Which worker has it, and as which connection.
+    pub(crate) place: OnceLock<(usize, Token)>,
+    /// Whether it has subscribed to the channel of changes.
+    subscribed: AtomicBool,
+    closed: AtomicBool,
 }
 
 /// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT LIST`.
@@ -265,6 +273,8 @@ pub(crate) struct Named {
     pub(crate) database: u32,
     /// The tenant that it is.
     pub(crate) tenant: String,
+    /// Where it is told of changes, if it is: to which connection; 0 = itself.
+    pub(crate) redirect: Option<i64>,
     /// The user that it is.
     pub(crate) user: String,
 }
@@ -290,7 +300,28 @@ impl ConnectionInfo {
             since_secs: now_secs,
             named,
             subject: OnceLock::new(),
+            place: OnceLock::new(),
+            subscribed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that it is no more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it has subscribed to the channel of changes.
+    pub(crate) fn subscribe(&self, subscribed: bool) {
+        self.subscribed.store(subscribed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscribed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn named(&self) -> std::sync::MutexGuard<'_, Named> {
@@ -416,6 +447,7 @@ pub(crate) struct Shared {
     pub(crate) maintenance: Maintenance,
     pub(crate) users: Users,
     pub(crate) watching: Watching,
+    pub(crate) tracking: Tracking,
     pub(crate) monitoring: Monitoring,
     pub(crate) changing: Changing,
     pub(crate) slow: SlowLog,
@@ -461,6 +493,7 @@ impl Shared {
             maintenance: Maintenance::default(),
             users,
             watching: Watching::default(),
+            tracking: Tracking::default(),
             monitoring: Monitoring::default(),
             changing: Changing::default(),
             slow: SlowLog::default(),

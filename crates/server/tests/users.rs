@@ -229,3 +229,16 @@ fn a_listener_beyond_loopback_needs_users_with_passwords() {
     let error = Server::start(config).map(drop).expect_err("somebody need not");
     assert!(error.to_string().contains("allow_remote"), "{error}");
 }
+
+#[test]
+fn who_may_not_read_all_keys_is_not_told_of_all_keys() {
+    let mut config = guarded();
+    config.users.push(user("watcher", "open", "~in:* +@read +client"));
+    let server = Server::start(config).expect("a server");
+    let mut client = logged_in(&server, "watcher", "open");
+    assert!(resp(&mut client, "CLIENT TRACKING ON BCAST PREFIX in:").starts_with("-NOPERM"));
+    assert!(resp(&mut client, "CLIENT TRACKING ON BCAST").starts_with("-NOPERM"));
+    assert_eq!(resp(&mut client, "CLIENT TRACKING ON"), "+OK");
+    let mut admin = logged_in(&server, "admin", "sesame");
+    assert_eq!(resp(&mut admin, "CLIENT TRACKING ON BCAST"), "+OK");
+}

@@ -11,6 +11,7 @@
 //! 2. So of two that do both at once, at least one sees the other: the change is noted, or its value is read.
 //! 3. The lock of the buffer is taken last, and nothing is called under it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
 
 use base::{ByteSize, Part};
@@ -23,8 +24,30 @@ use crate::find::Keys;
 
 /// Counters of followed keys: half a MiB.
 const COUNTERS: usize = 1 << 19;
-/// A record before its key: the pool's number, the life of that number, the key's length; 2, 2 and 2 bytes.
-const RECORD_BYTES: usize = 6;
+/// A record before its key: the pool's number, the life of that number, the key's length, nothing, the author; 2, 2, 2, 2 and 8 bytes.
+const RECORD_BYTES: usize = 16;
+
+thread_local! {
+    /// On whose behalf this thread changes what it changes: see [`set_author`].
+    static AUTHOR: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Says on whose behalf this thread makes changes from now on: a number that [`ChangeReader::drain`] tells with each of them; 0, as at the start, = of
+/// nobody in particular. What a call evicts or finds to have expired is of nobody.
+pub fn set_author(author: u64) {
+    AUTHOR.set(author);
+}
+
+/// A change of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// The pool of the item that is there now, or that was.
+    pub pool: PoolId,
+    /// Its key.
+    pub key: &'a [u8],
+    /// On whose behalf: see [`set_author`].
+    pub author: u64,
+}
 
 /// Counters, and changes on their way to the reader.
 pub(super) struct Changes {
@@ -61,7 +84,8 @@ impl Changes {
         self.counter(hash).load(Ordering::Relaxed) != 0 || self.follows_all.load(Ordering::Relaxed)
     }
 
-    fn note(&self, pool: PoolId, key: &[u8]) {
+    fn note(&self, change: Change<'_>) {
+        let Change { pool, key, author } = change;
         let mut buffer = self.buffer.lock();
         if !buffer.has_reader {
             return;
@@ -69,9 +93,10 @@ impl Changes {
         if buffer.records.len() + RECORD_BYTES + key.len() > buffer.capacity {
             buffer.lost += 1;
         } else {
-            for number in [pool.0, pool.1, key.len() as u16] {
+            for number in [pool.0, pool.1, key.len() as u16, 0] {
                 buffer.records.extend_from_slice(&number.to_le_bytes());
             }
+            buffer.records.extend_from_slice(&author.to_le_bytes());
             buffer.records.extend_from_slice(key);
         }
         self.is_waiting.store(true, Ordering::Release);
@@ -79,11 +104,12 @@ impl Changes {
 }
 
 /// The first record, and what comes after it.
-fn first(records: &[u8]) -> Option<(PoolId, &[u8], &[u8])> {
+fn first(records: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (record, rest) = records.split_first_chunk::<RECORD_BYTES>()?;
     let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+    let author = record[8..].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let (key, rest) = rest.split_at_checked(usize::from(number(4)))?;
-    Some((PoolId(number(0), number(2)), key, rest))
+    Some((Change { pool: PoolId(number(0), number(2)), key, author }, rest))
 }
 
 impl Watch {
@@ -104,14 +130,22 @@ impl Core {
     #[inline]
     pub(crate) fn note_change(&self, hash: u64, pool: PoolId, key: &[u8]) {
         if let Some(changes) = self.watch.tells(hash) {
-            changes.note(pool, key);
+            changes.note(Change { pool, key, author: AUTHOR.get() });
+        }
+    }
+
+    /// As [`Self::note_change`], for what nobody asked for.
+    #[inline]
+    pub(crate) fn note_change_by_itself(&self, hash: u64, pool: PoolId, key: &[u8]) {
+        if let Some(changes) = self.watch.tells(hash) {
+            changes.note(Change { pool, key, author: 0 });
         }
     }
 }
 
 impl Cache {
     /// Begins to tell of changes of keys that are followed ([`ChangeReader::follow`]), for as long as the reader lives. There is one at a
-    /// time. `buffer` bounds how much is kept that was not read yet: a change takes its key and 6 bytes.
+    /// time. `buffer` bounds how much is kept that was not read yet: a change takes its key and 16 bytes.
     ///
     /// A change is that an item was made visible, replaced, removed, evicted or has expired, that it was given another time to
     /// expire, or that a structured item was changed in place; not that everything was flushed, and not that a chain got longer or shorter. While there is a reader, a
@@ -128,7 +162,7 @@ impl Cache {
     /// changes.follow(keys, b"user:1");
     /// assert!(keys.find(b"user:1").is_none());
     /// cache.put(cache.allocate(pool, b"user:1", 0, &ItemOptions::default())?);
-    /// changes.drain(|pool_of_change, key| assert_eq!((pool_of_change, key), (pool, &b"user:1"[..])));
+    /// changes.drain(|change| assert_eq!((change.pool, change.key), (pool, &b"user:1"[..])));
     /// # Ok(())
     /// # }
     /// ```
@@ -144,7 +178,7 @@ impl Cache {
         }
         let core = self.core();
         let _switching = core.watch.switching.lock();
-        if core.watch.has(CHANGES) {
+        if core.watch.changes.get().is_some_and(|changes| changes.buffer.lock().has_reader) {
             let context = "somebody reads the changes of this cache already: drop that reader first";
             return Err(Error::new(ErrorKind::Config, context));
         }
@@ -173,10 +207,11 @@ impl ChangeReader {
         self.cache.core().watch.changes.get()
     }
 
-    /// From now on every change of this key is told. To be called before the value is read, and as often as
+    /// From now on every change of this key is told, but not that an item leaves which is over already. To be called before the value is read, and as often as
     /// [`Self::unfollow`] will be.
     pub fn follow(&self, keys: Keys<'_>, key: &[u8]) {
         let Some(changes) = self.all() else { return };
+        keys.clear_dead(keys.hash(key), key);
         let more = |count: u8| (count < u8::MAX).then(|| count + 1);
         // A counter that is full stays so: its keys are followed for ever.
         let _ = changes.counter(keys.hash(key)).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -198,15 +233,41 @@ impl ChangeReader {
         }
     }
 
+    /// Stops telling of changes, so that calls pay nothing for it, until it is told to go on. What was followed, and what was not read yet, is
+    /// forgotten.
+    pub fn pause(&self) {
+        let core = self.cache.core();
+        let _switching = core.watch.switching.lock();
+        self.forget_all();
+    }
+
+    /// Goes on after [`Self::pause`].
+    pub fn resume(&self) {
+        let watch = &self.cache.core().watch;
+        let _switching = watch.switching.lock();
+        watch.switch(CHANGES, true);
+    }
+
+    fn forget_all(&self) {
+        self.cache.core().watch.switch(CHANGES, false);
+        let Some(changes) = self.all() else { return };
+        changes.follows_all.store(false, Ordering::Relaxed);
+        changes.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        let mut buffer = changes.buffer.lock();
+        buffer.records.clear();
+        buffer.lost = 0;
+        changes.is_waiting.store(false, Ordering::Relaxed);
+    }
+
     /// Whether there is something to read. Costs a load.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         self.all().is_some_and(|changes| changes.is_waiting.load(Ordering::Acquire))
     }
 
-    /// Calls `tell` with the pool and the key of every change that is there, with no lock of the cache held; returns how many were
+    /// Calls `tell` with every change that is there, with no lock of the cache held; returns how many were
     /// lost for want of room since the last call. Of two threads that call it at once the second waits for the first.
-    pub fn drain(&self, mut tell: impl FnMut(PoolId, &[u8])) -> u64 {
+    pub fn drain(&self, mut tell: impl FnMut(Change<'_>)) -> u64 {
         let Some(changes) = self.all() else { return 0 };
         let mut spare = self.spare.lock();
         spare.clear();
@@ -217,8 +278,8 @@ impl ChangeReader {
             std::mem::take(&mut buffer.lost)
         };
         let mut rest = &spare[..];
-        while let Some((pool, key, after)) = first(rest) {
-            tell(pool, key);
+        while let Some((change, after)) = first(rest) {
+            tell(change);
             rest = after;
         }
         lost
@@ -229,13 +290,10 @@ impl Drop for ChangeReader {
     fn drop(&mut self) {
         let core = self.cache.core();
         let _switching = core.watch.switching.lock();
-        core.watch.switch(CHANGES, false);
+        self.forget_all();
         let Some(changes) = core.watch.changes.get() else { return };
-        changes.follows_all.store(false, Ordering::Relaxed);
-        changes.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         let mut buffer = changes.buffer.lock();
         core.ledger.release(Part::Fixed, 2 * buffer.capacity as u64);
         *buffer = Buffer { records: Vec::new(), capacity: 0, lost: 0, has_reader: false };
-        changes.is_waiting.store(false, Ordering::Relaxed);
     }
 }

@@ -161,6 +161,16 @@ fn server_metrics(shared: &Shared) -> Vec<Metric> {
         gauge("millpond_server_threads", "Worker threads.", vec![(vec![], shared.workers.len() as u64)]),
         gauge("millpond_server_connections", "Connections that are open now.", connections),
         gauge(
+            "millpond_server_tracking_clients",
+            "Connections that are told of changes of keys.",
+            vec![(vec![], shared.tracking.figures().0 as u64)],
+        ),
+        gauge(
+            "millpond_server_tracked_keys",
+            "Copies of keys that they have: see limits.max_tracked_keys.",
+            vec![(vec![], shared.tracking.figures().1 as u64)],
+        ),
+        gauge(
             "millpond_server_connection_memory_bytes",
             "What connections hold: buffers, and items on their way in or out.",
             vec![(vec![], shared.budget.held())],

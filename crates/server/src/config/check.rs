@@ -262,6 +262,7 @@ fn check_limits(config: &Config, limits: &Limits, problems: &mut Vec<String>) {
     at_least("max_get_line_bytes", limits.max_get_line_bytes.as_u64(), 2048);
     at_least("max_get_keys", limits.max_get_keys as u64, 1);
     at_least("max_request_bytes", limits.max_request_bytes.as_u64(), 64 << 10);
+    at_least("max_tracked_keys", limits.max_tracked_keys as u64, 1);
     at_least("max_item_bytes", limits.max_item_bytes.as_u64(), 1024);
     at_least("max_output_buffer_bytes", limits.max_output_buffer_bytes.as_u64(), 4096);
     at_least("max_connection_memory_bytes", config.max_connection_memory().as_u64(), 1 << 20);

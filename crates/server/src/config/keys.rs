@@ -212,6 +212,11 @@ pub const KEYS: &[Key] = &[
          answered with an error. A value that is being set does not count: it is received into its item. Default 16MiB.",
     ),
     online(
+        "limits.max_tracked_keys",
+        "The most copies of keys that clients have after CLIENT TRACKING, over all of them. One more, and the client of another\n\
+         is told to forget that. A copy takes its key and 96 bytes. Default 1000000.",
+    ),
+    online(
         "limits.max_item_bytes",
         "The largest item, counted as memcached does for its -I: the key, the value and 59 bytes, or 63 with client flags.\n\
          A larger one is answered \"SERVER_ERROR object too large for cache\". Default 1MiB; at most 4MiB.",

@@ -216,6 +216,8 @@ pub struct Limits {
     pub max_get_keys: usize,
     /// The longest request of RESP that is kept while it comes.
     pub max_request_bytes: ByteSize,
+    /// The most copies of keys that clients are told of changes of.
+    pub max_tracked_keys: usize,
     /// The largest item, as memcached counts it.
     pub max_item_bytes: ByteSize,
     /// Whether the data of a storage command whose line was refused is skipped.
@@ -244,6 +246,7 @@ impl Default for Limits {
             max_get_line_bytes: ByteSize::mib(1),
             max_get_keys: 65_536,
             max_request_bytes: ByteSize::mib(16),
+            max_tracked_keys: 1_000_000,
             max_item_bytes: ByteSize::mib(1),
             skip_refused_data: false,
             max_output_buffer_bytes: ByteSize::mib(1),

@@ -149,7 +149,10 @@ impl<'c> Commands<'_, 'c> {
         self.counters.add(Counter::Flushes, 1);
         match delay.expiry(self.now_secs) {
             Expiry::At(unix_secs) => self.keys().flush_at(unix_secs),
-            Expiry::Never | Expiry::Past => self.keys().flush(),
+            Expiry::Never | Expiry::Past => {
+                self.keys().flush();
+                self.shared.tracking.flushed(self.shared, self.pool);
+            }
         }
     }
 

@@ -155,6 +155,7 @@ impl<'c> Connection<'c> {
         if self.tls.as_ref().is_some_and(|tls| tls.is_ended()) && !self.backlog && self.closing.is_none() {
             self.closing = Some(Counter::ClosedByClient);
         }
+        self.session.take_pushes(&mut self.output);
         match self.flush(context) {
             Err(_) => Step::Close(Counter::ClosedBroken),
             Ok(Sent::Blocked) => Step::Wait(EventFlags::OUT),
@@ -227,6 +228,16 @@ impl<'c> Connection<'c> {
     /// Whether it waits for its tenant's rate.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
+    }
+
+    /// Has it sent what nobody asked for, between two replies; false where more than `max` bytes wait for that.
+    pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+        self.session.push(bytes, max)
+    }
+
+    /// Whether its client is told of changes.
+    pub(crate) fn tracks(&self) -> bool {
+        self.session.tracks()
     }
 
     /// From now on: answer what has arrived, and close.

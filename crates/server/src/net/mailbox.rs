@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::listener::Peer;
+use super::table::Token;
 
 /// What a worker may be told.
 pub(crate) enum Message {
@@ -13,6 +14,8 @@ pub(crate) enum Message {
     Serve(OwnedFd, Peer, usize),
     /// Say that you are alive.
     Beat,
+    /// Send these connections, if they are there yet, these bytes between two replies.
+    Push(Vec<(Token, Vec<u8>)>),
     /// Look at the settings again.
     Reload,
     /// Stop accepting, answer what has arrived, and end.

@@ -15,6 +15,7 @@ pub(crate) use context::Context;
 pub(crate) use listener::{Listener, Peer};
 pub(crate) use mailbox::{Mailbox, Message};
 pub(crate) use output::{End, MIN_IN_PLACE_BYTES, Output};
+pub(crate) use table::Token;
 pub(crate) use worker::Worker;
 
 /// Calls `call` until no signal interrupts it.

@@ -117,6 +117,7 @@ impl<'c> Worker<'c> {
                 }
             }
             self.round();
+            self.context.shared.tracking.deliver(self.context.shared);
             self.sweep();
         }
         self.close_all();
@@ -395,7 +396,9 @@ impl<'c> Worker<'c> {
         tracing::debug!(listener = state.name, peer = %info.peer, worker = self.index, "A client connected.");
         self.context.shared.registry.add(Arc::clone(&info));
         let context = &self.context;
+        let place = Arc::clone(&info);
         let token = self.connections.insert(|_| Connection::new(socket, tls, info, context));
+        let _ = place.place.set((self.index, token));
         let Some(connection) = self.connections.get_mut(token) else { return };
         connection.lane = self.lanes.join(&connection.account().tenant);
         let added = epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN);
@@ -413,6 +416,10 @@ impl<'c> Worker<'c> {
         let none = Held::default();
         let _ = shared.budget.try_change(shared.cache.ledger(), connection.held, none);
         shared.registry.remove(connection.descriptor());
+        connection.info.close();
+        if connection.tracks() {
+            shared.tracking.end(shared, connection.info.id);
+        }
         let state = &connection.info.listener;
         self.uncount(state, connection.account(), reason);
         self.lanes.leave(connection.lane);
@@ -444,10 +451,22 @@ impl<'c> Worker<'c> {
                 Message::Beat => {
                     worker.beats.fetch_add(1, Ordering::Relaxed);
                 }
+                Message::Push(letters) => {
+                    letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
+                }
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
             }
         }
+    }
+
+    /// Has a connection sent what nobody asked for.
+    fn push(&mut self, token: Token, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if !connection.push(bytes, self.context.settings.max_output_bytes) {
+            return self.close(token, Counter::ClosedMemory);
+        }
+        self.wake(token, EventFlags::empty());
     }
 
     fn reload(&mut self) {

@@ -2,6 +2,8 @@
 
 use protocol::resp::{Version, reply};
 
+use super::tracking::Tracks;
+
 /// Whether a client wants replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replies {
@@ -59,6 +61,8 @@ pub(super) struct Client {
     pub(super) database: u32,
     /// A transaction is being carried out.
     pub(super) is_executing: bool,
+    /// How it is told of changes, if it is.
+    pub(super) tracking: Option<Tracks>,
 }
 
 impl Client {
@@ -67,6 +71,6 @@ impl Client {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.requests.capacity());
         let watched: usize =
             self.watched.iter().map(|watched| watched.key.len() + size_of::<Watched>()).sum();
-        queued + watched
+        queued + watched + self.tracking.as_ref().map_or(0, Tracks::held_bytes)
     }
 }

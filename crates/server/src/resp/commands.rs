@@ -235,7 +235,9 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn run(&mut self, spec: &'static Spec, args: &[&[u8]], output: &mut Output<ReadHandle<'c>>) {
         let version = self.client.version;
         let end = output.end();
+        self.remember_all(spec, args);
         let outcome = self.dispatch(spec, args, &mut Writer { output: &mut *output, version });
+        self.end_caching(spec.command);
         self.count_call(spec.command, outcome.is_ok());
         if let Err(failure) = outcome {
             output.rewind(end);
@@ -279,6 +281,7 @@ impl<'c> Commands<'_, 'c> {
             C::SlowLog => self.slowlog(args, w),
             C::Client => self.client_command(args, w),
             C::Acl => self.acl(args, w),
+            C::Subscribe | C::Unsubscribe => self.run_channel(command, args, w),
             _ => self.run_connection(command, args, w),
         }
     }

@@ -22,6 +22,11 @@ impl<'c> Commands<'_, 'c> {
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
         match command {
+            Command::Ping if self.info.is_subscribed() && w.version == Version::Resp2 => {
+                w.array(2);
+                w.bulk(b"pong");
+                w.bulk(arg(args, 1));
+            }
             Command::Ping => match args.get(1..).unwrap_or_default() {
                 [] => w.output.write(reply::PONG),
                 [text] => w.bulk(text),
@@ -51,6 +56,8 @@ impl<'c> Commands<'_, 'c> {
             Command::Reset => {
                 *self.identity = Identity::new(&self.shared.users);
                 self.select(0)?;
+                self.end_tracking();
+                self.info.subscribe(false);
                 *self.client = Client::default();
                 let mut named = self.info.named();
                 (named.resp, named.name) = (2, Vec::new());
@@ -152,6 +159,10 @@ impl<'c> Commands<'_, 'c> {
             ("no-evict", 1..=1),
             ("no-touch", 1..=1),
             ("reply", 1..=1),
+            ("tracking", 1..=usize::MAX),
+            ("caching", 1..=1),
+            ("getredir", 0..=0),
+            ("trackinginfo", 0..=0),
             ("help", 0..=0),
         ];
         let Some((known, arity)) = known.into_iter().find(|(known, _)| is(name, known)) else {
@@ -177,6 +188,7 @@ impl<'c> Commands<'_, 'c> {
             }
             "info" => w.verbatim(describe(self.info, self.shared.clock.unix_secs()).as_bytes()),
             "list" => return self.list_clients(values, w),
+            "tracking" | "caching" | "getredir" | "trackinginfo" => return self.track(known, values, w),
             "reply" => {
                 self.client.replies = match arg(values, 0) {
                     how if is(how, "ON") => Replies::On,
@@ -258,6 +270,10 @@ fn help(w: &mut Writer<'_, '_>) {
         &[
             "GETNAME",
             "    The name of this connection.",
+            "CACHING (YES|NO)",
+            "    Whether the keys of the next command are tracked, with OPTIN or OPTOUT.",
+            "GETREDIR",
+            "    The connection that is told of changes in this one's stead.",
             "ID",
             "    The number of this connection.",
             "INFO",
@@ -274,6 +290,10 @@ fn help(w: &mut Writer<'_, '_>) {
             "    What library the client is.",
             "SETNAME <name>",
             "    Names this connection.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [PREFIX <prefix> ...]] [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Whether this connection is told of changes of keys that it has read.",
+            "TRACKINGINFO",
+            "    How it is told of them.",
         ],
     );
 }
@@ -298,16 +318,24 @@ pub(super) fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
         Peer::Tcp(address) => address.to_string(),
         Peer::Unix => format!("{local}:0"),
     };
+    let flags = match (info.is_subscribed(), named.redirect) {
+        (true, Some(_)) => "Pt",
+        (true, None) => "P",
+        (false, Some(_)) => "t",
+        (false, None) => "N",
+    };
     format!(
-        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 user={} \
-         redir=-1 resp={} lib-name={} lib-ver={}\n",
+        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub=0 ssub=0 user={} \
+         redir={} resp={} lib-name={} lib-ver={}\n",
         info.id,
         info.descriptor,
         plain(&named.name),
         now_secs.saturating_sub(info.since_secs),
         now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
         named.database,
+        u8::from(info.is_subscribed()),
         named.user,
+        named.redirect.unwrap_or(-1),
         named.resp,
         plain(&named.library),
         plain(&named.library_version),

@@ -76,6 +76,7 @@ impl<'c> Commands<'_, 'c> {
             "clients" => vec![
                 ("connected_clients", shared.connections.load(Ordering::Relaxed).to_string()),
                 ("maxclients", self.settings.max_connections.to_string()),
+                ("tracking_clients", shared.tracking.figures().0.to_string()),
                 ("blocked_clients", "0".to_owned()),
             ],
             "memory" => {
@@ -103,6 +104,7 @@ impl<'c> Commands<'_, 'c> {
                     ("evicted_keys", sum(|class| class.evictions)),
                     ("keyspace_hits", count(Counter::GetHits).to_string()),
                     ("keyspace_misses", count(Counter::GetMisses).to_string()),
+                    ("tracking_total_items", shared.tracking.figures().1.to_string()),
                 ]
             }
             "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],

@@ -105,6 +105,7 @@ impl<'c> Commands<'_, 'c> {
         }
         self.counters.add(Counter::Flushes, 1);
         self.keys().flush();
+        self.shared.tracking.flushed(self.shared, self.pool);
         w.ok();
         Ok(())
     }

@@ -32,6 +32,7 @@ mod sorted;
 mod strings;
 mod table;
 mod tenant;
+mod tracking;
 mod transaction;
 mod writer;
 
@@ -39,6 +40,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use millpond::ReadHandle;
+use millpond::watch::set_author;
 use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
 
 use self::client::{Client, Replies};
@@ -104,6 +106,8 @@ pub(crate) struct Session<'c> {
     has_new_limits: bool,
     /// Whether the limits are those of a client that has said who it is.
     was_known: bool,
+    /// What is to be sent between two replies.
+    pushes: Vec<u8>,
 }
 
 impl<'c> Session<'c> {
@@ -126,6 +130,7 @@ impl<'c> Session<'c> {
             listing: None,
             has_new_limits: false,
             was_known: false,
+            pushes: Vec::new(),
         }
     }
 
@@ -153,7 +158,29 @@ impl<'c> Session<'c> {
     /// Memory of its own, besides its size.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let listing = self.listing.as_ref().map_or(0, Listing::buffer_bytes);
-        self.parser.held_bytes() + self.client.held_bytes() + listing
+        self.parser.held_bytes() + self.client.held_bytes() + listing + self.pushes.capacity()
+    }
+
+    /// Keeps what is to be sent between two replies; false where that would be more than `max` bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+        let fits = self.pushes.len() + bytes.len() <= max;
+        if fits {
+            self.pushes.extend_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
+    #[inline]
+    pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
+        if !self.pushes.is_empty() && self.answered_keys == 0 && self.listing.is_none() {
+            output.write(&std::mem::take(&mut self.pushes));
+        }
+    }
+
+    /// Whether its client is told of changes.
+    pub(crate) fn tracks(&self) -> bool {
+        self.client.tracking.is_some()
     }
 
     /// Where the missing bytes of a large value belong.
@@ -187,6 +214,7 @@ impl<'c> Session<'c> {
             listing,
             has_new_limits,
             was_known,
+            ..
         } = self;
         if !identity.refresh(&shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
@@ -225,7 +253,14 @@ impl<'c> Session<'c> {
             answered: 0,
             mark: None,
         };
+        let author = round.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(info.id));
+        if author != 0 {
+            set_author(author);
+        }
         let next = round.run();
+        if round.commands.client.tracking.is_some() {
+            set_author(0);
+        }
         let (consumed, answered) = (round.position, round.answered);
         Turn { consumed, answered, next }
     }
@@ -356,6 +391,7 @@ impl<'i> Round<'_, '_, 'i> {
         let is_timed = self.commands.settings.slow_nanos.is_some_and(|least| least < MIN_GATHERED_NANOS);
         if self.commands.client.transaction.is_none()
             && self.commands.client.replies == Replies::On
+            && !self.commands.info.is_subscribed()
             && !is_timed
             && !self.commands.identity.is_bound
         {
@@ -390,12 +426,15 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(next);
             }
             let key = self.parser.arg(input, index + 1).unwrap_or_default();
+            self.commands.remember(key);
             let answer = Answer { array: array.filter(|_| index == 0), is_single: array.is_none() };
             self.batch.push(key, answer, self.position, index);
         }
         *self.answered_keys = 0;
         self.position += consumed;
-        self.commands.count_call(if array.is_some() { Command::MGet } else { Command::Get }, true);
+        let command = if array.is_some() { Command::MGet } else { Command::Get };
+        self.commands.count_call(command, true);
+        self.commands.end_caching(command);
         None
     }
 
@@ -528,6 +567,10 @@ impl<'i> Round<'_, '_, 'i> {
                 Ok(()) => self.output.write(reply::QUEUED),
                 Err(failure) => self.fail(&failure),
             }
+            return Done::Yes;
+        }
+        if let Some(failure) = self.commands.forbidden_by_subscription(spec) {
+            self.fail(&failure);
             return Done::Yes;
         }
         match spec.command {

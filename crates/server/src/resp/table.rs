@@ -120,6 +120,7 @@ pub(super) enum Command {
     SRem,
     SScan,
     StrLen,
+    Subscribe,
     Substr,
     SUnion,
     SUnionStore,
@@ -129,6 +130,7 @@ pub(super) enum Command {
     Ttl,
     Type,
     Unlink,
+    Unsubscribe,
     Unwatch,
     Watch,
     ZAdd,
@@ -204,7 +206,7 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 156] = [
+pub(crate) static SPECS: [Spec; 158] = [
     spec(Command::Acl, "acl", -2, "", (0, 0, 0), "slow", ("server", "6.0.0"), "About users and what they may do."),
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
@@ -318,6 +320,7 @@ pub(crate) static SPECS: [Spec; 156] = [
     spec(Command::SRem, "srem", -3, "write fast", (1, 1, 1), "write set fast", ("set", "1.0.0"), "Removes members of a set."),
     spec(Command::SScan, "sscan", -3, "readonly", (1, 1, 1), "read set slow", ("set", "2.8.0"), "A part of the members of a set, and where the next begins."),
     spec(Command::StrLen, "strlen", 2, "readonly fast", (1, 1, 1), "read string fast", ("string", "2.2.0"), "The length of the value of a key."),
+    spec(Command::Subscribe, "subscribe", -2, "pubsub noscript loading stale", (0, 0, 0), "pubsub slow", ("pubsub", "2.0.0"), "Subscribes to the channel of invalidated keys."),
     spec(Command::Substr, "substr", 4, "readonly", (1, 1, 1), "read string slow", ("string", "1.0.0"), "A part of the value of a key: the old name of GETRANGE."),
     spec(Command::SUnion, "sunion", -2, "readonly", (1, -1, 1), "read set slow", ("set", "1.0.0"), "The members that any of the sets has."),
     spec(Command::SUnionStore, "sunionstore", -3, "write denyoom", (1, -1, 1), "write set slow", ("set", "1.0.0"), "Keeps the members that any of the sets has."),
@@ -327,6 +330,7 @@ pub(crate) static SPECS: [Spec; 156] = [
     spec(Command::Ttl, "ttl", 2, "readonly fast", (1, 1, 1), "keyspace read fast", ("generic", "1.0.0"), "Seconds until a key ends."),
     spec(Command::Type, "type", 2, "readonly fast", (1, 1, 1), "keyspace read fast", ("generic", "1.0.0"), "What the value of a key is."),
     spec(Command::Unlink, "unlink", -2, "write fast", (1, -1, 1), "keyspace write fast", ("generic", "4.0.0"), "Removes keys."),
+    spec(Command::Unsubscribe, "unsubscribe", -1, "pubsub noscript loading stale", (0, 0, 0), "pubsub slow", ("pubsub", "2.0.0"), "Ends the subscription."),
     spec(Command::Unwatch, "unwatch", 1, "noscript loading stale fast allow_busy", (0, 0, 0), "fast transaction", ("transactions", "2.2.0"), "Forgets the watched keys."),
     spec(Command::Watch, "watch", -2, "noscript loading stale fast allow_busy", (1, -1, 1), "fast transaction", ("transactions", "2.2.0"), "Lets the next transaction fail if one of the keys changes."),
     spec(Command::ZAdd, "zadd", -4, "write denyoom fast", (1, 1, 1), "write sortedset fast", ("sorted-set", "1.2.0"), "Gives members of a sorted set scores."),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::commands::Commands;
 use super::writer::{Failure, Outcome};
 use crate::tenants::{Account, Closed, Tenant, names};
+use crate::tracking::Space;
 
 impl Commands<'_, '_> {
     /// Whose the connection is where it chooses nothing: its user's, or else its listener's.
@@ -55,6 +56,9 @@ impl Commands<'_, '_> {
         self.info.named().tenant.clone_from(&account.tenant.name);
         // Keys that were watched are another tenant's now: the transaction must not go by what is under their names here.
         self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
+        if self.client.tracking.is_some() {
+            self.shared.tracking.turn(self.info.id, Space::of(&account.tenant.pool));
+        }
         *self.account = account;
         Ok(())
     }

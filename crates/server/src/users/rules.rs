@@ -23,7 +23,9 @@ const SUBCOMMANDS: &[(&str, &str, &str)] = &[
     ("acl", "setuser", "admin slow dangerous"),
     ("acl", "users", "admin slow dangerous"),
     ("acl", "whoami", "slow"),
+    ("client", "caching", "slow connection"),
     ("client", "getname", "slow connection"),
+    ("client", "getredir", "slow connection"),
     ("client", "help", "slow connection"),
     ("client", "id", "slow connection"),
     ("client", "info", "slow connection"),
@@ -34,6 +36,8 @@ const SUBCOMMANDS: &[(&str, &str, &str)] = &[
     ("client", "reply", "slow connection"),
     ("client", "setinfo", "slow connection"),
     ("client", "setname", "slow connection"),
+    ("client", "tracking", "slow connection"),
+    ("client", "trackinginfo", "slow connection"),
     ("config", "get", "admin slow dangerous"),
     ("config", "help", "slow"),
     ("config", "resetstat", "admin slow dangerous"),
@@ -140,7 +144,8 @@ impl Rules {
         all(&self.commands) && all(&self.subcommands) && self.has_all_keys()
     }
 
-    fn has_all_keys(&self) -> bool {
+    /// Whether it may read and write whatever the key.
+    pub(crate) fn has_all_keys(&self) -> bool {
         self.keys.iter().any(|pattern| pattern.glob == b"*" && pattern.read && pattern.write)
     }
 

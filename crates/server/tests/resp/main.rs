@@ -10,6 +10,7 @@ mod collections;
 mod limits;
 mod reference;
 mod scripts;
+mod tracking;
 mod type_scripts;
 
 use client::Client;

@@ -1,0 +1,394 @@
+//! Client-side caching: which connections have copies of which keys, and who is told when one of those changes.
+//!
+//! The engine tells of changes of keys that are followed (`millpond::watch::ChangeReader`), whatever made them: a command of either
+//! protocol, eviction, or time. Here is what the server adds: who has asked for which key ([`Tracking::remember`], before the
+//! value is read), and the way to the worker that has the connection ([`Tracking::deliver`], which every worker calls after each
+//! round of turns). A client that was told of a key is told again only once it has read it again.
+//!
+//! While nobody tracks, this costs a load per round. While somebody does, the locks here are held for a few instructions each, and by
+//! nobody who waits for anything.
+//!
+//! Invariants:
+//! 1. Who reads a key for a client has it remembered before, so that a change is either read or told.
+//! 2. A copy is in the table as often as its key is followed, and the table has at most `limits.max_tracked_keys` copies: the client of
+//!    one that has to leave is told as if the key had changed.
+//! 3. Of the locks, that of a shard is taken last. Nothing is sent with one held.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use base::{ByteSize, Part};
+use millpond::watch::{Change, ChangeReader};
+use protocol::resp::{Version, reply};
+
+use crate::net::{Message, Token};
+use crate::shared::{ConnectionInfo, Pool, Shared};
+
+/// The channel on which a connection that speaks RESP2 is told of what another one has copies of.
+pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
+const SHARDS: usize = 64;
+/// Changes that are kept until a worker has time for them; where they are more, every client is told to forget everything.
+const BUFFER: ByteSize = ByteSize::mib(1);
+/// What a copy is charged with besides its key.
+const COPY_BYTES: usize = 96;
+
+/// What a client wants to be told, and where.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    /// All changes of keys that begin with one of these, rather than those of keys it has read.
+    pub(crate) broadcast: Option<Vec<Box<[u8]>>>,
+    /// Not of what it changes itself.
+    pub(crate) no_loop: bool,
+    /// The connection that is told in its stead.
+    pub(crate) redirect: Option<Arc<ConnectionInfo>>,
+    /// Whose keys: that of the pool it works with.
+    pub(crate) space: Space,
+}
+
+/// A key space. Pools that share their keys share their gate as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Space(usize);
+
+impl Space {
+    pub(crate) fn of(pool: &Pool) -> Self {
+        Self(Arc::as_ptr(&pool.gate).addr())
+    }
+}
+
+struct Follower {
+    info: Arc<ConnectionInfo>,
+    wish: Wish,
+}
+
+/// Which connections have a copy of a key.
+type Shard = HashMap<Box<[u8]>, Vec<(Space, u64)>>;
+
+/// See the module.
+pub(crate) struct Tracking {
+    /// Whether anybody tracks.
+    is_on: AtomicBool,
+    followers: RwLock<HashMap<u64, Follower>>,
+    reader: Mutex<Option<Arc<ChangeReader>>>,
+    shards: Box<[Mutex<Shard>]>,
+    copies: AtomicUsize,
+}
+
+impl Default for Tracking {
+    fn default() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            followers: RwLock::default(),
+            reader: Mutex::default(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            copies: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// What is to be sent, by worker.
+#[derive(Default)]
+struct Mail(HashMap<usize, Vec<(Token, Vec<u8>)>>);
+
+impl Mail {
+    /// Has a client told of a key, or of all keys.
+    fn add(&mut self, follower: &Follower, key: Option<&[u8]>) {
+        let Follower { info, wish } = follower;
+        let Some(target) = &wish.redirect else { return self.put(info, |out| compose(out, info, key)) };
+        if !target.is_closed() {
+            return self.put(target, |out| compose(out, target, key));
+        }
+        if info.named().resp == 3 {
+            self.put(info, |out| {
+                reply::push(out, Version::Resp3, 2);
+                reply::bulk(out, b"tracking-redir-broken");
+                reply::integer(out, target.id as i64);
+            });
+        }
+    }
+
+    fn put(&mut self, info: &ConnectionInfo, compose: impl FnOnce(&mut Vec<u8>)) {
+        let Some((worker, token)) = info.place.get() else { return };
+        let letters = self.0.entry(*worker).or_default();
+        match letters.last_mut() {
+            Some((last, bytes)) if last == token => compose(bytes),
+            _ => {
+                let mut bytes = Vec::new();
+                compose(&mut bytes);
+                if !bytes.is_empty() {
+                    letters.push((*token, bytes));
+                }
+            }
+        }
+    }
+
+    fn send(self, shared: &Shared) {
+        for (worker, letters) in self.0 {
+            if let Some(worker) = shared.workers.get(worker) {
+                worker.mailbox.send(Message::Push(letters));
+            }
+        }
+    }
+}
+
+/// What a connection is sent: a push, or a message of the channel that it has subscribed to.
+fn compose(out: &mut Vec<u8>, to: &ConnectionInfo, key: Option<&[u8]>) {
+    let version = if to.named().resp == 3 { Version::Resp3 } else { Version::Resp2 };
+    match version {
+        Version::Resp3 => {
+            reply::push(out, Version::Resp3, 2);
+            reply::bulk(out, b"invalidate");
+        }
+        Version::Resp2 if to.is_subscribed() => {
+            reply::array(out, 3);
+            reply::bulk(out, b"message");
+            reply::bulk(out, CHANNEL);
+        }
+        Version::Resp2 => return,
+    }
+    match key {
+        Some(key) => {
+            reply::array(out, 1);
+            reply::bulk(out, key);
+        }
+        None => reply::null(out, version),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tracking {
+    fn reader(&self) -> Option<Arc<ChangeReader>> {
+        lock(&self.reader).clone()
+    }
+
+    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
+        let hash = base::hash::key_hash(0, key);
+        &self.shards[(hash >> 58) as usize % SHARDS]
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<u64, Follower>> {
+        self.followers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<u64, Follower>> {
+        self.followers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many connections track, and how many copies of keys they have.
+    pub(crate) fn figures(&self) -> (usize, usize) {
+        (self.read().len(), self.copies.load(Ordering::Relaxed))
+    }
+
+    /// From now on the client is told what it wishes; what it wished before is replaced.
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub(crate) fn begin(
+        &self,
+        shared: &Shared,
+        info: &Arc<ConnectionInfo>,
+        wish: Wish,
+    ) -> Result<(), millpond::Error> {
+        let mut followers = self.write();
+        {
+            let mut reader = lock(&self.reader);
+            match &*reader {
+                None => *reader = Some(Arc::new(shared.cache.changes(BUFFER)?)),
+                Some(reader) if followers.is_empty() => reader.resume(),
+                Some(_) => {}
+            }
+        }
+        followers.insert(info.id, Follower { info: Arc::clone(info), wish });
+        self.follow_all(&followers);
+        self.is_on.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn follow_all(&self, followers: &HashMap<u64, Follower>) {
+        if let Some(reader) = self.reader() {
+            reader.follow_all(followers.values().any(|follower| follower.wish.broadcast.is_some()));
+        }
+    }
+
+    /// The client is told nothing any more.
+    pub(crate) fn end(&self, shared: &Shared, id: u64) {
+        let mut followers = self.write();
+        if followers.remove(&id).is_none() {
+            return;
+        }
+        self.follow_all(&followers);
+        if followers.is_empty() {
+            self.is_on.store(false, Ordering::Relaxed);
+            for shard in &self.shards {
+                let copies = std::mem::take(&mut *lock(shard));
+                copies.iter().for_each(|(key, who)| self.uncount(shared, key, who.len()));
+            }
+            if let Some(reader) = self.reader() {
+                reader.pause();
+            }
+        }
+    }
+
+    /// The client works with another pool now.
+    pub(crate) fn turn(&self, id: u64, space: Space) {
+        if let Some(follower) = self.write().get_mut(&id) {
+            follower.wish.space = space;
+        }
+    }
+
+    fn uncount(&self, shared: &Shared, key: &[u8], copies: usize) {
+        self.copies.fetch_sub(copies, Ordering::Relaxed);
+        shared.cache.ledger().release(Part::Connections, (copies * (COPY_BYTES + key.len())) as u64);
+    }
+
+    /// The client is about to read `key`.
+    pub(crate) fn remember(&self, shared: &Shared, pool: &Pool, key: &[u8], id: u64, max: usize) {
+        let Some(reader) = self.reader() else { return };
+        let copy = (Space::of(pool), id);
+        let mut out = None;
+        {
+            let mut shard = lock(self.shard(key));
+            let who = match shard.get_mut(key) {
+                Some(who) => who,
+                None => shard.entry(key.into()).or_default(),
+            };
+            if who.contains(&copy) {
+                return;
+            }
+            who.push(copy);
+            reader.follow(shared.cache.keys(pool.id), key);
+            shared.cache.ledger().charge(Part::Connections, (COPY_BYTES + key.len()) as u64);
+            if self.copies.fetch_add(1, Ordering::Relaxed) >= max {
+                let other = shard.keys().find(|other| &***other != key).cloned();
+                out = other.and_then(|other| shard.remove_entry(&other));
+            }
+        }
+        if let Some((key, who)) = out {
+            self.uncount(shared, &key, who.len());
+            let mut mail = Mail::default();
+            let followers = self.read();
+            let directory = shared.directory();
+            for (space, id) in who {
+                if let Some(pool) = directory.pools.iter().find(|pool| Space::of(pool) == space) {
+                    reader.unfollow(shared.cache.keys(pool.id), &key);
+                }
+                if let Some(follower) = followers.get(&id) {
+                    mail.add(follower, Some(&key));
+                }
+            }
+            mail.send(shared);
+        }
+    }
+
+    /// Tells clients of the changes that there were.
+    #[inline]
+    pub(crate) fn deliver(&self, shared: &Shared) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.deliver_now(shared);
+        }
+    }
+
+    #[cold]
+    fn deliver_now(&self, shared: &Shared) {
+        let Some(reader) = self.reader().filter(|reader| reader.is_waiting()) else { return };
+        let directory = shared.directory();
+        let mut mail = Mail::default();
+        let lost = reader.drain(|change| {
+            // A pool that is gone took its keys along.
+            if let Some(pool) = directory.pools.iter().find(|pool| pool.id == change.pool) {
+                self.tell(shared, &reader, Space::of(pool), &change, &mut mail);
+            }
+        });
+        if lost > 0 {
+            let spaces: HashSet<Space> = directory.pools.iter().map(|pool| Space::of(pool)).collect();
+            spaces.into_iter().for_each(|space| self.forget(shared, space, &mut mail));
+        }
+        mail.send(shared);
+    }
+
+    fn tell(
+        &self,
+        shared: &Shared,
+        reader: &ChangeReader,
+        space: Space,
+        change: &Change<'_>,
+        mail: &mut Mail,
+    ) {
+        let Change { pool, key, author } = *change;
+        let mut told = Vec::new();
+        {
+            let mut shard = lock(self.shard(key));
+            if let Some(who) = shard.get_mut(key) {
+                who.retain(|(other, id)| {
+                    let stays = *other != space;
+                    if !stays {
+                        told.push(*id);
+                    }
+                    stays
+                });
+                if who.is_empty() {
+                    shard.remove(key);
+                }
+                told.iter().for_each(|_| reader.unfollow(shared.cache.keys(pool), key));
+                self.uncount(shared, key, told.len());
+            }
+        }
+        let followers = self.read();
+        let is_own = |follower: &Follower| follower.wish.no_loop && follower.info.id == author;
+        for follower in told.iter().filter_map(|id| followers.get(id)) {
+            if follower.wish.broadcast.is_none() && !is_own(follower) {
+                mail.add(follower, Some(key));
+            }
+        }
+        for follower in followers.values() {
+            let Some(prefixes) = &follower.wish.broadcast else { continue };
+            let is_wanted = prefixes.is_empty() || prefixes.iter().any(|prefix| key.starts_with(prefix));
+            if is_wanted && follower.wish.space == space && !is_own(follower) {
+                mail.add(follower, Some(key));
+            }
+        }
+    }
+
+    /// All keys of a pool were flushed.
+    pub(crate) fn flushed(&self, shared: &Shared, pool: &Pool) {
+        if self.is_on.load(Ordering::Relaxed) {
+            let mut mail = Mail::default();
+            self.forget(shared, Space::of(pool), &mut mail);
+            mail.send(shared);
+        }
+    }
+
+    /// Has everybody who tracks keys of a key space told to forget all.
+    fn forget(&self, shared: &Shared, space: Space, mail: &mut Mail) {
+        let reader = self.reader();
+        let directory = shared.directory();
+        let pool = directory.pools.iter().find(|pool| Space::of(pool) == space);
+        let mut told = HashSet::new();
+        for shard in &self.shards {
+            lock(shard).retain(|key, who| {
+                let before = who.len();
+                who.retain(|(other, id)| {
+                    let stays = *other != space;
+                    if !stays {
+                        told.insert(*id);
+                    }
+                    stays
+                });
+                let gone = before - who.len();
+                if let (Some(reader), Some(pool)) = (&reader, pool) {
+                    (0..gone).for_each(|_| reader.unfollow(shared.cache.keys(pool.id), key));
+                }
+                self.uncount(shared, key, gone);
+                !who.is_empty()
+            });
+        }
+        for (id, follower) in &*self.read() {
+            if follower.wish.space == space || told.contains(id) {
+                mail.add(follower, None);
+            }
+        }
+    }
+}
