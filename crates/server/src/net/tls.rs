@@ -31,8 +31,8 @@ const RECORD_OVERHEAD_BYTES: usize = 256;
 const RECORDS: usize = 4;
 /// Received bytes that are kept at most: a message of the handshake, which rustls bounds by 64 KiB, and a record.
 const CIPHER_BYTES: usize = (RECORDS + 1) * (RECORD_BYTES + RECORD_OVERHEAD_BYTES);
-/// What the state of a connection takes in rustls besides its own size: keys, and what it knows of the peer. Measured with
-/// 10,000 idle connections.
+/// What the state of a connection takes in rustls besides its own size: keys, and what it knows of the peer. Of 4.5 KiB that an
+/// idle connection was seen to take (2,000 of them), 1.0 KiB are there without TLS.
 const STATE_BYTES: usize = 2048;
 
 /// What a worker encrypts and decrypts with, for one connection after the other.

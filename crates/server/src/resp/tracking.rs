@@ -102,19 +102,33 @@ fn options(words: &[&[u8]], commands: &Commands<'_, '_>) -> Result<(bool, Tracks
     if !is_on {
         return Ok((false, tracks));
     }
+    let before = commands.client.tracking.as_ref();
     if !is_broadcast && !prefixes.is_empty() {
         return Err(Failure::new("ERR PREFIX option requires BCAST mode to be enabled"));
     }
-    let before = commands.client.tracking.as_ref();
+    if is_broadcast && !commands.identity.user.rules.has_all_keys() {
+        // It would be told of keys that it may not read.
+        return Err(Failure::new("NOPERM this user has no permissions to be told of all keys with a prefix"));
+    }
+    tracks.which = which(before, is_broadcast, (is_in, is_out))?;
+    if is_broadcast {
+        let had = before.and_then(|before| before.broadcast.clone()).unwrap_or_default();
+        tracks.broadcast = Some(joined(had, prefixes)?);
+    }
+    Ok((true, tracks))
+}
+
+/// Which keys are remembered, as the options say and as they may after those that hold already.
+fn which(
+    before: Option<&Tracks>,
+    is_broadcast: bool,
+    (is_in, is_out): (bool, bool),
+) -> Result<Which, Failure> {
     if before.is_some_and(|before| before.broadcast.is_some() != is_broadcast) {
         return Err(Failure::new(
             "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with \
              a different mode.",
         ));
-    }
-    if is_broadcast && !commands.identity.user.rules.has_all_keys() {
-        // It would be told of keys that it may not read.
-        return Err(Failure::new("NOPERM this user has no permissions to be told of all keys with a prefix"));
     }
     if is_broadcast && (is_in || is_out) {
         return Err(Failure::new("ERR OPTIN and OPTOUT are not compatible with BCAST"));
@@ -129,16 +143,11 @@ fn options(words: &[&[u8]], commands: &Commands<'_, '_>) -> Result<(bool, Tracks
              a different mode.",
         ));
     }
-    tracks.which = match (is_in, is_out) {
+    Ok(match (is_in, is_out) {
         (true, _) => Which::OptIn,
         (_, true) => Which::OptOut,
         _ => Which::All,
-    };
-    if is_broadcast {
-        let had = before.and_then(|before| before.broadcast.clone()).unwrap_or_default();
-        tracks.broadcast = Some(joined(had, prefixes)?);
-    }
-    Ok((true, tracks))
+    })
 }
 
 /// The prefixes that a client has, and those that it names, none of which may be the beginning of another.
