@@ -114,12 +114,12 @@ fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f
     let mut threads = Vec::new();
     for worker in 0..base::thread::available_cpus().min(file.policies.len()) {
         let (shared, next, done) = (Arc::clone(&shared), Arc::clone(&next), Arc::clone(&done));
-        let names = file.policies.clone();
+        let (names, guard) = (file.policies.clone(), file.guard);
         threads.push(base::thread::spawn(format!("simulate-{worker}"), move || {
             let mut runs = Vec::new();
             loop {
                 let i = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let Some(setup) = names.get(i).and_then(|name| setup(name)) else { break };
+                let Some(setup) = names.get(i).and_then(|name| setup(name, guard)) else { break };
                 let (scenario, prepared, seed) = &*shared;
                 let began = processor_secs();
                 let ran = run(scenario, prepared, setup, *seed, &mut |share| {

@@ -56,6 +56,9 @@ pub(super) fn check(written: &Written) -> Checked {
     check_policies(written)?;
     check_backend(written)?;
     check_control(written)?;
+    for (key, share) in written.guard.shares() {
+        check_share(&[Key("guard"), Key(key)], share)?;
+    }
     check_resources(written)?;
     check_tenants(written)
 }

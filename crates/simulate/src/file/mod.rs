@@ -4,6 +4,7 @@
 //! What is wrong is refused with the file's name, the line, the key, and the nearest thing that would be right.
 
 mod check;
+mod guard;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use base::ByteSize;
 use serde::Deserialize;
 use toml::Spanned;
 
+pub use guard::{Guard, WrittenAim};
 pub use refusal::FileError;
 
 use crate::scenario::{Backend, Change, Control, Load, Pattern, Resource, Scenario, Source, Tenant};
@@ -26,6 +28,8 @@ pub struct SimulationFile {
     pub scenario: Scenario,
     /// The policies that are compared, by name; the first is the baseline.
     pub policies: Vec<String>,
+    /// Rails for every policy that decides.
+    pub guard: Guard,
     /// Names all random sequences.
     pub seed: u64,
 }
@@ -43,12 +47,12 @@ pub fn policies() -> Vec<(&'static str, &'static str)> {
     decided.chain(SHARED).collect()
 }
 
-/// The setup of a policy by its name; `None` where there is no such policy.
-pub fn setup(name: &str) -> Option<Setup> {
+/// The setup of a policy by its name, between rails; `None` where there is no such policy.
+pub fn setup(name: &str, guard: Guard) -> Option<Setup> {
     let named = match name {
         "non-partitioned" => Some(Setup::non_partitioned()),
-        "non-partitioned-drf" => allocate::registry::by_name("drf").map(Setup::shared_cache),
-        other => allocate::registry::by_name(other).map(Setup::of),
+        "non-partitioned-drf" => guard.policy("drf").map(Setup::shared_cache),
+        other => guard.policy(other).map(Setup::of),
     };
     named.map(|setup| Setup { name: name.to_owned(), ..setup })
 }
@@ -91,6 +95,7 @@ struct Written {
     policies: Vec<Spanned<String>>,
     backend: Backend,
     control: Control,
+    guard: Guard,
     resource: Vec<Resource>,
     tenant: Vec<WrittenTenant>,
 }
@@ -110,6 +115,7 @@ impl Default for Written {
             policies: Vec::new(),
             backend: scenario.backend,
             control: scenario.control,
+            guard: Guard::default(),
             resource: Vec::new(),
             tenant: Vec::new(),
         }
@@ -194,6 +200,6 @@ impl Written {
             control: self.control,
             tenants: self.tenant.into_iter().map(|tenant| tenant.into_tenant(folder)).collect(),
         };
-        SimulationFile { scenario, policies, seed: self.seed }
+        SimulationFile { scenario, policies, guard: self.guard, seed: self.seed }
     }
 }

@@ -22,6 +22,8 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_be_right() {
         ("duration_secs = -1\n", "f.toml:1: `duration_secs`: -1 is not a number above 0"),
         ("[control]\napply = \"round\"\n", "f.toml:2: `apply`: unknown variant `round`"),
         ("[control]\napply = \"round\"\n", "did you mean `rounds`?"),
+        ("[guard]\nstep = 1.5\n", "f.toml:2: `guard.step`: 1.5 is not a share from 0 to 1"),
+        ("[guard]\naim = \"miss\"\n", "did you mean `misses`?"),
         ("[control]\n\nwindow = 0\n", "f.toml:3: `control.window`: 0 is too little"),
         (
             "[[resource]]\nname = \"r\"\ncost = \"read-unit\"\ntotal_per_sec = 1\n",
@@ -80,16 +82,39 @@ fn the_commented_example_is_right_and_all_its_commented_keys_are_too() {
     let file = SimulationFile::read(path).unwrap();
     assert!(file.scenario.tenants.len() >= 3 && !file.scenario.resources.is_empty());
     for policy in &file.policies {
-        assert_eq!(setup(policy).unwrap().name, *policy);
+        assert_eq!(setup(policy, Guard::default()).unwrap().name, *policy);
     }
 }
 
 #[test]
 fn every_policy_can_be_set_up_by_its_name() {
     for (name, summary) in policies() {
-        assert_eq!(setup(name).unwrap().name, name);
+        assert_eq!(setup(name, Guard::default()).unwrap().name, name);
         assert!(!summary.is_empty());
     }
-    assert!(DEFAULT_POLICIES.iter().all(|name| setup(name).is_some()));
-    assert!(setup("nobody").is_none());
+    assert!(DEFAULT_POLICIES.iter().all(|name| setup(name, Guard::default()).is_some()));
+    assert!(setup("nobody", Guard::default()).is_none());
+}
+
+/// One tenant cannot use memory, the other cannot have enough: without rails nearly all of it goes to that one.
+#[test]
+fn rails_hold_a_policy_back() {
+    let smallest = |guard: &str| {
+        let text = format!(
+            "duration_secs = 30\nmemory = \"8MiB\"\npolicies = [\"exact-hit-rate\"]\n{guard}\n\
+             [control]\ninterval_secs = 2\napply = \"at-once\"\nsample_one_in = 1\n\
+             [[tenant]]\nname = \"hungry\"\nworkload = {{ keys = 20000, popularity = \"zipf:0.9\" }}\n\
+             [[tenant]]\nname = \"scans\"\nworkload = {{ keys = 500000, popularity = \"scan\" }}\n"
+        );
+        let file = SimulationFile::parse("f.toml", &text, Path::new("")).unwrap();
+        let prepared = crate::world::prepare(&file.scenario, file.seed).unwrap();
+        let setup = setup(&file.policies[0], file.guard).unwrap();
+        let run = crate::world::run(&file.scenario, &prepared, setup, file.seed, &mut |_| {});
+        run.intervals.last().unwrap().tenants[1].memory / (4 << 20) as f64
+    };
+    let (free, kept) = (smallest(""), smallest("[guard]\nleast_share = 0.5\n"));
+    assert!(free < 0.45, "{free} of a mean share");
+    assert!((0.49..0.6).contains(&kept), "{kept} of a mean share");
+    let slow = smallest("[guard]\nstep = 0.01\n");
+    assert!(slow > 0.65, "a hundredth of all memory a round: {slow} of a mean share is left");
 }

@@ -10,7 +10,7 @@ use base::ByteSize;
 
 use super::phases::run_prepared;
 use crate::experiments::{Context, Experiment, OURS};
-use crate::file::setup;
+use crate::file::{Guard, setup};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::scenario::{Backend, Control, Cost, Load, Resource, Scenario, Source, Tenant};
 use crate::world::{Prepared, Run, Setup, prepare};
@@ -175,7 +175,7 @@ fn run(context: &mut Context, traces: &[Sized], share: f64) -> Report {
     let keys: u64 = prepared.iter().map(Prepared::distinct_keys).sum();
     let bytes = |source: &Prepared| source.distinct_keys() as f64 * source.mean_size();
     scenario.memory = ByteSize::new((prepared.iter().map(bytes).sum::<f64>() * share) as u64);
-    let setups: Vec<Setup> = POLICIES.iter().filter_map(|name| setup(name)).collect();
+    let setups: Vec<Setup> = POLICIES.iter().filter_map(|name| setup(name, Guard::default())).collect();
     let runs = run_prepared(&scenario, &prepared, setups, context.seed(1), |share| context.progress(share));
     tell(&mut report, traces, &runs);
     report.note(format!(

@@ -1,0 +1,108 @@
+//! `[guard]`: rails for every policy that decides ([`allocate::guard`]).
+
+use allocate::guard::{Aim, Guarded, Rails};
+use allocate::registry::Entry;
+use allocate::{Decision, Policy, View};
+use serde::Deserialize;
+
+/// The rails, as they are written. All are off by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Guard {
+    /// No tenant gets less than this share of the mean memory per tenant.
+    pub least_share: f64,
+    /// No tenant gets more than this share of all memory; 0 = no such bound.
+    pub most_share: f64,
+    /// The share of all memory that one tenant may gain or lose in a round; 0 = any.
+    pub tenant_step: f64,
+    /// The share of all memory that may change hands in a round; 0 = any.
+    pub step: f64,
+    /// The weight of what was seen before against a new request rate.
+    pub smoothing: f64,
+    /// By what share the aim must improve for anything to move; 0 = by anything.
+    pub hysteresis: f64,
+    /// What that improvement is counted in.
+    pub aim: WrittenAim,
+}
+
+/// [`Aim`], as it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WrittenAim {
+    /// Misses per second.
+    #[default]
+    Misses,
+    /// Requests per second.
+    Throughput,
+    /// The least normalised throughput.
+    Fairness,
+}
+
+/// A policy of the registry; a clone of it has seen nothing yet.
+struct Registered {
+    entry: &'static Entry,
+    policy: Box<dyn Policy>,
+}
+
+impl Registered {
+    fn new(entry: &'static Entry) -> Self {
+        Self { entry, policy: entry.make() }
+    }
+}
+
+impl Clone for Registered {
+    fn clone(&self) -> Self {
+        Self::new(self.entry)
+    }
+}
+
+impl Policy for Registered {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn decide(&mut self, view: &View) -> Decision {
+        self.policy.decide(view)
+    }
+}
+
+impl Guard {
+    fn rails(self) -> Rails {
+        let aim = match self.aim {
+            WrittenAim::Misses => Aim::Misses,
+            WrittenAim::Throughput => Aim::Throughput,
+            WrittenAim::Fairness => Aim::Fairness,
+        };
+        Rails {
+            least_share: self.least_share,
+            most_share: self.most_share,
+            pool_step: self.tenant_step,
+            step: self.step,
+            smoothing: self.smoothing,
+            hysteresis: self.hysteresis,
+            aim,
+            ..Rails::default()
+        }
+    }
+
+    /// The shares, by their keys.
+    pub(super) fn shares(&self) -> [(&'static str, f64); 6] {
+        [
+            ("least_share", self.least_share),
+            ("most_share", self.most_share),
+            ("tenant_step", self.tenant_step),
+            ("step", self.step),
+            ("smoothing", self.smoothing),
+            ("hysteresis", self.hysteresis),
+        ]
+    }
+
+    /// The policy of this name, between the rails if there are any; `None` where there is none.
+    pub(super) fn policy(self, name: &str) -> Option<Box<dyn Policy>> {
+        let entry = allocate::registry::policies().iter().find(|entry| entry.name == name)?;
+        if self == Self::default() {
+            return Some(entry.make());
+        }
+        Some(Box::new(Guarded::new(Registered::new(entry), self.rails())))
+    }
+}
