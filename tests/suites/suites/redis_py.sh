@@ -20,7 +20,7 @@ run() {
     if [ -e "tests/test_asyncio/test_$file.py" ]; then files+=("tests/test_asyncio/test_$file.py"); fi
   done
   cd redis-8.1.0
-  "$home/venv/bin/python" -m pytest "${files[@]}" -v -p no:cacheprovider -o filterwarnings= -o addopts= --timeout 30 --redis-url redis://127.0.0.1:6379/0 \
+  "$home/venv/bin/python" -m pytest "${files[@]}" -v -p no:cacheprovider -o filterwarnings= -o addopts= --timeout 30 --redis-url redis://127.0.0.1:6379/9 \
     -m "not redismod and not onlycluster" --junit-xml "$home/$SERVER.xml" || true
   outcomes junit "$home/$SERVER.xml"
 }

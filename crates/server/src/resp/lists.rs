@@ -268,8 +268,8 @@ impl<'c> Commands<'_, 'c> {
         while let [option, number, behind @ ..] = rest {
             rest = behind;
             let not_below_zero = |text| {
-                let number = integer(number)?;
-                usize::try_from(number).map_err(|_| Failure::new(text))
+                let number = protocol::resp::number(number).and_then(|number| usize::try_from(number).ok());
+                number.ok_or(Failure::new(text))
             };
             if is(option, "RANK") {
                 // The one without a negative is its own in Redis, and passes nothing over.

@@ -233,6 +233,9 @@ lpos p c rank abc
 lpos p c rank -9223372036854775808
 lpos p c count -1
 lpos p c maxlen -1
+lpos p c maxlen x
+lpos p c count x
+lpos p c count -1
 lpos p c bogus 1
 lpos p c rank
 lpos p
