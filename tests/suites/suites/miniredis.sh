@@ -2,7 +2,7 @@
 # miniredis' integration tests: each plays commands on miniredis, a server within the test, and on one that it starts as `redis-server -`,
 # and compares the replies.
 version="miniredis v2.35.0"
-tests=1
+tests=122
 module=github.com/alicebob/miniredis/v2
 
 prepare() {

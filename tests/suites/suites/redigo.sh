@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # redigo's own tests, which start `redis-server`.
 version="redigo v1.9.3"
-tests=1
+tests=130
 module=github.com/gomodule/redigo
 
 prepare() {

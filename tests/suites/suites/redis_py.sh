@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # redis-py's own tests that need one server alone: no modules, no cluster.
 version="redis-py 8.1.0"
-tests=1
+tests=771
 
 prepare() {
   need redis-server redis-server
@@ -17,10 +17,9 @@ run() {
   # The others of its tests talk to no server, or to clusters, sentinels, modules and several servers.
   for file in cache client commands connection connection_pool credentials encoding lock monitor multiprocessing pipeline; do
     files+=("tests/test_$file.py")
-    if [ -e "tests/test_asyncio/test_$file.py" ]; then files+=("tests/test_asyncio/test_$file.py"); fi
   done
   cd redis-8.1.0
-  "$home/venv/bin/python" -m pytest "${files[@]}" -v -p no:cacheprovider -o filterwarnings= -o addopts= --timeout 30 --redis-url redis://127.0.0.1:6379/9 \
+  "$home/venv/bin/python" -m pytest "${files[@]}" -v --tb line -p no:cacheprovider -o filterwarnings= -o addopts= --timeout 30 --redis-url redis://127.0.0.1:6379/9 \
     -m "not redismod and not onlycluster" --junit-xml "$home/$SERVER.xml" || true
   outcomes junit "$home/$SERVER.xml"
 }

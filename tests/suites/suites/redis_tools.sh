@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Debian's redis-benchmark with all of its default tests, pipelined, with many connections and threads; and redis-cli in its several modes.
 version="redis-tools 7.0.15 (Debian)"
-tests=1
+tests=35
 
 prepare() {
   need redis-server redis-server
