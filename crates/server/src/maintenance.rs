@@ -70,7 +70,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
                 tracing::debug!(%error, "The cache is above its memory for now.");
             }
             tenants::bury(&shared);
-            shared.tracking.deliver(&shared);
+            shared.tracking.deliver(&shared, None);
             shared.monitoring.tell();
         }
     };

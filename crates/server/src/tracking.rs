@@ -122,6 +122,13 @@ impl Mail {
         }
     }
 
+    /// Sends it, but for the letters to connections of the worker `here`, which are returned.
+    fn send_others(mut self, shared: &Shared, here: usize) -> Vec<(Token, Vec<u8>)> {
+        let own = self.0.remove(&here).unwrap_or_default();
+        self.send(shared);
+        own
+    }
+
     fn send(self, shared: &Shared) {
         for (worker, letters) in self.0 {
             if let Some(worker) = shared.workers.get(worker) {
@@ -283,17 +290,19 @@ impl Tracking {
         }
     }
 
-    /// Tells clients of the changes that there were.
+    /// Tells clients of the changes that there were, and returns what is for connections of the worker that asks.
     #[inline]
-    pub(crate) fn deliver(&self, shared: &Shared) {
+    pub(crate) fn deliver(&self, shared: &Shared, worker: Option<usize>) -> Vec<(Token, Vec<u8>)> {
         if self.is_on.load(Ordering::Relaxed) {
-            self.deliver_now(shared);
+            self.deliver_now(shared).send_others(shared, worker.unwrap_or(usize::MAX))
+        } else {
+            Vec::new()
         }
     }
 
     #[cold]
-    fn deliver_now(&self, shared: &Shared) {
-        let Some(reader) = self.reader().filter(|reader| reader.is_waiting()) else { return };
+    fn deliver_now(&self, shared: &Shared) -> Mail {
+        let Some(reader) = self.reader().filter(|reader| reader.is_waiting()) else { return Mail::default() };
         let directory = shared.directory();
         let mut mail = Mail::default();
         let lost = reader.drain(|change| {
@@ -306,7 +315,7 @@ impl Tracking {
             let spaces: HashSet<Space> = directory.pools.iter().map(|pool| Space::of(pool)).collect();
             spaces.into_iter().for_each(|space| self.forget(shared, space, &mut mail));
         }
-        mail.send(shared);
+        mail
     }
 
     fn tell(

@@ -141,6 +141,8 @@ impl<'c> Connection<'c> {
         if let Some(reason) = self.closing {
             return self.finish(reason, context);
         }
+        // What it is told of its own change comes before the reply to its next request.
+        self.session.take_pushes(&mut self.output);
         if self.backlog {
             self.answer_pending(context);
         } else {

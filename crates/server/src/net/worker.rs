@@ -117,7 +117,10 @@ impl<'c> Worker<'c> {
                 }
             }
             self.round();
-            self.context.shared.tracking.deliver(self.context.shared);
+            let shared = self.context.shared;
+            for (token, bytes) in shared.tracking.deliver(shared, Some(self.index)) {
+                self.push(token, &bytes);
+            }
             self.sweep();
         }
         self.close_all();
