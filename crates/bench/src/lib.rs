@@ -18,6 +18,7 @@ pub mod plot;
 pub mod reference;
 pub mod replay;
 pub mod run;
+pub mod served;
 pub mod slack;
 pub mod target;
 #[cfg(test)]
