@@ -1,11 +1,12 @@
 //! What operators are told of the miss-ratio curves that pools learn: how much each was learnt from, and what the pool would miss with half of its
-//! memory, with all of it, and with twice as much.
+//! memory, with all of it, with a GiB more, and with twice as much.
 
 use millpond::watch::PoolCurve;
 use millpond::{Cache, PoolStats};
 
-/// Sizes at which a curve is read, as multiples of the memory that the pool has now.
-const SIZES: [(&str, f64); 3] = [("half", 0.5), ("present", 1.0), ("double", 2.0)];
+/// Sizes at which a curve is read: multiples of the memory that the pool has now, and bytes more than that.
+const SIZES: [(&str, f64, u64); 4] =
+    [("half", 0.5, 0), ("present", 1.0, 0), ("gib_more", 1.0, 1 << 30), ("double", 2.0, 0)];
 
 /// A pool's curve, in figures.
 pub(crate) struct Outlook {
@@ -33,8 +34,9 @@ impl Outlook {
         let PoolCurve { curve, rate, samples, lost, bytes } = cache.curve(pool.id).ok().flatten()?;
         let confidence = curve.confidence()?;
         let is_known = confidence.requests > 0.0;
-        let read =
-            |(name, times): (&'static str, f64)| (name, curve.miss_ratio(pool.slab_bytes as f64 * times));
+        let read = |(name, times, more): (&'static str, f64, u64)| {
+            (name, curve.miss_ratio(pool.slab_bytes as f64 * times + more as f64))
+        };
         Some(Self {
             samples,
             lost,

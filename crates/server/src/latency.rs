@@ -19,6 +19,17 @@ pub(crate) enum Spoken {
     Resp,
 }
 
+impl Spoken {
+    pub(crate) const ALL: [Self; 2] = [Self::Memcached, Self::Resp];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Memcached => "memcached",
+            Self::Resp => "resp",
+        }
+    }
+}
+
 /// The latencies of both.
 #[derive(Default)]
 pub(crate) struct RequestLatencies {

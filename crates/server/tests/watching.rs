@@ -103,7 +103,7 @@ fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
     let curves = lines(&mut client, "stats curves\r\n");
     assert_eq!(curves[..3], ["STAT curves:samples 10", "STAT curves:lost 0", "STAT curves:keys 2"]);
     assert_eq!(curves[5..7], ["STAT curves:rate 1.000000", "STAT curves:error 0.000000"]);
-    let sizes = ["half", "present", "double"];
+    let sizes = ["half", "present", "gib_more", "double"];
     assert_eq!(curves[7..], sizes.map(|size| format!("STAT curves:miss_ratio_{size} 0.200000")));
     assert_eq!(metric(&server, "millpond_pool_curve_samples_total{pool=\"default\"}"), 10);
     assert_eq!(metric(&server, "millpond_pool_curve_keys{pool=\"default\"}"), 2);

@@ -91,9 +91,9 @@ fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt
         Some(&Unit::Seconds),
         MetricType::Histogram,
     )?;
-    for (name, spoken) in [("memcached", Spoken::Memcached), ("resp", Spoken::Resp)] {
+    for spoken in Spoken::ALL {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
-        let labels = [("protocol", name)];
+        let labels = [("protocol", spoken.name())];
         family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_secs, count, &buckets, None)?;
     }
     Ok(())
@@ -405,7 +405,7 @@ fn curve_metrics(cache: &Cache, pools: &[PoolStats]) -> Vec<Metric> {
         ),
         ratio(
             "millpond_pool_curve_miss_ratio",
-            "What an LRU would miss with half of the pool's present memory, with all of it, and with twice as much.",
+            "What an LRU would miss with half of the pool's present memory, with all, with a GiB more, and with twice as much.",
             misses,
         ),
     ]

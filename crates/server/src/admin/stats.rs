@@ -8,6 +8,8 @@ use protocol::memcached::reply::shown_key;
 use serde_json::{Map, Value, json};
 
 use super::figures::CLASS_FIGURES;
+use crate::curves::Outlook;
+use crate::latency::{Histogram, Spoken};
 use crate::metrics::Counter;
 use crate::shared::{ListenerState, Shared};
 use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
@@ -22,6 +24,7 @@ pub(super) fn collect(shared: &Shared) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_secs": now.saturating_sub(shared.started_secs),
+        "monotonic_nanos": shared.clock.monotonic_nanos(),
         "threads": shared.workers.len(),
         "connections": shared.connections.load(Ordering::Relaxed),
         "connection_memory_bytes": shared.budget.held(),
@@ -33,6 +36,8 @@ pub(super) fn collect(shared: &Shared) -> Value {
             "growing": stats.index_growing,
             "load": stats.index_load(),
         },
+        "requests": requests(shared),
+        "slow_requests": shared.slow.total(),
         "latency_nanos": latencies(shared),
         "events": shared.cache.event_stats().map(|events| {
             json!({"one_in": events.one_in, "recorded": events.recorded, "dropped": events.dropped})
@@ -52,7 +57,7 @@ pub(super) fn collect(shared: &Shared) -> Value {
         "shared_misses": stats.shared_misses,
         "listeners": shared.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
         "tenants": tenants(shared).iter().map(tenant_json).collect::<Vec<_>>(),
-        "pools": stats.pools.iter().map(pool_json).collect::<Vec<_>>(),
+        "pools": stats.pools.iter().map(|pool| pool_json(shared, pool)).collect::<Vec<_>>(),
     })
 }
 
@@ -84,6 +89,18 @@ pub(super) fn curves(shared: &Shared) -> Value {
         (pool.name.clone(), shown)
     };
     Value::Object(shared.directory().pools.iter().map(of_pool).collect())
+}
+
+/// How long requests take, by what is spoken: buckets by their upper bounds in seconds, null for the last, with the requests in each and not in the one
+/// before.
+fn requests(shared: &Shared) -> Map<String, Value> {
+    let of = |spoken: Spoken| {
+        let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
+        let bound = |secs: f64| secs.is_finite().then_some(secs);
+        let buckets: Vec<_> = buckets.into_iter().map(|(secs, count)| (bound(secs), count)).collect();
+        (spoken.name().to_owned(), json!({"sum_secs": sum_secs, "timed": count, "buckets": buckets}))
+    };
+    Spoken::ALL.into_iter().map(of).collect()
 }
 
 fn latencies(shared: &Shared) -> Map<String, Value> {
@@ -135,7 +152,12 @@ fn tenant_json(tenant: &TenantFigures) -> Value {
     Value::Object(shown)
 }
 
-fn pool_json(pool: &PoolStats) -> Value {
+fn pool_json(shared: &Shared, pool: &PoolStats) -> Value {
+    let outlook = Outlook::of(&shared.cache, pool).map(|outlook| {
+        let miss_ratios: Map<String, Value> =
+            outlook.miss_ratios.iter().map(|(size, ratio)| ((*size).to_owned(), json!(ratio))).collect();
+        json!({"samples": outlook.samples, "error": outlook.error, "miss_ratio": miss_ratios})
+    });
     json!({
         "name": pool.name,
         "policy": pool.policy,
@@ -150,6 +172,7 @@ fn pool_json(pool: &PoolStats) -> Value {
         "slabs_moved": pool.slabs_moved,
         "rebalances": pool.rebalances,
         "resizes": pool.resizes,
+        "curve": outlook,
         "classes": pool.classes.iter().map(class_json).collect::<Vec<_>>(),
     })
 }
