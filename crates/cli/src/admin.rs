@@ -44,7 +44,7 @@ pub(crate) struct DiffArguments {
 impl AdminArguments {
     /// `millpond health`: whether the server serves.
     pub(crate) fn health(&self) -> Result<String, String> {
-        self.ask("/healthz", |agent, url| agent.get(url).call())
+        self.page("/healthz")
     }
 
     /// `millpond config get`: the settings whose names have `part` in them.
@@ -58,8 +58,18 @@ impl AdminArguments {
         if text.is_empty() { Err(format!("no setting's name has `{part}` in it")) } else { Ok(text) }
     }
 
+    /// The admin server's address.
+    pub(crate) fn address(&self) -> &str {
+        &self.admin
+    }
+
+    /// A page of the admin server.
+    pub(crate) fn page(&self, path: &str) -> Result<String, String> {
+        self.ask(path, |agent, url| agent.get(url).call())
+    }
+
     fn settings(&self) -> Result<Map<String, Value>, String> {
-        let text = self.ask("/config", |agent, url| agent.get(url).call())?;
+        let text = self.page("/config")?;
         serde_json::from_str(&text)
             .map_err(|error| format!("{}/config: no settings came: {error}", self.admin))
     }

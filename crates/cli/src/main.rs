@@ -5,6 +5,7 @@
 mod admin;
 mod inspect;
 mod serve;
+mod top;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     /// Show or check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys, what more memory would bring.
+    Top(top::TopArguments),
     /// Say whether a running server serves; the exit status is 0 if it does.
     Health(admin::AdminArguments),
     /// Print what completes the arguments of `millpond` in a shell.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Get { part, admin }) => admin.get(&part).map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Set(arguments)) => arguments.set().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Diff(arguments)) => arguments.diff().map(|text| serve::say(&text)),
+        Command::Top(arguments) => arguments.show(),
         Command::Health(admin) => admin.health().map(|text| serve::say(&text)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut std::io::stdout());

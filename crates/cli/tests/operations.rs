@@ -183,6 +183,16 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     assert_eq!(said(&["health", "--admin", admin]), "ok\n");
     let shown = said(&["config", "get", "max_connections", "--admin", admin]);
     assert_eq!(shown, "limits.max_connections = 4096  # online\n");
+    let frame = said(&["top", "--interval", "100ms", "--admin", admin]);
+    for part in [
+        concat!("millpond ", env!("CARGO_PKG_VERSION")),
+        " of 64.0 MiB",
+        "requests/s 0 ",
+        "tail age",
+        "set watch.hot_keys",
+    ] {
+        assert!(frame.contains(part), "{part} in\n{frame}");
+    }
     let set = ["config", "set", "--admin", admin, "limits.max_connections=99", "memory=48MiB"];
     let changed = said(&set);
     assert!(changed.contains("limits.max_connections: 4096 -> 99\n"), "{changed}");
@@ -200,6 +210,7 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     server.wait();
     let error = refused(&["health", "--admin", admin]);
     assert!(error.contains("is the server running"), "{error}");
+    assert_eq!(refused(&["top", "--admin", admin]).replace("/stats.json", "/healthz"), error);
 }
 
 #[test]

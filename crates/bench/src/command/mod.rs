@@ -125,8 +125,11 @@ impl EngineArgs {
     }
 }
 
-/// A time; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+/// A time, as in `500ms`; a bare number is seconds.
+///
+/// # Errors
+/// What is wrong with `text`.
+pub fn duration(text: &str) -> Result<Duration, String> {
     match text.parse()? {
         Length::Time(time) => Ok(time),
         Length::Operations(secs) => Ok(Duration::from_secs(secs)),

@@ -1,0 +1,88 @@
+//! `millpond top`: what a running server does, as a live view in a terminal or as one frame of text.
+//!
+//! It is a client of the admin API and nothing more: one thread asks for `/stats.json` and `/hotkeys.json` at each interval, and the
+//! figures are the differences of the last two answers.
+
+mod draw;
+mod figures;
+mod live;
+mod sample;
+mod table;
+mod text;
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::Args;
+use ratatui::buffer::Buffer;
+
+use self::draw::Known;
+use self::sample::Sample;
+use crate::admin::AdminArguments;
+use crate::serve::say;
+
+/// The frame's width where there is no terminal to ask.
+const PLAIN_WIDTH: u16 = 120;
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What to watch.
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    #[command(flatten)]
+    admin: AdminArguments,
+    /// How often the server is asked.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Print one frame as text, of one interval, and end; as is done where standard output is no terminal.
+    #[arg(long)]
+    once: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = bench::command::duration(text)?;
+    if interval < SHORTEST { Err("at least 100ms".to_owned()) } else { Ok(interval) }
+}
+
+impl TopArguments {
+    /// Shows the server until the user has seen enough.
+    pub(crate) fn show(self) -> Result<(), String> {
+        if self.once || !std::io::stdout().is_terminal() {
+            return self.print();
+        }
+        live::run(self.admin, self.interval)
+    }
+
+    /// One frame, as text.
+    fn print(&self) -> Result<(), String> {
+        let mut known = Known { address: self.admin.address().to_owned(), ..Known::default() };
+        known.learn(Ok(ask(&self.admin)?));
+        base::thread::sleep(self.interval);
+        known.learn(Ok(ask(&self.admin)?));
+        let size = ratatui::crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
+        let width = size.map_or(PLAIN_WIDTH, |(width, _)| width);
+        say(&plain(&draw::whole(&known, width)));
+        Ok(())
+    }
+}
+
+/// What the server says now.
+fn ask(admin: &AdminArguments) -> Result<Sample, String> {
+    let (stats, hot_keys) = (admin.page("/stats.json")?, admin.page("/hotkeys.json")?);
+    Sample::read(&stats, &hot_keys)
+        .map_err(|error| format!("{} does not answer as a server of Millpond: {error}", admin.address()))
+}
+
+/// A frame without colours.
+fn plain(frame: &Buffer) -> String {
+    let width = usize::from(frame.area.width).max(1);
+    let mut text = String::new();
+    for row in frame.content.chunks(width) {
+        let line: String = row.iter().map(|cell| cell.symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
