@@ -29,45 +29,44 @@ outcomes() {
   python3 "$here/lib/outcomes.py" "$@" >>"$RESULTS"
 }
 
-# server FLAG...: starts the server under test with memcached's flags, and waits until it answers.
-server() {
-  memcached "$@" &
-  local unix="" port=11211 i
-  local words=("$@")
-  for ((i = 0; i < $#; i++)); do
-    case ${words[i]} in
-      -s) unix=${words[i + 1]} ;;
-      -p) port=${words[i + 1]} ;;
-    esac
+# value_of FLAG DEFAULT WORD...: what stands behind a flag among the words.
+value_of() {
+  local flag=$1 value=$2
+  shift 2
+  while [ $# -gt 1 ]; do
+    if [ "$1" = "$flag" ]; then value=$2; fi
+    shift
   done
-  for ((i = 0; i < 200; i++)); do
-    if [ -n "$unix" ]; then
-      [ -S "$unix" ] && return
-    elif (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'version\r\n' >&3 && read -r -t 1 line <&3) 2>/dev/null; then
-      return
-    fi
+  echo "$value"
+}
+
+# await COMMAND...: waits until the command succeeds.
+await() {
+  for _ in $(seq 200); do
+    if "$@" 2>/dev/null; then return; fi
     sleep 0.05
   done
   echo "the server does not answer" >&2
   exit 1
 }
 
+# answers PORT LINE: whether a server answers a line.
+answers() (
+  exec 3<>"/dev/tcp/127.0.0.1/$1" && printf '%s\r\n' "$2" >&3 && read -r -t 1 <&3
+)
+
+# server FLAG...: starts the server under test with memcached's flags, and waits until it answers.
+server() {
+  memcached "$@" &
+  local socket
+  socket=$(value_of -s "" "$@")
+  if [ -n "$socket" ]; then await test -S "$socket"; else await answers "$(value_of -p 11211 "$@")" version; fi
+}
+
 # redis_server FLAG...: starts the server under test with redis-server's flags, and waits until it answers.
 redis_server() {
   redis-server "$@" &
-  local port=6379 i
-  local words=("$@")
-  for ((i = 0; i < $#; i++)); do
-    if [ "${words[i]}" = --port ]; then port=${words[i + 1]}; fi
-  done
-  for ((i = 0; i < 200; i++)); do
-    if (exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'PING\r\n' >&3 && read -r -t 1 line <&3) 2>/dev/null; then
-      return
-    fi
-    sleep 0.05
-  done
-  echo "the server does not answer" >&2
-  exit 1
+  await answers "$(value_of --port 6379 "$@")" PING
 }
 
 # python_environment REQUIREMENT...: a Python environment with packages from PyPI, in $home/venv.
@@ -117,6 +116,24 @@ for line in open(sys.argv[1]):
     message = json.loads(line)
     if message.get("executable") and message["profile"]["test"]:
         print(message["target"]["name"] + "\t" + message["executable"])' "$home/build.json" >"$home/programs"
+}
+
+# go_source MODULE VERSION: copies a module's source from the Go module proxy to $home/source.
+go_source() {
+  need go golang-go
+  [ -f go.mod ] || go mod init suite
+  go get "$1@$2"
+  rm -rf source
+  cp -r "$(go list -m -f '{{.Dir}}' "$1")" source
+  chmod -R u+w source
+}
+
+# node_client PACKAGE VERSION: installs a client from npm, and puts the suite's program beside it.
+node_client() {
+  need node nodejs
+  need npm npm
+  npm install --no-save --no-package-lock --prefix "$home" "$1@$2"
+  cp "$clients/$(basename "$home").js" "$clients/trial.js" .
 }
 
 # java_classes: compiles `clients/java` to $home/classes, and puts what it needs from Maven Central into $home/jars.

@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
 # gomemcache's own tests. TestLocalhost talks to localhost:11211, TestUnixSocket starts `memcached -s`; the others have
-# a server of their own, or need memcached with TLS.
+# a server of their own, or start `memcached` with TLS.
 version="gomemcache v0.0.0-20260422231931"
 tests=18
-module=github.com/bradfitz/gomemcache
 
 prepare() {
-  need go golang-go
-  [ -f go.mod ] || go mod init suite
-  go get "$module@v0.0.0-20260422231931-4d751bb6e37c"
-  go test -c -o gomemcache.test "$module/memcache"
+  need openssl openssl
+  go_source github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
+  (cd source && go test -c -o "$home/gomemcache.test" ./memcache)
 }
 
 run() {

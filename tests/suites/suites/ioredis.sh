@@ -4,11 +4,8 @@ version="ioredis 5.9.2"
 tests=16
 
 prepare() {
-  need node nodejs
-  need npm npm
   need redis-server redis-server
-  npm install --no-save --no-package-lock --prefix "$home" ioredis@5.9.2
-  cp "$clients/ioredis.js" "$clients/trial.js" .
+  node_client ioredis 5.9.2
 }
 
 run() {

@@ -4,10 +4,7 @@ version="memjs 1.3.2"
 tests=11
 
 prepare() {
-  need node nodejs
-  need npm npm
-  npm install --no-save --no-package-lock --prefix "$home" memjs@1.3.2
-  cp "$clients/memjs.js" "$clients/trial.js" .
+  node_client memjs 1.3.2
 }
 
 run() {

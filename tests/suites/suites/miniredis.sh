@@ -3,15 +3,10 @@
 # and compares the replies.
 version="miniredis v2.35.0"
 tests=122
-module=github.com/alicebob/miniredis/v2
 
 prepare() {
-  need go golang-go
   need redis-server redis-server
-  [ -f go.mod ] || go mod init suite
-  go get "$module@v2.35.0"
-  rm -rf source && cp -r "$(go list -m -f '{{.Dir}}' "$module")" source
-  chmod -R u+w source
+  go_source github.com/alicebob/miniredis/v2 v2.35.0
   (cd source/integration && go test -c -o "$home/miniredis.test" .)
 }
 

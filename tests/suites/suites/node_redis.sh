@@ -4,11 +4,8 @@ version="redis (node-redis) 5.9.0"
 tests=11
 
 prepare() {
-  need node nodejs
-  need npm npm
   need redis-server redis-server
-  npm install --no-save --no-package-lock --prefix "$home" redis@5.9.0
-  cp "$clients/node_redis.js" "$clients/trial.js" .
+  node_client redis 5.9.0
 }
 
 run() {

@@ -2,15 +2,10 @@
 # redigo's own tests, which start `redis-server`.
 version="redigo v1.9.3"
 tests=130
-module=github.com/gomodule/redigo
 
 prepare() {
-  need go golang-go
   need redis-server redis-server
-  [ -f go.mod ] || go mod init suite
-  go get "$module@v1.9.3"
-  rm -rf source && cp -r "$(go list -m -f '{{.Dir}}' "$module")" source
-  chmod -R u+w source
+  go_source github.com/gomodule/redigo v1.9.3
   (cd source && go test -c -o "$home/redigo.test" ./redis)
 }
 

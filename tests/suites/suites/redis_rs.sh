@@ -22,7 +22,7 @@ prepare() {
 run() {
   cd "$source"
   while IFS=$'\t' read -r name program; do
-    REDISRS_SERVER_TYPE=tcp "$program" --test-threads 2 2>&1 | tee -a /dev/stderr | outcomes rust "$name" || true
+    REDISRS_SERVER_TYPE=tcp "$program" --test-threads 1 2>&1 | tee -a /dev/stderr | outcomes rust "$name" || true
   done <"$home/programs"
 }
 
