@@ -16,6 +16,8 @@ pub(crate) enum Message {
     Beat,
     /// Send these connections, if they are there yet, these bytes between two replies.
     Push(Vec<(Token, Vec<u8>)>),
+    /// Close this connection, if it is there yet: a client has asked for it.
+    Close(Token),
     /// Look at the settings again.
     Reload,
     /// Stop accepting, answer what has arrived, and end.

@@ -457,6 +457,7 @@ impl<'c> Worker<'c> {
                 Message::Push(letters) => {
                     letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
                 }
+                Message::Close(token) => self.close(token, Counter::ClosedByQuit),
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
             }

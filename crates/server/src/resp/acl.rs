@@ -72,7 +72,7 @@ impl<'c> Commands<'_, 'c> {
             context: if self.client.is_executing { "multi" } else { "toplevel" },
             object,
             user: user.to_vec(),
-            client: super::connection::describe(self.info, now_secs).trim_end().to_owned(),
+            client: super::clients::describe(self.info, now_secs).trim_end().to_owned(),
             at_secs: now_secs,
         });
     }

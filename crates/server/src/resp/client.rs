@@ -61,6 +61,8 @@ pub(super) struct Client {
     pub(super) database: u32,
     /// A transaction is being carried out.
     pub(super) is_executing: bool,
+    /// It has asked for its own end, which comes after the reply.
+    pub(super) is_leaving: bool,
     /// How it is told of changes, if it is.
     pub(super) tracking: Option<Tracks>,
 }

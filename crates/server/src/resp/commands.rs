@@ -263,6 +263,7 @@ impl<'c> Commands<'_, 'c> {
             C::MGet | C::MSet | C::MSetNx | C::Append | C::StrLen | C::GetRange | C::Substr | C::SetRange => {
                 self.run_string(command, args, w)
             }
+            C::Lcs => self.lcs(args, w),
             C::Incr | C::Decr | C::IncrBy | C::DecrBy | C::IncrByFloat => self.run_number(command, args, w),
             C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt => self.expire(command, args, w),
             C::Ttl | C::PTtl | C::ExpireTime | C::PExpireTime => self.ttl(command, args, w),
@@ -270,6 +271,7 @@ impl<'c> Commands<'_, 'c> {
             C::Del | C::Unlink | C::Exists | C::Touch | C::Type | C::Rename | C::RenameNx | C::Copy => {
                 self.run_key(command, args, w)
             }
+            C::Sort | C::SortRo => self.sort(command, args, w),
             C::FlushDb | C::FlushAll => self.flush(args, w),
             C::Keys | C::Scan | C::RandomKey | C::DbSize => self.list_at_once(command, args, w),
             C::Object => self.object(args, w),

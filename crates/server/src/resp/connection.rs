@@ -1,17 +1,14 @@
 //! Commands about the connection and the server's presence.
 
-use std::sync::atomic::Ordering;
-
 use protocol::resp::{Version, number, reply};
 
 use super::arguments::{arg, integer, is};
 use super::client::{Client, Replies};
+use super::clients::describe;
 use super::commands::Commands;
 use super::info::REDIS_VERSION;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
-use crate::net::Peer;
-use crate::shared::ConnectionInfo;
 use crate::users::Identity;
 
 impl<'c> Commands<'_, 'c> {
@@ -155,6 +152,7 @@ impl<'c> Commands<'_, 'c> {
             ("setname", 1..=1),
             ("setinfo", 2..=2),
             ("info", 0..=0),
+            ("kill", 1..=usize::MAX),
             ("list", 0..=usize::MAX),
             ("no-evict", 1..=1),
             ("no-touch", 1..=1),
@@ -188,6 +186,7 @@ impl<'c> Commands<'_, 'c> {
             }
             "info" => w.verbatim(describe(self.info, self.shared.clock.unix_secs()).as_bytes()),
             "list" => return self.list_clients(values, w),
+            "kill" => return self.kill_clients(values, w),
             "tracking" | "caching" | "getredir" | "trackinginfo" => return self.track(known, values, w),
             "reply" => {
                 self.client.replies = match arg(values, 0) {
@@ -225,43 +224,6 @@ impl<'c> Commands<'_, 'c> {
         }
         Ok(())
     }
-
-    fn list_clients(&self, filter: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let mut ids: Option<Vec<u64>> = None;
-        let mut is_normal = true;
-        match filter {
-            [] => {}
-            [option, kind] if is(option, "TYPE") => {
-                let known = ["normal", "master", "replica", "slave", "pubsub"];
-                if !known.iter().any(|known| is(kind, known)) {
-                    return Err(Failure(
-                        [b"ERR Unknown client type '".as_slice(), kind, b"'"].concat().into(),
-                    ));
-                }
-                is_normal = is(kind, "NORMAL");
-            }
-            [option, first, more @ ..] if is(option, "ID") => {
-                let id = |text: &&[u8]| {
-                    let id = number(text).ok_or(Failure::new("ERR Invalid client ID"))?;
-                    Ok::<u64, Failure>(u64::try_from(id).unwrap_or(0))
-                };
-                ids =
-                    Some(std::iter::once(first).chain(more).map(id).collect::<Result<Vec<u64>, Failure>>()?);
-            }
-            _ => return Err(Failure::SYNTAX),
-        }
-        let now = self.shared.clock.unix_secs();
-        let mut text = String::new();
-        let own = self.info.named().tenant.clone();
-        for info in self.shared.registry.list().iter().filter(|info| info.named().tenant == own) {
-            let is_resp = info.named().resp != 0;
-            if is_normal && is_resp && ids.as_ref().is_none_or(|ids| ids.contains(&info.id)) {
-                text.push_str(&describe(info, now));
-            }
-        }
-        w.verbatim(text.as_bytes());
-        Ok(())
-    }
 }
 
 fn help(w: &mut Writer<'_, '_>) {
@@ -278,6 +240,10 @@ fn help(w: &mut Writer<'_, '_>) {
             "    The number of this connection.",
             "INFO",
             "    What is known of this connection.",
+            "KILL <ip:port>",
+            "    Closes the connection from there.",
+            "KILL [ID <id>] [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [USER <name>] [ADDR <ip:port>] [LADDR <ip:port>] [SKIPME (YES|NO)]",
+            "    Closes the connections that all of this is so of.",
             "LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)] [ID <id> ...]",
             "    What is known of all connections.",
             "NO-EVICT (ON|OFF)",
@@ -306,38 +272,4 @@ fn check_name(name: &[u8]) -> Outcome {
         return Ok(());
     }
     Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."))
-}
-
-/// A line of `CLIENT LIST`.
-pub(super) fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
-    let named = info.named().clone();
-    let plain = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let listener = info.listener.address.to_string();
-    let local = listener.split_once("://").map_or(listener.as_str(), |(_, place)| place);
-    let peer = match info.peer {
-        Peer::Tcp(address) => address.to_string(),
-        Peer::Unix => format!("{local}:0"),
-    };
-    let flags = match (info.is_subscribed(), named.redirect) {
-        (true, Some(_)) => "Pt",
-        (true, None) => "P",
-        (false, Some(_)) => "t",
-        (false, None) => "N",
-    };
-    format!(
-        "id={} addr={peer} laddr={local} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub=0 ssub=0 user={} \
-         redir={} resp={} lib-name={} lib-ver={}\n",
-        info.id,
-        info.descriptor,
-        plain(&named.name),
-        now_secs.saturating_sub(info.since_secs),
-        now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
-        named.database,
-        u8::from(info.is_subscribed()),
-        named.user,
-        named.redirect.unwrap_or(-1),
-        named.resp,
-        plain(&named.library),
-        plain(&named.library_version),
-    )
 }

@@ -126,7 +126,7 @@ fn list(filter: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
         [by, kind, value] if is(by, "FILTERBY") => {
             let is_wanted = |spec: &&Spec| {
                 if is(kind, "PATTERN") {
-                    Some(matches(value, spec.name.as_bytes()))
+                    Some(matches(&value.to_ascii_lowercase(), spec.name.as_bytes()))
                 } else if is(kind, "ACLCAT") {
                     Some(spec.categories.split(' ').any(|category| is(value, category)))
                 } else {

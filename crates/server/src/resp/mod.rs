@@ -11,6 +11,7 @@ mod acl;
 mod arguments;
 mod bits;
 mod client;
+mod clients;
 mod collections;
 mod commands;
 mod connection;
@@ -21,6 +22,7 @@ mod incoming;
 mod info;
 mod introspect;
 mod keys;
+mod lcs;
 mod listing;
 mod lists;
 mod numbers;
@@ -29,6 +31,7 @@ mod set;
 mod sets;
 mod settings;
 mod sorted;
+mod sorting;
 mod strings;
 mod table;
 mod tenant;
@@ -512,6 +515,9 @@ impl<'i> Round<'_, '_, 'i> {
         }
         self.position += consumed;
         self.answered += 1;
+        if self.commands.client.is_leaving {
+            return Some(Next::Close(Counter::ClosedByQuit));
+        }
         // The gate was closed for this request, and another has closed it since; or what comes next is another tenant's.
         if self.passed.is_none() || self.commands.has_moved() { Some(Next::Turn) } else { None }
     }
@@ -646,6 +652,7 @@ const fn is_exclusive(command: Command) -> bool {
             | C::LMove
             | C::RPopLPush
             | C::LMPop
+            | C::Lcs
             | C::SMove
             | C::SInter
             | C::SInterCard
@@ -653,6 +660,8 @@ const fn is_exclusive(command: Command) -> bool {
             | C::SUnion
             | C::SUnionStore
             | C::SDiff
+            | C::Sort
+            | C::SortRo
             | C::SDiffStore
             | C::ZUnion
             | C::ZUnionStore

@@ -61,6 +61,7 @@ pub(super) enum Command {
     IncrByFloat,
     Info,
     Keys,
+    Lcs,
     LIndex,
     LInsert,
     LLen,
@@ -115,6 +116,8 @@ pub(super) enum Command {
     SMembers,
     SMIsMember,
     SMove,
+    Sort,
+    SortRo,
     SPop,
     SRandMember,
     SRem,
@@ -206,7 +209,7 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 158] = [
+pub(crate) static SPECS: [Spec; 161] = [
     spec(Command::Acl, "acl", -2, "", (0, 0, 0), "slow", ("server", "6.0.0"), "About users and what they may do."),
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
@@ -261,6 +264,7 @@ pub(crate) static SPECS: [Spec; 158] = [
     spec(Command::IncrByFloat, "incrbyfloat", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.6.0"), "Adds a fraction to the number of a key."),
     spec(Command::Info, "info", -1, "loading stale", (0, 0, 0), "slow dangerous", ("server", "1.0.0"), "What the server is and does, as text."),
     spec(Command::Keys, "keys", 2, "readonly", (0, 0, 0), "keyspace read slow dangerous", ("generic", "1.0.0"), "All keys that a pattern matches."),
+    spec(Command::Lcs, "lcs", -3, "readonly", (1, 2, 1), "read string slow", ("string", "7.0.0"), "What two values have in common."),
     spec(Command::LIndex, "lindex", 3, "readonly", (1, 1, 1), "read list slow", ("list", "1.0.0"), "The element of a list at a place."),
     spec(Command::LInsert, "linsert", 5, "write denyoom", (1, 1, 1), "write list slow", ("list", "2.2.0"), "Puts an element before or behind another one of a list."),
     spec(Command::LLen, "llen", 2, "readonly fast", (1, 1, 1), "read list fast", ("list", "1.0.0"), "How many elements a list has."),
@@ -315,6 +319,8 @@ pub(crate) static SPECS: [Spec; 158] = [
     spec(Command::SMembers, "smembers", 2, "readonly", (1, 1, 1), "read set slow", ("set", "1.0.0"), "All members of a set."),
     spec(Command::SMIsMember, "smismember", -3, "readonly fast", (1, 1, 1), "read set fast", ("set", "6.2.0"), "Which of several members a set has."),
     spec(Command::SMove, "smove", 4, "write fast", (1, 2, 1), "write set fast", ("set", "1.0.0"), "Moves a member from one set to another."),
+    spec(Command::Sort, "sort", -2, "write denyoom movablekeys", (1, 1, 1), "write set sortedset list slow dangerous", ("generic", "1.0.0"), "The elements of a list, a set or a sorted set in an order, which may be kept."),
+    spec(Command::SortRo, "sort_ro", -2, "readonly movablekeys", (1, 1, 1), "read set sortedset list slow dangerous", ("generic", "7.0.0"), "The elements of a list, a set or a sorted set in an order."),
     spec(Command::SPop, "spop", -2, "write fast", (1, 1, 1), "write set fast", ("set", "1.0.0"), "Takes members out of a set at random."),
     spec(Command::SRandMember, "srandmember", -2, "readonly", (1, 1, 1), "read set slow", ("set", "1.0.0"), "Some members of a set, drawn at random."),
     spec(Command::SRem, "srem", -3, "write fast", (1, 1, 1), "write set fast", ("set", "1.0.0"), "Removes members of a set."),
@@ -427,7 +433,7 @@ impl Spec {
         let is_write = self.flags.split(' ').any(|flag| flag == "write");
         match self.command {
             C::Exists | C::Type | C::StrLen | C::Touch | C::Watch => (false, false),
-            C::Copy => (nth == 0, nth == 1),
+            C::Copy | C::Sort => (nth == 0, nth == 1),
             C::Rename | C::RenameNx => (nth == 0, true),
             C::Set => (args.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"GET")), true),
             C::SetEx | C::PSetEx | C::SetNx | C::MSet | C::MSetNx | C::Append | C::SetRange => (false, true),
@@ -459,6 +465,9 @@ impl Spec {
             }
             places.extend(at + 1..end);
         }
+        if self.command == Command::Sort {
+            places.extend(destination_of_sort(args));
+        }
         Some(places)
     }
 
@@ -473,6 +482,25 @@ impl Spec {
         let end = if first == 0 { 0 } else { last + 1 };
         (usize::from(first.unsigned_abs())..end).step_by(usize::from(step.unsigned_abs()).max(1))
     }
+}
+
+/// The place of the key in which `SORT` keeps what it finds: behind the last `STORE` that is no argument of another option.
+fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
+    let (mut at, mut found) = (2, None);
+    while let Some(option) = args.get(at) {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if is("STORE") && at + 1 < args.len() {
+            found = Some(at + 1);
+        }
+        at += if is("LIMIT") {
+            3
+        } else if is("BY") || is("GET") || is("STORE") {
+            2
+        } else {
+            1
+        };
+    }
+    found
 }
 
 #[cfg(test)]

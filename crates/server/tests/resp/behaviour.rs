@@ -344,3 +344,31 @@ fn lines_of_words_are_served_on_a_listener_of_its_own() {
     let replies: Vec<String> = (0..6).map(|_| client.reply()).collect();
     assert_eq!(replies, ["+PONG", "+OK", "$a b", "*[$a b $-1]", "+OK", "closed"]);
 }
+
+#[test]
+fn a_client_can_have_others_closed_and_itself() {
+    let (_server, address) = millpond();
+    let mut admin = Client::connect(address);
+    let own = admin.ask("CLIENT ID");
+    let own = own.trim_start_matches(':');
+    for filter in ["ID", "ADDR"] {
+        let mut other = Client::connect(address);
+        let id = other.ask("CLIENT ID").trim_start_matches(':').to_owned();
+        let from = other.stream.local_addr().expect("an address");
+        let value = if filter == "ID" { id.clone() } else { from.to_string() };
+        assert_eq!(admin.ask(&format!("CLIENT KILL {filter} {value}")), ":1");
+        assert_eq!(admin.ask(&format!("CLIENT KILL {filter} {value}")), ":0", "it is gone at once");
+        assert_eq!(admin.ask(&format!("CLIENT LIST ID {id}")), "$");
+        assert_eq!(other.reply(), "closed");
+    }
+    let mut others: Vec<Client> = (0..10).map(|_| Client::connect(address)).collect();
+    others.iter_mut().for_each(|other| assert_eq!(other.ask("PING"), "+PONG"));
+    assert_eq!(admin.ask("CLIENT KILL TYPE NORMAL USER default"), ":10");
+    others.iter_mut().for_each(|other| assert_eq!(other.reply(), "closed"));
+    assert_eq!(admin.ask(&format!("CLIENT KILL ID {own}")), ":0", "who asks is passed over");
+    admin.send(
+        [request("MULTI"), request(&format!("CLIENT KILL ID {own} SKIPME no")), request("EXEC")].concat(),
+    );
+    assert_eq!([admin.reply(), admin.reply(), admin.reply()], ["+OK", "+QUEUED", "*[:1]"]);
+    assert_eq!(admin.reply(), "closed");
+}

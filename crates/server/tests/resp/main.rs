@@ -10,6 +10,7 @@ mod collections;
 mod limits;
 mod reference;
 mod scripts;
+mod sorting_scripts;
 mod tracking;
 mod type_scripts;
 
@@ -67,7 +68,12 @@ fn replies_are_those_of_redis() {
     let (server, address) = millpond();
     let mut differences = Vec::new();
     let mut played = 0;
-    for (name, script) in scripts::ALL.iter().chain(collection_scripts::ALL).chain(type_scripts::ALL) {
+    for (name, script) in scripts::ALL
+        .iter()
+        .chain(collection_scripts::ALL)
+        .chain(type_scripts::ALL)
+        .chain(sorting_scripts::ALL)
+    {
         for version in ["2", "3"] {
             let (mut ours, mut theirs) = (Client::connect(address), Client::connect(redis.address));
             for client in [&mut ours, &mut theirs] {
