@@ -38,7 +38,7 @@ struct Shared {
     subject: Box<dyn Subject>,
     history: History,
     workload: Arc<Workload>,
-    plant: Option<Plant>,
+    plant: Option<Arc<Plant>>,
     ttl: (Sizes, f64),
     options: CheckOptions,
     threads: usize,
@@ -72,7 +72,7 @@ pub(crate) fn run(
     let mut shared = Arc::new(Shared {
         history: History::new(spec.keys, subject.slack_secs()),
         subject,
-        plant: options.plant.map(|(kind, every)| Plant::new(kind, every)),
+        plant: options.plant.map(|(kind, every)| Arc::new(Plant::new(kind, every))),
         ttl: (spec.ttl_secs.clone(), spec.ttl_share),
         options: options.clone(),
         threads: spec.threads,
@@ -120,7 +120,7 @@ pub(crate) fn run(
         held_values: counts.held,
         disturbances,
         evictions: shared.subject.holdings().map(|held| held.evictions),
-        planted: shared.plant.as_ref().map(Plant::struck),
+        planted: shared.plant.as_ref().map(|plant| plant.struck()),
         not_expressed: spec.not_expressed.clone(),
         violations,
     })
@@ -236,7 +236,7 @@ impl Shared {
     fn call(&self, thread: usize) -> Result<Counts> {
         let inner = self.subject.caller()?;
         let caller: Box<dyn Caller + '_> = match &self.plant {
-            Some(plant) => Box::new(Planted::new(inner, plant)),
+            Some(plant) => Box::new(Planted::new(inner, Arc::clone(plant))),
             None => inner,
         };
         let seed = base::hash::mix64(self.seed() ^ ((thread as u64) << 20) ^ 0x0063_6865_636b);

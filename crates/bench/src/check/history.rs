@@ -178,6 +178,21 @@ impl History {
         })
     }
 
+    /// A call has ended without an answer, and nothing will be done for it from now on: it was carried out or not. As a part of it
+    /// may have been, nothing is known of when the value expires.
+    pub(crate) fn end_unknown(&self, ticket: Ticket) {
+        // What is not known cannot be wrong.
+        let _ = self.end(&ticket, ticket.record, Answer::Unknown, |key, record| {
+            key.changes += u64::from(record.kind != CallKind::Get);
+            match record.kind {
+                CallKind::Set => key.lives.end_unknown_set(record),
+                CallKind::Touch => key.lives.touched(record.begin, FOR_EVER, false),
+                CallKind::Get | CallKind::Delete | CallKind::Flush => {}
+            }
+            Ok(())
+        });
+    }
+
     /// Removes all keys by way of `flush`, and tells every key. Costs a walk over all keys.
     pub(crate) fn flush<E>(
         &self,

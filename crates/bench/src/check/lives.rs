@@ -103,6 +103,19 @@ impl Lives {
         self.was_there(place, record)
     }
 
+    /// A set ends without an answer: its value was written by now, or never will be. Until it is seen it was not there for any
+    /// other version to end, nor does it end one.
+    pub(crate) fn end_unknown_set(&mut self, record: Record) {
+        let Some(place) = self.place(record.version) else { return };
+        let life = &mut self.kept[place];
+        life.expires = FOR_EVER;
+        life.written = record;
+        if life.first_end == NEVER {
+            life.first_end = record.end;
+            life.last_begin = 0;
+        }
+    }
+
     /// A get ends that returned a version.
     ///
     /// `now` is the Unix second at which it began, `None` where expiry cannot be judged.
@@ -117,7 +130,7 @@ impl Lives {
         };
         let life = &mut self.kept[place];
         life.first_end = life.first_end.min(record.end);
-        life.last_begin = life.last_begin.max(record.begin);
+        life.last_begin = life.last_begin.max(record.begin).max(life.written.begin);
         let life = *life;
         self.was_there(place, record)?;
         let settled = life.written.answer != Answer::Open;

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, bail};
 use base::Clock;
 
+use super::line::Line;
 use super::subject::{Caller, Subject, Touched};
 use crate::run::Stream;
 use crate::target::memcached::Memcached;
@@ -13,8 +14,6 @@ use crate::target::{Address, Event, Wire as _};
 /// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item may outlive it by
 /// one tick; the second is for the server's idea of the time.
 const SLACK_SECS: u64 = 2;
-/// More than any value that is written here.
-const MOST_REPLY_BYTES: usize = 64 << 20;
 
 /// A server.
 pub(crate) struct ServerSubject {
@@ -52,64 +51,45 @@ impl Subject for ServerSubject {
 
     fn flush(&self) -> Result<bool> {
         let mut client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        client.output.extend_from_slice(b"flush_all\r\n");
+        client.line.output.extend_from_slice(b"flush_all\r\n");
         client.ask("flush_all")?.context("the server refuses flush_all")
     }
 }
 
-/// A connection with room for a request and its reply.
-struct Client {
-    stream: Stream,
-    output: Vec<u8>,
-    input: Vec<u8>,
-    filled: usize,
+/// A connection that speaks the text protocol.
+pub(crate) struct Client {
+    line: Line,
+    refusal: Option<String>,
 }
 
 impl Client {
+    pub(crate) fn over(line: Line) -> Self {
+        Self { line, refusal: None }
+    }
+
     fn open(address: &Address) -> Result<Self> {
         let stream = Stream::open(address).with_context(|| format!("connecting to {address}"))?;
-        Ok(Self { stream, output: Vec::new(), input: vec![0; 64 << 10], filled: 0 })
-    }
-
-    fn send(&mut self) -> Result<()> {
-        let mut sent = 0;
-        while sent < self.output.len() {
-            match self.stream.write(&self.output[sent..]).context("sending a request")? {
-                0 => bail!("the server takes no more bytes"),
-                n => sent += n,
-            }
-        }
-        self.output.clear();
-        self.filled = 0;
-        Ok(())
-    }
-
-    fn receive(&mut self) -> Result<()> {
-        if self.filled == self.input.len() {
-            if self.input.len() >= MOST_REPLY_BYTES {
-                bail!("a reply of more than {MOST_REPLY_BYTES} bytes");
-            }
-            self.input.resize(self.input.len() * 2, 0);
-        }
-        match self.stream.read(&mut self.input[self.filled..]).context("waiting for a reply")? {
-            0 => bail!("the server closed the connection"),
-            n => self.filled += n,
-        }
-        Ok(())
+        Ok(Self::over(Line::new(stream)))
     }
 
     /// Sends a request that is no read. Whether it was done; `None` where it was refused.
     fn ask(&mut self, what: &str) -> Result<Option<bool>> {
-        self.send()?;
+        self.line.send().context("sending a request")?;
+        self.refusal = None;
         loop {
-            self.receive()?;
-            if let Some((event, _)) = Memcached.event(&self.input[..self.filled])? {
-                return match event {
-                    Event::Done => Ok(Some(true)),
-                    Event::NotDone => Ok(Some(false)),
-                    Event::Refused(_) => Ok(None),
+            self.line.receive().context("waiting for a reply")?;
+            if let Some((event, bytes)) = Memcached.event(self.line.arrived())? {
+                let answer = match event {
+                    Event::Done => Some(true),
+                    Event::NotDone => Some(false),
+                    Event::Refused(why) => {
+                        self.refusal = Some(String::from_utf8_lossy(why).into_owned());
+                        None
+                    }
                     other => bail!("the server answered {other:?} to a {what}"),
                 };
+                self.line.take(bytes);
+                return Ok(answer);
             }
         }
     }
@@ -117,12 +97,12 @@ impl Client {
 
 impl Caller for Client {
     fn get(&mut self, _pool: u16, keys: &[&[u8]], seen: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        Memcached.get(keys, &mut self.output);
-        self.send()?;
-        let (mut read, mut next) = (0, 0);
+        Memcached.get(keys, &mut self.line.output);
+        self.line.send().context("sending a request")?;
+        let mut next = 0;
         loop {
-            self.receive()?;
-            while let Some((event, bytes)) = Memcached.event(&self.input[read..self.filled])? {
+            self.line.receive().context("waiting for a reply")?;
+            while let Some((event, bytes)) = Memcached.event(self.line.arrived())? {
                 match event {
                     Event::Value(key, value) => {
                         let place = keys.iter().skip(next).position(|wanted| *wanted == key);
@@ -132,30 +112,37 @@ impl Caller for Client {
                         next += place + 1;
                         seen(next - 1, value);
                     }
-                    Event::End => return Ok(()),
+                    Event::End => {
+                        self.line.take(bytes);
+                        return Ok(());
+                    }
                     other => bail!("the server answered {other:?} to a get"),
                 }
-                read += bytes;
+                self.line.take(bytes);
             }
         }
     }
 
     fn set(&mut self, _pool: u16, key: &[u8], value: &[u8], ttl_secs: u32) -> Result<bool> {
-        Memcached.set(key, value, ttl_secs, &mut self.output);
+        Memcached.set(key, value, ttl_secs, &mut self.line.output);
         Ok(self.ask("set")?.unwrap_or(false))
     }
 
     fn delete(&mut self, _pool: u16, key: &[u8]) -> Result<bool> {
-        Memcached.delete(key, &mut self.output);
+        Memcached.delete(key, &mut self.line.output);
         self.ask("delete")?.context("the server refused a delete")
     }
 
     fn touch(&mut self, _pool: u16, key: &[u8], ttl_secs: u32) -> Result<Touched> {
-        Memcached.touch(key, ttl_secs, &mut self.output);
+        Memcached.touch(key, ttl_secs, &mut self.line.output);
         Ok(match self.ask("touch")? {
             Some(true) => Touched::Done,
             Some(false) => Touched::Nothing,
             None => Touched::NothingOrRefused,
         })
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
     }
 }

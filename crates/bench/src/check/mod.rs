@@ -7,22 +7,25 @@
 //!
 //! - `value`: what is written, so that torn and foreign bytes show.
 //! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
-//! - `subject`: what is checked, `embedded` and `memcached`: those there are. `plant`: faults planted on purpose.
+//! - `subject`: what is checked, `embedded`, `memcached` and `resp`: those there are. `plant`: faults planted on purpose.
+//! - `line`: the bytes of a connection.
 //! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
 
 mod drive;
 mod embedded;
-mod history;
+pub(crate) mod history;
+pub(crate) mod line;
 mod lives;
-mod memcached;
-mod plant;
+pub(crate) mod memcached;
+pub(crate) mod plant;
 mod preset;
-mod record;
+pub(crate) mod record;
 mod report;
-mod subject;
+pub(crate) mod resp;
+pub(crate) mod subject;
 #[cfg(test)]
 mod tests;
-mod value;
+pub(crate) mod value;
 
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
@@ -101,20 +102,20 @@ impl Plant {
 /// A caller whose calls go through a planted fault.
 pub(crate) struct Planted<'a> {
     inner: Box<dyn Caller + 'a>,
-    plant: &'a Plant,
+    plant: Arc<Plant>,
     /// A value of another key that was read before.
     other: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl<'a> Planted<'a> {
-    pub(crate) fn new(inner: Box<dyn Caller + 'a>, plant: &'a Plant) -> Self {
+    pub(crate) fn new(inner: Box<dyn Caller + 'a>, plant: Arc<Plant>) -> Self {
         Self { inner, plant, other: None }
     }
 }
 
 impl Caller for Planted<'_> {
     fn get(&mut self, pool: u16, keys: &[&[u8]], seen: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        let (plant, other) = (self.plant, &mut self.other);
+        let (plant, other) = (&self.plant, &mut self.other);
         let (stale, torn) = (plant.is_due(PlantKind::StaleRead), plant.is_due(PlantKind::TornValue));
         let mixed = plant.is_due(PlantKind::OtherKey);
         let mut struck = false;
@@ -173,6 +174,10 @@ impl Caller for Planted<'_> {
 
     fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> Result<Touched> {
         self.inner.touch(pool, key, ttl_secs)
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        self.inner.refusal()
     }
 
     fn look_again(&mut self, seen: &mut dyn FnMut(&[u8], bool)) -> bool {

@@ -29,6 +29,8 @@ pub(crate) enum Answer {
     Done,
     /// A set was refused, and nothing was written; or a touch, or what it was for was not there.
     Refused,
+    /// No answer came: the call was carried out or not.
+    Unknown,
 }
 
 /// A call on one key.
@@ -71,6 +73,7 @@ impl fmt::Display for Record {
             Answer::Done => f.write_str(" -> done"),
             Answer::Refused if self.kind == CallKind::Touch => f.write_str(" -> nothing there, or refused"),
             Answer::Refused => f.write_str(" -> refused"),
+            Answer::Unknown => f.write_str(" -> no answer came"),
         }
     }
 }

@@ -102,6 +102,11 @@ pub(crate) trait Caller {
     /// Gives a key a new lifetime.
     fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> Result<Touched>;
 
+    /// Why the last call was refused, in the words of the server, where it was.
+    fn refusal(&self) -> Option<&str> {
+        None
+    }
+
     /// Looks again at a value that was read a while ago and held since, and lets it go; `None` where none was held for
     /// long enough. The value's bytes as they are now, and whether they are as they were.
     fn look_again(&mut self, _seen: &mut dyn FnMut(&[u8], bool)) -> bool {

@@ -53,19 +53,27 @@ impl Stream {
             Self::Unix(stream) => stream.set_nonblocking(on),
         }
     }
+}
 
-    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(into),
             Self::Unix(stream) => stream.read(into),
         }
     }
+}
 
-    pub(crate) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+impl Write for Stream {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(from),
             Self::Unix(stream) => stream.write(from),
         }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

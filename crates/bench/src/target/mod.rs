@@ -6,6 +6,7 @@
 pub mod embedded;
 pub mod memcached;
 pub mod null;
+pub mod resp;
 
 use std::fmt;
 use std::path::PathBuf;
