@@ -20,6 +20,7 @@ pub mod replay;
 pub mod run;
 pub mod served;
 pub mod slack;
+pub mod soak;
 pub mod target;
 #[cfg(test)]
 mod testing;

@@ -11,6 +11,7 @@ mod generate;
 mod replay;
 mod run;
 mod slack;
+mod soak;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ pub use generate::GenerateArgs;
 pub use replay::ReplayArgs;
 pub use run::RunArgs;
 pub use slack::SlackArgs;
+pub use soak::SoakArgs;
 
 use crate::run::Length;
 
@@ -46,6 +48,8 @@ pub enum BenchCommand {
     Curve(CurveCostArgs),
     /// Check that a cache is consistent while its limits move, values expire and all keys are flushed
     Check(Box<CheckArgs>),
+    /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and check every answer
+    Soak(SoakArgs),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),
 }
@@ -62,6 +66,7 @@ pub fn execute(command: BenchCommand) -> Result<()> {
         BenchCommand::Slack(args) => slack::execute(&args, &mut out),
         BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out),
         BenchCommand::Check(args) => check::execute(&args, &mut out),
+        BenchCommand::Soak(args) => soak::execute(&args, &mut out),
         BenchCommand::Generate(args) => generate::execute(&args, &mut out),
     }
 }

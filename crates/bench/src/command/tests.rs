@@ -18,6 +18,7 @@ fn run(line: &str) -> Result<String> {
         BenchCommand::Replay(args) => replay::execute(&args, &mut out)?,
         BenchCommand::Slack(args) => slack::execute(&args, &mut out)?,
         BenchCommand::Check(args) => check::execute(&args, &mut out)?,
+        BenchCommand::Soak(args) => soak::execute(&args, &mut out)?,
         BenchCommand::Generate(args) => generate::execute(&args, &mut out)?,
         BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out)?,
     }
