@@ -210,6 +210,24 @@ fn tenants_come_change_and_go() {
 }
 
 #[test]
+fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
+    let mut without = two();
+    without.listeners[0].tenants = vec!["*".to_owned()];
+    let mut with = without.clone();
+    with.tenants.push(TenantSettings { databases: vec![2], ..tenant("new") });
+    let server = Server::start(with.clone()).expect("a server");
+    for _ in 0..5 {
+        let mut shop = client(&server, "a");
+        assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
+        assert_eq!(resp(&mut shop, "GET k"), "$-1", "what it had is gone");
+        assert_eq!(resp(&mut shop, "SET k v"), "+OK");
+        server.reload(&without).expect("reloaded");
+        server.reload(&with).expect("reloaded, while the tenant is on its way out");
+        assert!(shop.is_closed(), "its former connections end");
+    }
+}
+
+#[test]
 fn one_tenant_evicts_itself_alone() {
     let mut config = two();
     config.tenants[0].limit = Auto::Set(ByteSize::mib(8));

@@ -1,6 +1,7 @@
 //! Tenants come, change and go while the server serves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millpond::ErrorKind as EngineError;
 
@@ -8,6 +9,10 @@ use super::{Directory, Tenant};
 use crate::config::{Config, TenantSettings};
 use crate::error::{Error, ErrorKind};
 use crate::shared::{Pool, Shared};
+
+/// Between looks at whether a pool has gone, and how many there are.
+const LOOK: Duration = Duration::from_millis(10);
+const MOST_LOOKS: u32 = 500;
 
 /// Brings the tenants to what `config` says: new ones are made with their pools, the limits of others changed, and those that are not
 /// in it let go of. The latter's connections end with what they have sent; see [`bury`].
@@ -25,7 +30,10 @@ pub(crate) fn apply(
     for settings in &config.all_pools() {
         let pool = match present.pool(&settings.name) {
             Some(pool) => Arc::clone(pool),
-            None => make_pool(settings)?,
+            None => {
+                wait_until_gone(shared, &settings.name);
+                make_pool(settings)?
+            }
         };
         pools.push(pool);
     }
@@ -49,6 +57,18 @@ pub(crate) fn apply(
     shared.departing().extend(leave, unused);
     shared.set_directory(directory);
     Ok(())
+}
+
+/// A tenant that comes back at once finds its former pool on the way out, for as long as its former connections take to end. That is
+/// waited for, within limits.
+fn wait_until_gone(shared: &Shared, pool: &str) {
+    for _ in 0..MOST_LOOKS {
+        if shared.departing().pools.iter().all(|departing| departing.name != pool) {
+            return;
+        }
+        bury(shared);
+        base::thread::sleep(LOOK);
+    }
 }
 
 fn make(directory: &Directory, settings: &TenantSettings) -> Result<Arc<Tenant>, Error> {
