@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
-use super::table::Spec;
+use super::subcommands::subcommand;
+use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
 use crate::net::Peer;
@@ -131,29 +132,8 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn acl(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let name = arg(args, 1);
+        let known = subcommand(Command::Acl, args);
         let values = args.get(2..).unwrap_or_default();
-        let known = [
-            ("cat", 0..=1),
-            ("deluser", 1..=usize::MAX),
-            ("dryrun", 2..=usize::MAX),
-            ("genpass", 0..=1),
-            ("getuser", 1..=1),
-            ("help", 0..=0),
-            ("list", 0..=0),
-            ("load", 0..=0),
-            ("log", 0..=1),
-            ("save", 0..=0),
-            ("setuser", 1..=usize::MAX),
-            ("users", 0..=0),
-            ("whoami", 0..=0),
-        ];
-        let Some((known, arity)) = known.into_iter().find(|(known, _)| is(name, known)) else {
-            return Err(Failure::unknown_subcommand("acl", name));
-        };
-        if !arity.contains(&values.len()) {
-            return Err(Failure::wrong_number(&format!("acl|{known}")));
-        }
         match known {
             "whoami" => w.bulk(self.identity.user.name.as_bytes()),
             "cat" => return category(values, w),

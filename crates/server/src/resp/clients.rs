@@ -133,7 +133,8 @@ impl<'c> Commands<'_, 'c> {
                     continue;
                 }
                 self.client.is_leaving = true;
-            } else if let Some((worker, token)) = info.place.get() {
+            } else {
+                let Some((worker, token)) = info.place.get() else { continue };
                 info.close();
                 if let Some(worker) = self.shared.workers.get(*worker) {
                     worker.mailbox.send(Message::Close(*token));

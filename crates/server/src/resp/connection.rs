@@ -7,6 +7,7 @@ use super::client::{Client, Replies};
 use super::clients::describe;
 use super::commands::Commands;
 use super::info::REDIS_VERSION;
+use super::subcommands::subcommand;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::users::Identity;
@@ -144,31 +145,8 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn client_command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let name = arg(args, 1);
+        let known = subcommand(Command::Client, args);
         let values = args.get(2..).unwrap_or_default();
-        let known = [
-            ("id", 0..=0),
-            ("getname", 0..=0),
-            ("setname", 1..=1),
-            ("setinfo", 2..=2),
-            ("info", 0..=0),
-            ("kill", 1..=usize::MAX),
-            ("list", 0..=usize::MAX),
-            ("no-evict", 1..=1),
-            ("no-touch", 1..=1),
-            ("reply", 1..=1),
-            ("tracking", 1..=usize::MAX),
-            ("caching", 1..=1),
-            ("getredir", 0..=0),
-            ("trackinginfo", 0..=0),
-            ("help", 0..=0),
-        ];
-        let Some((known, arity)) = known.into_iter().find(|(known, _)| is(name, known)) else {
-            return Err(Failure::unknown_subcommand("client", name));
-        };
-        if !arity.contains(&values.len()) {
-            return Err(Failure::wrong_number(&format!("client|{known}")));
-        }
         match known {
             "id" => w.integer(self.info.id as i64),
             "getname" => {

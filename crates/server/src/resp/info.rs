@@ -7,10 +7,12 @@ use std::sync::atomic::Ordering;
 
 use base::Part;
 
-use super::arguments::{arg, is};
+use super::arguments::is;
 use super::commands::Commands;
 use super::settings::fitting;
-use super::writer::{Failure, Outcome, Writer};
+use super::subcommands::subcommand;
+use super::table::Command;
+use super::writer::{Outcome, Writer};
 use crate::config::Address;
 use crate::metrics::Counter;
 use crate::tenants::Tenant;
@@ -140,29 +142,26 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn config(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let name = arg(args, 1);
         let patterns = args.get(2..).unwrap_or_default();
-        if is(name, "RESETSTAT") && patterns.is_empty() {
-            self.shared.reset_counters(self.counters);
-            w.ok();
-        } else if is(name, "GET") {
-            if patterns.is_empty() {
-                return Err(Failure::wrong_number("config|get"));
+        match subcommand(Command::Config, args) {
+            "resetstat" => {
+                self.shared.reset_counters(self.counters);
+                w.ok();
             }
-            let mut found = self.all_settings();
-            found.extend(self.settings_shown().into_iter().map(|(name, value)| (name.to_owned(), value)));
-            fitting(&mut found, patterns);
-            w.map(found.len());
-            for (name, value) in found {
-                w.bulk(name.as_bytes());
-                w.bulk(value.as_bytes());
+            "get" => {
+                let mut found = self.all_settings();
+                let shown = self.settings_shown().into_iter();
+                found.extend(shown.map(|(name, value)| (name.to_owned(), value)));
+                fitting(&mut found, patterns);
+                w.map(found.len());
+                for (name, value) in found {
+                    w.bulk(name.as_bytes());
+                    w.bulk(value.as_bytes());
+                }
             }
-        } else if is(name, "SET") {
-            return self.config_set(patterns, w);
-        } else if is(name, "REWRITE") && patterns.is_empty() {
-            return self.config_rewrite(w);
-        } else if is(name, "HELP") && patterns.is_empty() {
-            w.help(
+            "set" => return self.config_set(patterns, w),
+            "rewrite" => return self.config_rewrite(w),
+            _ => w.help(
                 "config",
                 &[
                     "GET <pattern>",
@@ -174,9 +173,7 @@ impl<'c> Commands<'_, 'c> {
                     "RESETSTAT",
                     "    Lets the statistics of INFO begin at zero.",
                 ],
-            );
-        } else {
-            return Err(Failure::unknown_subcommand("config", name));
+            ),
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 use super::arguments::{arg, is};
 use super::commands::Commands;
 use super::glob::matches;
-use super::table::{SPECS, Spec};
+use super::subcommands::subcommand;
+use super::table::{Command, SPECS, Spec};
 use super::writer::{Failure, Outcome, Writer};
 
 /// Bytes of a name or of arguments that an error repeats.
@@ -34,43 +35,37 @@ pub(super) fn unknown_command(args: &[&[u8]]) -> Failure {
 impl<'c> Commands<'_, 'c> {
     pub(super) fn command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let names = args.get(2..).unwrap_or_default();
-        let name = arg(args, 1);
-        for (subcommand, arity) in [("count", 0..=0), ("help", 0..=0), ("getkeys", 2..=usize::MAX)] {
-            if is(name, subcommand) && !arity.contains(&names.len()) {
-                return Err(Failure::wrong_number(&format!("command|{subcommand}")));
-            }
-        }
-        if args.len() == 1 {
-            w.array(SPECS.len());
-            SPECS.iter().for_each(|spec| tell(spec, w));
-        } else if is(name, "COUNT") {
-            w.integer(SPECS.len() as i64);
-        } else if is(name, "INFO") {
-            let all = names.is_empty();
-            w.array(if all { SPECS.len() } else { names.len() });
-            if all {
+        match subcommand(Command::Command, args) {
+            "" => {
+                w.array(SPECS.len());
                 SPECS.iter().for_each(|spec| tell(spec, w));
             }
-            for name in names {
-                match Spec::find(name) {
-                    Some(spec) => tell(spec, w),
-                    None => w.null(),
+            "count" => w.integer(SPECS.len() as i64),
+            "info" => {
+                let all = names.is_empty();
+                w.array(if all { SPECS.len() } else { names.len() });
+                if all {
+                    SPECS.iter().for_each(|spec| tell(spec, w));
+                }
+                for name in names {
+                    match Spec::find(name) {
+                        Some(spec) => tell(spec, w),
+                        None => w.null(),
+                    }
                 }
             }
-        } else if is(name, "DOCS") {
-            let specs: Vec<&Spec> = if names.is_empty() {
-                SPECS.iter().collect()
-            } else {
-                names.iter().filter_map(|name| Spec::find(name)).collect()
-            };
-            w.map(specs.len());
-            specs.iter().for_each(|spec| document(spec, w));
-        } else if is(name, "LIST") {
-            list(names, w)?;
-        } else if is(name, "GETKEYS") {
-            return keys_of(names, w);
-        } else if is(name, "HELP") {
-            w.help(
+            "docs" => {
+                let specs: Vec<&Spec> = if names.is_empty() {
+                    SPECS.iter().collect()
+                } else {
+                    names.iter().filter_map(|name| Spec::find(name)).collect()
+                };
+                w.map(specs.len());
+                specs.iter().for_each(|spec| document(spec, w));
+            }
+            "list" => list(names, w)?,
+            "getkeys" => return keys_of(names, w),
+            _ => w.help(
                 "command",
                 &[
                     "(no subcommand)",
@@ -86,9 +81,7 @@ impl<'c> Commands<'_, 'c> {
                     "LIST [FILTERBY MODULE <name>|ACLCAT <category>|PATTERN <pattern>]",
                     "    Their names.",
                 ],
-            );
-        } else {
-            return Err(Failure::unknown_subcommand("command", name));
+            ),
         }
         Ok(())
     }

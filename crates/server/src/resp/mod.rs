@@ -33,6 +33,7 @@ mod settings;
 mod sorted;
 mod sorting;
 mod strings;
+mod subcommands;
 mod table;
 mod tenant;
 mod tracking;
@@ -556,6 +557,12 @@ impl<'i> Round<'_, '_, 'i> {
             } else {
                 Failure::wrong_number(spec.name)
             };
+            self.fail(&failure);
+            return Done::Yes;
+        }
+        if let Err(failure) = subcommands::check(spec, args) {
+            self.spoil();
+            self.commands.count_call(spec.command, false);
             self.fail(&failure);
             return Done::Yes;
         }

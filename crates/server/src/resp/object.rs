@@ -6,6 +6,8 @@ use protocol::resp::number;
 use super::arguments::{arg, integer, is};
 use super::collections::encoding_of;
 use super::commands::Commands;
+use super::subcommands::subcommand;
+use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 /// Longest value that Redis keeps in one piece with its object.
@@ -17,8 +19,8 @@ const NO_LFU: Failure = Failure::new(
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn object(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let name = arg(args, 1);
-        if is(name, "HELP") && args.len() == 2 {
+        let known = subcommand(Command::Object, args);
+        if known == "help" {
             w.help(
                 "object",
                 &[
@@ -33,11 +35,6 @@ impl<'c> Commands<'_, 'c> {
                 ],
             );
             return Ok(());
-        }
-        let known = ["encoding", "freq", "idletime", "refcount"].into_iter().find(|known| is(name, known));
-        let Some(known) = known else { return Err(Failure::unknown_subcommand("object", name)) };
-        if args.len() != 3 {
-            return Err(Failure::wrong_number(&format!("object|{known}")));
         }
         let Some(item) = self.peek(arg(args, 2)) else {
             w.null();
@@ -62,8 +59,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn memory(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let name = arg(args, 1);
-        if is(name, "HELP") && args.len() == 2 {
+        if subcommand(Command::Memory, args) == "help" {
             w.help(
                 "memory",
                 &[
@@ -73,18 +69,14 @@ impl<'c> Commands<'_, 'c> {
             );
             return Ok(());
         }
-        if !is(name, "USAGE") {
-            return Err(Failure::unknown_subcommand("memory", name));
-        }
-        match args.get(3..) {
-            None => return Err(Failure::wrong_number("memory|usage")),
-            Some([]) => {}
-            Some([option, samples]) if is(option, "SAMPLES") => {
+        match args.get(3..).unwrap_or_default() {
+            [] => {}
+            [option, samples] if is(option, "SAMPLES") => {
                 if integer(samples)? < 0 {
                     return Err(Failure::SYNTAX);
                 }
             }
-            Some(_) => return Err(Failure::SYNTAX),
+            _ => return Err(Failure::SYNTAX),
         }
         match self.peek(arg(args, 2)) {
             Some(item) => w.integer(i64::from(item.chunk_bytes())),

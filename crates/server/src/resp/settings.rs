@@ -1,8 +1,12 @@
 //! `CONFIG` and `SLOWLOG`: settings by Redis's names and by our own, and requests that took long.
 
-use super::arguments::{arg, integer, is};
+use protocol::resp::number;
+
+use super::arguments::arg;
 use super::commands::Commands;
 use super::glob::matches;
+use super::subcommands::subcommand;
+use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::change;
 use crate::config::load::Override;
@@ -130,16 +134,32 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn slowlog(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let (name, values) = (arg(args, 1), args.get(2..).unwrap_or_default());
         let log = &self.shared.slow;
         let tenant = &self.account.tenant.name;
-        match values {
-            [] if is(name, "LEN") => w.integer(log.len(tenant) as i64),
-            [] if is(name, "RESET") => {
+        match subcommand(Command::SlowLog, args) {
+            "len" => w.integer(log.len(tenant) as i64),
+            "reset" => {
                 log.clear(tenant, self.shared.cache.ledger());
                 w.ok();
             }
-            [] if is(name, "HELP") => w.help(
+            "get" => {
+                if args.len() > 3 {
+                    return Err(Failure::new(
+                        "ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.",
+                    ));
+                }
+                let most = match args.get(2).map(|count| number(count)) {
+                    None => 10,
+                    Some(Some(-1)) => usize::MAX,
+                    Some(count) => count
+                        .and_then(|count| usize::try_from(count).ok())
+                        .ok_or(Failure::new("ERR count should be greater than or equal to -1"))?,
+                };
+                let entries = log.latest(tenant, most);
+                w.array(entries.len());
+                entries.iter().for_each(|slow| tell(slow, w));
+            }
+            _ => w.help(
                 "slowlog",
                 &[
                     "GET [<count>]",
@@ -151,25 +171,6 @@ impl<'c> Commands<'_, 'c> {
                     "    Forgets them.",
                 ],
             ),
-            [] | [_] if is(name, "GET") => {
-                let most = match values {
-                    [count] => match integer(count)? {
-                        -1 => usize::MAX,
-                        count => usize::try_from(count).map_err(|_| {
-                            Failure::new("ERR count should be greater than or equal to -1")
-                        })?,
-                    },
-                    _ => 10,
-                };
-                let entries = log.latest(tenant, most);
-                w.array(entries.len());
-                entries.iter().for_each(|slow| tell(slow, w));
-            }
-            _ if ["LEN", "RESET", "HELP", "GET"].iter().any(|known| is(name, known)) => {
-                let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-                return Err(Failure::wrong_number(&format!("slowlog|{name}")));
-            }
-            _ => return Err(Failure::unknown_subcommand("slowlog", name)),
         }
         Ok(())
     }

@@ -1,7 +1,12 @@
-//! What is played of commands that put elements in an order, compare values, and close connections.
+//! What is played of commands that put elements in an order, compare values, and close connections, and of subcommands.
 
-pub(crate) const ALL: &[(&str, &str)] =
-    &[("sort", SORT), ("sort by other keys", SORT_BY), ("common strings", LCS), ("client kill", KILL)];
+pub(crate) const ALL: &[(&str, &str)] = &[
+    ("sort", SORT),
+    ("sort by other keys", SORT_BY),
+    ("common strings", LCS),
+    ("client kill", KILL),
+    ("subcommands", SUBCOMMANDS),
+];
 
 const SORT: &str = r#"
 sort missing
@@ -184,5 +189,54 @@ client kill bogus 1
 client kill addr 127.0.0.1:1 laddr
 client kill addr 127.0.0.1:1 laddr 127.0.0.1:2
 command list filterby pattern GETE*
-command list filterby pattern *xpiretime
+? command list filterby pattern *xpiretime
+"#;
+
+const SUBCOMMANDS: &str = r#"
+multi
+object encoding
+object encoding k
+exec
+multi
+client bogus
+exec
+multi
+memory usage
+set k v
+exec
+exists k
+multi
+object help extra
+discard
+multi
+config get
+exec
+config rewrite extra
+config resetstat extra
+config help extra
+config set a
+client id extra
+client getname extra
+client help extra
+client list extra
+client kill
+acl whoami extra
+acl bogus
+slowlog len extra
+slowlog get 1 2
+slowlog get abc
+slowlog get -2
+slowlog bogus
+memory bogus
+memory usage k samples
+memory usage k samples a
+memory usage k bogus 1
+object freq
+object freq missing
+object bogus k
+command count extra
+command list bogus
+command getkeys get
+command getkeys
+command help extra
 "#;
