@@ -81,9 +81,9 @@ python_source() {
   local name=$1 release=$2
   [ -d "$home/$name-$release" ] && return
   mkdir -p "$home/archive"
-  python3 -m pip download --quiet --disable-pip-version-check --no-binary :all: --no-deps --no-build-isolation \
+  python3 -m pip download --quiet --disable-pip-version-check --no-binary "$name" --no-deps --no-build-isolation \
     --dest "$home/archive" "$name==$release" ||
-    "$home/venv/bin/pip" download --quiet --no-binary :all: --no-deps --dest "$home/archive" "$name==$release"
+    "$home/venv/bin/pip" download --quiet --no-binary "$name" --no-deps --dest "$home/archive" "$name==$release"
   tar -xzf "$home/archive/$name-$release.tar.gz" -C "$home"
 }
 

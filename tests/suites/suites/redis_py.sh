@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# redis-py's own tests that need one server alone: no modules, no cluster.
+# redis-py's own tests that need one server alone, of its clients with and without asyncio: no modules, no cluster.
 version="redis-py 8.1.0"
-tests=771
+tests=1748
 
 prepare() {
   need redis-server redis-server
@@ -17,6 +17,9 @@ run() {
   # The others of its tests talk to no server, or to clusters, sentinels, modules and several servers.
   for file in cache client commands connection connection_pool credentials encoding lock monitor multiprocessing pipeline; do
     files+=("tests/test_$file.py")
+  done
+  for file in client commands connection connection_pool credentials encoding hash lock monitor pipeline; do
+    files+=("tests/test_asyncio/test_$file.py")
   done
   cd redis-8.1.0
   "$home/venv/bin/python" -m pytest "${files[@]}" -v --tb line -p no:cacheprovider -o filterwarnings= -o addopts= --timeout 30 --redis-url redis://127.0.0.1:6379/9 \

@@ -21,8 +21,13 @@ prepare() {
 
 run() {
   cd "$source"
+  local test
   while IFS=$'\t' read -r name program; do
-    REDISRS_SERVER_TYPE=tcp "$program" --test-threads 1 2>&1 | tee -a /dev/stderr | outcomes rust "$name" || true
+    # Each in a process of its own, so that one that waits for ever does not keep others from running.
+    for test in $("$program" --list --format terse | sed -n 's/: test$//p'); do
+      REDISRS_SERVER_TYPE=tcp timeout --kill-after 1 60 "$program" --test-threads 2 --exact "$test" 2>&1 </dev/null |
+        tee -a /dev/stderr | outcomes rust "$name" || true
+    done
   done <"$home/programs"
 }
 
