@@ -75,7 +75,7 @@ impl AdminArguments {
     }
 
     /// Asks, and returns what came, or why it was refused.
-    fn ask(
+    pub(crate) fn ask(
         &self,
         path: &str,
         call: impl FnOnce(&ureq::Agent, &str) -> Result<ureq::http::Response<ureq::Body>, ureq::Error>,
@@ -94,33 +94,46 @@ impl AdminArguments {
 impl SetArguments {
     /// `millpond config set`.
     pub(crate) fn set(&self) -> Result<String, String> {
-        let mut wanted = Map::new();
-        for setting in &self.settings {
-            let (name, value) = setting
-                .split_once('=')
-                .ok_or_else(|| format!("`{setting}` is no setting: write NAME=VALUE, as in memory=512MiB"))?;
-            wanted.insert(name.trim().to_owned(), Value::String(value.trim().to_owned()));
-        }
-        let body = Value::Object(wanted).to_string();
+        let body = Value::Object(assignments(&self.settings)?).to_string();
         let put =
             |agent: &ureq::Agent, url: &str| agent.put(url).content_type("application/json").send(&body);
-        let text = self.admin.ask("/config", put)?;
-        let changes: Vec<Value> = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let mut shown = String::new();
-        let field = |change: &Value, name: &str| change.get(name).map(Value::to_string).unwrap_or_default();
-        for change in &changes {
-            let name = change.get("setting").and_then(Value::as_str).unwrap_or_default();
-            let _ = writeln!(shown, "{name}: {} -> {}", field(change, "old"), field(change, "new"));
-        }
-        if changes.is_empty() {
-            shown.push_str("Nothing has changed.\n");
-        }
+        let mut shown = changes(&self.admin.ask("/config", put)?)?;
         if self.write {
             self.admin.ask("/config/rewrite", |agent, url| agent.post(url).send_empty())?;
             shown.push_str("Written into the server's configuration file.\n");
         }
         Ok(shown)
     }
+}
+
+/// What is in words such as `memory=512MiB`.
+pub(crate) fn assignments(settings: &[String]) -> Result<Map<String, Value>, String> {
+    let mut wanted = Map::new();
+    for setting in settings {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| format!("`{setting}` is no setting: write NAME=VALUE, as in memory=512MiB"))?;
+        wanted.insert(name.trim().to_owned(), Value::String(value.trim().to_owned()));
+    }
+    Ok(wanted)
+}
+
+/// Shows the changes that the server told of.
+pub(crate) fn changes(answer: &str) -> Result<String, String> {
+    let changes: Vec<Value> = serde_json::from_str(answer).map_err(|error| error.to_string())?;
+    let mut shown = String::new();
+    let field = |change: &Value, name: &str| match change.get(name) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(value) => value.to_string(),
+    };
+    for change in &changes {
+        let name = change.get("setting").and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(shown, "{name}: {} -> {}", field(change, "old"), field(change, "new"));
+    }
+    if changes.is_empty() {
+        shown.push_str("Nothing has changed.\n");
+    }
+    Ok(shown)
 }
 
 impl DiffArguments {

@@ -5,6 +5,7 @@
 mod admin;
 mod inspect;
 mod serve;
+mod tenant;
 mod top;
 
 use std::process::ExitCode;
@@ -40,6 +41,9 @@ enum Command {
     Config(ConfigCommand),
     /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys, what more memory would bring.
     Top(top::TopArguments),
+    /// Show and change who shares a running server.
+    #[command(subcommand)]
+    Tenant(tenant::TenantCommand),
     /// Say whether a running server serves; the exit status is 0 if it does.
     Health(admin::AdminArguments),
     /// Print what completes the arguments of `millpond` in a shell.
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         Command::Config(ConfigCommand::Set(arguments)) => arguments.set().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Diff(arguments)) => arguments.diff().map(|text| serve::say(&text)),
         Command::Top(arguments) => arguments.show(),
+        Command::Tenant(command) => command.execute().map(|text| serve::say(&text)),
         Command::Health(admin) => admin.health().map(|text| serve::say(&text)),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut std::io::stdout());

@@ -214,6 +214,57 @@ fn a_running_server_is_asked_and_changed_by_commands() {
 }
 
 #[test]
+fn tenants_are_shown_made_changed_and_removed_by_commands() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("millpond.toml");
+    let before = "# ours\nmemory = \"64MiB\"\n\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n";
+    std::fs::write(&file, before).expect("a file");
+    let file = file.to_str().expect("text");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let mut server = Running::activated(&socket, "main", None, &["--config", file]);
+    let greeting = server.greeting();
+    let (_, admin) = greeting.split_once("metrics: ").expect("an admin server");
+    let admin = admin.split_once("/metrics").expect("its page").0;
+    let tenant = |arguments: &[&'static str]| [&["tenant"], arguments, &["--admin", admin]].concat();
+
+    let made = said(&tenant(&["set", "shop", "limit=8MiB", "databases=1, 2", "--write"]));
+    assert!(made.contains("tenant.shop.databases: - -> [1,2]\n"), "{made}");
+    assert!(made.ends_with("Written into the server's configuration file.\n"), "{made}");
+    let text = std::fs::read_to_string(file).expect("the file");
+    let table = "\n[[tenant]]\nname = \"shop\"\ndatabases = [1, 2]\nlimit = 8388608\n";
+    assert_eq!(text, format!("{before}{table}"));
+
+    assert_eq!(said(&tenant(&["set", "shop", "weight=3"])), "tenant.shop.weight: 1 -> 3\n");
+    assert_eq!(said(&tenant(&["set", "shop", "weight=3"])), "Nothing has changed.\n");
+    let list = said(&tenant(&["list"]));
+    let (head, rows) = list.split_once('\n').expect("a head");
+    assert!(head.starts_with("TENANT   POOL     ITEMS  MEMORY"), "{list}");
+    assert!(rows.lines().all(|row| row.chars().count() == head.chars().count()), "{list}");
+    assert!(
+        rows.contains("shop     shop         0      0B   8MiB          -            0          0\n"),
+        "{list}"
+    );
+    let shown = said(&tenant(&["show", "shop"]));
+    for part in ["shop in pool shop\n", "\nlimit = 8MiB\n", "\nweight = 3\n", "\nconnections = 0\n"] {
+        assert!(shown.contains(part), "{part:?} is missing in {shown}");
+    }
+    assert!(said(&tenant(&["show", "default"])).contains("a listener names its pool"));
+    let json = said(&tenant(&["show", "--json", "shop"]));
+    assert!(json.starts_with('{') && json.contains(r#""weight":3"#), "{json}");
+    let error = refused(&tenant(&["set", "shop", "wieght=3"]));
+    assert!(error.contains("did you mean `tenant.weight`?"), "{error}");
+    let error = refused(&tenant(&["remove", "shp"]));
+    assert!(error.contains("there is no tenant `shp`; did you mean `shop`?"), "{error}");
+
+    assert!(said(&tenant(&["remove", "shop", "--write"])).contains("tenant.shop.name: \"shop\" -> -\n"));
+    assert_eq!(std::fs::read_to_string(file).expect("the file"), before);
+    server.signal(Signal::TERM);
+    server.wait();
+    let error = refused(&tenant(&["list"]));
+    assert!(error.contains("is the server running"), "{error}");
+}
+
+#[test]
 fn completions_and_manual_pages_are_made() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(said(&["completions", shell]).contains("millpond"), "{shell}");

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::config::change::Change;
-use crate::config::load::{self, Override};
 use crate::config::{Config, rewrite};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
@@ -51,14 +50,18 @@ impl Shared {
         Ok(changes)
     }
 
-    /// Changes single settings, all or none.
+    /// Changes single settings, all or none, to what `edit` makes of the configuration that holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where one is not known, cannot be what it should be, or needs a restart; else as [`Reload::apply`].
-    pub(crate) fn change(&self, settings: &[Override], by: &str) -> Result<Vec<Change>, Error> {
+    /// [`ErrorKind::Config`] where `edit` refuses, or a setting needs a restart; else as [`Reload::apply`].
+    pub(crate) fn change(
+        &self,
+        by: &str,
+        edit: impl FnOnce(&Config) -> Result<Config, Error>,
+    ) -> Result<Vec<Change>, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
-        let new = load::lay_over(&old, settings)?;
+        let new = edit(&old)?;
         let changes = crate::config::change::between(&old, &new)?;
         if let Some(change) = changes.iter().find(|change| !change.online) {
             let message =
@@ -76,14 +79,22 @@ impl Shared {
     /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`] where it cannot be written.
     pub(crate) fn rewrite_config(&self) -> Result<usize, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = self.changing.file().ok_or_else(|| {
-            Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())
-        })?;
+        let file = self.config_file()?;
         rewrite::rewrite(file, &self.config(), &unwritten)?;
         let written = unwritten.len();
         unwritten.clear();
         tracing::info!(file = %file.display(), settings = written, "The configuration file was rewritten.");
         Ok(written)
+    }
+
+    /// The file that [`Self::rewrite_config`] writes.
+    ///
+    /// # Errors
+    /// Where the server was started without one.
+    pub(crate) fn config_file(&self) -> Result<&Path, Error> {
+        self.changing.file().ok_or_else(|| {
+            Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())
+        })
     }
 
     fn apply(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {

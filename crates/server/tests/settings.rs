@@ -2,12 +2,9 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use millpond_server::Server;
 use millpond_server::config::{Address, ListenerConfig, Protocol, TenantSettings};
-use support::{Client, PATIENCE, address, config, get_page, metric};
+use support::{Client, address, ask_admin, config, get_page, metric};
 
 fn resp_server() -> Server {
     let mut config = config();
@@ -126,34 +123,18 @@ fn latencies_are_told_by_protocol() {
     assert_eq!(count("resp"), 0);
 }
 
-/// Sends a request with a body to the admin server, and returns status line and body.
-fn send(server: &Server, method: &str, path: &str, host: &str, body: &str) -> (String, String) {
-    let mut stream =
-        TcpStream::connect(server.admin_address().expect("an admin server")).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + body).as_bytes()).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    (head.lines().next().expect("a status").to_owned(), body.to_owned())
-}
-
 #[test]
 fn the_admin_api_shows_and_changes_settings() {
     let server = Server::start(config()).expect("a server");
     let (status, body) = get_page(&server, "/config");
     assert!(status.contains("403"), "`test` is no address: {status} {body}");
-    let (status, body) = send(&server, "GET", "/config", "127.0.0.1:1", "");
+    let (status, body) = ask_admin(&server, "GET", "/config", "127.0.0.1:1", "");
     assert!(status.contains("200"), "{status}");
     assert!(body.contains(r#""limits.max_connections":{"online":true,"value":4096}"#), "{body}");
     assert!(body.contains(r#""threads":{"online":false,"value":2}"#), "{body}");
 
     let wanted = r#"{"limits.max_connections": 55, "memory": "48MiB", "limits.skip_refused_data": true}"#;
-    let (status, body) = send(&server, "PUT", "/config", "localhost", wanted);
+    let (status, body) = ask_admin(&server, "PUT", "/config", "localhost", wanted);
     assert!(status.contains("200"), "{status} {body}");
     assert!(body.contains(r#"{"new":55,"old":4096,"setting":"limits.max_connections"}"#), "{body}");
     assert_eq!(server.config().limits.max_connections, 55);
@@ -165,12 +146,13 @@ fn the_admin_api_shows_and_changes_settings() {
         (r#"{"limits.max_connections": 0}"#, "give at least 1"),
         (r#"{"threads": 7}"#, "next start"),
     ] {
-        let (status, body) = send(&server, "PUT", "/config", "[::1]:9", wanted);
+        let (status, body) = ask_admin(&server, "PUT", "/config", "[::1]:9", wanted);
         assert!(status.contains("400") && body.contains(part), "{status} {body}");
     }
-    let (status, _) = send(&server, "PUT", "/config", "evil.example", r#"{"limits.max_connections": 5}"#);
+    let (status, _) =
+        ask_admin(&server, "PUT", "/config", "evil.example", r#"{"limits.max_connections": 5}"#);
     assert!(status.contains("403"), "{status}");
-    let (status, body) = send(&server, "POST", "/config/rewrite", "127.0.0.1", "");
+    let (status, body) = ask_admin(&server, "POST", "/config/rewrite", "127.0.0.1", "");
     assert!(status.contains("409") && body.contains("without a config file"), "{status} {body}");
     assert_eq!(server.config().limits.max_connections, 55);
 }

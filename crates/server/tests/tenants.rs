@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::{ByteSize, Clock};
 use millpond_server::config::{Address, Auto, ListenerConfig, Protocol, TenantSettings};
 use millpond_server::{Config, Server};
-use support::{Client, config, get_page, metric, tcp, wait_until};
+use support::{Client, ask_admin, config, get_page, metric, tcp, wait_until};
 
 fn tenant(name: &str) -> TenantSettings {
     TenantSettings { name: name.to_owned(), ..TenantSettings::default() }
@@ -225,6 +225,92 @@ fn a_tenant_that_comes_back_at_once_has_nothing_that_it_had() {
         server.reload(&with).expect("reloaded, while the tenant is on its way out");
         assert!(shop.is_closed(), "its former connections end");
     }
+}
+
+#[test]
+fn the_admin_api_makes_changes_and_removes_tenants() {
+    let mut config = two();
+    config.listeners[0].tenants = vec!["*".to_owned()];
+    let server = Server::start(config.clone()).expect("a server");
+    let ask = |method: &str, path: &str, body: &str| {
+        let (status, body) = ask_admin(&server, method, path, "127.0.0.1", body);
+        (status.split(' ').nth(1).expect("a status").to_owned(), body)
+    };
+    let (status, body) = ask("PUT", "/tenants/new", r#"{"limit": "8MiB", "databases": [2], "weight": "3"}"#);
+    assert_eq!(status, "200", "{body}");
+    assert!(body.contains(r#"{"new":[2],"old":null,"setting":"tenant.new.databases"}"#), "{body}");
+    let mut shop = client(&server, "a");
+    assert_eq!(resp(&mut shop, "SELECT 2"), "+OK");
+    assert_eq!(resp(&mut shop, "SET k v"), "+OK");
+    assert_eq!(resp(&mut shop, "GET k"), "$1");
+
+    let (status, body) = ask("GET", "/tenants/new", "");
+    assert_eq!(status, "200", "{body}");
+    for part in [r#""limit":8388608"#, r#""weight":3"#, r#""hits":1"#, r#""pool":"new""#] {
+        assert!(body.contains(part), "{part} is missing in {body}");
+    }
+    let (_, all) = ask("GET", "/tenants", "");
+    assert!(all.contains(&body) && all.contains(r#""name":"shop""#), "{all}");
+
+    let (status, body) = ask("PUT", "/tenants/new", r#"{"max_connections": 7}"#);
+    assert_eq!(
+        (status.as_str(), body.as_str()),
+        ("200", r#"[{"new":7,"old":0,"setting":"tenant.new.max_connections"}]"#)
+    );
+    assert_eq!(server.config().tenants[2].weight, 3, "what is not named stays");
+    for (method, path, body, wants, part) in [
+        (
+            "PUT",
+            "/tenants/new",
+            r#"{"weigth": 2}"#,
+            "400",
+            "PUT /tenants/new: there is no setting `tenant.weigth`; did you mean `tenant.weight`?",
+        ),
+        ("PUT", "/tenants/new", r#"{"weight": 0}"#, "400", "tenant.new.weight: 0 is not between"),
+        ("PUT", "/tenants/new", r#"{"weight": "much"}"#, "400", "cannot be `much`"),
+        ("PUT", "/tenants/new", r#"{"pool": "blog", "limit": "auto"}"#, "400", "next start"),
+        ("PUT", "/tenants/new", r#"{"name": "old"}"#, "400", "keeps its name"),
+        ("PUT", "/tenants/other", r#"{"databases": [2]}"#, "400", "another tenant's already"),
+        ("PUT", "/tenants/a%2Fb", "{}", "400", "without a slash"),
+        ("PUT", "/tenants/new?wirte=true", "{}", "400", "?write=true"),
+        ("PUT", "/tenants/new?write=true", "{}", "409", "without a config file"),
+        ("DELETE", "/tenants/nwe", "", "404", "did you mean `new`?"),
+        ("DELETE", "/tenants/shop", "", "400", "listener.a.tenant: there is no tenant `shop`"),
+        ("GET", "/tenants/nwe", "", "404", "did you mean `new`?"),
+    ] {
+        let (status, body) = ask(method, path, body);
+        assert!(status == wants && body.contains(part), "{method} {path}: {status} {body}");
+    }
+    assert_eq!(ask_admin(&server, "DELETE", "/tenants/new", "evil.example", "").0, "HTTP/1.1 403 Forbidden");
+
+    let (status, body) = ask("DELETE", "/tenants/new", "");
+    assert!(
+        status == "200" && body.contains(r#"{"new":null,"old":"new","setting":"tenant.new.name"}"#),
+        "{body}"
+    );
+    assert!(shop.is_closed(), "its connections end");
+    assert_eq!(ask("PUT", "/tenants/late", "{}").0, "200");
+    server.reload(&config).expect("reloaded");
+    assert_eq!(ask("GET", "/tenants/late", "").0, "404", "the file holds again");
+}
+
+#[test]
+fn a_tenant_without_settings_keeps_its_pool_when_it_gets_some() {
+    let server = Server::start(config()).expect("a server");
+    let ask = |method: &str, body: &str| ask_admin(&server, method, "/tenants/default", "127.0.0.1", body);
+    let (status, body) = ask("DELETE", "");
+    assert!(status.contains("404") && body.contains("a listener names its pool"), "{status} {body}");
+    assert_eq!(ask("PUT", r#"{"max_connections": 1}"#).0, "HTTP/1.1 200 OK");
+    let _first = Client::connect(support::address(&server));
+    wait_until("it is counted", || metric(&server, r#"millpond_tenant_connections{tenant="default"}"#) == 1);
+    let mut second = Client::connect(support::address(&server));
+    assert_eq!(second.line(), "ERROR Too many open connections");
+    assert_eq!(ask("DELETE", "").0, "HTTP/1.1 200 OK");
+    let (status, body) = ask("PUT", r#"{"pool": "elsewhere"}"#);
+    assert!(
+        status.contains("400") && body.contains("tenant.default.pool: there is no pool"),
+        "{status} {body}"
+    );
 }
 
 #[test]

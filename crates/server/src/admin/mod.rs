@@ -1,5 +1,5 @@
 //! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`,
-//! `/config`.
+//! `/config`, `/tenants`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
 //! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
@@ -7,8 +7,10 @@
 mod config;
 mod figures;
 mod metrics;
+mod operator;
 mod serve;
 mod stats;
+mod tenants;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,7 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tokio::sync::oneshot;
 
-use self::config::Operator;
+use self::operator::Caller;
 use self::serve::PatientListener;
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
@@ -66,7 +68,7 @@ impl AdminServer {
                     Err(error) => return tracing::error!(%error, "The admin server cannot listen."),
                 };
                 tokio::select! {
-                    result = axum::serve(listener, router(shared).into_make_service_with_connect_info::<Operator>()).into_future() => {
+                    result = axum::serve(listener, router(shared).into_make_service_with_connect_info::<Caller>()).into_future() => {
                         if let Err(error) = result {
                             tracing::error!(%error, "The admin server has ended.");
                         }
@@ -106,11 +108,13 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/curves.json", get(curves_json))
         .route("/config", get(config::show).put(config::set))
         .route("/config/rewrite", post(config::rewrite))
+        .route("/tenants", get(tenants::list))
+        .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
         .with_state(shared)
 }
 
 async fn index() -> &'static str {
-    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n/config        settings; PUT changes them\n"
+    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n/config        settings; PUT changes them\n/tenants       who shares the server; PUT and DELETE /tenants/NAME change that\n"
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::users::HIDDEN;
-use super::{Config, keys, load};
+use super::{Config, TenantSettings, keys, load};
 use crate::error::Error;
 
 /// A setting that differs.
@@ -24,6 +24,7 @@ pub struct Change {
 /// # Errors
 /// Where a configuration cannot be written as TOML, which none that was loaded is.
 pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
+    let moved = moved_tenants(old, new);
     let old = settings(old)?;
     let new = settings(new)?;
     let mut paths: Vec<&String> = old.iter().chain(&new).map(|(path, _)| path).collect();
@@ -42,12 +43,21 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
             // A list entry that comes or goes is a restart, whatever its settings are; tenants alone may.
             let both = was.is_some() && is.is_some();
             let online = match path.starts_with("tenant.") || path.starts_with("user.") {
-                true if !both => true,
+                true if !both => !moved.contains(path),
                 _ => both && keys::find(path).is_some_and(|key| key.online),
             };
             Some(Change { path: path.clone(), old: shown(path, was), new: shown(path, is), online })
         })
         .collect())
+}
+
+/// The settings by which tenants that are there, configured or not, would get another pool.
+fn moved_tenants(old: &Config, new: &Config) -> Vec<String> {
+    let present = old.all_tenants();
+    let is_moved = |tenant: &&TenantSettings| {
+        present.iter().any(|other| other.name == tenant.name && other.pool() != tenant.pool())
+    };
+    new.tenants.iter().filter(is_moved).map(|tenant| format!("tenant.{}.pool", tenant.name)).collect()
 }
 
 /// Takes over the settings of TLS from one section to another of its kind.
@@ -91,9 +101,10 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     copy_tls!(new.admin => merged.admin);
     merged.users = new.users.clone();
     merged.tenants = new.tenants.clone();
+    let present = old.all_tenants();
     for tenant in &mut merged.tenants {
         // Where the items are stays for as long as the tenant does.
-        if let Some(present) = old.tenants.iter().find(|other| other.name == tenant.name) {
+        if let Some(present) = present.iter().find(|other| other.name == tenant.name) {
             tenant.pool.clone_from(&present.pool);
         }
     }

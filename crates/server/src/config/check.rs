@@ -158,11 +158,12 @@ fn check_tenant_pool(config: &Config, tenant: &TenantSettings, problems: &mut Ve
 }
 
 /// What to say of a name that nothing has.
-fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
-    base::suggest::nearest(name, known.clone()).map_or_else(
-        || format!("the {what} are: {}", known.collect::<Vec<_>>().join(", ")),
-        |near| format!("did you mean `{near}`?"),
-    )
+pub(super) fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
+    match base::suggest::nearest(name, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.clone().next().is_none() => "there are none".to_owned(),
+        None => format!("the {what} are: {}", known.collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn check_listeners(config: &Config, problems: &mut Vec<String>) {

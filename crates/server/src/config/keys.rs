@@ -358,11 +358,16 @@ pub const KEYS: &[Key] = &[
 
 /// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
 pub fn find(path: &str) -> Option<&'static Key> {
-    let plain = match path.split('.').collect::<Vec<_>>().as_slice() {
+    let plain = plain(path);
+    KEYS.iter().find(|key| key.path == plain)
+}
+
+/// `path` without the name of an entry: `pool.limit` for `pool.default.limit`.
+pub(super) fn plain(path: &str) -> String {
+    match path.split('.').collect::<Vec<_>>().as_slice() {
         [list @ ("pool" | "listener" | "tenant" | "user"), .., key] => format!("{list}.{key}"),
         _ => path.to_owned(),
-    };
-    KEYS.iter().find(|key| key.path == plain)
+    }
 }
 
 /// The environment variable for a setting that is not part of a list.

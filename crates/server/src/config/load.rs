@@ -219,7 +219,7 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
 /// `config` with one setting changed.
 fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
     if keys::find(&setting.path).is_none() {
-        return Err(refuse(format!("{}: {}", setting.source, unknown_key(&setting.path))));
+        return Err(refuse(format!("{}: {}", setting.source, unknown_key(&keys::plain(&setting.path)))));
     }
     let mut table = to_table(config)?;
     let value = read_value(&setting.value);

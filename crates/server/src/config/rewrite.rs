@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
-use super::{Config, change};
+use super::{Config, change, keys};
 use crate::error::{Error, ErrorKind};
 
 /// Writes the settings of `paths` as they are in `config` into `file`, by way of a file beside it, so that it is whole at any time.
@@ -37,11 +37,43 @@ pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) ->
 fn edited(text: &str, config: &Config, paths: &BTreeSet<String>) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("is no good TOML: {error}"))?;
     let settings = change::settings(config).map_err(|error| error.to_string())?;
+    remove_tenants(&mut document, config, paths)?;
+    let defaults = change::settings(&Config::with_examples()).map_err(|error| error.to_string())?;
     for (path, value) in settings.iter().filter(|(path, _)| paths.contains(path)) {
+        if is_left_out(&document, path, value, &defaults) {
+            continue;
+        }
         let value: Value = value.parse().map_err(|error| format!("{path} cannot be written: {error}"))?;
         place(&mut document, path, value).ok_or_else(|| format!("{path} has no place in it"))?;
     }
     Ok(document.to_string())
+}
+
+/// Takes the entries out of tenants that are among `paths` and that `config` does not have, each with the comment right above it.
+fn remove_tenants<'p>(
+    document: &mut DocumentMut,
+    config: &Config,
+    paths: &'p BTreeSet<String>,
+) -> Result<(), String> {
+    let name = |path: &'p String| path.strip_prefix("tenant.")?.strip_suffix(".name");
+    let mut gone: Vec<&str> = paths.iter().filter_map(name).collect();
+    gone.retain(|name| !config.tenants.iter().any(|tenant| tenant.name == *name));
+    let Some(list) = document.get_mut("tenant").filter(|_| !gone.is_empty()) else { return Ok(()) };
+    let list = list.as_array_of_tables_mut().ok_or("its tenants are not written as [[tenant]]")?;
+    list.retain(|entry| !entry.get("name").and_then(Item::as_str).is_some_and(|name| gone.contains(&name)));
+    Ok(())
+}
+
+/// Whether a setting of a tenant need not be written: it has its default, and the file says nothing else.
+fn is_left_out(document: &DocumentMut, path: &str, value: &str, defaults: &[(String, String)]) -> bool {
+    let named = path.strip_prefix("tenant.").and_then(|path| path.rsplit_once('.'));
+    let Some((name, key)) = named else { return false };
+    let is_it = |entry: &&Table| entry.get("name").and_then(Item::as_str) == Some(name);
+    let list = document.get("tenant").and_then(Item::as_array_of_tables);
+    let is_written =
+        list.and_then(|list| list.iter().find(is_it)).is_some_and(|entry| entry.contains_key(key));
+    let example = |setting: &&(String, String)| keys::plain(&setting.0) == format!("tenant.{key}");
+    key != "name" && !is_written && defaults.iter().find(example).is_some_and(|(_, default)| default == value)
 }
 
 /// Puts `value` at `path`, in whatever way the section is written; sections and entries that are missing are added.
@@ -112,6 +144,30 @@ mod tests {
         }
         config.limits.idle_timeout_secs = 5;
         assert_eq!(load(&written), config);
+    }
+
+    #[test]
+    fn tenants_come_and_go_with_their_comments() {
+        let text = "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 3 # much\n\n# tells\n[[tenant]]\nname = \"blog\"\n\n[log]\nlevel = \"warn\"\n";
+        let load = |text: &str| load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        let old = load(text);
+        let mut new = old.without_tenant("blog");
+        new.tenants[0].weight = 1;
+        new.tenants.push(super::super::TenantSettings {
+            limit: super::super::Auto::Set(base::ByteSize::mib(8)),
+            databases: vec![1, 2],
+            ..super::super::TenantSettings::unlimited("wiki.en")
+        });
+        let changes = change::between(&old, &new).expect("changes");
+        let paths = changes.into_iter().map(|change| change.path).collect();
+        let written = edited(text, &new, &paths).expect("written");
+        assert_eq!(
+            written,
+            "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 1 # much\n\n[[tenant]]\nname = \"wiki.en\"\ndatabases = [1, 2]\nlimit = 8388608\n\n[log]\nlevel = \"warn\"\n"
+        );
+        assert_eq!(load(&written), new);
+        let error = edited("tenant = [{ name = \"blog\" }]", &new, &["tenant.blog.name".to_owned()].into());
+        assert!(error.expect_err("another shape").contains("[[tenant]]"));
     }
 
     #[test]

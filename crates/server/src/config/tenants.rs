@@ -3,7 +3,9 @@
 use base::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use super::{Auto, Config, PoolSettings, UserSettings};
+use super::load::{self, Override};
+use super::{Auto, Config, PoolSettings, UserSettings, check};
+use crate::error::{Error, ErrorKind};
 
 /// One of those who share the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +56,11 @@ impl TenantSettings {
         if self.pool.is_empty() { &self.name } else { &self.pool }
     }
 
+    /// The settings by name.
+    pub(crate) fn as_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
     /// A tenant without limits in a pool of its name.
     pub fn unlimited(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
@@ -61,6 +68,39 @@ impl TenantSettings {
 }
 
 impl Config {
+    /// The configuration with these settings of a tenant, which is made where there is none of that name; checked.
+    pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Result<Self, Error> {
+        let mut config = self.clone();
+        if !config.tenants.iter().any(|tenant| tenant.name == name) {
+            config.tenants.push(TenantSettings::unlimited(name));
+        }
+        let config = load::lay_over(&config, settings)?;
+        if !config.tenants.iter().any(|tenant| tenant.name == name) {
+            let problem =
+                format!("tenant.{name}.name: a tenant keeps its name; make another and remove this one");
+            return Err(Error::new(ErrorKind::Config, problem));
+        }
+        Ok(config)
+    }
+
+    /// The configuration without that tenant.
+    pub(crate) fn without_tenant(&self, name: &str) -> Self {
+        let mut config = self.clone();
+        config.tenants.retain(|tenant| tenant.name != name);
+        config
+    }
+
+    /// Why a tenant of this name cannot be shown or removed.
+    pub(crate) fn no_such_tenant(&self, name: &str) -> String {
+        if self.all_tenants().iter().any(|tenant| tenant.name == name) {
+            return format!(
+                "tenant `{name}` has no [[tenant]]: it is there for as long as a listener names its pool"
+            );
+        }
+        let hint = check::hint(name, self.tenants.iter().map(|tenant| tenant.name.as_str()), "tenants");
+        format!("there is no tenant `{name}`; {hint}")
+    }
+
     /// The defaults, with an entry in each list: what shows every setting that there is.
     pub(super) fn with_examples() -> Self {
         let tenant = TenantSettings { name: "shop".to_owned(), ..TenantSettings::default() };

@@ -9,7 +9,7 @@ use super::subcommands::subcommand;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::change;
-use crate::config::load::Override;
+use crate::config::load::{Override, lay_over};
 use crate::net::Peer;
 use crate::slow::{self, Slow};
 
@@ -114,7 +114,7 @@ impl<'c> Commands<'_, 'c> {
         }
         let by = format!("CONFIG SET by {}", self.info.peer);
         let first = settings.first().map(|setting| setting.path.clone()).unwrap_or_default();
-        self.shared.change(&settings, &by).map_err(|error| {
+        self.shared.change(&by, |old| lay_over(old, &settings)).map_err(|error| {
             let why = error.to_string().replace(['\r', '\n'], "; ");
             Failure::from_text(format!(
                 "ERR CONFIG SET failed (possibly related to argument '{first}') - {why}"

@@ -97,18 +97,31 @@ impl Client {
     }
 }
 
-/// Gets a page of the admin server: status line and body.
-pub(crate) fn get_page(server: &Server, path: &str) -> (String, String) {
+/// Sends a request with a body to the admin server, and returns status line and body.
+pub(crate) fn ask_admin(
+    server: &Server,
+    method: &str,
+    path: &str,
+    host: &str,
+    body: &str,
+) -> (String, String) {
     let mut stream =
         TcpStream::connect(server.admin_address().expect("an admin server")).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    stream
-        .write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").as_bytes())
-        .expect("sent");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + body).as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     (head.lines().next().expect("a status").to_owned(), body.to_owned())
+}
+
+/// Gets a page of the admin server: status line and body.
+pub(crate) fn get_page(server: &Server, path: &str) -> (String, String) {
+    ask_admin(server, "GET", path, "test", "")
 }
 
 /// The value of a line of `/metrics`.

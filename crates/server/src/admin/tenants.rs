@@ -1,0 +1,107 @@
+//! `/tenants`: who shares the server, what each may and does use, and changes of that.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use super::config::{answer, overrides};
+use super::operator::Operator;
+use crate::config::change::Change;
+use crate::config::{Config, TenantSettings};
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
+
+/// `GET /tenants`: the settings and figures of each.
+pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Operator) -> Response {
+    let config = shared.config();
+    Json(tenants(&shared).iter().map(|tenant| shown(&config, tenant)).collect::<Vec<_>>()).into_response()
+}
+
+/// `GET /tenants/NAME`.
+pub(super) async fn show(
+    State(shared): State<Arc<Shared>>,
+    _: Operator,
+    Path(name): Path<String>,
+) -> Response {
+    let config = shared.config();
+    match tenants(&shared).iter().find(|tenant| tenant.name == name) {
+        Some(tenant) => Json(shown(&config, tenant)).into_response(),
+        None => (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response(),
+    }
+}
+
+fn shown(config: &Config, tenant: &TenantFigures) -> Value {
+    let figures: Map<String, Value> =
+        TENANT_FIGURES.iter().map(|figure| (figure.name.to_owned(), json!((figure.of)(tenant)))).collect();
+    let settings = config.tenants.iter().find(|settings| settings.name == tenant.name);
+    json!({
+        "name": tenant.name,
+        "pool": tenant.pool,
+        // Without settings of its own it is there because a listener names its pool.
+        "settings": settings.map(TenantSettings::as_json),
+        "figures": figures,
+    })
+}
+
+/// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and makes the tenant where there is none.
+pub(super) async fn set(
+    State(shared): State<Arc<Shared>>,
+    operator: Operator,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    Json(wanted): Json<Map<String, Value>>,
+) -> Response {
+    let source = format!("PUT /tenants/{name}");
+    let settings = overrides(&source, &format!("tenant.{name}."), wanted);
+    let by = format!("{source} by {}", operator.address);
+    change(&shared, query, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
+}
+
+/// `DELETE /tenants/NAME`.
+pub(super) async fn remove(
+    State(shared): State<Arc<Shared>>,
+    operator: Operator,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let config = shared.config();
+    if !config.tenants.iter().any(|tenant| tenant.name == name) {
+        return (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response();
+    }
+    let by = format!("DELETE /tenants/{name} by {}", operator.address);
+    change(&shared, query, || shared.change(&by, |old| Ok(old.without_tenant(&name))))
+}
+
+/// Makes a change, and writes it into the configuration file where the query asks for that.
+fn change(
+    shared: &Shared,
+    query: Option<String>,
+    make: impl FnOnce() -> Result<Vec<Change>, Error>,
+) -> Response {
+    let writes = match query.as_deref() {
+        None | Some("" | "write=false") => false,
+        Some("write=true") => true,
+        Some(query) => {
+            let problem =
+                format!("`?{query}` means nothing here; `?write=true` writes into the file as well\n");
+            return (StatusCode::BAD_REQUEST, problem).into_response();
+        }
+    };
+    if writes && let Err(error) = shared.config_file() {
+        return (StatusCode::CONFLICT, format!("{error}\n")).into_response();
+    }
+    let changed = make();
+    if writes
+        && changed.is_ok()
+        && let Err(error) = shared.rewrite_config()
+    {
+        let problem = format!("the change holds, but not in the file: {error}\n");
+        return (StatusCode::CONFLICT, problem).into_response();
+    }
+    answer(changed)
+}
