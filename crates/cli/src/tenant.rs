@@ -189,7 +189,8 @@ fn field(tenant: &Value, name: &str) -> String {
 
 /// A value as a person would write it.
 fn written(name: &str, value: &Value) -> String {
-    let is_size = name == "limit" || name.ends_with("_bytes") || name.ends_with("_bytes_per_sec");
+    let is_size =
+        ["limit", "reserve"].contains(&name) || name.ends_with("_bytes") || name.ends_with("_bytes_per_sec");
     match value.as_u64() {
         Some(bytes) if is_size => ByteSize::new(bytes).to_string(),
         _ => value.to_string(),

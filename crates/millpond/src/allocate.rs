@@ -219,6 +219,11 @@ impl Core {
         if let Some(ptr) = self.take_from_class(pool, class) {
             return Some(ptr);
         }
+        if self.reclaim_for(pool)
+            && let Some(ptr) = self.take_from_class(pool, class)
+        {
+            return Some(ptr);
+        }
         // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
         // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
         if let Some(ptr) = self.take_after_move(pool, class, 2) {
@@ -241,13 +246,18 @@ impl Core {
 
     /// Gives the class one more slab, if the pool's limit and the cache's memory allow.
     pub(crate) fn add_slab(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
-        if inner.leaving.is_some() || !inner.chunks.has_room_for_slab() || !pool.try_add_slab() {
+        if inner.leaving.is_some() || !inner.chunks.has_room_for_slab() {
+            return false;
+        }
+        if !pool.try_add_slab() {
+            pool.set_wants_slab(pool.has_room_for_slab());
             return false;
         }
         let info = inner.chunks.info();
         let (chunks, metadata) = metadata_of_slab(info, pool.policy());
         if !self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata) {
             pool.remove_slab();
+            pool.set_wants_slab(true);
             return false;
         }
         let Some(slab) = self.arena.assign(info) else {

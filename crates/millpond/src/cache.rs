@@ -208,6 +208,7 @@ impl Cache {
             if config.tuning.is_some() { self.sizes_left(number, &range).unwrap_or(sizes) } else { sizes };
         let mut pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);
         pool.range = range;
+        pool.set_share(config.reserve, config.weight);
         pool.hooks = config.lifecycle.map(|hooks| Arc::new(Life::new(hooks)));
         *pool.tuner.lock() = config.tuning.map(|tuning| Box::new(Tuner::new(tuning, self.core.now())));
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());

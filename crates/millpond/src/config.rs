@@ -89,6 +89,12 @@ pub struct PoolConfig {
     pub name: String,
     /// Most memory that its slabs may take; rounded down to whole slabs of 4 MiB. Default: whatever is free.
     pub limit: Option<ByteSize>,
+    /// Memory that other pools do not take from it ([`crate::Cache::reclaim`]), rounded down to whole slabs; what it does not use of that
+    /// they may use meanwhile. All reserves and the index must fit into the memory together. Default: none.
+    pub reserve: ByteSize,
+    /// Its part of the memory beyond the reserves, against other pools that want some. 0: it takes nothing from others beyond its
+    /// reserve, and gives what it has over that first. Default 0, and whoever comes first has it.
+    pub weight: u32,
     /// Its eviction policy. Default S3-FIFO.
     pub policy: PolicyKind,
     /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
@@ -111,6 +117,8 @@ impl Default for PoolConfig {
         Self {
             name: String::new(),
             limit: None,
+            reserve: ByteSize::new(0),
+            weight: 0,
             policy: PolicyKind::default(),
             classes: SizeClassConfig::default(),
             tuning: None,

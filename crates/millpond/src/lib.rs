@@ -89,6 +89,7 @@ pub use load::{
 };
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
+pub use share::Reclaimed;
 pub use stats::{CacheStats, ClassStats, PoolStats, QueueStats};
 pub use tune::Tuned;
 

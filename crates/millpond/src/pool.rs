@@ -1,9 +1,9 @@
 //! A pool.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use base::Part;
+use base::{ByteSize, Part};
 use evict::PolicyKind;
 use parking_lot::{Mutex, RwLock};
 use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
@@ -16,6 +16,7 @@ use crate::sizes::{Classes, Sizes};
 use crate::sizing::Range;
 use crate::slot::{Retired, Slot};
 use crate::stats::ClassStats;
+use crate::strategy::reclaim::Stake;
 use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
 use crate::watch::{Curves, PoolHeat};
@@ -40,6 +41,14 @@ pub(crate) struct Pool {
     /// Most bytes of slabs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
+    /// Bytes of slabs that other pools do not take from it.
+    reserve_bytes: AtomicU64,
+    /// Its part of what is beyond the reserves.
+    weight: AtomicU32,
+    /// Whether there was no memory for a slab when it asked for one.
+    wants_slab: AtomicBool,
+    /// Most bytes of slabs for now, as others want memory who have less; `u64::MAX` = nobody does.
+    ceiling_bytes: AtomicU64,
     classes: Classes,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
@@ -53,6 +62,8 @@ pub(crate) struct Pool {
     pub(crate) slabs_moved: AtomicU64,
     /// How many of those its strategy asked for.
     pub(crate) rebalances: AtomicU64,
+    /// How many slabs other pools took from it.
+    pub(crate) slabs_reclaimed: AtomicU64,
     /// How often its limit was set.
     pub(crate) resizes: AtomicU64,
     pub(crate) hot: PoolHeat,
@@ -86,6 +97,10 @@ impl Pool {
             past: Mutex::default(),
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
+            reserve_bytes: AtomicU64::new(0),
+            weight: AtomicU32::new(0),
+            wants_slab: AtomicBool::new(false),
+            ceiling_bytes: AtomicU64::new(u64::MAX),
             classes: Classes::new(),
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
@@ -93,6 +108,7 @@ impl Pool {
             hooks: None,
             slabs_moved: AtomicU64::new(0),
             rebalances: AtomicU64::new(0),
+            slabs_reclaimed: AtomicU64::new(0),
             resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
             curves: Curves::default(),
@@ -188,16 +204,55 @@ impl Pool {
         let _ = self.limit_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
     }
 
+    /// Sets what it is entitled to.
+    pub(crate) fn set_share(&self, reserve: ByteSize, weight: u32) {
+        self.reserve_bytes.store(reserve.as_u64(), Ordering::Relaxed);
+        self.weight.store(weight, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.reserve_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it has, and what it is entitled to.
+    pub(crate) fn stake(&self) -> Stake {
+        Stake {
+            pool: self.number,
+            slabs: self.slab_bytes() / SLAB_BYTES as u64,
+            reserve_slabs: self.reserve_bytes() / SLAB_BYTES as u64,
+            weight: self.weight.load(Ordering::Relaxed),
+            wants: self.wants_slab.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes whether there was no memory for a slab of it.
+    pub(crate) fn set_wants_slab(&self, wants: bool) {
+        if self.wants_slab.load(Ordering::Relaxed) != wants {
+            self.wants_slab.store(wants, Ordering::Relaxed);
+        }
+    }
+
+    /// Has it have no more than this for now.
+    pub(crate) fn set_ceiling_bytes(&self, bytes: u64) {
+        self.ceiling_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn slab_bytes(&self) -> u64 {
         self.slab_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts one more slab, if the limit allows it and the pool is to stay.
+    /// Whether the limit allows one more slab.
+    pub(crate) fn has_room_for_slab(&self) -> bool {
+        self.slab_bytes() + SLAB_BYTES as u64 <= self.limit_bytes()
+    }
+
+    /// Counts one more slab, if its limits allow it and the pool is to stay.
     pub(crate) fn try_add_slab(&self) -> bool {
+        let most = self.limit_bytes().min(self.ceiling_bytes.load(Ordering::Relaxed));
         self.slab_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
                 let after = bytes + SLAB_BYTES as u64;
-                (after <= self.limit_bytes() && !self.is_leaving()).then_some(after)
+                (after <= most && !self.is_leaving()).then_some(after)
             })
             .is_ok()
     }

@@ -74,7 +74,7 @@ impl Core {
     /// Whether a pool can get no more slabs.
     pub(crate) fn is_full(&self, pool: &Pool) -> bool {
         let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
-        pool.slab_bytes() + SLAB_BYTES as u64 > pool.limit_bytes() || free < SLAB_BYTES as u64
+        !pool.has_room_for_slab() || free < SLAB_BYTES as u64
     }
 
     fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>) -> bool {

@@ -18,6 +18,7 @@ use crate::class::{BYTES_IN, Class, MOVE_EVICTIONS, RELEASES_ABORTED, SLABS_RELE
 use crate::error::{Error, ErrorKind};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::strategy::reclaim::{Stake, first_to_give};
 
 /// Chunks that are looked at under one hold of a class's lock.
 const STEP: u16 = 64;
@@ -45,7 +46,7 @@ impl Cache {
     }
 
     /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
-    /// calling thread, from the largest pools first.
+    /// calling thread, from the pools that are farthest over their reserves first.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB; [`ErrorKind::OutOfMemory`] where held items
@@ -64,7 +65,7 @@ impl Cache {
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
-    /// ([`Self::resize_pools`]), takes memory from the system ahead ([`Self::touch_ahead`]), and gives slabs back where more than the
+    /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), takes memory from the system ahead ([`Self::touch_ahead`]), and gives slabs back where more than the
     /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do.
     ///
     /// # Errors
@@ -95,13 +96,14 @@ impl Core {
         Ok(())
     }
 
-    /// Takes slabs from the largest pools until the cache keeps its limit.
+    /// Takes slabs from the pools that are farthest over their reserves until the cache keeps its limit.
     pub(crate) fn shrink_to_limit(&self) -> Result<(), Error> {
         while self.ledger.total() > self.ledger.limit() {
             let pools = self.pools.all();
-            let largest =
-                pools.iter().max_by_key(|pool| pool.slab_bytes()).filter(|pool| pool.slab_bytes() > 0);
-            let taken = largest.is_some_and(|pool| self.shrink_by_a_slab(pool));
+            let stakes: Vec<Stake> = pools.iter().map(Pool::stake).collect();
+            let first = first_to_give(&stakes);
+            let first = pools.iter().find(|pool| Some(pool.number) == first);
+            let taken = first.is_some_and(|pool| self.shrink_by_a_slab(pool));
             if !taken && !self.shrink_compact() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
@@ -154,7 +156,13 @@ impl Core {
     /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`; held items
     /// are waited for `waits` times in each. Returns its number. `None`: there is none, or none could be emptied. The caller holds the
     /// pool's `resizing`.
-    fn take_slab(&self, pool: &Pool, except: Option<u8>, least_slabs: usize, waits: u32) -> Option<u8> {
+    pub(crate) fn take_slab(
+        &self,
+        pool: &Pool,
+        except: Option<u8>,
+        least_slabs: usize,
+        waits: u32,
+    ) -> Option<u8> {
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)

@@ -3,14 +3,26 @@
 //! The decisions are those of [`crate::strategy`]: the resizer says how many slabs a pool over its limit gives back in one round, its
 //! rebalancer which class gives them, and the optimizer whose limit should be whose.
 
+use std::sync::atomic::Ordering;
+
 use base::ByteSize;
 use slab::SLAB_BYTES;
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::{Cache, Core, PoolId};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 use crate::resize::MOVE_WAITS;
+use crate::strategy::reclaim::{Stake, is_held_back, victim};
 use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
+
+/// A slab that one pool has given so that another may have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Who gave it.
+    pub victim: PoolId,
+    /// Who wanted it.
+    pub receiver: PoolId,
+}
 
 /// What moves limits and slabs between pools.
 pub(crate) struct Sharing {
@@ -92,8 +104,57 @@ impl Cache {
         *sharing = Sharing::new(config, sharing.resize_slabs);
     }
 
+    /// Changes what a pool is entitled to of the memory, while serving: see [`crate::PoolConfig::reserve`] and
+    /// [`crate::PoolConfig::weight`]. It takes effect as pools want memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn set_pool_share(&self, pool: PoolId, reserve: ByteSize, weight: u32) -> Result<(), Error> {
+        self.core().pool(pool)?.set_share(reserve, weight);
+        Ok(())
+    }
+
+    /// Takes slabs for pools that want memory where there is none from the pools that are farthest over their reserves by their weights,
+    /// until they are even; for each at most so many as [`crate::CacheConfig::resize_slabs`] says, so that a round stays short. Until the next
+    /// round a slab that gets free is not had by a pool that stands higher than one that wants it. Returns who has given to whom.
+    /// [`Self::maintain`] does so as well.
+    ///
+    /// A pool whose class has no slab at all does not wait for a round: it takes one as it allocates.
+    pub fn reclaim(&self) -> Vec<Reclaimed> {
+        let core = self.core();
+        let most = core.sharing.lock().resize_slabs;
+        let pools = core.pools.all();
+        let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
+        let mut stakes: Vec<Stake> = staying.iter().map(|pool| pool.stake()).collect();
+        for pool in &staying {
+            pool.set_wants_slab(false);
+            let is_held_back = is_held_back(&stakes, pool.number);
+            pool.set_ceiling_bytes(if is_held_back { pool.slab_bytes() } else { u64::MAX });
+        }
+        let wanting: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
+        let mut taken = Vec::new();
+        for receiver in staying.iter().filter(|pool| wanting.contains(&pool.number)) {
+            for _ in 0..most {
+                let Some(number) = victim(&stakes, receiver.number) else { break };
+                let Some(from) = staying.iter().find(|pool| pool.number == number) else { break };
+                if !from.give_to_another(|| self.give_slab_back(from).is_some()) {
+                    // Its items are held: it is none to take from in this round.
+                    stakes.retain(|stake| stake.pool != number);
+                    continue;
+                }
+                for stake in &mut stakes {
+                    stake.slabs += u64::from(stake.pool == receiver.number);
+                    stake.slabs -= u64::from(stake.pool == number);
+                }
+                taken.push(Reclaimed { victim: from.id(), receiver: receiver.id() });
+            }
+        }
+        taken
+    }
+
     /// What [`Self::maintain`] does about memory between pools.
     pub(crate) fn share(&self) -> Result<(), Error> {
+        self.reclaim();
         if self.core().sharing.lock().is_automatic {
             self.optimize();
         }
@@ -130,7 +191,37 @@ impl Cache {
     }
 }
 
+impl Core {
+    /// Takes a slab for the pool from the one that should give it, for an allocation. Waits neither for another thread that takes slabs nor
+    /// for held items, as [`Core::move_slab_within_pool`].
+    pub(crate) fn reclaim_for(&self, pool: &Pool) -> bool {
+        if !pool.has_room_for_slab() {
+            return false;
+        }
+        let pools = self.pools.all();
+        let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
+        let Some(number) = victim(&stakes, pool.number) else { return false };
+        let Some(from) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let Some(_resizing) = from.resizing.try_lock() else { return false };
+        pool.set_ceiling_bytes(u64::MAX);
+        from.give_to_another(|| self.take_slab(from, None, 1, 0).is_some())
+    }
+}
+
 impl Pool {
+    /// Has `take` take a slab from it, which gets free for another pool. Says whether that worked.
+    fn give_to_another(&self, take: impl FnOnce() -> bool) -> bool {
+        // It is not to come back at once.
+        self.set_ceiling_bytes(self.slab_bytes().saturating_sub(SLAB_BYTES as u64));
+        let is_taken = take();
+        if is_taken {
+            self.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.set_ceiling_bytes(self.slab_bytes());
+        }
+        is_taken
+    }
+
     fn size(&self) -> PoolSize {
         let limit = self.limit_bytes();
         PoolSize {

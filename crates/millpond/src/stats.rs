@@ -49,6 +49,8 @@ pub struct PoolStats {
     pub limit_bytes: Option<u64>,
     /// Bytes of its slabs.
     pub slab_bytes: u64,
+    /// Its reserve in bytes of slabs ([`crate::PoolConfig::reserve`]).
+    pub reserve_bytes: u64,
     /// How its classes trade slabs.
     pub strategy: &'static str,
     /// Slabs that were taken from one of its classes for another.
@@ -56,6 +58,8 @@ pub struct PoolStats {
     /// How many of those its strategy asked for; the others were moved for allocations that found no chunk, or by
     /// [`Cache::move_slab`].
     pub rebalances: u64,
+    /// Slabs that other pools took from it ([`Cache::reclaim`]).
+    pub slabs_reclaimed: u64,
     /// How often its limit was set.
     pub resizes: u64,
     /// Misses in its own key space; 0 for pools that share one.
@@ -247,9 +251,11 @@ impl Cache {
             policy: pool.policy().to_string(),
             limit_bytes: (limit != u64::MAX).then_some(limit),
             slab_bytes: pool.slab_bytes(),
+            reserve_bytes: pool.reserve_bytes(),
             strategy: pool.rebalancer.lock().strategy().name(),
             slabs_moved: pool.slabs_moved.load(Ordering::Relaxed),
             rebalances: pool.rebalances.load(Ordering::Relaxed),
+            slabs_reclaimed: pool.slabs_reclaimed.load(Ordering::Relaxed),
             resizes: pool.resizes.load(Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },
             classes: pool

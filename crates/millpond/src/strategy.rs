@@ -46,6 +46,7 @@ mod manual;
 mod marginal_hits;
 mod optimizer;
 mod random;
+pub(crate) mod reclaim;
 mod resizer;
 mod tail_age;
 mod view;

@@ -6,6 +6,8 @@ use millpond::{
     ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, PolicyKind, PoolConfig, PoolId,
     SizeClassConfig,
 };
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
 
 const SLAB_BYTES: u64 = 4 << 20;
 
@@ -137,4 +139,152 @@ fn a_slab_that_could_not_be_moved_is_asked_for_again() {
     assert_eq!(moved.len(), 1, "what was counted before counts still");
     assert_eq!((moved[0].1.victim, moved[0].1.receiver), (1, Some(0)));
     cache.validate();
+}
+
+/// Pools that share all memory, with these reserves in slabs and these weights.
+fn sharing(cache: &Cache, shares: &[(u64, u32)]) -> Vec<PoolId> {
+    let config = |number: usize, (reserve, weight): (u64, u32)| PoolConfig {
+        reserve: ByteSize::new(reserve * SLAB_BYTES),
+        weight,
+        own_keys: true,
+        ..PoolConfig::named(format!("p{number}"))
+    };
+    shares
+        .iter()
+        .enumerate()
+        .map(|(number, share)| cache.add_pool(config(number, *share)).expect("new"))
+        .collect()
+}
+
+#[test]
+fn a_pool_gets_its_reserve_back_and_takes_none_from_another() {
+    let cache = cache(64, CacheConfig::default());
+    let pools = sharing(&cache, &[(2, 0), (6, 0), (1, 0)]);
+    let mut key = 0;
+    let mut fill = |pool: PoolId, slabs: u64| {
+        for _ in 0..slabs * 500 {
+            key += 1;
+            put(&cache, pool, key, 8_000);
+        }
+    };
+    fill(pools[0], 20);
+    let all = slabs(&cache, 0);
+    assert!(all >= 13, "what others leave idle is used: {all}");
+    assert!(cache.reclaim().is_empty(), "nobody else wants any");
+    // Its first slab does not wait for a round.
+    put(&cache, pools[1], 0, 8_000);
+    assert_eq!([slabs(&cache, 0), slabs(&cache, 1)], [all - 1, 1]);
+    fill(pools[1], 2);
+    let taken = cache.reclaim();
+    assert_eq!(taken.len(), 5, "{taken:?}");
+    assert!(taken.iter().all(|taken| (taken.victim, taken.receiver) == (pools[0], pools[1])), "{taken:?}");
+    // The one who gave is under pressure, too, and does not get them back.
+    fill(pools[0], 2);
+    fill(pools[1], 20);
+    assert_eq!([slabs(&cache, 0), slabs(&cache, 1)], [all - 6, 6]);
+    fill(pools[1], 20);
+    cache.maintain().expect("nothing is held");
+    fill(pools[1], 20);
+    assert_eq!([slabs(&cache, 0), slabs(&cache, 1)], [all - 6, 6], "its reserve and no more");
+    assert_eq!(cache.stats().pools[0].slabs_reclaimed, 6);
+    // With a weight it takes more, but never what is another's reserve.
+    cache.set_pool_share(pools[1], ByteSize::new(6 * SLAB_BYTES), 1).expect("exists");
+    fill(pools[2], 1);
+    for _ in 0..8 {
+        fill(pools[1], 20);
+        cache.maintain().expect("nothing is held");
+    }
+    assert_eq!(slabs(&cache, 0), 2);
+    assert_eq!(slabs(&cache, 2), 1);
+    cache.validate();
+}
+
+#[test]
+fn a_pool_that_may_not_grow_moves_slabs_between_its_classes() {
+    let cache = cache(64, CacheConfig::default());
+    let pools = sharing(&cache, &[(0, 1), (0, 1)]);
+    (0..10_000).for_each(|key| put(&cache, pools[0], key, 8_000));
+    (0..5_000).for_each(|key| put(&cache, pools[1], key, 8_000));
+    while !cache.reclaim().is_empty() {
+        (0..5_000).for_each(|key| put(&cache, pools[1], key, 8_000));
+    }
+    let (before, len) = (slabs(&cache, 0), [500, 2_000, 30_000, 100_000]);
+    (0..400).for_each(|key| put(&cache, pools[0], key, len[key as usize % len.len()]));
+    assert_eq!(slabs(&cache, 0), before);
+    cache.validate();
+}
+
+#[test]
+fn held_items_keep_their_slab_and_another_pool_gives() {
+    let cache = cache(64, CacheConfig::default());
+    let pools = sharing(&cache, &[(0, 1), (0, 1), (0, 1)]);
+    for pool in [0, 1] {
+        (0..5_000).for_each(|key| put(&cache, pools[pool], key, 8_000));
+        cache.maintain().expect("nothing is held");
+        (0..20_000).for_each(|key| put(&cache, pools[pool], key, 8_000));
+    }
+    let before = [slabs(&cache, 0), slabs(&cache, 1)];
+    let most = usize::from(before[1] > before[0]);
+    let held: Vec<_> = cache.items(pools[most]).expect("exists").collect();
+    let refused = cache.allocate(pools[2], b"key", 8_000, &ItemOptions::default()).is_err();
+    (0..100).for_each(|_| {
+        let _ = cache.allocate(pools[2], b"key", 8_000, &ItemOptions::default());
+    });
+    let taken = cache.reclaim();
+    assert!(
+        !taken.is_empty() && taken.iter().all(|taken| taken.victim == pools[1 - most]),
+        "{refused} {taken:?}"
+    );
+    drop(held);
+    put(&cache, pools[2], 1, 8_000);
+    cache.validate();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Pools are written to in bursts. No reserve is taken from, no write is refused, and the memory is kept; in the end, when all write,
+    /// each has its reserve, and nobody has what another is entitled to.
+    #[test]
+    fn reserves_hold_whatever_the_others_write(
+        // A pool that may take nothing from others may find no room at all.
+        shares in prop::collection::vec((0..4_u64, 0..4_u32).prop_filter("none", |share| *share != (0, 0)), 2..4),
+        bursts in prop::collection::vec((0..4_usize, 1..4_u64, 1_000..30_000_usize, any::<bool>()), 1..24),
+    ) {
+        let cache = cache(64, CacheConfig::default());
+        let pools = sharing(&cache, &shares);
+        let mut key = 0;
+        let mut fill = |pool: usize, slabs: u64, len: usize| {
+            for _ in 0..slabs * SLAB_BYTES / len as u64 {
+                key += 1;
+                put(&cache, pools[pool], key, len);
+            }
+        };
+        let held = || (0..pools.len()).map(|pool| slabs(&cache, pool)).collect::<Vec<_>>();
+        for (pool, amount, len, maintains) in bursts {
+            let before = held();
+            fill(pool % pools.len(), amount, len);
+            if maintains {
+                cache.maintain().expect("nothing is held");
+                prop_assert!(cache.ledger().total() <= cache.ledger().limit());
+            }
+            for ((before, after), (reserve, _)) in before.iter().zip(held()).zip(&shares) {
+                prop_assert!(after >= *before.min(reserve), "{:?} after {:?} of {:?}", held(), before, shares);
+            }
+        }
+        for _ in 0..12 {
+            (0..pools.len()).for_each(|pool| fill(pool, 4, 8_000));
+            cache.maintain().expect("nothing is held");
+        }
+        let held = held();
+        for (pool, (reserve, weight)) in shares.iter().enumerate() {
+            prop_assert!(held[pool] >= *reserve, "{:?} of {:?}", held, shares);
+            for (other, (its_reserve, its_weight)) in shares.iter().enumerate().filter(|_| *weight > 0) {
+                let more = (held[pool] + 1).saturating_sub(*reserve) as u32 * its_weight;
+                let less = held[other].saturating_sub(its_reserve + 1) as u32 * weight;
+                prop_assert!(other == pool || less <= more + weight * its_weight, "{:?} of {:?}", held, shares);
+            }
+        }
+        cache.validate();
+    }
 }

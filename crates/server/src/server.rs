@@ -28,6 +28,9 @@ use crate::tls;
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners, admin, log.
 const OTHER_DESCRIPTORS: u64 = 64;
 
+/// Slabs that a pool gives to others, or back, about once a second.
+const RESIZE_SLABS: u64 = 32;
+
 /// A running server. [`Server::stop`] drains it; dropping it without that stops it as well.
 pub struct Server {
     shared: Arc<Shared>,
@@ -87,6 +90,7 @@ impl Server {
                 None => Listener::bind(&listener.address, listener.mode).map(Arc::new),
             })
             .collect::<Result<Vec<_>, _>>()?;
+        set_shares(&cache, &config, &pools)?;
         let directory = directory(&config, pools)?;
         let listeners = listener_states(&config, &sockets, &directory);
         let workers = (0..threads).map(|_| worker_state()).collect::<Result<Vec<_>, _>>()?;
@@ -235,6 +239,7 @@ impl Reload<'_> {
             Ok(pool)
         })?;
         let directory = self.shared.directory();
+        set_shares(cache, &merged, &directory.pools)?;
         for settings in &merged.all_pools() {
             let Some(pool) = directory.pool(&settings.name) else { continue };
             cache.set_pool_limit(pool.id, settings.limit.set()).map_err(|e| {
@@ -333,6 +338,7 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
         max_memory: Some(max_memory),
         clock,
         huge_pages: config.huge_pages,
+        resize_slabs: RESIZE_SLABS,
         shared: (!config.shared_memory.as_os_str().is_empty()).then(|| config.shared_memory.clone()),
         ..CacheConfig::default()
     })
@@ -364,6 +370,17 @@ fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Gate>) -> Result<A
         Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
     })?;
     Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
+}
+
+/// Says what each pool is entitled to of the memory.
+fn set_shares(cache: &Cache, config: &Config, pools: &[Arc<Pool>]) -> Result<(), Error> {
+    for settings in &config.all_pools() {
+        let Some(pool) = pools.iter().find(|pool| pool.name == settings.name) else { continue };
+        cache.set_pool_share(pool.id, settings.reserve, config.pool_weight(&settings.name)).map_err(|e| {
+            Error::with_source(ErrorKind::Engine, format!("pool {} cannot have its share", pool.name), e)
+        })?;
+    }
+    Ok(())
 }
 
 /// All tenants over the pools.

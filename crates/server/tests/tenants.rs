@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base::{ByteSize, Clock};
@@ -311,6 +312,55 @@ fn a_tenant_without_settings_keeps_its_pool_when_it_gets_some() {
         status.contains("400") && body.contains("tenant.default.pool: there is no pool"),
         "{status} {body}"
     );
+}
+
+/// Stores so many values of 100,000 bytes under keys that were never used.
+fn fill(client: &mut Client, count: u32) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let value = "x".repeat(100_000);
+    let first = NEXT.fetch_add(count, Ordering::Relaxed);
+    for key in first..first + count {
+        assert_eq!(client.ask(format!("set k{key} 0 0 100000\r\n{value}\r\n")), "STORED");
+    }
+}
+
+#[test]
+fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
+    let mut config = two();
+    config.memory = Auto::Set(ByteSize::mib(96));
+    config.tenants[0].reserve = ByteSize::mib(12);
+    config.tenants[1].reserve = ByteSize::mib(24);
+    config.tenants[1].weight = 2;
+    let server = Server::start(config.clone()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    let slabs = |tenant: &str| {
+        metric(&server, &format!("millpond_tenant_memory_bytes{{tenant=\"{tenant}\"}}")) / (4 << 20)
+    };
+    fill(&mut shop, 1_000);
+    let all = slabs("shop");
+    assert!(all >= 15, "it has what nobody else uses: {all}");
+    fill(&mut blog, 1);
+    assert_eq!(slabs("blog"), 1, "a slab for the first item is there at once");
+    wait_until("it has its reserve and its part of the rest", || {
+        fill(&mut blog, 200);
+        fill(&mut shop, 10);
+        slabs("blog") >= 6 + (all - 9) * 2 / 3 - 1
+    });
+    assert!(slabs("shop") >= 3, "nobody takes what is reserved");
+    assert!(metric(&server, r#"millpond_pool_slabs_reclaimed_total{pool="shop"}"#) >= 6);
+    config.tenants[0].reserve = ByteSize::mib(90);
+    let error = server.reload(&config).expect_err("too much");
+    assert!(error.to_string().contains("come to 114MiB, and memory is 96MiB"), "{error}");
+    // A tenant that came first with nothing reserved does not keep another from storing anything.
+    config.tenants[0].reserve = ByteSize::new(0);
+    config.tenants[1].reserve = ByteSize::new(0);
+    config.tenants[1].weight = 1;
+    server.reload(&config).expect("reloaded");
+    wait_until("they are even", || {
+        fill(&mut shop, 200);
+        fill(&mut blog, 10);
+        slabs("shop").abs_diff(slabs("blog")) <= 2
+    });
 }
 
 #[test]

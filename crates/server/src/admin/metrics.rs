@@ -106,6 +106,7 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(tenant_metrics(shared));
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
+    metrics.extend(class_metrics(&stats.pools));
     metrics.extend(queue_metrics(&stats.pools));
     metrics.extend(curve_metrics(&shared.cache, &stats.pools));
     metrics.extend(latency_metrics(&shared.cache.latencies()));
@@ -269,22 +270,20 @@ fn cache_metrics(stats: &CacheStats) -> Vec<Metric> {
 }
 
 fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
-    let pool_label = |pool: &PoolStats| vec![("pool", pool.name.clone())];
     let per_pool = |field: fn(&PoolStats) -> Option<u64>| -> Vec<Sample> {
-        pools.iter().filter_map(|pool| Some((pool_label(pool), field(pool)?))).collect()
+        let sample = |pool: &PoolStats| Some((vec![("pool", pool.name.clone())], field(pool)?));
+        pools.iter().filter_map(sample).collect()
     };
-    let per_class = |field: &dyn Fn(&ClassStats) -> Option<u64>| -> Vec<Sample> {
-        let of_pool = |pool: &PoolStats| -> Vec<Sample> {
-            let sample = |class: &ClassStats| Some((class_labels(pool, class), field(class)?));
-            pool.classes.iter().filter_map(sample).collect()
-        };
-        pools.iter().flat_map(of_pool).collect()
-    };
-    let mut metrics = vec![
+    vec![
         gauge(
             "millpond_pool_limit_bytes",
             "Limit of a pool, where it has one.",
             per_pool(|pool| pool.limit_bytes),
+        ),
+        gauge(
+            "millpond_pool_reserve_bytes",
+            "Memory that other pools do not take from a pool.",
+            per_pool(|pool| Some(pool.reserve_bytes)),
         ),
         gauge(
             "millpond_pool_slab_bytes",
@@ -295,16 +294,6 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             "millpond_pool_misses",
             "Finds that found nothing, of pools with keys of their own.",
             per_pool(|pool| Some(pool.misses)),
-        ),
-        gauge(
-            "millpond_class_tail_age_seconds",
-            "For how long the next item to be evicted has not been used, where the policy knows.",
-            per_class(&|class| class.tail_age_secs.map(u64::from)),
-        ),
-        gauge(
-            "millpond_class_projected_tail_age_seconds",
-            "The same if the class had a slab less.",
-            per_class(&|class| class.projected_tail_age_secs.map(u64::from)),
         ),
         counter(
             "millpond_pool_slabs_moved",
@@ -317,9 +306,36 @@ fn pool_metrics(pools: &[PoolStats]) -> Vec<Metric> {
             per_pool(|pool| Some(pool.rebalances)),
         ),
         counter(
+            "millpond_pool_slabs_reclaimed",
+            "Slabs that other pools took from a pool.",
+            per_pool(|pool| Some(pool.slabs_reclaimed)),
+        ),
+        counter(
             "millpond_pool_resizes",
             "Times that the limit of a pool was set.",
             per_pool(|pool| Some(pool.resizes)),
+        ),
+    ]
+}
+
+fn class_metrics(pools: &[PoolStats]) -> Vec<Metric> {
+    let per_class = |field: &dyn Fn(&ClassStats) -> Option<u64>| -> Vec<Sample> {
+        let of_pool = |pool: &PoolStats| -> Vec<Sample> {
+            let sample = |class: &ClassStats| Some((class_labels(pool, class), field(class)?));
+            pool.classes.iter().filter_map(sample).collect()
+        };
+        pools.iter().flat_map(of_pool).collect()
+    };
+    let mut metrics = vec![
+        gauge(
+            "millpond_class_tail_age_seconds",
+            "For how long the next item to be evicted has not been used, where the policy knows.",
+            per_class(&|class| class.tail_age_secs.map(u64::from)),
+        ),
+        gauge(
+            "millpond_class_projected_tail_age_seconds",
+            "The same if the class had a slab less.",
+            per_class(&|class| class.projected_tail_age_secs.map(u64::from)),
         ),
     ];
     for figure in CLASS_FIGURES {

@@ -111,6 +111,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     for pool in &mut merged.pools {
         if let Some(changed) = new.pools.iter().find(|other| other.name == pool.name) {
             pool.limit = changed.limit;
+            pool.reserve = changed.reserve;
             pool.policy = changed.policy;
             pool.rebalance.clone_from(&changed.rebalance);
             pool.classes = changed.classes;

@@ -27,6 +27,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     let mut problems = Vec::new();
     check_memory(config, &mut problems);
     check_pools(&config.pools, &mut problems);
+    check_reserves(config, &mut problems);
     check_tenants(config, &mut problems);
     check_users(config, &mut problems);
     check_listeners(config, &mut problems);
@@ -109,6 +110,26 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     }
 }
 
+/// Limits may come to more than the memory, reserves may not.
+fn check_reserves(config: &Config, problems: &mut Vec<String>) {
+    let pools = config.all_pools();
+    for PoolSettings { name, limit, reserve, .. } in &pools {
+        if let Auto::Set(limit) = limit
+            && reserve > limit
+        {
+            let list = if config.pools.iter().any(|pool| pool.name == *name) { "pool" } else { "tenant" };
+            problems.push(format!("{list}.{name}.reserve: {reserve} is more than its limit, {limit}"));
+        }
+    }
+    let all = ByteSize::new(pools.iter().fold(0, |sum, pool| pool.reserve.as_u64().saturating_add(sum)));
+    if all > config.memory() {
+        problems.push(format!(
+            "reserve: those of all pools and tenants come to {all}, and memory is {}",
+            config.memory()
+        ));
+    }
+}
+
 fn check_tenants(config: &Config, problems: &mut Vec<String>) {
     let mut names = HashSet::new();
     let mut databases = HashSet::new();
@@ -149,11 +170,14 @@ fn check_tenant_pool(config: &Config, tenant: &TenantSettings, problems: &mut Ve
         problems.push(format!("tenant.{name}.pool: there is no pool `{}`; {hint}", tenant.pool()));
     }
     let is_configured = config.pools.iter().any(|pool| pool.name == tenant.pool());
-    if tenant.limit != Auto::Auto && (is_configured || !tenant.pool.is_empty()) {
-        problems.push(format!(
-            "tenant.{name}.limit: its pool is not made for it; set pool.{}.limit instead",
-            tenant.pool()
-        ));
+    let is_made = !is_configured && tenant.pool.is_empty();
+    for (key, is_set) in [("limit", tenant.limit != Auto::Auto), ("reserve", tenant.reserve.as_u64() > 0)] {
+        if is_set && !is_made {
+            problems.push(format!(
+                "tenant.{name}.{key}: its pool is not made for it; set pool.{}.{key} instead",
+                tenant.pool()
+            ));
+        }
     }
 }
 

@@ -105,6 +105,10 @@ pub const KEYS: &[Key] = &[
         "The most the pool may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
     ),
     online(
+        "pool.reserve",
+        "Memory that other pools do not take from it. Beyond that they share what there is (docs/tenants.md). Default 0.",
+    ),
+    online(
         "pool.policy",
         "Which items leave when it is full: \"s3-fifo\", \"sieve\", \"lru\", \"lru+mid\", \"2q\", \"tinylfu\", \"w-tinylfu\" or\n\
          \"arc\"; with parameters as in \"lru:30\" (docs/policies.md). A change queues all items anew. Default \"s3-fifo\".",
@@ -145,8 +149,13 @@ pub const KEYS: &[Key] = &[
         "The most that the pool which is made for it may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
     ),
     online(
+        "tenant.reserve",
+        "Memory that others do not take from that pool. What it does not use of that, others may use meanwhile. Default 0.",
+    ),
+    online(
         "tenant.weight",
-        "How much a worker does for it in a round, against others that have something to do: 1 to 100. Default 1.",
+        "How much a worker does for it in a round, and how much of the memory beyond the reserves is its pool's, against others that\n\
+         want it: 1 to 100. Default 1.",
     ),
     online("tenant.databases", "The databases, from 1, under which SELECT finds it. Default [] (none)."),
     online(

@@ -167,6 +167,8 @@ pub struct PoolSettings {
     pub name: String,
     /// The most it may hold. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
+    /// What other pools do not take from it.
+    pub reserve: ByteSize,
     /// Which items leave when it is full.
     pub policy: PolicyKind,
     /// How its size classes trade slabs: a name of [`millpond::strategy::Strategy`].
@@ -190,6 +192,7 @@ impl Default for PoolSettings {
         Self {
             name: "default".to_owned(),
             limit: Auto::Auto,
+            reserve: ByteSize::new(0),
             policy: PolicyKind::S3_FIFO,
             rebalance: "base".to_owned(),
             own_keys: true,

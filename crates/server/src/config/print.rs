@@ -88,7 +88,7 @@ fn written(name: &str, value: &Value) -> String {
     if ["password_hash", "rules"].contains(&name) && !value.as_str().is_some_and(is_default) {
         return format!("\"{HIDDEN}\"");
     }
-    let is_size = name.ends_with("_bytes") || ["memory", "max_memory", "limit"].contains(&name);
+    let is_size = name.ends_with("_bytes") || ["memory", "max_memory", "limit", "reserve"].contains(&name);
     match value {
         Value::Integer(bytes) if is_size && *bytes >= 1024 => {
             let size = ByteSize::new(bytes.unsigned_abs());

@@ -17,7 +17,9 @@ pub struct TenantSettings {
     pub pool: String,
     /// The most that the pool which is made for it may hold. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
-    /// Its turns in a worker, against those of the others that have something to do.
+    /// What other pools do not take from that pool.
+    pub reserve: ByteSize,
+    /// Its turns in a worker, and its part of the memory, against those of the others that want some.
     pub weight: u32,
     /// The databases under which `SELECT` finds it.
     pub databases: Vec<u32>,
@@ -39,6 +41,7 @@ impl Default for TenantSettings {
             name: String::new(),
             pool: String::new(),
             limit: Auto::Auto,
+            reserve: ByteSize::new(0),
             weight: 1,
             databases: Vec::new(),
             max_connections: 0,
@@ -127,9 +130,16 @@ impl Config {
         for tenant in &self.tenants {
             if tenant.pool.is_empty() && !pools.iter().any(|pool| pool.name == tenant.name) {
                 let name = tenant.name.clone();
-                pools.push(PoolSettings { name, limit: tenant.limit, ..PoolSettings::default() });
+                let TenantSettings { limit, reserve, .. } = *tenant;
+                pools.push(PoolSettings { name, limit, reserve, ..PoolSettings::default() });
             }
         }
         pools
+    }
+
+    /// The weight of a pool against others: that of all its tenants.
+    pub(crate) fn pool_weight(&self, pool: &str) -> u32 {
+        let tenants = self.tenants.iter().filter(|tenant| tenant.pool() == pool);
+        tenants.map(|tenant| tenant.weight).sum::<u32>().max(1)
     }
 }

@@ -73,6 +73,27 @@ fn an_unknown_key_is_refused_with_line_and_nearest() {
 }
 
 #[test]
+fn reserves_must_fit_into_limits_and_memory() {
+    for (text, parts) in [
+        (
+            "[[tenant]]\nname = \"a\"\npool = \"default\"\nreserve = \"8MiB\"",
+            ["tenant.a.reserve", "pool.default.reserve"],
+        ),
+        (
+            "[[tenant]]\nname = \"a\"\nlimit = \"8MiB\"\nreserve = \"9MiB\"",
+            ["tenant.a.reserve: 9MiB", "more than its limit"],
+        ),
+        (
+            "memory = \"64MiB\"\n[[tenant]]\nname = \"a\"\nreserve = \"40MiB\"\n[[pool]]\nname = \"b\"\nreserve = \"30MiB\"",
+            ["come to 70MiB", "memory is 64MiB"],
+        ),
+    ] {
+        let error = refusal(text);
+        assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
+    }
+}
+
+#[test]
 fn wrong_values_are_refused_by_name() {
     for (text, parts) in [
         ("memory = \"12 parsecs\"", &["12 parsecs", "line 1"][..]),

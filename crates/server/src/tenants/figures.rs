@@ -23,6 +23,7 @@ pub(crate) struct TenantFigures {
     evictions: u64,
     memory_bytes: u64,
     limit_bytes: u64,
+    reserve_bytes: u64,
 }
 
 /// One of them, and how it is shown.
@@ -65,6 +66,7 @@ figures! {
     evictions, "millpond_tenant_evictions", true, "Items of the tenant's pool that had to leave.";
     memory_bytes, "millpond_tenant_memory_bytes", false, "Bytes of the slabs of the tenant's pool.";
     limit_bytes, "millpond_tenant_limit_bytes", false, "Limit of the tenant's pool; 0 where it has none.";
+    reserve_bytes, "millpond_tenant_reserve_bytes", false, "Memory that others do not take from the tenant's pool.";
 }
 
 /// What is known of each tenant now.
@@ -89,6 +91,7 @@ pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
             evictions: pool.map_or(0, |pool| pool.sum(|class| class.evictions)),
             memory_bytes: pool.map_or(0, |pool| pool.slab_bytes),
             limit_bytes: pool.and_then(|pool| pool.limit_bytes).unwrap_or(0),
+            reserve_bytes: pool.map_or(0, |pool| pool.reserve_bytes),
         }
     };
     shared.directory().tenants.iter().map(of).collect()
