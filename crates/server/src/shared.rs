@@ -19,7 +19,7 @@ use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
-use crate::tenants::{Account, Departing, Directory, Tenant};
+use crate::tenants::{Account, Departing, Directory, Tenant, sum};
 use crate::tls::{Subject, TlsSlot};
 use crate::tracking::Tracking;
 use crate::users::{DEFAULT_USER, Users};
@@ -564,9 +564,13 @@ impl Shared {
         self.directory().tenants.len() > 1
     }
 
-    /// How many commands of RESP were carried out, over all listeners.
-    pub(crate) fn calls(&self) -> u64 {
-        self.listeners.iter().map(|listener| listener.sum(ListenerCounters::all_calls)).sum()
+    /// The sum of what `of` reads of counters that a client may see: those of its own tenant where there are several, else of all.
+    pub(crate) fn seen_by(&self, tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+        if self.is_shared() {
+            sum(&self.listeners, tenant, of)
+        } else {
+            self.listeners.iter().map(|listener| listener.sum(&of)).sum()
+        }
     }
 
     /// The sum of a counter over all listeners, since the last `stats reset`.

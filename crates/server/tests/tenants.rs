@@ -101,6 +101,48 @@ fn select_turns_to_tenants_that_are_allowed() {
 }
 
 #[test]
+fn info_tells_a_client_of_its_own_tenant() {
+    let mut config = two();
+    config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
+    let server = Server::start(config).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    for key in 0..100 {
+        assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
+    }
+    shop.send("get k1\r\nget nothing\r\n");
+    let info = |client: &mut Client| {
+        let head = resp(client, "INFO");
+        let len = head.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()).expect("a length");
+        String::from_utf8(client.read_exact(len + 2)).expect("text")
+    };
+    assert_eq!(resp(&mut blog, "GET nothing"), "$-1");
+    let seen = info(&mut blog);
+    for line in [
+        "connected_clients:1",
+        "used_memory:0",
+        "maxmemory:16777216",
+        "keyspace_hits:0",
+        "keyspace_misses:1",
+        "evicted_keys:0",
+        "total_connections_received:1",
+    ] {
+        assert!(seen.contains(&format!("\r\n{line}\r\n")), "{line} is missing in {seen}");
+    }
+    assert!(!seen.contains("db0"), "{seen}");
+    assert_eq!(resp(&mut blog, "SET k v"), "+OK");
+    let seen = info(&mut blog);
+    assert!(seen.contains("used_memory:4194304\r\n") && seen.contains("db0:keys=1,"), "{seen}");
+    let mut other = client(&server, "a");
+    assert_eq!(resp(&mut other, "PING"), "+PONG");
+    let seen = info(&mut other);
+    for line in
+        ["connected_clients:2", "keyspace_hits:1", "keyspace_misses:1", "db0:keys=100,expires=0,avg_ttl=0"]
+    {
+        assert!(seen.contains(&format!("\r\n{line}\r\n")), "{line} is missing in {seen}");
+    }
+}
+
+#[test]
 fn a_transaction_keeps_to_its_tenant() {
     let server = Server::start(two()).expect("a server");
     let mut shop = client(&server, "a");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Part;
+use millpond::{ClassStats, PoolStats};
 
 use super::arguments::is;
 use super::commands::Commands;
@@ -14,7 +15,7 @@ use super::subcommands::subcommand;
 use super::table::Command;
 use super::writer::{Outcome, Writer};
 use crate::config::Address;
-use crate::metrics::Counter;
+use crate::metrics::{Counter, ListenerCounters};
 use crate::tenants::Tenant;
 
 /// The release of Redis whose behaviour is served; clients choose features by it.
@@ -61,7 +62,6 @@ impl<'c> Commands<'_, 'c> {
     fn plain_section(&self, section: &str) -> Vec<(&'static str, String)> {
         let shared = self.shared;
         let uptime = shared.clock.unix_secs().saturating_sub(shared.started_secs);
-        let count = |counter| shared.since_reset(counter);
         match section {
             "server" => vec![
                 ("redis_version", REDIS_VERSION.to_owned()),
@@ -75,40 +75,18 @@ impl<'c> Commands<'_, 'c> {
                 ("uptime_in_seconds", uptime.to_string()),
                 ("uptime_in_days", (uptime / 86_400).to_string()),
             ],
-            "clients" => vec![
-                ("connected_clients", shared.connections.load(Ordering::Relaxed).to_string()),
-                ("maxclients", self.settings.max_connections.to_string()),
-                ("tracking_clients", shared.tracking.figures().0.to_string()),
-                ("blocked_clients", "0".to_owned()),
-            ],
-            "memory" => {
-                let ledger = shared.cache.ledger();
+            "clients" => {
+                let (all, own) = (&shared.connections, self.account.tenant.connections());
+                let connected = if shared.is_shared() { own } else { all.load(Ordering::Relaxed) };
                 vec![
-                    ("used_memory", ledger.total().to_string()),
-                    ("used_memory_items", ledger.part(Part::Slabs).to_string()),
-                    ("maxmemory", ledger.limit().to_string()),
-                    ("maxmemory_policy", self.policy()),
+                    ("connected_clients", connected.to_string()),
+                    ("maxclients", self.settings.max_connections.to_string()),
+                    ("tracking_clients", shared.tracking.figures().0.to_string()),
+                    ("blocked_clients", "0".to_owned()),
                 ]
             }
-            "stats" => {
-                let stats = shared.cache.stats();
-                let sum = |field: fn(&millpond::ClassStats) -> u64| {
-                    stats.pools.iter().map(|pool| pool.sum(field)).sum::<u64>().to_string()
-                };
-                let refused = count(Counter::RefusedConnection) + count(Counter::RefusedDescriptor);
-                vec![
-                    ("total_connections_received", count(Counter::Accepted).to_string()),
-                    ("total_commands_processed", shared.calls().to_string()),
-                    ("total_net_input_bytes", count(Counter::ReceivedBytes).to_string()),
-                    ("total_net_output_bytes", count(Counter::SentBytes).to_string()),
-                    ("rejected_connections", refused.to_string()),
-                    ("expired_keys", sum(|class| class.expired)),
-                    ("evicted_keys", sum(|class| class.evictions)),
-                    ("keyspace_hits", count(Counter::GetHits).to_string()),
-                    ("keyspace_misses", count(Counter::GetMisses).to_string()),
-                    ("tracking_total_items", shared.tracking.figures().1.to_string()),
-                ]
-            }
+            "memory" => self.memory_seen(),
+            "stats" => self.counts_seen(),
             "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
             "cpu" => {
                 let (user, system) = crate::machine::processor_seconds();
@@ -117,6 +95,53 @@ impl<'c> Commands<'_, 'c> {
             "cluster" => vec![("cluster_enabled", "0".to_owned())],
             _ => Vec::new(),
         }
+    }
+
+    /// The pools that the client may know of: its own where there are several tenants.
+    fn pools_seen(&self) -> Vec<PoolStats> {
+        let mut pools = self.shared.cache.stats().pools;
+        if self.shared.is_shared() {
+            pools.retain(|pool| pool.id == self.account.tenant.pool.id);
+        }
+        pools
+    }
+
+    fn memory_seen(&self) -> Vec<(&'static str, String)> {
+        let ledger = self.shared.cache.ledger();
+        let (mut used, mut items, mut most) = (ledger.total(), ledger.part(Part::Slabs), ledger.limit());
+        if self.shared.is_shared() {
+            let pools = self.pools_seen();
+            items = pools.iter().map(|pool| pool.slab_bytes).sum();
+            used = items;
+            most = pools.iter().filter_map(|pool| pool.limit_bytes).fold(most, u64::min);
+        }
+        vec![
+            ("used_memory", used.to_string()),
+            ("used_memory_items", items.to_string()),
+            ("maxmemory", most.to_string()),
+            ("maxmemory_policy", self.policy()),
+        ]
+    }
+
+    fn counts_seen(&self) -> Vec<(&'static str, String)> {
+        let pools = self.pools_seen();
+        let sum =
+            |field: fn(&ClassStats) -> u64| pools.iter().map(|pool| pool.sum(field)).sum::<u64>().to_string();
+        let seen = |of: &dyn Fn(&ListenerCounters) -> u64| self.shared.seen_by(&self.account.tenant, of);
+        let count = |counter| seen(&|counters| counters.since_reset(counter));
+        let refused = count(Counter::RefusedConnection) + count(Counter::RefusedDescriptor);
+        vec![
+            ("total_connections_received", count(Counter::Accepted).to_string()),
+            ("total_commands_processed", seen(&ListenerCounters::all_calls).to_string()),
+            ("total_net_input_bytes", count(Counter::ReceivedBytes).to_string()),
+            ("total_net_output_bytes", count(Counter::SentBytes).to_string()),
+            ("rejected_connections", refused.to_string()),
+            ("expired_keys", sum(|class| class.expired)),
+            ("evicted_keys", sum(|class| class.evictions)),
+            ("keyspace_hits", count(Counter::GetHits).to_string()),
+            ("keyspace_misses", count(Counter::GetMisses).to_string()),
+            ("tracking_total_items", self.shared.tracking.figures().1.to_string()),
+        ]
     }
 
     fn key_space(&self) -> Vec<(Cow<'static, str>, String)> {

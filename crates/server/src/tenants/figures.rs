@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Tenant, total};
+use super::{Tenant, sum};
 use crate::metrics::Counter;
 use crate::shared::Shared;
 
@@ -73,7 +73,7 @@ figures! {
 pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
     let stats = shared.cache.stats();
     let of = |tenant: &Arc<Tenant>| {
-        let count = |counter| total(&shared.listeners, tenant, counter);
+        let count = |counter| sum(&shared.listeners, tenant, |counters| counters.total(counter));
         let pool = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);
         TenantFigures {
             name: tenant.name.clone(),

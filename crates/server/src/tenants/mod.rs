@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use self::bucket::{Bucket, Rate};
 pub(crate) use self::change::{Departing, apply, bury};
 use crate::config::TenantSettings;
-use crate::metrics::{Counter, ListenerCounters};
+use crate::metrics::ListenerCounters;
 use crate::shared::{ListenerState, Pool};
 
 /// One of those who share the server.
@@ -208,10 +208,14 @@ pub(crate) fn names(list: &[String], name: &str) -> bool {
     list.iter().any(|listed| listed == "*" || listed == name)
 }
 
-/// What a tenant's clients have done, over all listeners.
-pub(crate) fn total(listeners: &[Arc<ListenerState>], tenant: &Arc<Tenant>, counter: Counter) -> u64 {
+/// The sum of what `of` reads of the counters of a tenant's clients, over all listeners.
+pub(crate) fn sum(
+    listeners: &[Arc<ListenerState>],
+    tenant: &Arc<Tenant>,
+    of: impl Fn(&ListenerCounters) -> u64,
+) -> u64 {
     let account = |listener: &Arc<ListenerState>| listener.account_of(tenant);
-    listeners.iter().filter_map(account).map(|account| account.counters.total(counter)).sum()
+    listeners.iter().filter_map(account).map(|account| of(&account.counters)).sum()
 }
 
 #[cfg(test)]
