@@ -10,8 +10,8 @@ const WARM_UP_SECS: f64 = 60.0;
 /// Growth that is not judged as such: what one more connection's buffers or a larger index come to.
 const SPARE_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
 const SPARE_SHARE: f64 = 0.1;
-/// Fewer samples say nothing.
-const LEAST_SAMPLES: usize = 40;
+/// A shorter run says nothing, in seconds.
+const LEAST_SECS: f64 = 300.0;
 
 /// The process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -73,8 +73,8 @@ pub struct Flatness {
     pub slope_bytes_per_hour: f64,
     /// What that slope comes to in the longest life of a process in that half.
     pub growth_bytes: f64,
-    /// Whether it is flat: neither does growth exceed a tenth and 4 MiB, nor the last most the first by as much. `None` where there
-    /// are too few samples.
+    /// Whether it is flat: neither does growth exceed a tenth and 4 MiB, nor the last most the first by as much. `None` where the
+    /// run is too short.
     pub is_flat: Option<bool>,
 }
 
@@ -93,7 +93,8 @@ impl Flatness {
         let quarter = judged.len().div_ceil(4);
         let first_max_bytes = most(&judged[..quarter]);
         let last_max_bytes = most(&judged[judged.len() - quarter..]);
-        let half = samples.last().map_or(0.0, |last| last.at_secs / 2.0);
+        let length = samples.last().map_or(0.0, |last| last.at_secs);
+        let half = length / 2.0;
         let second: Vec<&Sample> = judged.iter().copied().filter(|sample| sample.at_secs >= half).collect();
         let (slope, longest) = pooled_slope(&second);
         let growth_bytes = slope * longest;
@@ -105,7 +106,7 @@ impl Flatness {
             last_max_bytes,
             slope_bytes_per_hour: slope * 3600.0,
             growth_bytes,
-            is_flat: (judged.len() >= LEAST_SAMPLES).then_some(is_flat),
+            is_flat: (length >= LEAST_SECS).then_some(is_flat),
         }
     }
 }
