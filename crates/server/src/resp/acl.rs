@@ -14,6 +14,9 @@ use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, Refused, User, of_ca
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;
 const MAX_PASSWORD_BITS: i64 = 4096;
+/// What a client is told of users where several tenants share the server: others' users are none of its business, and a change of one
+/// could shut others out.
+const SHARED: &str = "ERR several tenants share the server: its users are the operator's to see and change, in the configuration";
 /// Entries that `ACL LOG` shows where it is not told how many.
 const LOG_ENTRIES: usize = 10;
 
@@ -134,6 +137,15 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn acl(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let known = subcommand(Command::Acl, args);
         let values = args.get(2..).unwrap_or_default();
+        let own = self.identity.user.name.as_bytes();
+        let concerns_others = match known {
+            "deluser" | "list" | "log" | "setuser" | "users" => true,
+            "dryrun" | "getuser" => arg(values, 0) != own,
+            _ => false,
+        };
+        if concerns_others {
+            self.check_alone(SHARED)?;
+        }
         match known {
             "whoami" => w.bulk(self.identity.user.name.as_bytes()),
             "cat" => return category(values, w),

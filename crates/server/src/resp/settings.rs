@@ -30,6 +30,9 @@ const ALIASES: &[(&str, &str)] = &[
 const FIXED: &[&str] =
     &["appendonly", "databases", "io-threads", "maxmemory-policy", "port", "requirepass", "save"];
 
+/// What a client is told of settings where several tenants share the server.
+const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
+
 /// What no client may set: the file it names is overwritten.
 const PROTECTED: &str = "watch.trace_file";
 
@@ -72,21 +75,16 @@ impl<'c> Commands<'_, 'c> {
         all
     }
 
-    /// Refuses what concerns everybody where several tenants share the server.
-    fn check_alone(&self) -> Outcome {
-        if self.shared.is_shared() {
-            return Err(Failure::new(
-                "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API",
-            ));
-        }
-        Ok(())
+    /// Refuses in these words what concerns everybody where several tenants share the server.
+    pub(super) fn check_alone(&self, refusal: &'static str) -> Outcome {
+        if self.shared.is_shared() { Err(Failure::new(refusal)) } else { Ok(()) }
     }
 
     pub(super) fn config_set(&mut self, pairs: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
             return Err(Failure::wrong_number("config|set"));
         }
-        self.check_alone()?;
+        self.check_alone(SHARED)?;
         let mut settings: Vec<Override> = Vec::new();
         for pair in pairs.chunks_exact(2) {
             let name = String::from_utf8_lossy(arg(pair, 0)).to_ascii_lowercase();
@@ -125,7 +123,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn config_rewrite(&mut self, w: &mut Writer<'_, 'c>) -> Outcome {
-        self.check_alone()?;
+        self.check_alone(SHARED)?;
         self.shared.rewrite_config().map_err(|error| {
             Failure::from_text(format!("ERR {}", error.to_string().replace(['\r', '\n'], "; ")))
         })?;
