@@ -33,6 +33,10 @@ pub(crate) struct Settings {
     pub(crate) resp: resp::Limits,
     pub(crate) max_output_bytes: usize,
     pub(crate) max_requests_per_turn: usize,
+    /// Once a turn has taken so long, no further command of RESP is carried out in it.
+    pub(crate) max_turn_nanos: Option<u64>,
+    /// Chunks that a listing passes in a turn.
+    pub(crate) max_listed_chunks: u32,
     pub(crate) max_tracked_keys: usize,
     pub(crate) max_connection_memory_bytes: u64,
     pub(crate) busy_poll_micros: u32,
@@ -64,6 +68,8 @@ impl Settings {
             },
             max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
             max_requests_per_turn: limits.max_requests_per_turn,
+            max_turn_nanos: None,
+            max_listed_chunks: LISTED_CHUNKS,
             max_tracked_keys: limits.max_tracked_keys,
             max_connection_memory_bytes: config.max_connection_memory().as_u64(),
             busy_poll_micros: config.busy_poll_micros,
@@ -79,10 +85,16 @@ impl Settings {
     }
 }
 
+/// Some 200 µs.
+const LISTED_CHUNKS: u32 = 4_096;
+
 /// While several tenants share a worker, a turn is no longer than this, so that none waits long for another's.
 const SHARED_TURN_REQUESTS: usize = 32;
 /// And its output no larger, but for one value.
 const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
+/// And takes no longer, but for one command.
+const SHARED_TURN_NANOS: u64 = 50_000;
+const SHARED_LISTED_CHUNKS: u32 = 512;
 
 impl Settings {
     /// As they hold in a worker that several tenants share.
@@ -90,6 +102,8 @@ impl Settings {
         Self {
             max_requests_per_turn: self.max_requests_per_turn.min(SHARED_TURN_REQUESTS),
             max_output_bytes: self.max_output_bytes.min(SHARED_TURN_OUTPUT_BYTES),
+            max_turn_nanos: Some(SHARED_TURN_NANOS),
+            max_listed_chunks: SHARED_LISTED_CHUNKS,
             ..self.clone()
         }
     }

@@ -165,6 +165,31 @@ fn a_transaction_keeps_to_its_tenant() {
     assert_eq!(resp(&mut shop, "GET k"), "$-1", "it was set in database 1");
 }
 
+/// A change of `default` would shut all others out.
+#[test]
+fn a_tenant_neither_sees_nor_changes_users() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    for command in [
+        "ACL SETUSER default off",
+        "ACL SETUSER other on nopass +@all",
+        "ACL DELUSER other",
+        "ACL LIST",
+        "ACL USERS",
+        "ACL GETUSER other",
+        "ACL DRYRUN other GET k",
+        "ACL LOG",
+        "ACL LOG RESET",
+    ] {
+        let reply = resp(&mut shop, command);
+        assert!(reply.starts_with("-ERR several tenants share the server: its users"), "{command}: {reply}");
+    }
+    assert_eq!(resp(&mut shop, "ACL DRYRUN default GET k"), "+OK");
+    assert_eq!(resp(&mut shop, "ACL WHOAMI"), "$7");
+    assert_eq!(resp(&mut blog, "SET k v"), "+OK");
+    assert_eq!(client(&server, "b").ask("get other\r\n"), "END");
+}
+
 #[test]
 fn connections_of_a_tenant_are_limited() {
     let mut config = two();
@@ -181,6 +206,50 @@ fn connections_of_a_tenant_are_limited() {
     drop(first);
     wait_until("the place is free", || resp(&mut shop, "SELECT 1") == "+OK");
     assert_eq!(metric(&server, r#"millpond_tenant_refused_connections_total{tenant="blog"}"#), 1);
+}
+
+/// The tenant that hoards most loses connections, though another has the largest.
+#[test]
+fn a_hoarder_costs_no_other_tenant_a_connection() {
+    let mut config = two();
+    config.threads = Auto::Set(1);
+    config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::mib(2));
+    let server = Server::start(config).expect("a server");
+    let (mut shop, value) = (client(&server, "a"), "v".repeat(700_000));
+    shop.send(format!("set large 0 0 700000\r\n{}", &value[..100]));
+    let mut hoarders: Vec<Client> = (0..30).map(|_| client(&server, "b")).collect();
+    for hoarder in &mut hoarders {
+        hoarder.send("set k 0 0 100000\r\nbegins");
+    }
+    let closed = |listener| {
+        metric(&server, &format!("millpond_server_closes_total{{listener=\"{listener}\",reason=\"memory\"}}"))
+    };
+    wait_until("hoarders are closed", || closed("b") > 10);
+    shop.send(format!("{}\r\n", &value[100..]));
+    assert_eq!(shop.line(), "STORED");
+    assert_eq!(closed("a"), 0);
+}
+
+/// A retrieval of many keys takes many turns, and its reply is that of one.
+#[test]
+fn a_long_request_is_answered_in_parts() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    assert_eq!(resp(&mut blog, "PING"), "+PONG");
+    for i in (0..1_000).step_by(2) {
+        assert_eq!(resp(&mut shop, &format!("SET k{i} {i}")), "+OK");
+    }
+    let names: Vec<String> = (0..1_000).map(|i| format!("k{i}")).collect();
+    assert_eq!(resp(&mut shop, &format!("MGET {}", names.join(" "))), "*1000");
+    for i in 0..1_000 {
+        if i % 2 == 0 {
+            assert_eq!(shop.line(), format!("${}", i.to_string().len()));
+            assert_eq!(shop.line(), i.to_string());
+        } else {
+            assert_eq!(shop.line(), "$-1");
+        }
+    }
+    assert_eq!(resp(&mut shop, "KEYS *"), "*500");
 }
 
 #[test]

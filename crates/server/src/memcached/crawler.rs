@@ -15,8 +15,6 @@ use crate::session::Next;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Chunks that are passed over before others get their turn: some 200 µs.
-const MAX_CHUNKS_PER_TURN: u32 = 4_096;
 /// The highest number that a class can have.
 const MAX_CLASS: u16 = 255;
 
@@ -105,7 +103,7 @@ impl<'c> Commands<'_, 'c> {
         max_items: usize,
         output: &mut Output<ReadHandle<'c>>,
     ) -> (usize, Option<Next>) {
-        let mut chunks = MAX_CHUNKS_PER_TURN;
+        let mut chunks = self.settings.max_listed_chunks;
         for looked_at in 0..max_items {
             if output.len() >= self.settings.max_output_bytes {
                 return (looked_at, Some(Next::Drain));

@@ -21,15 +21,19 @@ const QUANTUM: i64 = 48;
 const TURN_COST: u64 = 4;
 /// So many bytes cost as much as a request.
 const COST_BYTES: u64 = 1024;
+/// And so much time.
+const COST_NANOS: u64 = 1000;
+/// The most that time costs. A turn that seems to have taken longer may have lost the processor meanwhile.
+const MOST_TIME_COST: u64 = 1000;
 
-/// What a turn is reckoned at.
-pub(crate) fn cost(spent: Spent) -> i64 {
-    let cost = TURN_COST + spent.requests + (spent.received + spent.sent) / COST_BYTES;
-    i64::try_from(cost).unwrap_or(i64::MAX)
+/// What a turn is reckoned at: by what it did, or by the time that it took, where its requests were expensive.
+pub(crate) fn cost(spent: Spent, nanos: u64) -> i64 {
+    let done = TURN_COST + spent.requests + (spent.received + spent.sent) / COST_BYTES;
+    i64::try_from(done.max((nanos / COST_NANOS).min(MOST_TIME_COST))).unwrap_or(i64::MAX)
 }
 
 /// Names a lane of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneId(usize);
 
 /// The connections of one tenant that have something to do.
@@ -257,6 +261,14 @@ mod tests {
             assert!(behind <= 6, "{behind} turns of the other came first");
         }
         assert!(theirs.abs_diff(its) <= 10, "{theirs} turns against {its}");
+    }
+
+    #[test]
+    fn requests_that_take_long_cost_more_than_their_number() {
+        let spent = Spent { requests: 32, received: 1_000, sent: 4_000 };
+        assert_eq!(cost(spent, 20_000), 40, "what was done");
+        assert_eq!(cost(spent, 500_000), 500, "the time");
+        assert_eq!(cost(spent, 10_000_000_000), 1_000);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! A connection with an event stands in the lane of its tenant until it gets a turn of bounded work, and stands there again if it has
 //! more to do. Events are fetched between rounds, in each of which every lane gets its share ([`super::lanes`]).
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -230,10 +231,10 @@ impl<'c> Worker<'c> {
     }
 
     /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is in its tenant's lane.
-    fn settle(&mut self, token: Token, lane: LaneId) {
+    fn settle(&mut self, token: Token, lane: LaneId, nanos: u64) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let spent = connection.take_spent();
-        self.lanes.spend(lane, cost(spent));
+        self.lanes.spend(lane, cost(spent, nanos));
         let Some(tenant) = self.lanes.tenant(lane) else { return };
         if tenant.is_limited() {
             tenant.charge(self.context.shared.clock.monotonic_nanos(), spent);
@@ -255,8 +256,12 @@ impl<'c> Worker<'c> {
     /// Lets a connection do what it can, and sees to what it needs next.
     fn drive(&mut self, token: Token, lane: LaneId) {
         let Some(connection) = self.connections.get_mut(token) else { return };
+        let clock = &self.context.shared.clock;
+        // A tenant that is alone pays no reading of the clock.
+        let since = self.lanes.are_several().then(|| clock.monotonic_nanos());
         let step = connection.drive(&mut self.context);
-        self.settle(token, lane);
+        let nanos = since.map_or(0, |since| clock.monotonic_nanos().saturating_sub(since));
+        self.settle(token, lane, nanos);
         let Some(connection) = self.connections.get_mut(token) else { return };
         match step {
             Step::Close(reason) => return self.close(token, reason),
@@ -287,7 +292,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Accounts for what a connection holds now. Where that is too much, those that hold most are closed.
+    /// Accounts for what a connection holds now. Where that is too much, those that hold most are closed, of the tenant whose
+    /// connections hold most together: none loses one to what another hoards.
     fn charge(&mut self, token: Token, holding: Held) {
         loop {
             let Some(connection) = self.connections.get_mut(token) else { return };
@@ -296,17 +302,23 @@ impl<'c> Worker<'c> {
                 connection.held = holding;
                 return;
             }
-            let largest = self
-                .connections
-                .iter_mut()
-                .map(|(other, connection)| {
-                    let held = if other == token { holding } else { connection.held };
-                    (held.total(), other)
-                })
-                .max_by_key(|(held, _)| *held);
-            let Some((_, victim)) = largest else { return };
+            let Some(victim) = self.who_holds_most(token, holding) else { return };
             self.close(victim, Counter::ClosedMemory);
         }
+    }
+
+    /// The connection that holds most, of the tenant that does; `token` holds this much.
+    fn who_holds_most(&mut self, token: Token, holding: Held) -> Option<Token> {
+        let mut by_lane: BTreeMap<LaneId, (u64, (u64, Token))> = BTreeMap::new();
+        for (other, connection) in self.connections.iter_mut() {
+            let held = if other == token { holding } else { connection.held }.total();
+            let (sum, largest) = by_lane.entry(connection.lane).or_insert((0, (held, other)));
+            *sum += held;
+            if held > largest.0 {
+                *largest = (held, other);
+            }
+        }
+        by_lane.into_values().max_by_key(|(sum, _)| *sum).map(|(_, (_, largest))| largest)
     }
 
     fn accept(&mut self, number: usize) {

@@ -15,8 +15,6 @@ use super::writer::{Failure, Outcome, Writer};
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Chunks that are passed over before others get their turn: some 200 µs.
-pub(super) const CHUNKS_PER_TURN: u32 = 4_096;
 /// Chunks beyond which the size of the key space is taken from the counts instead of from a walk: some 50 ms.
 const MAX_COUNTED_CHUNKS: u64 = 1 << 20;
 

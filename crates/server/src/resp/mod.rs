@@ -255,6 +255,7 @@ impl<'c> Session<'c> {
             batch: Batch::new(Answer { array: None, is_single: true }),
             position: 0,
             answered: 0,
+            began: settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos()),
             mark: None,
         };
         let author = round.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(info.id));
@@ -286,6 +287,8 @@ struct Round<'a, 'c, 'i> {
     /// Where the next request begins.
     position: usize,
     answered: usize,
+    /// When it began, in nanoseconds, where there is an end to it.
+    began: Option<u64>,
     /// The time at which the last request was answered, where nothing was done since, in nanoseconds.
     mark: Option<u64>,
 }
@@ -425,7 +428,7 @@ impl<'i> Round<'_, '_, 'i> {
     fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
         for index in *self.answered_keys..self.parser.arg_count() - 1 {
             if self.batch.is_full()
-                && let Some(next) = self.answer_batch()
+                && let Some(next) = self.answer_batch().or_else(|| self.pause_within(index))
             {
                 return Some(next);
             }
@@ -440,6 +443,16 @@ impl<'i> Round<'_, '_, 'i> {
         self.commands.count_call(command, true);
         self.commands.end_caching(command);
         None
+    }
+
+    /// Has the turn end before this key of the request at the front, where it has answered as many as it may.
+    fn pause_within(&mut self, index: usize) -> Option<Next> {
+        if self.answered < self.commands.settings.max_requests_per_turn {
+            return None;
+        }
+        *self.answered_keys = index;
+        self.parser.restart();
+        Some(Next::Turn)
     }
 
     /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn ends, and goes on from
@@ -490,7 +503,7 @@ impl<'i> Round<'_, '_, 'i> {
     fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
         let before = self.commands.client.replies;
         let end = self.output.end();
-        let is_timed = self.commands.settings.slow_nanos.is_some();
+        let is_timed = self.commands.settings.slow_nanos.is_some() || self.began.is_some();
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
@@ -520,7 +533,14 @@ impl<'i> Round<'_, '_, 'i> {
             return Some(Next::Close(Counter::ClosedByQuit));
         }
         // The gate was closed for this request, and another has closed it since; or what comes next is another tenant's.
-        if self.passed.is_none() || self.commands.has_moved() { Some(Next::Turn) } else { None }
+        (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
+    }
+
+    /// Whether the turn has taken as long as it may.
+    fn is_long(&self) -> bool {
+        let most = self.commands.settings.max_turn_nanos;
+        let took = self.mark.zip(self.began).map(|(now, began)| now.saturating_sub(began));
+        took.zip(most).is_some_and(|(took, most)| took >= most)
     }
 
     /// Takes a reply back that the client does not want.
@@ -623,7 +643,7 @@ impl<'i> Round<'_, '_, 'i> {
     fn continue_listing(&mut self) -> Option<Next> {
         let listing = self.listing.as_mut()?;
         let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
-        if !self.commands.continue_listing(listing, listing::CHUNKS_PER_TURN, &mut writer) {
+        if !self.commands.continue_listing(listing, self.commands.settings.max_listed_chunks, &mut writer) {
             return Some(Next::Turn);
         }
         *self.listing = None;
