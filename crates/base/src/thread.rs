@@ -104,6 +104,18 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the calling thread, and those that it starts, run only when nothing else wants the processor.
+///
+/// # Errors
+/// Where the operating system refuses, which Linux does not.
+pub fn run_when_idle() -> io::Result<()> {
+    // SAFETY: an all-zero sched_param is priority 0, the only one that this class has.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: `parameters` outlives the call, which reads it only.
+    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,7 @@ pub mod reference;
 pub mod replay;
 pub mod run;
 pub mod served;
+pub mod siege;
 pub mod slack;
 pub mod soak;
 pub mod target;

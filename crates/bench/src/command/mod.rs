@@ -10,6 +10,7 @@ mod curve_cost;
 mod generate;
 mod replay;
 mod run;
+mod siege;
 mod slack;
 mod soak;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use curve_cost::CurveCostArgs;
 pub use generate::GenerateArgs;
 pub use replay::ReplayArgs;
 pub use run::RunArgs;
+pub use siege::SiegeArgs;
 pub use slack::SlackArgs;
 pub use soak::SoakArgs;
 
@@ -50,6 +52,8 @@ pub enum BenchCommand {
     Check(Box<CheckArgs>),
     /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and check every answer
     Soak(SoakArgs),
+    /// Besiege a server of our own in every way that clients have, and show what another tenant sees of it
+    Siege(SiegeArgs),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),
 }
@@ -67,6 +71,7 @@ pub fn execute(command: BenchCommand) -> Result<()> {
         BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out),
         BenchCommand::Check(args) => check::execute(&args, &mut out),
         BenchCommand::Soak(args) => soak::execute(&args, &mut out),
+        BenchCommand::Siege(args) => siege::execute(&args, &mut out),
         BenchCommand::Generate(args) => generate::execute(&args, &mut out),
     }
 }

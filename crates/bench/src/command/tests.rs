@@ -19,6 +19,7 @@ fn run(line: &str) -> Result<String> {
         BenchCommand::Slack(args) => slack::execute(&args, &mut out)?,
         BenchCommand::Check(args) => check::execute(&args, &mut out)?,
         BenchCommand::Soak(args) => soak::execute(&args, &mut out)?,
+        BenchCommand::Siege(args) => siege::execute(&args, &mut out)?,
         BenchCommand::Generate(args) => generate::execute(&args, &mut out)?,
         BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out)?,
     }
@@ -188,6 +189,9 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         ("run --workload /no/such/file.toml", "/no/such/file.toml"),
         ("run --workload /tmp --mix get=1", "can be overridden"),
         ("run --target memcached://127.0.0.1:1 --ops 1", "connecting to 127.0.0.1:1"),
+        ("siege --only stampede", "half-open"),
+        ("siege --rounds 0", "at least one round"),
+        ("siege --memory 8MiB", "at least 64MiB"),
         ("replay", "--trace"),
         ("replay --trace /no/such/trace", "/no/such/trace"),
         ("replay --trace x --columns key,colour", "is not a column"),

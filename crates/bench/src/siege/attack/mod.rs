@@ -1,0 +1,242 @@
+//! What is done to the server, each on threads of its own for a given time.
+
+mod commands;
+mod connections;
+mod flood;
+mod fuzz;
+mod giants;
+mod half_open;
+mod peer;
+mod slow;
+
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context, Result};
+use base::{ByteSize, Clock};
+use parking_lot::Mutex;
+
+/// The victim's p99 may be so many times what it is alone.
+const AIM: f64 = 1.5;
+
+/// An attack.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    /// What is done, in a few words.
+    pub(super) about: &'static str,
+    /// What the victim's p99 may rise to, where that is judged: attacks of a neighbour that does what clients do, only far too much.
+    pub(super) aim: Option<f64>,
+    /// Whether the neighbour has a rate meanwhile.
+    pub(super) is_rated: bool,
+    /// Whether it goes to another server.
+    pub(super) is_elsewhere: bool,
+    /// Writes what it needs.
+    prepare: fn(&Scene) -> Result<()>,
+    /// What each of its threads does until the time is over; returns how often.
+    threads: &'static [fn(&Scene) -> Result<u64>],
+}
+
+const fn nothing(_: &Scene) -> Result<()> {
+    Ok(())
+}
+
+/// What an attack is if it does not say otherwise.
+const PLAIN: Attack = Attack {
+    name: "",
+    about: "",
+    aim: None,
+    is_rated: false,
+    is_elsewhere: false,
+    prepare: nothing,
+    threads: &[],
+};
+
+/// All attacks, in the order in which they are made.
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "elsewhere",
+        about: "the flood of reads goes to another server, which gives way to everything",
+        is_elsewhere: true,
+        prepare: flood::prepare_reads,
+        threads: &[flood::reads],
+        ..PLAIN
+    },
+    Attack {
+        name: "reads",
+        about: "64 connections, 128 reads in flight on each",
+        aim: Some(AIM),
+        prepare: flood::prepare_reads,
+        threads: &[flood::reads],
+        ..PLAIN
+    },
+    Attack {
+        name: "writes",
+        about: "32 connections write values of 1 to 500 KiB, which evict each other",
+        aim: Some(AIM),
+        threads: &[flood::writes],
+        ..PLAIN
+    },
+    Attack {
+        name: "rated",
+        about: "the flood of reads, by a neighbour with a rate of 20,000 a second",
+        aim: Some(AIM),
+        is_rated: true,
+        prepare: flood::prepare_reads,
+        threads: &[flood::reads],
+        ..PLAIN
+    },
+    Attack {
+        name: "commands",
+        about: "KEYS, SCAN, MGET, SUNION, ZUNION, HGETALL, LRANGE, metadump on 10,000s of entries",
+        aim: Some(AIM),
+        prepare: commands::prepare,
+        threads: &[commands::expensive, commands::walks, commands::dumps],
+        ..PLAIN
+    },
+    Attack {
+        name: "flushes",
+        about: "writes and FLUSHALL, again and again",
+        aim: Some(AIM),
+        threads: &[commands::flushes],
+        ..PLAIN
+    },
+    Attack {
+        name: "operators",
+        about: "what only operators may do: CONFIG SET, ACL SETUSER, SHUTDOWN, DEBUG, CLIENT KILL, …",
+        threads: &[commands::operators],
+        ..PLAIN
+    },
+    Attack {
+        name: "slow-senders",
+        about: "100 connections send a byte at a time",
+        threads: &[slow::senders],
+        ..PLAIN
+    },
+    Attack {
+        name: "slow-readers",
+        about: "100 connections ask for 50 MB each; half read a byte at a time, half nothing",
+        prepare: slow::prepare,
+        threads: &[slow::readers],
+        ..PLAIN
+    },
+    Attack {
+        name: "connects",
+        about: "connections are opened and closed as fast as that goes, by FIN and by RST",
+        threads: &[connections::flood],
+        ..PLAIN
+    },
+    Attack {
+        name: "holds",
+        about: "twice as many connections as the neighbour may have, held, and opened again when closed",
+        threads: &[connections::hold],
+        ..PLAIN
+    },
+    Attack {
+        name: "giants",
+        about: "values, keys, lines, counts and pipelines beyond every limit",
+        prepare: slow::prepare,
+        threads: &[giants::requests, giants::pipelines],
+        ..PLAIN
+    },
+    Attack {
+        name: "half-open",
+        about: "100 connections stop within a request or a handshake and are silent",
+        threads: &[half_open::silent],
+        ..PLAIN
+    },
+    Attack {
+        name: "resets",
+        about: "clients reset their connections within replies of 16 MB",
+        prepare: slow::prepare,
+        threads: &[half_open::resets],
+        ..PLAIN
+    },
+    Attack {
+        name: "fuzz",
+        about: "mutated requests in memcached's text, meta and binary protocols and RESP",
+        threads: &[fuzz::requests],
+        ..PLAIN
+    },
+    Attack {
+        name: "garbage",
+        about: "mutated handshakes to the listener with TLS, mutated HTTP to the admin server",
+        threads: &[fuzz::handshakes, fuzz::pages],
+        ..PLAIN
+    },
+];
+
+/// Where an attack is made, and until when.
+pub(super) struct Scene {
+    /// The neighbour's listener for memcached's protocols and Redis's.
+    pub(super) neighbour: SocketAddr,
+    pub(super) tls: SocketAddr,
+    pub(super) admin: SocketAddr,
+    /// What of the memory the neighbour may have.
+    pub(super) limit: ByteSize,
+    pub(super) max_connections: u64,
+    pub(super) seed: u64,
+    /// In nanoseconds of the monotonic clock.
+    pub(super) until: u64,
+    /// Connections that outlast the attack, so that it is the server that must end them.
+    pub(super) left_open: Mutex<Vec<TcpStream>>,
+}
+
+/// How much longer an attack goes on that has done nothing yet, because the processors never were free.
+const PATIENCE_NANOS: u64 = 30_000_000_000;
+
+impl Scene {
+    /// Whether an attack that has done so much is to end.
+    fn is_over(&self, done: u64) -> bool {
+        let until = if done == 0 { self.until.saturating_add(PATIENCE_NANOS) } else { self.until };
+        Clock::System.monotonic_nanos() >= until
+    }
+
+    fn left_nanos(&self) -> u64 {
+        self.until.saturating_sub(Clock::System.monotonic_nanos())
+    }
+}
+
+/// An attack under way.
+pub(super) struct UnderWay {
+    threads: Vec<std::thread::JoinHandle<Result<u64>>>,
+}
+
+impl Attack {
+    /// Writes what the attack needs.
+    pub(super) fn prepare(&self, scene: &Scene) -> Result<()> {
+        (self.prepare)(scene).with_context(|| format!("preparing the attack `{}`", self.name))
+    }
+
+    /// Begins, on threads that leave the processors to whoever else wants them: on one machine, an attacker is not to win by taking the
+    /// processors of the victim's clients.
+    pub(super) fn begin(&self, scene: &std::sync::Arc<Scene>, cpus: &[usize]) -> Result<UnderWay> {
+        let mut threads = Vec::new();
+        for (i, body) in self.threads.iter().copied().enumerate() {
+            let (scene, cpu) = (std::sync::Arc::clone(scene), cpus.get(i % cpus.len().max(1)).copied());
+            let run = move || {
+                base::thread::run_when_idle()?;
+                if let Some(cpu) = cpu {
+                    base::thread::pin_to_cpu(cpu)?;
+                }
+                body(&scene)
+            };
+            threads.push(base::thread::spawn(format!("attack-{i}"), run).context("starting a thread")?);
+        }
+        Ok(UnderWay { threads })
+    }
+}
+
+impl UnderWay {
+    /// Waits for its end, and returns what of it did not take place.
+    pub(super) fn finish(self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(0)) => faults.push("the attack did nothing".to_owned()),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => faults.push(format!("the attack failed: {error:#}")),
+                Err(_) => faults.push("the attack panicked; its message is above".to_owned()),
+            }
+        }
+        faults
+    }
+}

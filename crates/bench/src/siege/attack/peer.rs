@@ -1,0 +1,126 @@
+//! The attackers' end of a connection.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::net::sockopt;
+
+use super::Scene;
+
+/// How long a call may take, so that an attack ends in time.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Connects; calls return after a while whatever happens.
+pub(super) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Connects; calls never wait.
+pub(super) fn connect_nonblocking(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = connect(address)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+/// Closes a connection so that the other side is told by RST.
+pub(super) fn reset(stream: TcpStream) {
+    let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+    drop(stream);
+}
+
+/// What became of an attempt to move bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// Some.
+    Bytes(usize),
+    /// None for now.
+    Nothing,
+    /// The server has ended the connection.
+    Ended,
+}
+
+/// Reads once.
+pub(super) fn read(stream: &mut TcpStream, into: &mut [u8]) -> Moved {
+    match stream.read(into) {
+        Ok(0) => Moved::Ended,
+        Ok(bytes) => Moved::Bytes(bytes),
+        Err(error) => what(&error),
+    }
+}
+
+/// Writes once.
+pub(super) fn write(stream: &mut TcpStream, from: &[u8]) -> Moved {
+    match stream.write(from) {
+        Ok(bytes) => Moved::Bytes(bytes),
+        Err(error) => what(&error),
+    }
+}
+
+fn what(error: &io::Error) -> Moved {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Moved::Nothing,
+        _ => Moved::Ended,
+    }
+}
+
+/// Appends a command of RESP.
+pub(super) fn command(words: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Sends requests and reads until the replies end with `mark`, whatever else they are. False where the time was over before, for an
+/// attack that has done so much.
+pub(super) fn converse(
+    stream: &mut TcpStream,
+    (requests, mark): (&[u8], &[u8]),
+    scene: &Scene,
+    done: u64,
+) -> Result<bool> {
+    let mut sent = 0;
+    let mut buffer = vec![0; 64 << 10];
+    let mut tail: Vec<u8> = Vec::new();
+    while !tail.ends_with(mark) {
+        if scene.is_over(done) {
+            return Ok(false);
+        }
+        if sent < requests.len() {
+            match write(stream, &requests[sent..]) {
+                Moved::Bytes(bytes) => sent += bytes,
+                Moved::Nothing => {}
+                Moved::Ended => bail!("the server ended the connection"),
+            }
+            if sent < requests.len() {
+                continue;
+            }
+        }
+        match read(stream, &mut buffer) {
+            Moved::Bytes(bytes) => {
+                tail.extend_from_slice(&buffer[..bytes]);
+                tail.drain(..tail.len().saturating_sub(mark.len()));
+            }
+            Moved::Nothing => {}
+            Moved::Ended => bail!("the server ended the connection"),
+        }
+    }
+    Ok(true)
+}
+
+/// Asks of the server what an attack needs: all commands of RESP in `requests`, and waits until they are carried out.
+pub(super) fn prepare(scene: &Scene, mut requests: Vec<u8>) -> Result<()> {
+    let mut stream = connect(scene.neighbour)?;
+    command(&[b"ECHO", b"prepared"], &mut requests);
+    converse(&mut stream, (&requests, b"$8\r\nprepared\r\n"), scene, 0)?
+        .then_some(())
+        .context("the server takes too long")
+}
