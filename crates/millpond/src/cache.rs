@@ -79,6 +79,8 @@ pub(crate) struct Core {
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_bytes: AtomicU64,
     pub(crate) touched: Touched,
+    /// Items that were removed with their pools.
+    pub(crate) removed_with_pools: AtomicU64,
 }
 
 impl std::fmt::Debug for Cache {
@@ -163,6 +165,7 @@ impl Cache {
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
                 touched: Touched::default(),
+                removed_with_pools: AtomicU64::new(0),
             }),
         })
     }

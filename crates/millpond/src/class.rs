@@ -49,7 +49,12 @@ pub(crate) const RELEASES_ABORTED: usize = INSERTS + 20;
 /// Items that came from another class of the pool, or went to one, when chunk sizes changed.
 pub(crate) const MOVED_IN: usize = INSERTS + 21;
 pub(crate) const MOVED_OUT: usize = INSERTS + 22;
-const COUNTERS: usize = INSERTS + 23;
+/// Of expired items, those that were flushed.
+pub(crate) const FLUSHED: usize = INSERTS + 23;
+/// Of evicted items, those that were while a slab of the class was on its way elsewhere, and while one was for a lower limit.
+pub(crate) const SHIFT_EVICTIONS: usize = INSERTS + 24;
+pub(crate) const LIMIT_EVICTIONS: usize = INSERTS + 25;
+const COUNTERS: usize = INSERTS + 26;
 
 /// A size class of a pool.
 pub(crate) struct Class {
@@ -212,6 +217,7 @@ impl Class {
             self.last_idle_secs.store(gone.last_idle_secs, Ordering::Relaxed);
         } else if cause == RemovalCause::Expired {
             self.counters.add(EXPIRED_UNREAD, gone.unread);
+            self.counters.add(FLUSHED, gone.in_time);
         }
     }
 }
@@ -223,6 +229,8 @@ pub(crate) struct Gone {
     bytes: u64,
     unread: u64,
     expiring: u64,
+    /// Whose time had not come.
+    in_time: u64,
     age_secs: u64,
     last_idle_secs: u32,
 }
@@ -239,7 +247,9 @@ impl Gone {
         self.items += 1;
         self.bytes += bytes as u64;
         self.unread += u64::from(!item.state().is_fetched());
-        self.expiring += u64::from(expiry.is_some_and(|time| time.load(Ordering::Relaxed) != 0));
+        let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
+        self.expiring += u64::from(expiry != 0);
+        self.in_time += u64::from(expiry == 0 || expiry > now);
         self.age_secs += u64::from(now.saturating_sub(created));
         self.last_idle_secs = now.saturating_sub(used.map_or(created, |time| time.load(Ordering::Relaxed)));
     }

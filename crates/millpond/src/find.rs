@@ -507,6 +507,22 @@ impl Core {
         (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
     }
 
+    /// Why an item ends that leaves for `cause`: one that is evicted when it was over has expired.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline]
+    pub(crate) unsafe fn cause_of_end(
+        &self,
+        cause: RemovalCause,
+        item: Item<'_>,
+        space: &Keyspace,
+    ) -> RemovalCause {
+        // SAFETY: passed on.
+        let is_over = cause == RemovalCause::Evicted && unsafe { self.is_dead(item, space) };
+        if is_over { RemovalCause::Expired } else { cause }
+    }
+
     /// Whether `ptr`, found in a locked bucket of the index, is the item of `key`.
     #[inline]
     pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {

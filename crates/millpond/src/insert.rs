@@ -213,6 +213,8 @@ impl Core {
     /// kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         let (item, info) = self.arena.item(ptr);
+        // SAFETY: this thread holds the reference that `unindex` gave it.
+        let cause = unsafe { self.cause_of_end(cause, item, self.keyspace(info.keyspace)) };
         if self.watch.records() && cause != RemovalCause::Replaced {
             // SAFETY: this thread holds the reference that `unindex` gave it.
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };

@@ -18,7 +18,7 @@ use crate::handle::{Found, View};
 pub enum RemovalCause {
     /// To make room: for another item, because a limit was lowered, or because a slab went elsewhere.
     Evicted,
-    /// Its time had come, or it was flushed.
+    /// Its time had come, or it was flushed; also where that is found when it is to be evicted.
     Expired,
     /// By key or by handle.
     Removed,

@@ -291,23 +291,27 @@ impl Core {
     }
 
     /// Takes items that this thread has claimed, with the hashes of their keys, out of the index, and counts them as gone
-    /// for `cause`.
+    /// for `cause`, those that were evicted when they were over as expired.
     pub(crate) fn unlink(
         &self,
         class: &Class,
         cause: RemovalCause,
         claimed: impl Iterator<Item = (ItemPtr, u64)>,
     ) {
-        let (now, mut gone) = (self.now(), Gone::default());
+        let space = self.keyspace(class.info.keyspace);
+        let (now, mut gone, mut expired) = (self.now(), Gone::default(), Gone::default());
         for (ptr, hash) in claimed {
             self.index.remove(hash, ptr);
+            let item = self.arena.item(ptr).0;
             // SAFETY: the item was claimed, so this thread owns its chunk.
             unsafe {
-                gone.add(self.arena.item(ptr).0, now);
+                let cause = self.cause_of_end(cause, item, space);
+                if cause == RemovalCause::Expired { &mut expired } else { &mut gone }.add(item, now);
                 self.note_item(gone_for(cause), hash, ptr);
             }
         }
         class.count_gone(cause, &gone);
+        class.count_gone(RemovalCause::Expired, &expired);
     }
 
     /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`, and frees them.

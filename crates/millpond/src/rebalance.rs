@@ -8,7 +8,7 @@ use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::resize::MOVE_WAITS;
+use crate::resize::{MOVE_WAITS, Why};
 use crate::strategy::{Move, PoolView, Strategy};
 
 impl Cache {
@@ -81,7 +81,7 @@ impl Core {
         let Some(from) = pool.used_class(victim) else { return false };
         // Another thread that takes slabs is doing what this one is about to do.
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        if !self.release_slab(pool, from, MOVE_WAITS) {
+        if !self.release_slab(pool, from, (Why::Moved, MOVE_WAITS)) {
             return false;
         }
         pool.slabs_moved.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,8 @@
 //! too. A slab goes when nobody holds or reads anything in it, the pool with its last slab, and its memory when nobody can be
 //! looking at it any more ([`crate::pools`]). Nothing of this waits for long: what held items keep is left to [`Cache::maintain`].
 
+use std::sync::atomic::Ordering;
+
 use base::Part;
 use base::pin::Grace;
 use parking_lot::Mutex;
@@ -16,7 +18,7 @@ use crate::handle::ReadHandle;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
 use crate::pools::Remains;
-use crate::resize::{WAIT, WAITS};
+use crate::resize::{WAIT, WAITS, Why};
 
 /// What a removal came to: see [`Cache::remove_pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,9 +158,10 @@ impl Core {
             let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
             for slab in slabs {
                 removed += self.remove_items_of(class, slab);
-                self.release_this_slab(pool, class, slab, 0);
+                self.release_this_slab(pool, class, slab, (Why::Moved, 0));
             }
         }
+        self.removed_with_pools.fetch_add(removed, Ordering::Relaxed);
         removed
     }
 

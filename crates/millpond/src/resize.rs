@@ -14,7 +14,10 @@ use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
 
 use crate::allocate::metadata_of_slab;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{BYTES_IN, Class, MOVE_EVICTIONS, RELEASES_ABORTED, SLABS_RELEASED};
+use crate::class::{
+    BYTES_IN, Class, EVICTIONS, LIMIT_EVICTIONS, MOVE_EVICTIONS, RELEASES_ABORTED, SHIFT_EVICTIONS,
+    SLABS_RELEASED,
+};
 use crate::error::{Error, ErrorKind};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
@@ -29,6 +32,15 @@ pub(crate) const MOVE_WAITS: u32 = 2;
 pub(crate) const WAIT: Duration = Duration::from_millis(1);
 /// Slabs of a pool that allocations may move between classes as fast as they like.
 const FREE_MOVES: u64 = 64;
+
+/// Why a slab leaves its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// For another class or pool, or because the class or its pool goes.
+    Moved,
+    /// A limit was lowered.
+    Limit,
+}
 
 impl Cache {
     /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
@@ -132,7 +144,7 @@ impl Core {
             return false;
         }
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, 0).is_some();
+        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, (Why::Moved, 0)).is_some();
         if moved {
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
             let mut moves = pool.moves.lock();
@@ -147,10 +159,10 @@ impl Core {
         self.take_any_slab(pool).is_some()
     }
 
-    /// Takes a slab from the class of the pool that has most, and returns the number of that class. The caller holds the pool's
-    /// `resizing`.
+    /// Takes a slab from the class of the pool that has most, because a limit was lowered, and returns the number of that class. The caller
+    /// holds the pool's `resizing`.
     pub(crate) fn take_any_slab(&self, pool: &Pool) -> Option<u8> {
-        self.take_slab(pool, None, 1, WAITS)
+        self.take_slab(pool, None, 1, (Why::Limit, WAITS))
     }
 
     /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`; held items
@@ -161,7 +173,7 @@ impl Core {
         pool: &Pool,
         except: Option<u8>,
         least_slabs: usize,
-        waits: u32,
+        (why, waits): (Why, u32),
     ) -> Option<u8> {
         let mut candidates: Vec<_> = pool
             .used_classes()
@@ -173,20 +185,35 @@ impl Core {
             .collect();
         // Those that leave come first.
         candidates.sort_by_key(|(leaves, slabs, _)| std::cmp::Reverse((*leaves, *slabs)));
-        let (_, _, class) = candidates.iter().find(|(_, _, class)| self.release_slab(pool, class, waits))?;
+        let (_, _, class) =
+            candidates.iter().find(|(_, _, class)| self.release_slab(pool, class, (why, waits)))?;
         Some(class.info.class)
     }
 
     /// Empties a slab of the class and gives it back: of its slabs the one with the lowest ordinal. `false`: items of it are
     /// held for too long, or there is none.
-    pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, waits: u32) -> bool {
+    pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, how: (Why, u32)) -> bool {
         let first = class.inner.lock().chunks.slabs().next();
-        first.is_some_and(|slab| self.release_this_slab(pool, class, slab, waits))
+        first.is_some_and(|slab| self.release_this_slab(pool, class, slab, how))
     }
 
     /// Empties a slab of the class and gives it back. `false`: items of it are held for too long. The caller holds the pool's
     /// `resizing`.
-    pub(crate) fn release_this_slab(&self, pool: &Pool, class: &Class, slab: SlabId, waits: u32) -> bool {
+    pub(crate) fn release_this_slab(
+        &self,
+        pool: &Pool,
+        class: &Class,
+        slab: SlabId,
+        (why, waits): (Why, u32),
+    ) -> bool {
+        let evicted = class.counters.sum(EVICTIONS);
+        let left = self.empty_slab(pool, class, slab, waits);
+        let counter = if why == Why::Limit { LIMIT_EVICTIONS } else { SHIFT_EVICTIONS };
+        class.counters.add(counter, class.counters.sum(EVICTIONS).saturating_sub(evicted));
+        left
+    }
+
+    fn empty_slab(&self, pool: &Pool, class: &Class, slab: SlabId, waits: u32) -> bool {
         self.begin_leave(class, slab);
         let per_slab = class.info.chunks_per_slab();
         // The class's only slab has nowhere to move its items to, unless others have taken its place.

@@ -11,7 +11,7 @@ use slab::SLAB_BYTES;
 use crate::cache::{Cache, Core, PoolId};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::resize::MOVE_WAITS;
+use crate::resize::{MOVE_WAITS, Why};
 use crate::strategy::reclaim::{Stake, is_held_back, victim};
 use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
 
@@ -179,7 +179,7 @@ impl Cache {
             let decided = pool.rebalancer.lock().victim_for_resizing(&view);
             if let Some(decided) = decided
                 && let Some(class) = pool.used_class(decided.victim)
-                && core.release_slab(pool, class, MOVE_WAITS)
+                && core.release_slab(pool, class, (Why::Limit, MOVE_WAITS))
             {
                 return Some(decided);
             }
@@ -204,7 +204,7 @@ impl Core {
         let Some(from) = pools.iter().find(|pool| pool.number == number) else { return false };
         let Some(_resizing) = from.resizing.try_lock() else { return false };
         pool.set_ceiling_bytes(u64::MAX);
-        from.give_to_another(|| self.take_slab(from, None, 1, 0).is_some())
+        from.give_to_another(|| self.take_slab(from, None, 1, (Why::Moved, 0)).is_some())
     }
 }
 

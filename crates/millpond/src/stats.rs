@@ -8,8 +8,9 @@ use slab::ChunkNumber;
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::{
     ALLOCATION_FAILURES, ALLOCATIONS, BYTES_IN, BYTES_OUT, Class, EVICTED_AGE_SECS, EVICTED_EXPIRING,
-    EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, INSERTS, Inner, MOVE_EVICTIONS, MOVED, REAPED,
-    RELEASES_ABORTED, REMOVED, REPLACED, SLABS_ADDED, SLABS_RELEASED, View,
+    EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, FLUSHED, INSERTS, Inner, LIMIT_EVICTIONS,
+    MOVE_EVICTIONS, MOVED, REAPED, RELEASES_ABORTED, REMOVED, REPLACED, SHIFT_EVICTIONS, SLABS_ADDED,
+    SLABS_RELEASED, View,
 };
 use crate::compact::CompactStats;
 
@@ -28,6 +29,8 @@ pub struct CacheStats {
     pub index_growing: bool,
     /// Misses in the key space that pools share.
     pub shared_misses: u64,
+    /// Items that were removed together with their pools ([`Cache::remove_pool`]), whose own figures are gone.
+    pub removed_with_pools: u64,
     /// All pools, by number.
     pub pools: Vec<PoolStats>,
     /// All compact caches, in the order in which they were made.
@@ -106,8 +109,10 @@ pub struct ClassStats {
     pub inserts: u64,
     /// Items evicted.
     pub evictions: u64,
-    /// Items found to be expired or flushed, and removed.
+    /// Items found to be expired or flushed, whether by a find, by [`Cache::reap`] or when they were to be evicted, and removed.
     pub expired: u64,
+    /// Those of them that were flushed.
+    pub flushed: u64,
     /// Items removed by key.
     pub removed: u64,
     /// Items replaced by another.
@@ -133,6 +138,11 @@ pub struct ClassStats {
     pub items_moved: u64,
     /// Items of slabs that left which found no other chunk and were evicted; part of [`Self::evictions`].
     pub move_evictions: u64,
+    /// Those of [`Self::evictions`] that were made while a slab of the class was taken away for another class or pool, to have its items in or
+    /// instead of others.
+    pub shift_evictions: u64,
+    /// The same for slabs that were taken away because a limit was lowered, of the pool or of the whole cache.
+    pub limit_evictions: u64,
     /// Slabs that were given to it.
     pub slabs_added: u64,
     /// Slabs that were taken from it, for another class, a lower limit, or with its pool.
@@ -192,6 +202,9 @@ impl ClassStats {
             (&mut self.reaped, gone.reaped),
             (&mut self.items_moved, gone.items_moved),
             (&mut self.move_evictions, gone.move_evictions),
+            (&mut self.shift_evictions, gone.shift_evictions),
+            (&mut self.limit_evictions, gone.limit_evictions),
+            (&mut self.flushed, gone.flushed),
             (&mut self.slabs_added, gone.slabs_added),
             (&mut self.slabs_released, gone.slabs_released),
             (&mut self.slab_releases_aborted, gone.slab_releases_aborted),
@@ -237,6 +250,7 @@ impl Cache {
             index_capacity: core.index.capacity(),
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
+            removed_with_pools: core.removed_with_pools.load(Ordering::Relaxed),
             pools: core.pools.all().iter().map(|pool| self.pool_stats(pool)).collect(),
             compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
         }
@@ -294,6 +308,9 @@ impl Core {
             reaped: count(REAPED),
             items_moved: count(MOVED),
             move_evictions: count(MOVE_EVICTIONS),
+            shift_evictions: count(SHIFT_EVICTIONS),
+            limit_evictions: count(LIMIT_EVICTIONS),
+            flushed: count(FLUSHED),
             slabs_added: count(SLABS_ADDED),
             slabs_released: count(SLABS_RELEASED),
             slab_releases_aborted: count(RELEASES_ABORTED),

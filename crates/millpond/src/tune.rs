@@ -25,7 +25,7 @@ use crate::class::Class;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::pools::Remains;
-use crate::resize::{MOVE_WAITS, WAIT, WAITS};
+use crate::resize::{MOVE_WAITS, WAIT, WAITS, Why};
 use crate::sizes::Sizes;
 use crate::sizing::{Decision, SizeHistogram, Tuning};
 
@@ -332,7 +332,7 @@ impl Core {
                 return false;
             }
             // What held items keep is for another round.
-            if self.release_this_slab(pool, class, slab, MOVE_WAITS) {
+            if self.release_this_slab(pool, class, slab, (Why::Moved, MOVE_WAITS)) {
                 *left -= 1;
             }
         }

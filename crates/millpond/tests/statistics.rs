@@ -80,6 +80,7 @@ fn a_new_class_counts_what_it_was_asked_for() {
         inserts: 1,
         evictions: 0,
         expired: 0,
+        flushed: 0,
         removed: 0,
         replaced: 0,
         allocation_failures: 0,
@@ -92,6 +93,8 @@ fn a_new_class_counts_what_it_was_asked_for() {
         reaped: 0,
         items_moved: 0,
         move_evictions: 0,
+        shift_evictions: 0,
+        limit_evictions: 0,
         slabs_added: 1,
         slabs_released: 0,
         slab_releases_aborted: 0,
@@ -256,4 +259,35 @@ fn allocations_that_fail_are_counted_and_bring_slabs() {
     let before = pool_stats(&cache).rebalances;
     let moved = cache.rebalance().len() as u64;
     assert_eq!((moved, pool_stats(&cache).rebalances), (1, before + 1));
+}
+
+#[test]
+fn what_was_over_when_it_was_to_be_evicted_was_not_evicted() {
+    let (cache, pool, clock) = cache(PolicyKind::default());
+    (0..500).for_each(|key| put(&cache, pool, key, 900, &expiring(10)));
+    (500..1_000).for_each(|key| put(&cache, pool, key, 900, &ItemOptions::default()));
+    cache.keys(pool).flush();
+    (1_000..1_500).for_each(|key| put(&cache, pool, key, 900, &expiring(10)));
+    clock.advance(Duration::from_secs(11));
+    // As many as all slabs hold, so that everything before has to go.
+    let chunks = (4 * SLAB / 1_000) as u32;
+    (2_000..2_000 + 2 * chunks).for_each(|key| put(&cache, pool, key, 900, &ItemOptions::default()));
+    let class = small(&cache);
+    assert_eq!((class.expired, class.flushed, class.reaped), (1_500, 500, 0), "{class:?}");
+    assert_eq!(class.inserts, class.items + class.evictions + class.expired, "{class:?}");
+    assert!(class.evictions >= u64::from(chunks), "{class:?}");
+}
+
+#[test]
+fn evictions_for_a_lower_limit_and_removals_with_a_pool_are_told_apart() {
+    let (cache, pool, _) = cache(PolicyKind::default());
+    let chunks = (4 * SLAB / 1_000) as u32;
+    (0..chunks).for_each(|key| put(&cache, pool, key, 900, &ItemOptions::default()));
+    let before = small(&cache);
+    cache.set_pool_limit(pool, Some(ByteSize::new(SLAB))).expect("nothing is held");
+    let class = small(&cache);
+    assert_eq!(class.limit_evictions, class.evictions - before.evictions, "{class:?}");
+    assert!(class.limit_evictions > 0 && class.shift_evictions == 0, "{class:?}");
+    let removal = cache.remove_pool(pool).expect("it is there");
+    assert_eq!((removal.items, cache.stats().removed_with_pools), (class.items, class.items));
 }

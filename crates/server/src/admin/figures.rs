@@ -122,6 +122,7 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     counter("expired", "millpond_class_expired", "Items found to be expired or flushed, and removed.", |c| {
         c.expired
     }),
+    counter("flushed", "millpond_class_flushed", "Those of the expired that were flushed.", |c| c.flushed),
     counter(
         "expired_unread",
         "millpond_class_expired_unread",
@@ -155,4 +156,30 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
         "Items of slabs that left which were evicted.",
         |c| c.move_evictions,
     ),
+    counter(
+        "shift_evictions",
+        "millpond_class_shift_evictions",
+        "Items evicted while a slab of the class was taken away for another class.",
+        |c| c.shift_evictions,
+    ),
+    counter(
+        "limit_evictions",
+        "millpond_class_limit_evictions",
+        "Items evicted while a slab of the class was taken away because a limit was lowered.",
+        |c| c.limit_evictions,
+    ),
+];
+
+/// A reason for which an item leaves, and how often that came to be.
+type Departure = (&'static str, fn(&ClassStats) -> u64);
+
+/// All ways in which an item leaves a class; each item leaves in one.
+pub(super) const DEPARTURES: &[Departure] = &[
+    ("room", |c| c.evictions.saturating_sub(c.shift_evictions + c.limit_evictions)),
+    ("shift", |c| c.shift_evictions),
+    ("limit", |c| c.limit_evictions),
+    ("expired", |c| c.expired.saturating_sub(c.flushed)),
+    ("flushed", |c| c.flushed),
+    ("removed", |c| c.removed),
+    ("replaced", |c| c.replaced),
 ];

@@ -15,7 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::figures::{CLASS_FIGURES, Figure};
+use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
 use crate::curves::Outlook;
 use crate::latency::{Histogram, Spoken};
 use crate::metrics::{Counter, RESP_COMMANDS};
@@ -107,6 +107,7 @@ fn collect(shared: &Shared) -> Vec<Metric> {
     metrics.extend(cache_metrics(&stats));
     metrics.extend(pool_metrics(&stats.pools));
     metrics.extend(class_metrics(&stats.pools));
+    metrics.push(departures(&stats.pools));
     metrics.extend(queue_metrics(&stats.pools));
     metrics.extend(curve_metrics(&shared.cache, &stats.pools));
     metrics.extend(latency_metrics(&shared.cache.latencies()));
@@ -255,6 +256,11 @@ fn cache_metrics(stats: &CacheStats) -> Vec<Metric> {
             vec![(vec![], stats.memory_limit_bytes)],
         ),
         gauge("millpond_memory_bytes", "Memory in use, by part.", parts),
+        counter(
+            "millpond_cache_removed_with_pools",
+            "Items that were removed together with their pools.",
+            vec![(vec![], stats.removed_with_pools)],
+        ),
         gauge("millpond_index_entries", "Entries in the index.", vec![(vec![], stats.index_entries)]),
         gauge(
             "millpond_index_capacity",
@@ -344,6 +350,19 @@ fn class_metrics(pools: &[PoolStats]) -> Vec<Metric> {
         metrics.push(Metric { name: metric, help, kind: *kind, samples: whole(samples) });
     }
     metrics
+}
+
+/// Why items left, by class.
+fn departures(pools: &[PoolStats]) -> Metric {
+    let mut samples = Vec::new();
+    for (pool, class) in pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class))) {
+        for (reason, of) in DEPARTURES {
+            let mut labels = class_labels(pool, class);
+            labels.push(("reason", (*reason).to_owned()));
+            samples.push((labels, of(class)));
+        }
+    }
+    counter("millpond_class_departures", "Items that left, by reason.", samples)
 }
 
 /// The queues of the policies, by class.
