@@ -42,6 +42,7 @@ mod monitoring;
 mod net;
 mod notify;
 mod reload;
+mod requests;
 mod resp;
 mod run;
 mod server;

@@ -100,6 +100,7 @@ impl Server {
         put_in_force(&shared, certificates);
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
+        shared.requests.apply(shared.cache.ledger(), &config.watch)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
@@ -233,6 +234,7 @@ impl Reload<'_> {
             monitoring.start(cache, &merged.monitor)?;
         }
         self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
+        self.shared.requests.apply(cache.ledger(), &merged.watch)?;
         tenants::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
             self.shared.watching.apply_to(cache, &pool)?;
@@ -295,6 +297,7 @@ impl Server {
         self.admin = None;
         self.shared.monitoring.stop();
         self.shared.watching.stop();
+        self.shared.requests.stop(self.shared.cache.ledger());
         self.shared.maintenance.stop();
         if let Some(thread) = self.maintenance.take() {
             let _ = thread.join();

@@ -17,6 +17,7 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
+use crate::requests::RequestLog;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
 use crate::tenants::{Account, Departing, Directory, Tenant, sum};
@@ -461,6 +462,7 @@ pub(crate) struct Shared {
     pub(crate) maintenance: Maintenance,
     pub(crate) users: Users,
     pub(crate) watching: Watching,
+    pub(crate) requests: Arc<RequestLog>,
     pub(crate) tracking: Tracking,
     pub(crate) monitoring: Monitoring,
     pub(crate) changing: Changing,
@@ -481,6 +483,7 @@ impl Shared {
         let settings = Settings::new(&config);
         let budget = Budget::default();
         let users = Users::new(&config);
+        let requests = Arc::new(RequestLog::new(clock.clone(), workers.len()));
         let outlives = !config.shared_memory.as_os_str().is_empty();
         // No process gives out more than one a nanosecond.
         let first_cas = if outlives { clock.unix_nanos() } else { 0 };
@@ -507,6 +510,7 @@ impl Shared {
             maintenance: Maintenance::default(),
             users,
             watching: Watching::default(),
+            requests,
             tracking: Tracking::default(),
             monitoring: Monitoring::default(),
             changing: Changing::default(),

@@ -63,6 +63,7 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("maxclients 5 maxclients 6", format!("{failed}'maxclients') - duplicate parameter")),
         ("port 5", format!("{failed}'port') - can't set immutable config")),
         ("watch.trace_file /tmp/x", format!("{failed}'watch.trace_file') - can't set protected config")),
+        ("watch.request_log /tmp/x", format!("{failed}'watch.request_log') - can't set protected config")),
     ] {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), error);
     }

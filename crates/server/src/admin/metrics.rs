@@ -476,7 +476,7 @@ fn latency_metrics(latencies: &[LatencyStats]) -> Vec<Metric> {
     ]
 }
 
-/// The events that are written to a file.
+/// The events and requests that are written to files.
 fn event_metrics(shared: &Shared) -> Vec<Metric> {
     let stats = shared.cache.event_stats();
     let one = |value: fn(&EventStats) -> u64| stats.iter().map(|stats| (vec![], value(stats))).collect();
@@ -490,6 +490,16 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
             "millpond_events_dropped",
             "Events of sampled keys that found the buffer full.",
             one(|stats| stats.dropped),
+        ),
+        counter(
+            "millpond_request_log_written",
+            "Requests that were written into the log of requests.",
+            vec![(vec![], shared.requests.figures().0)],
+        ),
+        counter(
+            "millpond_request_log_dropped",
+            "Requests for sampled keys that found no room.",
+            vec![(vec![], shared.requests.figures().1)],
         ),
     ]
 }

@@ -328,6 +328,7 @@ fn check_watch(watch: &Watch, problems: &mut Vec<String>) {
         ("hot_keys_one_in", watch.hot_keys_one_in),
         ("curve_one_in", watch.curve_one_in),
         ("trace_one_in", watch.trace_one_in),
+        ("request_log_one_in", watch.request_log_one_in),
     ];
     for (name, _) in shares.into_iter().filter(|(_, one_in)| *one_in == 0) {
         problems.push(format!("watch.{name}: one in 0 is none; give at least 1"));

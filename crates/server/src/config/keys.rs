@@ -327,6 +327,23 @@ pub const KEYS: &[Key] = &[
         "The events of one key in so many are written there, at least 1. Default 1000.",
     ),
     online(
+        "watch.request_log",
+        "A file to which the requests for a sample of keys are written, for `millpond bench replay` and `curve` (docs/watching.md). It is\n\
+         added to, and opened anew on SIGHUP. Default \"\" (none).",
+    ),
+    online(
+        "watch.request_log_one_in",
+        "The requests for one key in so many are written there, at least 1. Default 100.",
+    ),
+    online(
+        "watch.request_log_plain_keys",
+        "Whether keys are written there as they are. Default false: as numbers, by which nobody can tell the keys.",
+    ),
+    online(
+        "watch.request_log_max_bytes",
+        "A log of requests of so many bytes is put aside under its name with \".1\", in place of the one before. Default 256MiB.",
+    ),
+    online(
         "monitor.mode",
         "What is watched, so that the cache gives memory back when others run short (docs/memory-monitor.md): \"off\",\n\
          \"free-memory\" (of the machine), \"resident-memory\" (of this process) or \"cgroup\". Default \"off\".",

@@ -319,6 +319,14 @@ pub struct Watch {
     pub trace_file: PathBuf,
     /// The events of one key in so many are written.
     pub trace_one_in: u32,
+    /// The file to which requests are written; empty = none.
+    pub request_log: PathBuf,
+    /// The requests for one key in so many are written.
+    pub request_log_one_in: u32,
+    /// Whether keys are written as they are.
+    pub request_log_plain_keys: bool,
+    /// From so many bytes on the file is put aside.
+    pub request_log_max_bytes: ByteSize,
 }
 
 impl Default for Watch {
@@ -333,6 +341,10 @@ impl Default for Watch {
             curve_one_in: 64,
             trace_file: PathBuf::new(),
             trace_one_in: 1_000,
+            request_log: PathBuf::new(),
+            request_log_one_in: 100,
+            request_log_plain_keys: false,
+            request_log_max_bytes: ByteSize::mib(256),
         }
     }
 }

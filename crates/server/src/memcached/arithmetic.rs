@@ -8,6 +8,7 @@ use super::respond;
 use super::store::{allocation_error, cas_of};
 use crate::metrics::Counter;
 use crate::net::Output;
+use crate::requests::{Asked, Does};
 
 /// A change of a number.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,19 @@ impl<'c> Commands<'_, 'c> {
                 Err(error) => break Changed::Failed(error),
             }
         };
+        self.note(&Asked {
+            command: if change.direction == Direction::Increment { "incr" } else { "decr" },
+            does: Does::Write,
+            key,
+            value_bytes: None,
+            ttl_secs: None,
+            outcome: match changed {
+                Changed::Yes { .. } => "stored",
+                Changed::NotFound => "not_found",
+                Changed::Exists => "exists",
+                Changed::Failed(_) => "error",
+            },
+        });
         let counter = match (change.direction, changed) {
             (Direction::Increment, Changed::Yes { created: false, .. }) => Counter::IncrHits,
             (Direction::Increment, Changed::Yes { .. } | Changed::NotFound) => Counter::IncrMisses,

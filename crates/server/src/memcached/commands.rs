@@ -10,6 +10,7 @@ use super::store::cas_of;
 use crate::config::Protocol;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
+use crate::requests::{Asked, Does, Notes};
 use crate::shared::{Pool, Settings, Shared};
 use crate::tenants::Tenant;
 
@@ -23,6 +24,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) counters: &'a ListenerCounters,
     pub(super) now_secs: u32,
     pub(super) key_buffer: &'a mut KeyBuf,
+    /// There while requests are logged.
+    pub(super) notes: Option<Notes<'a>>,
 }
 
 /// When an item ends, as the engine takes it.
@@ -75,6 +78,15 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
+    /// For how long what ends then lives; at least 1, as 0 is for ever in traces.
+    pub(super) fn ttl_secs(&self, exptime: Exptime) -> Option<u32> {
+        match exptime.expiry(self.now_secs) {
+            Expiry::Never => None,
+            Expiry::At(unix_secs) => Some(unix_secs.saturating_sub(self.now_secs).max(1)),
+            Expiry::Past => Some(1),
+        }
+    }
+
     /// Gives an item that was found a new end. One that is over is removed, unless it has been replaced meanwhile.
     pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
         match end {
@@ -98,8 +110,28 @@ impl<'c> Commands<'_, 'c> {
         result
     }
 
+    /// Has a request logged, where requests are.
+    #[inline]
+    pub(super) fn note(&self, asked: &Asked<'_>) {
+        if let Some(notes) = &self.notes {
+            notes.note(asked);
+        }
+    }
+
     /// Removes what is under `key`, where it has that compare-and-swap token.
     pub(super) fn remove(&self, key: &[u8], compare_cas: Option<u64>) -> Removed {
+        let removed = self.remove_item(key, compare_cas);
+        let outcome = match removed {
+            Removed::Yes => "deleted",
+            Removed::NotFound => "not_found",
+            Removed::Exists => "exists",
+        };
+        let (command, does) = ("delete", Does::Remove);
+        self.note(&Asked { command, does, key, value_bytes: None, ttl_secs: None, outcome });
+        removed
+    }
+
+    fn remove_item(&self, key: &[u8], compare_cas: Option<u64>) -> Removed {
         let Some(cas) = compare_cas else {
             return if self.keys().remove(key) { Removed::Yes } else { Removed::NotFound };
         };
@@ -142,6 +174,9 @@ impl<'c> Commands<'_, 'c> {
         }
         self.counters.add(Counter::Touches, 1);
         self.counters.add(if item.is_some() { Counter::TouchHits } else { Counter::TouchMisses }, 1);
+        let outcome = if item.is_some() { "hit" } else { "miss" };
+        let (command, does, ttl_secs) = ("touch", Does::Touch, self.ttl_secs(exptime));
+        self.note(&Asked { command, does, key, value_bytes: None, ttl_secs, outcome });
         item
     }
 

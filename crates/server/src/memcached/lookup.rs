@@ -9,6 +9,7 @@ use crate::deadline::shown_flags;
 use crate::lookup::{Batch, Value};
 use crate::metrics::Counter;
 use crate::net::{MIN_IN_PLACE_BYTES, Output};
+use crate::requests::{Asked, Does};
 
 /// The most that an answer with a small value takes: the value, the key, and what else stands in a line or a header.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + KEY_MAX_BYTES + 256;
@@ -84,6 +85,13 @@ impl<'c> Commands<'_, 'c> {
         tally.answered
     }
 
+    /// Logs a lookup, with the length of the value that was found, where requests are logged.
+    #[inline]
+    pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
+        let outcome = if value_bytes.is_some() { "hit" } else { "miss" };
+        self.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs: None, outcome });
+    }
+
     #[inline]
     fn answer(
         &mut self,
@@ -98,6 +106,12 @@ impl<'c> Commands<'_, 'c> {
         let value = found.and_then(|found| Value::of(found, self.keys(), key, touch.is_some()));
         tally.answered += 1;
         tally.hits += u64::from(value.is_some());
+        let command = match answer {
+            Answer::Value { touch: Some(_), .. } => "gat",
+            Answer::Meta(_) => "mg",
+            Answer::Value { .. } | Answer::Binary(_) => "get",
+        };
+        self.note_read(command, key, value.as_ref().map(|value| value.len()));
         if let Some(exptime) = touch {
             tally.touched += 1;
             if let Some(Value::Held(item)) = &value {

@@ -32,6 +32,7 @@ use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::Answer;
 use crate::config::Protocol;
+use crate::latency::Spoken;
 use crate::lookup::Batch;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
@@ -135,7 +136,7 @@ impl<'c> Session<'c> {
         if self.identity.is_bound {
             return self.ask_who(context.shared, input, output);
         }
-        let Context { shared, settings, now_secs, key_buffer, .. } = context;
+        let Context { shared, worker, settings, now_secs, key_buffer, .. } = context;
         let Self { wire, parser, binary, info, account, answered_keys, incoming, dump, new_limits, .. } =
             self;
         if parser.skipping() == 0
@@ -156,6 +157,7 @@ impl<'c> Session<'c> {
             settings,
             now_secs: *now_secs,
             key_buffer,
+            notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Memcached),
         };
         let mut round = Round {
             wire,

@@ -10,6 +10,7 @@ use super::meta::{STALE, TOKEN_SENT};
 use super::respond;
 use crate::metrics::Counter;
 use crate::net::Output;
+use crate::requests::{Asked, Does};
 
 /// What became of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +278,22 @@ impl<'c> Commands<'_, 'c> {
         });
     }
 
+    /// Counts a storage command, and logs it.
     pub(super) fn count(&self, header: &StoreHeader<'_>, outcome: Stored) {
+        self.note(&Asked {
+            command: name(header.command),
+            does: Does::Write,
+            key: header.key.wire(),
+            value_bytes: Some(header.data_len),
+            ttl_secs: self.ttl_secs(header.exptime),
+            outcome: match outcome {
+                Stored::Yes(_) => "stored",
+                Stored::Refused => "not_stored",
+                Stored::Exists => "exists",
+                Stored::NotFound => "not_found",
+                Stored::Failed(_) => "error",
+            },
+        });
         let stored = match outcome {
             Stored::Yes(_) => Counter::Stored,
             Stored::Failed(WireError::ObjectTooLarge) => Counter::RefusedSize,
@@ -296,6 +312,17 @@ impl<'c> Commands<'_, 'c> {
             };
             self.counters.add(counter, 1);
         }
+    }
+}
+
+const fn name(command: StoreCommand) -> &'static str {
+    match command {
+        StoreCommand::Set => "set",
+        StoreCommand::Add => "add",
+        StoreCommand::Replace => "replace",
+        StoreCommand::Append => "append",
+        StoreCommand::Prepend => "prepend",
+        StoreCommand::Cas => "cas",
     }
 }
 

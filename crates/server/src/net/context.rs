@@ -15,6 +15,8 @@ pub(crate) const RECEIVE_BYTES: usize = 32 << 10;
 /// Buffers and facts of the worker, used by one connection after another.
 pub(crate) struct Context<'c> {
     pub(crate) shared: &'c Shared,
+    /// The worker's number.
+    pub(crate) worker: usize,
     /// The settings, read anew when the worker is told to.
     pub(crate) settings: Arc<Settings>,
     /// The time at which the present events were fetched, Unix seconds.
@@ -31,11 +33,12 @@ pub(crate) struct Context<'c> {
 }
 
 impl<'c> Context<'c> {
-    pub(crate) fn new(shared: &'c Shared) -> Self {
+    pub(crate) fn new(shared: &'c Shared, worker: usize) -> Self {
         Self {
             settings: shared.settings(),
             now_secs: shared.clock.unix_secs(),
             shared,
+            worker,
             receive_buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             spare_output: Output::default(),
             key_buffer: KeyBuf::default(),

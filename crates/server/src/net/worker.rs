@@ -92,7 +92,7 @@ impl<'c> Worker<'c> {
             epoll,
             swept_secs: shared.clock.unix_secs(),
             settings: settings_of(shared),
-            context: Context::new(shared),
+            context: Context::new(shared, index),
             listeners,
             connections: Table::default(),
             lanes: Lanes::default(),

@@ -12,6 +12,7 @@ use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, deadline, is_over};
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
+use crate::requests::Notes;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::tenants::Account;
 use crate::users::Identity;
@@ -31,6 +32,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) client: &'a mut Client,
     /// The time of this turn in Unix milliseconds, once it was asked for.
     pub(super) now: Cell<Option<u64>>,
+    /// There while requests are logged.
+    pub(super) notes: Option<Notes<'a>>,
 }
 
 /// What to do about an item, seeing the old one: see [`Commands::modify`].
@@ -239,6 +242,7 @@ impl<'c> Commands<'_, 'c> {
         let outcome = self.dispatch(spec, args, &mut Writer { output: &mut *output, version });
         self.end_caching(spec.command);
         self.count_call(spec.command, outcome.is_ok());
+        self.note_request(spec, args, None, outcome.is_ok());
         if let Err(failure) = outcome {
             output.rewind(end);
             Writer { output, version }.failure(&failure);

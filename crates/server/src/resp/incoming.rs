@@ -108,7 +108,7 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Carries out a command whose value has arrived, and the arguments behind it, which are of `consumed` bytes.
     pub(super) fn finish_incoming(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
-        let Incoming { spec, before, item, .. } = self.incoming.take()?;
+        let Incoming { spec, before, item, value_len, .. } = self.incoming.take()?;
         let behind: Vec<&[u8]> =
             (0..self.parser.arg_count()).filter_map(|index| self.parser.arg(input, index)).collect();
         let before: Vec<&[u8]> = before.iter().map(Vec::as_slice).collect();
@@ -126,6 +126,7 @@ impl<'i> Round<'_, '_, 'i> {
             Err(Failure::wrong_number(spec.name))
         };
         self.commands.count_call(spec.command, outcome.is_ok());
+        self.commands.note_request(spec, &before, Some(value_len), outcome.is_ok());
         if let Err(failure) = outcome {
             report(self.output, &failure);
         }

@@ -25,6 +25,7 @@ mod keys;
 mod lcs;
 mod listing;
 mod lists;
+mod notes;
 mod numbers;
 mod object;
 mod set;
@@ -58,6 +59,7 @@ use self::table::{Command, Spec};
 use self::writer::{Failure, Writer};
 use crate::deadline::is_over;
 use crate::gate::Passed;
+use crate::latency::Spoken;
 use crate::lookup::{Batch, Value};
 use crate::metrics::Counter;
 use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
@@ -206,7 +208,7 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        let Context { shared, settings, .. } = context;
+        let Context { shared, worker, settings, .. } = context;
         let Self {
             parser,
             info,
@@ -242,6 +244,7 @@ impl<'c> Session<'c> {
             identity,
             client,
             now: Cell::new(None),
+            notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
         };
         let mut round = Round {
             parser,
@@ -482,6 +485,8 @@ impl<'i> Round<'_, '_, 'i> {
                 !is_over(value.expires_at(), value.tag().client_flags, || commands.now_millis())
             });
             *if value.is_some() { &mut hits } else { &mut misses } += 1;
+            let command = if answer.is_single { "get" } else { "mget" };
+            commands.note_read(command, key, value.as_ref().map(|value| value.len()));
             Writer { output, version }.value(value);
         });
         commands.count_reads(hits, misses);

@@ -33,8 +33,8 @@ const FIXED: &[&str] =
 /// What a client is told of settings where several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
-/// What no client may set: the file it names is overwritten.
-const PROTECTED: &str = "watch.trace_file";
+/// What no client may set: the files that they name are written to.
+const PROTECTED: [&str; 2] = ["watch.trace_file", "watch.request_log"];
 
 impl<'c> Commands<'_, 'c> {
     /// Our name of the setting that Redis calls `name`.
@@ -96,7 +96,7 @@ impl<'c> Commands<'_, 'c> {
             if FIXED.contains(&name.as_str()) {
                 return Err(failed("can't set immutable config"));
             }
-            if name == PROTECTED {
+            if PROTECTED.contains(&name.as_str()) {
                 return Err(failed("can't set protected config"));
             }
             let path = self.own_name(&name).unwrap_or_else(|| name.clone());

@@ -1,0 +1,57 @@
+//! What of a request comes into the log of requests ([`crate::requests`]).
+
+use super::commands::Commands;
+use super::set::value_index;
+use super::table::{Command, Spec};
+use crate::requests::{Asked, Does};
+
+impl Commands<'_, '_> {
+    /// Logs a lookup, with the length of the value that was found, where requests are logged.
+    #[inline]
+    pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
+        if let Some(notes) = &self.notes {
+            let outcome = if value_bytes.is_some() { "hit" } else { "miss" };
+            notes.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs: None, outcome });
+        }
+    }
+
+    /// Logs a command for each of its keys, where requests are logged. A value that came apart from the arguments has `value_bytes`.
+    #[inline]
+    pub(super) fn note_request(
+        &self,
+        spec: &Spec,
+        args: &[&[u8]],
+        value_bytes: Option<usize>,
+        is_answered: bool,
+    ) {
+        let Some(notes) = &self.notes else { return };
+        let outcome = if is_answered { "ok" } else { "error" };
+        for place in spec.guarded_places(args) {
+            let Some(key) = args.get(place).filter(|key| !key.is_empty()) else { continue };
+            let value_bytes =
+                value_bytes.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
+            let (command, does) = (spec.name, does(spec));
+            notes.note(&Asked { command, does, key, value_bytes, ttl_secs: None, outcome });
+        }
+    }
+}
+
+/// Where the value for the key in this place stands, in commands that set whole values.
+const fn value_place(command: Command, key: usize) -> Option<usize> {
+    use Command as C;
+    match command {
+        C::MSet | C::MSetNx => Some(key + 1),
+        C::Set | C::SetNx | C::GetSet | C::SetEx | C::PSetEx => Some(value_index(command)),
+        _ => None,
+    }
+}
+
+fn does(spec: &Spec) -> Does {
+    use Command as C;
+    match spec.command {
+        C::Del | C::Unlink | C::GetDel => Does::Remove,
+        C::Touch | C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt | C::Persist => Does::Touch,
+        _ if spec.flags.split(' ').any(|flag| flag == "write") => Does::Write,
+        _ => Does::Read,
+    }
+}

@@ -1,0 +1,73 @@
+//! The log of requests: what clients of both protocols ask for is written as traces have it, and keys only where that was asked for.
+
+mod support;
+
+use millpond_server::config::Protocol;
+use millpond_server::{ErrorKind, Server};
+use support::{Client, address, config, metric, wait_until};
+
+#[test]
+fn requests_of_both_protocols_are_written_without_their_keys() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("requests.csv");
+    let mut config = config();
+    config.listeners[0].protocol = Protocol::Auto;
+    let server = Server::start(config.clone()).expect("a server");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("set before 0 0 1\r\n1\r\n"), "STORED");
+    config.watch.request_log = path.clone();
+    config.watch.request_log_one_in = 1;
+    server.reload(&config).expect("good");
+
+    assert_eq!(client.ask("set secret,key 0 60 5\r\nvalue\r\n"), "STORED");
+    assert_eq!(client.ask("mg secret,key s\r\n"), "HD s5");
+    assert_eq!(client.ask("mg none s\r\n"), "EN");
+    assert_eq!(client.ask("touch secret,key 9\r\n"), "TOUCHED");
+    assert_eq!(client.ask("incr none 1\r\n"), "NOT_FOUND");
+    assert_eq!(client.ask("add secret,key 0 0 2\r\n22\r\n"), "NOT_STORED");
+    assert_eq!(client.ask("delete before\r\n"), "DELETED");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("*2\r\n$6\r\nSTRLEN\r\n$10\r\nsecret,key\r\n"), ":5");
+    assert_eq!(client.ask("*2\r\n$3\r\nGET\r\n$4\r\nnone\r\n"), "$-1");
+    assert_eq!(client.ask("*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$2\r\n11\r\n$1\r\nb\r\n$3\r\n222\r\n"), "+OK");
+    assert!(client.ask("*3\r\n$5\r\nLPUSH\r\n$1\r\na\r\n$1\r\nx\r\n").starts_with("-WRONGTYPE"));
+    let large = "v".repeat(100_000);
+    assert_eq!(client.ask(format!("*3\r\n$3\r\nSET\r\n$1\r\nc\r\n$100000\r\n{large}\r\n")), "+OK");
+    wait_until("all is written", || metric(&server, "millpond_request_log_written_total{}") == 13);
+    assert_eq!(metric(&server, "millpond_request_log_dropped_total{}"), 0);
+    server.stop();
+
+    let text = std::fs::read_to_string(&path).expect("the log");
+    assert!(!text.contains("secret"), "{text}");
+    // Without time, key and latency.
+    let shown = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert!(fields[0].parse::<u64>().is_ok() && fields[5].parse::<u64>().is_ok(), "{line}");
+        [&fields[1..5], &fields[6..10]].concat().join(",")
+    };
+    let expected = [
+        "default,memcached,set,set,10,5,60,stored",
+        "default,memcached,mg,get,10,5,,hit",
+        "default,memcached,mg,get,4,,,miss",
+        "default,memcached,touch,touch,10,,9,hit",
+        "default,memcached,incr,set,4,,,not_found",
+        "default,memcached,add,set,10,2,,not_stored",
+        "default,memcached,delete,delete,6,,,deleted",
+        "default,resp,strlen,get,10,,,ok",
+        "default,resp,get,get,4,,,miss",
+        "default,resp,mset,set,1,2,,ok",
+        "default,resp,mset,set,1,3,,ok",
+        "default,resp,lpush,set,1,,,error",
+        "default,resp,set,set,1,100000,,ok",
+    ];
+    assert_eq!(text.lines().skip(1).map(shown).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_the_start_and_says_so() {
+    let mut config = config();
+    config.watch.request_log = "/nowhere/at/all/requests.csv".into();
+    let error = Server::start(config).map(drop).expect_err("there is no such folder");
+    assert_eq!(error.kind(), ErrorKind::System);
+    assert!(error.to_string().contains("watch.request_log: /nowhere/at/all/requests.csv"), "{error}");
+}
