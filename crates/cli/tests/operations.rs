@@ -276,3 +276,59 @@ fn completions_and_manual_pages_are_made() {
         assert!(text.contains(".SH NAME"), "{page}");
     }
 }
+
+#[test]
+fn a_log_of_requests_is_replayed_and_its_curve_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("requests.csv");
+    let log = log.to_str().expect("text");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    let setting = format!("watch.request_log={log}");
+    let all = ["--set", "watch.request_log_one_in=1", "--set", "listener.main.protocol=auto"];
+    let arguments = ["--memory", "64MiB", "--set", "admin.enabled=false", "--set", &setting];
+    let mut server = Running::activated(&socket, "main", None, &[&arguments[..], &all[..]].concat());
+    let mut client = connect(address);
+    ask(&mut client, "set secret,key 0 60 5\r\nvalue\r\n", "STORED\r\n");
+    ask(&mut client, "get secret,key none\r\n", "VALUE secret,key 0 5\r\nvalue\r\nEND\r\n");
+    ask(&mut client, "touch secret,key 9\r\n", "TOUCHED\r\n");
+    ask(&mut client, "incr none 1\r\n", "NOT_FOUND\r\n");
+    let mut client = connect(address);
+    ask(&mut client, "*2\r\n$3\r\nGET\r\n$10\r\nsecret,key\r\n", "$5\r\nvalue\r\n");
+    ask(&mut client, "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$2\r\n11\r\n$1\r\nb\r\n$3\r\n222\r\n", "+OK\r\n");
+    ask(&mut client, "*3\r\n$5\r\nLPUSH\r\n$1\r\na\r\n$1\r\nx\r\n", "-WRONGTYPE Operation");
+    server.signal(Signal::TERM);
+    server.wait();
+
+    let text = std::fs::read_to_string(log).expect("the log");
+    assert!(!text.contains("secret"), "{text}");
+    // Without time, key and latency.
+    let shown: Vec<String> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            [&fields[1..5], &fields[6..10]].concat().join(",")
+        })
+        .collect();
+    let expected = [
+        "default,memcached,set,set,10,5,60,stored",
+        "default,memcached,get,get,10,5,,hit",
+        "default,memcached,get,get,4,,,miss",
+        "default,memcached,touch,touch,10,,9,hit",
+        "default,memcached,incr,set,4,,,not_found",
+        "default,resp,get,get,10,5,,hit",
+        "default,resp,mset,set,1,2,,ok",
+        "default,resp,mset,set,1,3,,ok",
+        "default,resp,lpush,set,1,,,error",
+    ];
+    assert_eq!(shown, expected);
+    let replay =
+        ["bench", "replay", "--trace", log, "--trace-time", "us", "--no-look-aside", "--writes-replace"];
+    let report = said(&[&replay[..], &["--memory", "16MiB", "--json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    // Of the reads both of the one key, and the writes to `a` and to `none` are repeated.
+    assert_eq!(report["requests"], 9, "{report}");
+    assert!(report["hits"].as_u64() >= Some(3), "{report}");
+    assert!(said(&["curve", log]).contains("miss"), "a curve");
+}
