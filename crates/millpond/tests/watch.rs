@@ -1,4 +1,7 @@
-//! Events and latencies of a cache at work.
+//! Events, latencies and changes of a cache at work.
+
+#[path = "watch/changes.rs"]
+mod changes;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

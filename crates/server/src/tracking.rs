@@ -16,7 +16,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use base::{ByteSize, Part};
 use millpond::watch::{Change, ChangeReader};
@@ -69,7 +69,8 @@ pub(crate) struct Tracking {
     /// Whether anybody tracks.
     is_on: AtomicBool,
     followers: RwLock<HashMap<u64, Follower>>,
-    reader: Mutex<Option<Arc<ChangeReader>>>,
+    /// Made for the first who tracks, with `followers` locked.
+    reader: OnceLock<ChangeReader>,
     shards: Box<[Mutex<Shard>]>,
     copies: AtomicUsize,
 }
@@ -79,7 +80,7 @@ impl Default for Tracking {
         Self {
             is_on: AtomicBool::new(false),
             followers: RwLock::default(),
-            reader: Mutex::default(),
+            reader: OnceLock::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             copies: AtomicUsize::new(0),
         }
@@ -162,15 +163,16 @@ fn compose(out: &mut Vec<u8>, to: &ConnectionInfo, key: Option<&[u8]>) {
     }
 }
 
+/// Takes out who has a copy of a key of `space`.
+fn take_copies(who: &mut Vec<(Space, u64)>, space: Space) -> impl Iterator<Item = u64> {
+    who.extract_if(.., move |(other, _)| *other == space).map(|(_, id)| id)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tracking {
-    fn reader(&self) -> Option<Arc<ChangeReader>> {
-        lock(&self.reader).clone()
-    }
-
     fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
         let hash = base::hash::key_hash(0, key);
         &self.shards[(hash >> 58) as usize % SHARDS]
@@ -200,13 +202,12 @@ impl Tracking {
         wish: Wish,
     ) -> Result<(), millpond::Error> {
         let mut followers = self.write();
-        {
-            let mut reader = lock(&self.reader);
-            match &*reader {
-                None => *reader = Some(Arc::new(shared.cache.changes(BUFFER)?)),
-                Some(reader) if followers.is_empty() => reader.resume(),
-                Some(_) => {}
+        match self.reader.get() {
+            None => {
+                let _ = self.reader.set(shared.cache.changes(BUFFER)?);
             }
+            Some(reader) if followers.is_empty() => reader.resume(),
+            Some(_) => {}
         }
         followers.insert(info.id, Follower { info: Arc::clone(info), wish });
         self.follow_all(&followers);
@@ -215,7 +216,7 @@ impl Tracking {
     }
 
     fn follow_all(&self, followers: &HashMap<u64, Follower>) {
-        if let Some(reader) = self.reader() {
+        if let Some(reader) = self.reader.get() {
             reader.follow_all(followers.values().any(|follower| follower.wish.broadcast.is_some()));
         }
     }
@@ -233,7 +234,7 @@ impl Tracking {
                 let copies = std::mem::take(&mut *lock(shard));
                 copies.iter().for_each(|(key, who)| self.uncount(shared, key, who.len()));
             }
-            if let Some(reader) = self.reader() {
+            if let Some(reader) = self.reader.get() {
                 reader.pause();
             }
         }
@@ -253,7 +254,7 @@ impl Tracking {
 
     /// The client is about to read `key`.
     pub(crate) fn remember(&self, shared: &Shared, pool: &Pool, key: &[u8], id: u64, max: usize) {
-        let Some(reader) = self.reader() else { return };
+        let Some(reader) = self.reader.get() else { return };
         let copy = (Space::of(pool), id);
         let mut out = None;
         {
@@ -302,13 +303,15 @@ impl Tracking {
 
     #[cold]
     fn deliver_now(&self, shared: &Shared) -> Mail {
-        let Some(reader) = self.reader().filter(|reader| reader.is_waiting()) else { return Mail::default() };
+        let Some(reader) = self.reader.get().filter(|reader| reader.is_waiting()) else {
+            return Mail::default();
+        };
         let directory = shared.directory();
         let mut mail = Mail::default();
         let lost = reader.drain(|change| {
             // A pool that is gone took its keys along.
             if let Some(pool) = directory.pools.iter().find(|pool| pool.id == change.pool) {
-                self.tell(shared, &reader, Space::of(pool), &change, &mut mail);
+                self.tell(shared, reader, Space::of(pool), &change, &mut mail);
             }
         });
         if lost > 0 {
@@ -331,13 +334,7 @@ impl Tracking {
         {
             let mut shard = lock(self.shard(key));
             if let Some(who) = shard.get_mut(key) {
-                who.retain(|(other, id)| {
-                    let stays = *other != space;
-                    if !stays {
-                        told.push(*id);
-                    }
-                    stays
-                });
+                told.extend(take_copies(who, space));
                 if who.is_empty() {
                     shard.remove(key);
                 }
@@ -372,23 +369,19 @@ impl Tracking {
 
     /// Has everybody who tracks keys of a key space told to forget all.
     fn forget(&self, shared: &Shared, space: Space, mail: &mut Mail) {
-        let reader = self.reader();
+        let reader = self.reader.get();
         let directory = shared.directory();
         let pool = directory.pools.iter().find(|pool| Space::of(pool) == space);
         let mut told = HashSet::new();
         for shard in &self.shards {
             lock(shard).retain(|key, who| {
-                let before = who.len();
-                who.retain(|(other, id)| {
-                    let stays = *other != space;
-                    if !stays {
-                        told.insert(*id);
+                let mut gone = 0;
+                for id in take_copies(who, space) {
+                    if let (Some(reader), Some(pool)) = (reader, pool) {
+                        reader.unfollow(shared.cache.keys(pool.id), key);
                     }
-                    stays
-                });
-                let gone = before - who.len();
-                if let (Some(reader), Some(pool)) = (&reader, pool) {
-                    (0..gone).for_each(|_| reader.unfollow(shared.cache.keys(pool.id), key));
+                    told.insert(id);
+                    gone += 1;
                 }
                 self.uncount(shared, key, gone);
                 !who.is_empty()

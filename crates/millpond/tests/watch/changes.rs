@@ -5,29 +5,9 @@ use std::time::Duration;
 
 use millpond::structured::{Map, StructureOptions};
 use millpond::watch::{ChangeReader, set_author};
-use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, Keys, Part, PoolConfig, PoolId,
-};
+use millpond::{ByteSize, Clock, ErrorKind, Expiry, Keys, Part};
 
-fn cache(clock: &Clock) -> (Cache, PoolId) {
-    let config = CacheConfig {
-        memory: ByteSize::mib(32),
-        clock: clock.clone(),
-        hash_seed: Some(1),
-        huge_pages: false,
-        ..CacheConfig::default()
-    };
-    let cache = Cache::new(config).expect("a valid configuration");
-    let pool = cache.add_pool(PoolConfig::named("default")).expect("a new name");
-    (cache, pool)
-}
-
-fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8], expiry: Expiry) {
-    let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
-    let mut item = cache.allocate(pool, key, value.len(), &options).expect("there is room");
-    item.value_mut().copy_from_slice(value);
-    cache.put(item);
-}
+use super::{cache, put};
 
 fn told(changes: &ChangeReader) -> Vec<String> {
     let mut keys = Vec::new();
@@ -44,12 +24,12 @@ fn every_kind_of_change_of_a_followed_key_is_told_and_no_other() {
     let changes = cache.changes(ByteSize::kib(64)).expect("room");
     changes.follow(keys, b"a");
     assert!(!changes.is_waiting());
-    put(&cache, pool, b"a", b"1", Expiry::Never);
-    put(&cache, pool, b"b", b"1", Expiry::Never);
+    assert!(put(&cache, pool, b"a", b"1", Expiry::Never));
+    assert!(put(&cache, pool, b"b", b"1", Expiry::Never));
     assert!(changes.is_waiting());
     assert_eq!(told(&changes), ["a"], "made");
     assert!(!changes.is_waiting());
-    put(&cache, pool, b"a", b"2", Expiry::Never);
+    assert!(put(&cache, pool, b"a", b"2", Expiry::Never));
     assert_eq!(told(&changes), ["a"], "replaced");
     assert!(keys.find(b"a").is_some() && keys.find(b"b").is_some());
     assert_eq!(told(&changes), [""; 0], "reading changes nothing");
@@ -59,21 +39,21 @@ fn every_kind_of_change_of_a_followed_key_is_told_and_no_other() {
     assert!(keys.find(b"a").is_none());
     cache.reap();
     assert_eq!(told(&changes), ["a"], "over");
-    put(&cache, pool, b"a", b"3", Expiry::Never);
+    assert!(put(&cache, pool, b"a", b"3", Expiry::Never));
     assert!(keys.remove(b"a") && keys.remove(b"b") && !keys.remove(b"a"));
     assert_eq!(told(&changes), ["a", "a"], "made and removed");
     changes.unfollow(keys, b"a");
-    put(&cache, pool, b"a", b"4", Expiry::Never);
+    assert!(put(&cache, pool, b"a", b"4", Expiry::Never));
     assert_eq!(told(&changes), [""; 0], "followed no more");
     changes.follow_all(true);
-    put(&cache, pool, b"c", b"1", Expiry::Never);
+    assert!(put(&cache, pool, b"c", b"1", Expiry::Never));
     assert_eq!(told(&changes), ["c"], "all are followed");
     changes.pause();
-    put(&cache, pool, b"c", b"2", Expiry::Never);
+    assert!(put(&cache, pool, b"c", b"2", Expiry::Never));
     changes.resume();
     changes.follow(keys, b"d");
-    put(&cache, pool, b"c", b"3", Expiry::Never);
-    put(&cache, pool, b"d", b"3", Expiry::Never);
+    assert!(put(&cache, pool, b"c", b"3", Expiry::Never));
+    assert!(put(&cache, pool, b"d", b"3", Expiry::Never));
     assert_eq!(told(&changes), ["d"], "what was followed before the pause is forgotten");
 }
 
@@ -83,14 +63,14 @@ fn the_author_is_told_but_not_of_what_left_by_itself() {
     let (cache, pool) = cache(&clock);
     let changes = cache.changes(ByteSize::kib(64)).expect("room");
     changes.follow_all(true);
-    put(&cache, pool, b"a", b"1", Expiry::At(1_010));
+    assert!(put(&cache, pool, b"a", b"1", Expiry::At(1_010)));
     set_author(7);
-    put(&cache, pool, b"b", b"1", Expiry::Never);
+    assert!(put(&cache, pool, b"b", b"1", Expiry::Never));
     cache.keys(pool).remove(b"b");
     clock.advance(Duration::from_secs(20));
     cache.reap();
     set_author(0);
-    put(&cache, pool, b"c", b"1", Expiry::Never);
+    assert!(put(&cache, pool, b"c", b"1", Expiry::Never));
     let mut seen = Vec::new();
     changes.drain(|change| seen.push((change.key.to_vec(), change.author)));
     let expected = [("a", 0), ("b", 7), ("b", 7), ("a", 0), ("c", 0)];
@@ -114,10 +94,10 @@ fn a_change_in_place_is_told() {
 fn what_is_evicted_is_told() {
     let (cache, pool) = cache(&Clock::manual(1_000));
     let changes = cache.changes(ByteSize::mib(4)).expect("room");
-    put(&cache, pool, b"first", &[0; 10_000], Expiry::Never);
+    assert!(put(&cache, pool, b"first", &[0; 10_000], Expiry::Never));
     changes.follow(cache.keys(pool), b"first");
     for number in 0..20_000 {
-        put(&cache, pool, format!("other:{number}").as_bytes(), &[0; 10_000], Expiry::Never);
+        assert!(put(&cache, pool, format!("other:{number}").as_bytes(), &[0; 10_000], Expiry::Never));
     }
     assert!(cache.keys(pool).peek(b"first").is_none(), "it should be gone by now");
     assert!(told(&changes).contains(&"first".to_owned()));
@@ -132,16 +112,16 @@ fn what_finds_no_room_is_counted_and_a_reader_pays_for_what_it_takes() {
     assert_eq!(cache.changes(ByteSize::kib(1)).expect_err("one at a time").kind(), ErrorKind::Config);
     changes.follow_all(true);
     for number in 10..99 {
-        put(&cache, pool, format!("key:{number}").as_bytes(), b"", Expiry::Never);
+        assert!(put(&cache, pool, format!("key:{number}").as_bytes(), b"", Expiry::Never));
     }
     let mut count = 0;
     assert_eq!((changes.drain(|_| count += 1), count), (89 - 13, 13), "22 bytes each");
-    put(&cache, pool, b"after", b"", Expiry::Never);
+    assert!(put(&cache, pool, b"after", b"", Expiry::Never));
     assert_eq!(told(&changes), ["after"]);
     drop(changes);
     let counters = cache.ledger().part(Part::Fixed) - before;
     let again = cache.changes(ByteSize::kib(1)).expect("the other is gone");
-    put(&cache, pool, b"unfollowed", b"", Expiry::Never);
+    assert!(put(&cache, pool, b"unfollowed", b"", Expiry::Never));
     assert_eq!(told(&again), [""; 0], "the next begins with nothing followed");
     drop(again);
     assert_eq!(cache.ledger().part(Part::Fixed) - before, counters, "the counters are paid for once");
@@ -159,7 +139,7 @@ fn who_follows_before_reading_misses_nothing() {
     let barrier = Barrier::new(2);
     let key_of = |round: u64| format!("key:{round}").into_bytes();
     for round in 0..ROUNDS {
-        put(&cache, pool, &key_of(round), &[0], Expiry::Never);
+        assert!(put(&cache, pool, &key_of(round), &[0], Expiry::Never));
     }
     let mut reads = [0; 2];
     std::thread::scope(|threads| {
@@ -169,7 +149,7 @@ fn who_follows_before_reading_misses_nothing() {
                 if round % 3 == 0 {
                     cache.keys(pool).remove(&key_of(round));
                 } else {
-                    put(&cache, pool, &key_of(round), &[1], Expiry::Never);
+                    assert!(put(&cache, pool, &key_of(round), &[1], Expiry::Never));
                 }
                 barrier.wait();
             }
