@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::draw::{Known, Screen};
@@ -65,13 +67,10 @@ fn show(
             known.learn(answer);
             is_changed = true;
         }
-        match event::poll(PATIENCE) {
-            Ok(false) => continue,
-            Ok(true) => is_changed = true,
-            // One of the signals above.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+        if !wait()? {
+            continue;
         }
+        is_changed = true;
         if let Event::Key(key) = event::read()?
             && key.kind == KeyEventKind::Press
             && !press(&mut screen, key)
@@ -80,6 +79,25 @@ fn show(
         }
     }
     Ok(())
+}
+
+/// Whether there is a key, or another size.
+///
+/// # Errors
+/// Where the terminal is gone: crossterm would read from it for ever.
+fn wait() -> io::Result<bool> {
+    let screen = io::stdout();
+    let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(PATIENCE.subsec_nanos()) };
+    let mut fds = [PollFd::new(&screen, PollFlags::IN)];
+    match poll(&mut fds, Some(&patience)) {
+        // One of the signals of `run`.
+        Err(Errno::INTR) => return Ok(false),
+        result => result?,
+    };
+    if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    event::poll(Duration::ZERO)
 }
 
 /// Does what a key asks for; false where that is to end.
