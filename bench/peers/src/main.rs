@@ -48,6 +48,9 @@ fn main() -> Result<()> {
     if let Some(name) = options.play {
         return child::serve(name);
     }
+    if let Some(port) = options.echo {
+        return servers::echo::serve(port);
+    }
     let wake = WakeFast::hold();
     let mut figures = Figures { surroundings: Some(surroundings::print(&wake)), ..Figures::default() };
     let outcome = run(&options, &mut figures);

@@ -12,6 +12,7 @@ use crate::report::Table;
 use crate::servers::client::fill;
 use crate::servers::program;
 use crate::servers::server::{Aim, Kind, Server};
+use crate::servers::wire::Wire;
 
 /// Length of the values, in bytes. Keys have 16.
 const VALUE_LEN: usize = 100;
@@ -61,10 +62,10 @@ pub(crate) fn memory(options: &Options) -> Result<Memory> {
     }
     let millpond = program(options)?;
     for kind in [
-        Kind::Millpond { threads: 1, busy_poll_micros: 0 },
-        Kind::Memcached { threads: 1, set_for: Aim::Defaults },
-        Kind::Memcached { threads: 1, set_for: Aim::Density },
-        Kind::Redis { io_threads: 1, set_for: Aim::Defaults },
+        Kind::Millpond { threads: 1, busy_poll_micros: 0, wire: Wire::Memcached, tls: false },
+        Kind::Memcached { threads: 1, set_for: Aim::Defaults, tls: false },
+        Kind::Memcached { threads: 1, set_for: Aim::Density, tls: false },
+        Kind::Redis { io_threads: 1, set_for: Aim::Defaults, tls: false },
     ] {
         let server = Server::start(kind, &millpond, options.held_memory.as_u64() >> 20, "0,1")?;
         held.push(held_by(&server, options.held_memory.as_u64())?);
@@ -147,12 +148,12 @@ fn held_in_process(name: Name, limit_bytes: u64) -> Result<HeldPerGib> {
 
 /// How many items a server holds after it has evicted a tenth of them.
 fn held_by(server: &Server, limit_bytes: u64) -> Result<HeldPerGib> {
-    let (wire, address, name) = (server.kind().wire(), server.address(), server.kind().name());
+    let (wire, target, name) = (server.kind().wire(), server.target(), server.kind().name());
     let value = vec![b'x'; VALUE_LEN];
     let step = (limit_bytes / PAYLOAD / 64).max(1_000);
     let mut next = 0;
     loop {
-        fill(wire, address, next, step, &value).with_context(|| format!("filling {name}"))?;
+        fill(wire, target, next, step, &value).with_context(|| format!("filling {name}"))?;
         next += step;
         let (items, evictions) = server.holdings()?;
         if evictions > items / 10 || next > limit_bytes / PAYLOAD * 3 {

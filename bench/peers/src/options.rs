@@ -76,6 +76,9 @@ struct Arguments {
     /// Play this contestant on behalf of a parent process.
     #[arg(long, hide = true)]
     play: Option<Name>,
+    /// Echo on this port on behalf of a parent process.
+    #[arg(long, hide = true)]
+    echo: Option<u16>,
 }
 
 /// The same with all defaults filled in.
@@ -104,6 +107,7 @@ pub(crate) struct Options {
     pub(crate) millpond: Option<PathBuf>,
     pub(crate) json: Option<PathBuf>,
     pub(crate) play: Option<Name>,
+    pub(crate) echo: Option<u16>,
 }
 
 impl Options {
@@ -134,6 +138,7 @@ impl Options {
             millpond: arguments.millpond,
             json: arguments.json,
             play: arguments.play,
+            echo: arguments.echo,
         }
     }
 

@@ -5,7 +5,6 @@
 //! brought the reply.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,6 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 
+use super::stream::{Stream, Target};
 use super::wire::{Reply, Wire};
 use crate::keys::key;
 
@@ -22,7 +22,7 @@ use crate::keys::key;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) wire: Wire,
-    pub(crate) address: SocketAddr,
+    pub(crate) target: &'a Target,
     /// Connections of all threads.
     pub(crate) connections: usize,
     /// Requests in a batch.
@@ -84,7 +84,7 @@ impl Load<'_> {
 
 /// A connection and its batch.
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     out: Vec<u8>,
     /// How much of `out` was sent.
     sent: usize,
@@ -117,11 +117,9 @@ impl<'a> Thread<'a> {
         let count = load.connections_of(thread);
         let mut connections = Vec::new();
         for i in 0..count {
-            let stream = TcpStream::connect(load.address).context("connecting to the server")?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.set_nonblocking(count > 1)?;
-            epoll::add(&epoll, &stream, epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
+            let stream = Stream::open(load.target, Duration::from_secs(10))?;
+            stream.socket().set_nonblocking(count > 1)?;
+            epoll::add(&epoll, stream.socket(), epoll::EventData::new_u64(i as u64), epoll::EventFlags::IN)?;
             let at = load.order.len() / load.connections * (thread + i * load.cpus.len());
             connections.push(Connection::new(stream, at, load));
         }
@@ -191,12 +189,17 @@ impl<'a> Thread<'a> {
     /// Has epoll say when the rest of a batch can be sent.
     fn watch(&mut self, i: usize) -> Result<()> {
         let connection = &mut self.connections[i];
-        let unsent = connection.sent < connection.out.len();
+        let unsent = connection.sent < connection.out.len() || connection.stream.holds_output();
         if unsent != connection.watches_writes {
             connection.watches_writes = unsent;
             let flags =
                 if unsent { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
-            epoll::modify(&self.epoll, &connection.stream, epoll::EventData::new_u64(i as u64), flags)?;
+            epoll::modify(
+                &self.epoll,
+                connection.stream.socket(),
+                epoll::EventData::new_u64(i as u64),
+                flags,
+            )?;
         }
         Ok(())
     }
@@ -205,7 +208,7 @@ impl<'a> Thread<'a> {
 const TEN_SECONDS: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
 
 impl Connection {
-    fn new(stream: TcpStream, at: usize, load: &Load<'_>) -> Self {
+    fn new(stream: Stream, at: usize, load: &Load<'_>) -> Self {
         let batch_bytes = load.pipeline * (load.value.len() + 128);
         Self {
             stream,
@@ -248,25 +251,41 @@ impl Connection {
     fn flush(&mut self) -> Result<()> {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
+                // TLS takes no more until the socket does.
+                Ok(0) => break,
                 Ok(n) => self.sent += n,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("writing to the server"),
             }
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                Err(error).context("writing to the server")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads what has come.
     fn read(&mut self) -> Result<()> {
-        match self.stream.read(&mut self.input[self.filled..]) {
-            Ok(0) => bail!("the server closed a connection"),
-            Ok(n) => self.filled += n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock && self.watches_writes => {}
-            Err(error) => return Err(error).context("reading from the server"),
+        loop {
+            match self.stream.read(&mut self.input[self.filled..]) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(n) => self.filled += n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Bytes of TLS may have come without any that are the application's.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.may_block() => {}
+                Err(error) => return Err(error).context("reading from the server"),
+            }
+            if !self.stream.holds_input() {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    fn may_block(&self) -> bool {
+        self.watches_writes || matches!(self.stream, Stream::Tls(_))
     }
 
     /// Moves input that was not taken to the front.
@@ -278,10 +297,9 @@ impl Connection {
 }
 
 /// Writes the keys `from..from + count` in large batches.
-pub(crate) fn fill(wire: Wire, address: SocketAddr, from: u64, count: u64, value: &[u8]) -> Result<()> {
+pub(crate) fn fill(wire: Wire, target: &Target, from: u64, count: u64, value: &[u8]) -> Result<()> {
     const BATCH: u64 = 64;
-    let mut stream = TcpStream::connect(address).context("connecting to the server")?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let mut stream = Stream::open(target, Duration::from_secs(30))?;
     let (mut out, mut input) = (Vec::new(), vec![0; 64 << 10]);
     for start in (from..from + count).step_by(BATCH as usize) {
         let batch = BATCH.min(from + count - start);
@@ -290,6 +308,7 @@ pub(crate) fn fill(wire: Wire, address: SocketAddr, from: u64, count: u64, value
             wire.set(&key(number), value, &mut out);
         }
         stream.write_all(&out)?;
+        stream.flush()?;
         let (mut left, mut filled) = (batch, 0);
         while left > 0 {
             let n = stream.read(&mut input[filled..])?;

@@ -4,7 +4,9 @@
 //! stopped by a signal. Server and load are pinned alike for all: either to one processor each, or both to all.
 
 pub(crate) mod client;
+pub(crate) mod echo;
 pub(crate) mod server;
+pub(crate) mod stream;
 pub(crate) mod wire;
 
 mod table;
@@ -21,9 +23,14 @@ use crate::options::Options;
 use crate::report::{Middle, ratio};
 use client::{Load, fill};
 use server::{Aim, Kind, Server};
+use wire::Wire;
 
 /// Keys that servers are filled with, for values of 100 B; fewer for larger ones.
 const KEYS: u32 = 1_000_000;
+/// Requests that are sent at a time.
+const PIPELINES: [usize; 3] = [1, 16, 64];
+/// Connections.
+const CONNECTIONS: [usize; 2] = [1, 50];
 /// Memory of each server, in MiB.
 const MEMORY_MIB: u64 = 1_024;
 
@@ -45,15 +52,19 @@ impl Placement {
         if self == Self::Apart { &[1] } else { &[0, 1] }
     }
 
-    fn kinds(self) -> Vec<Kind> {
+    /// The servers, each as it is best on so many processors.
+    fn kinds(self, tls: bool) -> Vec<Kind> {
         let threads = if self == Self::Apart { 1 } else { 2 };
-        let mut kinds = vec![Kind::Millpond { threads, busy_poll_micros: 0 }];
+        let millpond = |wire| Kind::Millpond { threads, busy_poll_micros: 0, wire, tls };
+        let mut kinds = vec![millpond(Wire::Memcached), millpond(Wire::Redis)];
         for set_for in [Aim::Defaults, Aim::Speed] {
-            kinds.push(Kind::Memcached { threads, set_for });
-            kinds.push(Kind::Redis { io_threads: 1, set_for });
+            kinds.push(Kind::Memcached { threads, set_for, tls });
+            kinds.push(Kind::Redis { io_threads: 1, set_for, tls });
         }
         if threads > 1 {
-            kinds.push(Kind::Redis { io_threads: threads, set_for: Aim::Speed });
+            kinds.push(Kind::Redis { io_threads: threads, set_for: Aim::Speed, tls });
+        } else if !tls {
+            kinds.push(Kind::Echo);
         }
         kinds
     }
@@ -63,6 +74,7 @@ impl Placement {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Shape {
     pub(crate) placement: Placement,
+    pub(crate) tls: bool,
     pub(crate) value_len: usize,
     pub(crate) writes_of_ten: usize,
     pub(crate) pipeline: usize,
@@ -87,7 +99,7 @@ pub(crate) struct Row {
     pub(crate) p99_us: Middle,
     /// Processor time of the server for a request, in microseconds.
     pub(crate) server_us: Middle,
-    /// Millpond's throughput over this one's, round by round; `None` for Millpond.
+    /// Millpond's throughput in the same protocol over this one's, round by round; `None` for Millpond.
     pub(crate) throughput_ratio: Option<Middle>,
     /// Millpond's p99 over this one's, round by round.
     pub(crate) p99_ratio: Option<Middle>,
@@ -109,10 +121,12 @@ struct Turn {
 /// Measures all servers in all shapes, and prints tables. What was measured is added to `scenarios` at once.
 pub(crate) fn servers(options: &Options, scenarios: &mut Vec<Scenario>) -> Result<()> {
     let millpond = program(options)?;
-    for placement in [Placement::Apart, Placement::Together] {
+    for (placement, tls) in
+        [(Placement::Apart, false), (Placement::Together, false), (Placement::Apart, true)]
+    {
         for value_len in &options.server_values {
             let first = scenarios.len();
-            group(options, &millpond, placement, *value_len, scenarios)?;
+            group(options, &millpond, (placement, tls), *value_len, scenarios)?;
             table::print(&scenarios[first..]);
         }
     }
@@ -154,7 +168,7 @@ pub(crate) fn program(options: &Options) -> Result<PathBuf> {
 fn group(
     options: &Options,
     millpond: &Path,
-    placement: Placement,
+    (placement, tls): (Placement, bool),
     value_len: usize,
     scenarios: &mut Vec<Scenario>,
 ) -> Result<()> {
@@ -164,9 +178,9 @@ fn group(
     let keys = (u64::from(KEYS) * 100 / value_len.max(100) as u64).max(10_000) as u32;
     let value = vec![b'x'; value_len];
     let mut servers = Vec::new();
-    for kind in placement.kinds().into_iter().filter(wanted) {
+    for kind in placement.kinds(tls).into_iter().filter(wanted) {
         let server = Server::start(kind, millpond, MEMORY_MIB, placement.server_cpus())?;
-        fill(kind.wire(), server.address(), 0, keys.into(), &value)?;
+        fill(kind.wire(), server.target(), 0, keys.into(), &value)?;
         println!("- {}: `{}`", kind.name(), server.command());
         server.pause()?;
         servers.push(server);
@@ -175,9 +189,9 @@ fn group(
     let order = order(Spread::Uniform, keys, 1_000_000, 5);
     let mut patience = Patience::new(options.patience_ms);
     for writes_of_ten in [0, 1] {
-        for pipeline in [1, 32] {
-            for connections in [1, 50] {
-                let shape = Shape { placement, value_len, writes_of_ten, pipeline, connections };
+        for pipeline in PIPELINES {
+            for connections in CONNECTIONS {
+                let shape = Shape { placement, tls, value_len, writes_of_ten, pipeline, connections };
                 if placement == Placement::Together && connections < 2 {
                     continue;
                 }
@@ -209,11 +223,10 @@ fn scenario(
         }
     }
     let series = |i: usize, pick: fn(&Turn) -> f64| turns[i].iter().map(pick).collect::<Vec<f64>>();
-    let ours = servers.iter().position(|server| matches!(server.kind(), Kind::Millpond { .. }));
     let rows = servers.iter().enumerate().map(|(i, server)| {
         let own = |pick| Middle::of(series(i, pick));
         let over = |pick| {
-            let ours = ours.filter(|ours| *ours != i)?;
+            let ours = servers.iter().position(|ours| ours.kind().answers_to(server.kind()))?;
             Some(ratio(&series(ours, pick), &series(i, pick)))
         };
         Row {
@@ -235,7 +248,7 @@ fn scenario(
 fn turn(options: &Options, server: &Server, shape: Shape, order: &[u32], value: &[u8]) -> Result<Turn> {
     let load = Load {
         wire: server.kind().wire(),
-        address: server.address(),
+        target: server.target(),
         connections: shape.connections,
         pipeline: shape.pipeline,
         writes_of_ten: shape.writes_of_ten,

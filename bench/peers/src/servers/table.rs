@@ -11,12 +11,13 @@ pub(super) fn print(scenarios: &[Scenario]) {
         Placement::Apart => "server on processor 0, load on processor 1",
         Placement::Together => "server and load on both processors, two threads each",
     };
-    println!("## On loopback: values of {} B, {place}\n", first.shape.value_len);
+    let tls = if first.shape.tls { ", TLS" } else { "" };
+    println!("## On loopback: values of {} B, {place}{tls}\n", first.shape.value_len);
     println!(
-        "Thousands of requests a second: median (least–most) of the rounds; x: Millpond's over that server's, round by"
+        "Thousands of requests a second: median (least–most) of the rounds; x: Millpond's in the same protocol over"
     );
     println!(
-        "round. p50 and p99 in microseconds. server: its processor time for a request, in microseconds.\n"
+        "that server's, round by round. p50 and p99 in microseconds. server: its processor time for a request, in microseconds.\n"
     );
     let mut table = Table::new([
         "load",

@@ -1,4 +1,4 @@
-//! The two protocols, as far as the comparison speaks them: reads and writes of one key, and the counters that say what
+//! The protocols, as far as the comparison speaks them: reads and writes of one key, and the counters that say what
 //! a server holds.
 //!
 //! Taking in a reply costs next to nothing, since its length follows from its first bytes: the load must cost less than
@@ -11,12 +11,14 @@ use anyhow::{Result, bail};
 use crate::keys::Key;
 
 /// What a server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) enum Wire {
     /// memcached's classic text commands.
     Memcached,
     /// Redis's arrays of bulk strings.
     Redis,
+    /// Lines with a key, which come back as they are: reads and writes alike.
+    Echo,
 }
 
 /// A reply, without what it carries.
@@ -36,6 +38,7 @@ impl Wire {
         match self {
             Self::Memcached => out.extend_from_slice(b"get "),
             Self::Redis => out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$16\r\n"),
+            Self::Echo => {}
         }
         out.extend_from_slice(key);
         out.extend_from_slice(b"\r\n");
@@ -55,6 +58,7 @@ impl Wire {
                 out.extend_from_slice(key);
                 write!(out, "\r\n${}\r\n", value.len())
             }
+            Self::Echo => return self.get(key, out),
         };
         out.extend_from_slice(value);
         out.extend_from_slice(b"\r\n");
@@ -68,13 +72,17 @@ impl Wire {
     #[inline]
     pub(crate) fn reply(self, input: &[u8], value_len: usize) -> Result<Option<(Reply, usize)>> {
         let expected: &[(Reply, &[u8])] = match self {
+            Self::Echo => {
+                let length = size_of::<Key>() + 2;
+                return Ok((input.len() >= length).then_some((Reply::Hit, length)));
+            }
             Self::Memcached => &[(Reply::Miss, b"END\r\n"), (Reply::Stored, b"STORED\r\n")],
             Self::Redis => &[(Reply::Miss, b"$-1\r\n"), (Reply::Stored, b"+OK\r\n")],
         };
         let (head, tail) = match self {
             // VALUE key 0 length, the value, an empty line's end, END
             Self::Memcached => ("VALUE ".len() + size_of::<Key>() + " 0 ".len() + digits(value_len) + 2, 7),
-            Self::Redis => ("$".len() + digits(value_len) + 2, 2),
+            Self::Redis | Self::Echo => ("$".len() + digits(value_len) + 2, 2),
         };
         let all = head + value_len + tail;
         let Some(first) = input.first() else { return Ok(None) };
@@ -104,6 +112,7 @@ impl Wire {
         match self {
             Self::Memcached => b"stats\r\n",
             Self::Redis => b"*1\r\n$4\r\nINFO\r\n",
+            Self::Echo => b"there?\r\n",
         }
     }
 
@@ -118,6 +127,7 @@ impl Wire {
                     .and_then(|n| n.parse::<usize>().ok())
                     .is_some_and(|n| rest.len() >= n + 2)
             }
+            Self::Echo => text.ends_with(b"\n"),
         }
     }
 
@@ -126,6 +136,7 @@ impl Wire {
         let (items, evictions) = match self {
             Self::Memcached => ("STAT curr_items ", "STAT evictions "),
             Self::Redis => ("db0:keys=", "evicted_keys:"),
+            Self::Echo => return (0, 0),
         };
         let number = |start: &str| {
             let rest = text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or("0");
