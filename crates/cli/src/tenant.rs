@@ -158,7 +158,9 @@ fn value(name: &str, text: Value) -> Value {
     match (defaults.get(name), text.as_str()) {
         (Some(Value::Array(_)), Some(text)) if !text.starts_with('[') => {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-            Value::Array(parts.map(|part| part.parse().map_or_else(|_| part.into(), u64::into)).collect())
+            // A prefix may look like a number.
+            let number = |part: &str| part.parse::<u64>().ok().filter(|_| name == "databases");
+            Value::Array(parts.map(|part| number(part).map_or_else(|| part.into(), u64::into)).collect())
         }
         _ => text,
     }

@@ -388,18 +388,17 @@ fn set_shares(cache: &Cache, config: &Config, pools: &[Arc<Pool>]) -> Result<(),
 
 /// All tenants over the pools.
 fn directory(config: &Config, pools: Vec<Arc<Pool>>) -> Result<Directory, Error> {
-    let mut directory = Directory { tenants: Vec::new(), pools };
+    let mut tenants = Vec::new();
     for settings in config.all_tenants() {
-        let pool = directory.pool(settings.pool()).ok_or_else(|| {
+        let pool = pools.iter().find(|pool| pool.name == settings.pool()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Config,
                 format!("there is no pool {} for tenant {}", settings.pool(), settings.name),
             )
         })?;
-        let tenant = Tenant::new(&settings, Arc::clone(pool));
-        directory.tenants.push(Arc::new(tenant));
+        tenants.push(Arc::new(Tenant::new(&settings, Arc::clone(pool))));
     }
-    Ok(directory)
+    Ok(Directory::new(tenants, pools))
 }
 
 fn pool_config(settings: &PoolSettings) -> PoolConfig {

@@ -27,6 +27,8 @@ pub(crate) enum Next {
     Input,
     /// Another turn, after others had theirs.
     Turn,
+    /// A turn of another tenant, in which so many bytes are parsed again.
+    Elsewhere(usize),
     /// That the output is sent.
     Drain,
     /// To be closed once the output is sent.
@@ -82,13 +84,23 @@ impl<'c> Session<'c> {
         Self::Memcached(Box::new(memcached::Session::new(Arc::clone(info), account, settings, users)))
     }
 
-    /// Whose it is, and where it counts.
+    /// Whose its next turn is, and where that counts.
     #[inline]
     pub(crate) fn account(&self) -> &Arc<Account> {
         match self {
             Self::Undecided(_, account) => account,
             Self::Memcached(session) => session.account(),
             Self::Resp(session) => session.account(),
+        }
+    }
+
+    /// Whose connection it is, whatever tenant's key it is at.
+    #[inline]
+    pub(crate) fn own_account(&self) -> &Arc<Account> {
+        match self {
+            Self::Undecided(_, account) => account,
+            Self::Memcached(session) => session.own_account(),
+            Self::Resp(session) => session.own_account(),
         }
     }
 

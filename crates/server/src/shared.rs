@@ -129,6 +129,8 @@ pub(crate) struct ListenerState {
     pub(crate) home: Arc<Account>,
     /// Other tenants that they may turn to.
     pub(crate) tenants: Vec<String>,
+    /// Whether a key that begins with another's prefix is that tenant's.
+    pub(crate) by_prefix: bool,
     /// One account for each tenant that its clients have been, `home` the first.
     accounts: Mutex<Vec<Arc<Account>>>,
     /// What clients did as tenants that are gone.
@@ -148,6 +150,7 @@ impl ListenerState {
             accounts: Mutex::new(vec![Arc::clone(&home)]),
             home,
             tenants: settings.tenants.clone(),
+            by_prefix: settings.by_prefix,
             past: ListenerCounters::default(),
             connections: AtomicUsize::new(0),
         }

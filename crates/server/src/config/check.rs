@@ -14,6 +14,8 @@ use crate::error::{Error, ErrorKind};
 const MAX_ITEM: ByteSize = ByteSize::mib(4);
 /// The highest database: more would be of no use, and `CONFIG GET databases` tells of it.
 const MAX_DATABASE: u32 = 65_535;
+/// The longest prefix: as long as a key of memcached.
+const MAX_PREFIX_BYTES: usize = 250;
 /// The largest weight of a tenant.
 const MAX_WEIGHT: u32 = 100;
 /// The smallest cache that has room for the fixed tables and a slab or two.
@@ -133,6 +135,7 @@ fn check_reserves(config: &Config, problems: &mut Vec<String>) {
 fn check_tenants(config: &Config, problems: &mut Vec<String>) {
     let mut names = HashSet::new();
     let mut databases = HashSet::new();
+    let mut prefixes = HashSet::new();
     for tenant in &config.tenants {
         let TenantSettings { name, weight, burst_millis, .. } = tenant;
         if name.is_empty() || name.len() > 64 || name.contains(['/', '*', '"', '\\']) {
@@ -150,6 +153,15 @@ fn check_tenants(config: &Config, problems: &mut Vec<String>) {
                 ));
             } else if !databases.insert(*database) {
                 problems.push(format!("tenant.{name}.databases: {database} is another tenant's already"));
+            }
+        }
+        for prefix in &tenant.prefixes {
+            if prefix.is_empty() || prefix.len() > MAX_PREFIX_BYTES {
+                problems.push(format!(
+                    "tenant.{name}.prefixes: `{prefix}` is not 1 to {MAX_PREFIX_BYTES} bytes long"
+                ));
+            } else if !prefixes.insert(prefix) {
+                problems.push(format!("tenant.{name}.prefixes: `{prefix}` is there twice"));
             }
         }
         if !(1..=MAX_WEIGHT).contains(weight) {

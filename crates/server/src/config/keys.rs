@@ -76,6 +76,11 @@ pub const KEYS: &[Key] = &[
         "Other tenants that its clients may turn to by SELECT with one of their databases; \"*\" is all. Default [] (none).",
     ),
     restart(
+        "listener.by_prefix",
+        "Whether a key that begins with a prefix of one of those tenants is that tenant's, and all others are of the client's own\n\
+         (docs/tenants.md). Default false.",
+    ),
+    restart(
         "listener.protocol",
         "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\",\n\
          \"memcached-binary\", \"resp\" (that of Redis, versions 2 and 3), or \"auto\" (memcached's and RESP, told by the first byte:\n\
@@ -158,6 +163,10 @@ pub const KEYS: &[Key] = &[
          want it: 1 to 100. Default 1.",
     ),
     online("tenant.databases", "The databases, from 1, under which SELECT finds it. Default [] (none)."),
+    online(
+        "tenant.prefixes",
+        "What its keys begin with, for listeners with by_prefix; the longest that fits a key decides. Default [] (none).",
+    ),
     online(
         "tenant.max_connections",
         "Its connections at a time. One more is refused, as by limits.max_connections. 0: as many as there may be. Default 0.",

@@ -119,6 +119,8 @@ pub struct ListenerConfig {
     pub tenant: String,
     /// Others that its clients may turn to by `SELECT`; `*` = all.
     pub tenants: Vec<String>,
+    /// Whether a key that begins with a prefix of one of those is that tenant's.
+    pub by_prefix: bool,
     /// What is spoken there.
     pub protocol: Protocol,
     /// The file with its certificate for TLS; empty = no TLS.
@@ -142,6 +144,7 @@ impl Default for ListenerConfig {
             pool: "default".to_owned(),
             tenant: String::new(),
             tenants: Vec::new(),
+            by_prefix: false,
             protocol: Protocol::default(),
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),

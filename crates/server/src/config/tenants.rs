@@ -23,6 +23,8 @@ pub struct TenantSettings {
     pub weight: u32,
     /// The databases under which `SELECT` finds it.
     pub databases: Vec<u32>,
+    /// What its keys begin with, where a listener goes by that.
+    pub prefixes: Vec<String>,
     /// Connections at a time; 0 = as many as there may be.
     pub max_connections: usize,
     /// Requests answered in a second, each key of a retrieval as one; 0 = as many as come.
@@ -44,6 +46,7 @@ impl Default for TenantSettings {
             reserve: ByteSize::new(0),
             weight: 1,
             databases: Vec::new(),
+            prefixes: Vec::new(),
             max_connections: 0,
             operations_per_sec: 0,
             in_bytes_per_sec: ByteSize::new(0),

@@ -119,6 +119,11 @@ fn wrong_values_are_refused_by_name() {
             "[[tenant]]\nname = \"a\"\npool = \"default\"\nlimit = \"8MiB\"",
             &["tenant.a.limit", "pool.default.limit"],
         ),
+        ("[[tenant]]\nname = \"a\"\nprefixes = [\"\"]", &["tenant.a.prefixes", "1 to 250 bytes"]),
+        (
+            "[[tenant]]\nname = \"a\"\nprefixes = [\"x:\"]\n[[tenant]]\nname = \"b\"\nprefixes = [\"x:\"]",
+            &["tenant.b.prefixes: `x:` is there twice"],
+        ),
         ("[[tenant]]\nname = \"a\"\nweight = 0", &["tenant.a.weight", "between 1 and 100"]),
         ("[[tenant]]\nname = \"a\"\nburst_millis = 0", &["tenant.a.burst_millis"]),
         ("[[tenant]]\nname = \"a\"\ndatabases = [0]", &["tenant.a.databases", "0 is where a client begins"]),

@@ -7,7 +7,7 @@ use millpond::ReadHandle;
 use protocol::memcached::binary::{
     Arithmetic, Get, Head, Opcode, Packet, Parse, Refusal, Request, Status, Store, reply,
 };
-use protocol::memcached::{Exptime, StoreCommand, StoreHeader, Tokens, WireError};
+use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireError};
 
 use super::arithmetic::{Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
@@ -84,7 +84,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     fn binary_retrieve(&mut self, head: Head, quiet: bool, get: Get<'i>, consumed: usize) -> Option<Next> {
-        if let Some(next) = self.make_room() {
+        if let Some(next) = self.goes_elsewhere(Some(get.key)).or_else(|| self.make_room()) {
             return Some(next);
         }
         let Get { key, with_key, touch } = get;
@@ -102,6 +102,14 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Acts on what is not gathered. The batch is empty.
     fn binary_other(&mut self, parse: Parse<'i>) -> Option<Next> {
+        let key = match &parse {
+            Parse::NeedData { store, .. } | Parse::TooLarge { store, .. } => Some(Some(store.header.key)),
+            Parse::Request { packet, .. } => key_of(&packet.request),
+            _ => None,
+        };
+        if let Some(next) = key.and_then(|key| self.goes_elsewhere(key)) {
+            return Some(next);
+        }
         match parse {
             Parse::Incomplete { .. } => Some(Next::Input),
             Parse::NeedData { store, header_len, .. } => self.wait_for_value(&store.header, header_len),
@@ -223,6 +231,17 @@ impl<'c> Commands<'_, 'c> {
             }
             reply::done(out, head, 0);
         });
+    }
+}
+
+/// As [`super::key_of`].
+fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
+    match request {
+        Request::Touch { key, .. } | Request::Delete { key, .. } => Some(Some(*key)),
+        Request::Store(store) => Some(Some(store.header.key)),
+        Request::Arithmetic(arithmetic) => Some(Some(arithmetic.key)),
+        Request::Get(_) | Request::Noop | Request::Version | Request::Quit => None,
+        Request::Flush { .. } | Request::Stat(_) => Some(None),
     }
 }
 

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
 use protocol::memcached::{
-    Limits, MetaCommand, Parse, Parser, Refusal, Reply, Request, ShutdownMode, StoreCommand, StoreHeader,
-    WireError, reply,
+    Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Refusal, Reply, Request, ShutdownMode, StoreCommand,
+    StoreHeader, WireError, reply,
 };
 
 use self::commands::{Commands, EndsAt};
@@ -38,7 +38,7 @@ use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
 use crate::shared::{ConnectionInfo, Settings};
-use crate::tenants::Account;
+use crate::tenants::{Account, Route, go_on};
 use crate::users::{Identity, Users};
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
@@ -60,6 +60,8 @@ pub(crate) struct Session<'c> {
     binary: BinaryParser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
+    /// The account of the key that comes next, where that is another.
+    elsewhere: Option<Arc<Account>>,
     identity: Identity,
     /// Keys of the retrieval at the front of the input that have been answered already.
     answered_keys: usize,
@@ -86,12 +88,28 @@ impl<'c> Session<'c> {
         };
         let parser = Parser::new(settings.protocol.clone());
         let binary = BinaryParser::new(settings.protocol.clone());
-        let (answered_keys, incoming, dump, new_limits) = (0, None, None, None);
-        Self { wire, parser, binary, info, account, identity, answered_keys, incoming, dump, new_limits }
+        Self {
+            wire,
+            parser,
+            binary,
+            info,
+            account,
+            elsewhere: None,
+            identity,
+            answered_keys: 0,
+            incoming: None,
+            dump: None,
+            new_limits: None,
+        }
     }
 
-    /// Whose it is, and where it counts.
+    /// Whose its next turn is, and where that counts.
     pub(crate) fn account(&self) -> &Arc<Account> {
+        self.elsewhere.as_ref().unwrap_or(&self.account)
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
 
@@ -136,18 +154,28 @@ impl<'c> Session<'c> {
         if self.identity.is_bound {
             return self.ask_who(context.shared, input, output);
         }
+        self.take_limits();
         let Context { shared, worker, settings, now_secs, key_buffer, .. } = context;
-        let Self { wire, parser, binary, info, account, answered_keys, incoming, dump, new_limits, .. } =
-            self;
-        if parser.skipping() == 0
-            && binary.skipping() == 0
-            && let Some(limits) = new_limits.take()
-        {
-            *binary = BinaryParser::new(limits.clone());
-            *parser = Parser::new(limits);
-        }
+        let Self {
+            wire,
+            parser,
+            binary,
+            info,
+            account: own,
+            elsewhere,
+            identity,
+            answered_keys,
+            incoming,
+            dump,
+            ..
+        } = self;
+        let account = elsewhere.as_ref().unwrap_or(own);
+        let directory = info.listener.by_prefix.then(|| shared.directory());
+        let route = directory
+            .as_deref()
+            .map(|directory| Route::new(directory, own, account, &identity.user, &info.listener));
         let pool = &account.tenant.pool;
-        let Some(_passed) = pool.gate.pass() else { return Turn::LATER };
+        let Some(passed) = pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {
             shared,
             tenant: &account.tenant,
@@ -168,6 +196,8 @@ impl<'c> Session<'c> {
             dump,
             commands,
             settings,
+            route,
+            moves_to: None,
             input,
             output,
             batch: Batch::new(Answer::NONE),
@@ -176,7 +206,21 @@ impl<'c> Session<'c> {
         };
         let next = round.run();
         let (consumed, answered) = (round.position, round.answered);
+        let moves_to = round.moves_to.take();
+        drop((round, passed));
+        go_on(elsewhere, own, moves_to);
         Turn { consumed, answered, next }
+    }
+
+    /// Takes over changed limits, once no request that the old ones refused is being skipped.
+    fn take_limits(&mut self) {
+        if self.parser.skipping() == 0
+            && self.binary.skipping() == 0
+            && let Some(limits) = self.new_limits.take()
+        {
+            self.binary = BinaryParser::new(limits.clone());
+            self.parser = Parser::new(limits);
+        }
     }
 }
 
@@ -190,6 +234,10 @@ struct Round<'a, 'c, 'i> {
     dump: &'a mut Option<Dump<'c>>,
     commands: Commands<'a, 'c>,
     settings: &'a Settings,
+    /// Where keys lead, where their prefixes matter.
+    route: Option<Route<'a>>,
+    /// The account that the next turn is to be of, where that is another.
+    moves_to: Option<Arc<Account>>,
     input: &'i [u8],
     output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`.
@@ -244,8 +292,39 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
+    /// Whether a request with this key is another tenant's, or without one the connection's own. `Some` ends the turn, and the
+    /// request is still to come.
+    fn goes_elsewhere(&mut self, key: Option<Key<'i>>) -> Option<Next> {
+        let route = self.route.as_ref()?;
+        let mut scratch = KeyBuf::default();
+        let account = route.elsewhere(key.as_ref().map(|key| key.bytes(&mut scratch)))?;
+        Some(self.move_to(account))
+    }
+
+    /// Ends the turn, as what comes next is another tenant's; what was gathered before comes first.
+    fn move_to(&mut self, account: Arc<Account>) -> Next {
+        if let Some(next) = self.answer_batch() {
+            return next;
+        }
+        self.moves_to = Some(account);
+        self.parse_afresh();
+        Next::Elsewhere(0)
+    }
+
+    /// Has the parsers begin with a request that was parsed already.
+    fn parse_afresh(&mut self) {
+        *self.parser = Parser::new(self.parser.limits().clone());
+        *self.binary = BinaryParser::new(self.binary.limits().clone());
+    }
+
     /// Acts on a request of `consumed` bytes. `Some` ends the turn.
     fn request(&mut self, request: Request<'i>, consumed: usize) -> Option<Next> {
+        if self.route.is_some()
+            && let Some(key) = key_of(&request)
+            && let Some(next) = self.goes_elsewhere(key)
+        {
+            return Some(next);
+        }
         match request {
             Request::Get(get) => return self.retrieve(get, consumed),
             Request::Meta(meta) if meta.command == MetaCommand::Get && lookup::is_plain(&meta) => {
@@ -283,6 +362,14 @@ impl<'i> Round<'_, '_, 'i> {
             if index <= *self.answered_keys {
                 continue;
             }
+            if let Some(account) = self.route.as_ref().and_then(|route| route.elsewhere(Some(key))) {
+                let next = self.move_to(account);
+                if self.moves_to.is_none() {
+                    return Some(next);
+                }
+                *self.answered_keys = index - 1;
+                return Some(Next::Elsewhere(consumed));
+            }
             if let Some(next) = self.make_room() {
                 return Some(next);
             }
@@ -314,9 +401,8 @@ impl<'i> Round<'_, '_, 'i> {
         if let Some((position, key_index)) = self.batch.place_of(done) {
             self.position = position;
             *self.answered_keys = key_index;
-            // What was parsed beyond that place is parsed again, so the parsers start afresh.
-            *self.parser = Parser::new(self.parser.limits().clone());
-            *self.binary = BinaryParser::new(self.binary.limits().clone());
+            // What was parsed beyond that place is parsed again.
+            self.parse_afresh();
             return Some(Next::Drain);
         }
         self.batch.clear();
@@ -326,6 +412,11 @@ impl<'i> Round<'_, '_, 'i> {
     /// What the parser says when it does not have a whole request.
     fn other(&mut self, parse: Parse<'i>) -> Option<Next> {
         if let Some(next) = self.answer_batch() {
+            return Some(next);
+        }
+        if let Parse::NeedData { header, .. } | Parse::TooLarge { header, .. } = &parse
+            && let Some(next) = self.goes_elsewhere(Some(header.key))
+        {
             return Some(next);
         }
         match parse {
@@ -432,6 +523,19 @@ impl<'i> Round<'_, '_, 'i> {
             Request::Get(_) => {}
         }
         None
+    }
+}
+
+/// The key of a request, if it has one; nothing where it does not matter whose turn it is, or there may be several.
+fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
+    match request {
+        Request::Store(request) => Some(Some(request.header.key)),
+        Request::Delete(request) => Some(Some(request.key)),
+        Request::Arithmetic(request) => Some(Some(request.key)),
+        Request::Touch(request) => Some(Some(request.key)),
+        Request::Meta(request) => Some(Some(request.key)),
+        Request::Get(_) | Request::MetaNoop | Request::Version | Request::Quit => None,
+        _ => Some(None),
     }
 }
 

@@ -201,10 +201,15 @@ impl<'c> Connection<'c> {
         }
     }
 
-    /// Whose it is, and where it counts.
+    /// Whose its next turn is, and where that counts.
     #[inline]
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.session.account()
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn own_account(&self) -> &Arc<Account> {
+        self.session.own_account()
     }
 
     /// What it did since this was last asked for.
@@ -350,8 +355,7 @@ impl<'c> Connection<'c> {
             Err(error) => return Err(error),
         };
         self.moved_secs = context.now_secs;
-        self.spent.received += received as u64;
-        self.account().counters.add(Counter::ReceivedBytes, received as u64);
+        self.count_received(received, received.min(direct));
         if direct > 0 {
             self.session.value_received(received.min(direct));
         }
@@ -367,9 +371,9 @@ impl<'c> Connection<'c> {
         context: &mut Context<'c>,
     ) -> Result<Received, Errno> {
         let session = &mut self.session;
-        let mut delivered = 0;
+        let (mut delivered, mut direct_bytes) = (0, 0);
         let received = tls.receive(&self.socket, buffers, |mut payload, plain| {
-            delivered += payload.len() as u64;
+            delivered += payload.len();
             if plain.is_empty()
                 && let Some(value) = session.value_buffer().filter(|value| value.len() >= MIN_DIRECT_BYTES)
             {
@@ -379,6 +383,7 @@ impl<'c> Connection<'c> {
                     place.copy_from_slice(front);
                 }
                 session.value_received(direct);
+                direct_bytes += direct;
                 payload = rest;
             }
             plain.extend_from_slice(payload);
@@ -393,8 +398,7 @@ impl<'c> Connection<'c> {
             }
         }
         self.moved_secs = context.now_secs;
-        self.spent.received += delivered;
-        self.account().counters.add(Counter::ReceivedBytes, delivered);
+        self.count_received(delivered, direct_bytes);
         if let Some(counter) = tls.take_opened() {
             self.open(counter, tls, context);
         }
@@ -402,6 +406,14 @@ impl<'c> Connection<'c> {
             self.take(&buffers.plain, context);
         }
         Ok(Received::Some)
+    }
+
+    /// Counts bytes that were received, of which `direct` went straight into a value. Where the tenant is by the key, the others count as
+    /// they are consumed.
+    fn count_received(&mut self, received: usize, direct: usize) {
+        let bytes = if self.info.listener.by_prefix { direct } else { received } as u64;
+        self.spent.received += bytes;
+        self.account().counters.add(Counter::ReceivedBytes, bytes);
     }
 
     /// Gives `bytes`, which came behind what is in `input`, to the session, and keeps what it leaves.
@@ -452,7 +464,15 @@ impl<'c> Connection<'c> {
         let clock = &context.shared.clock;
         let since = context.turns.is_multiple_of(latency::ONE_IN).then(|| clock.monotonic_nanos());
         let account = Arc::clone(self.account());
+        let unsent = self.output.len();
         let turn = self.session.turn(context, bytes, &mut self.output);
+        if self.info.listener.by_prefix {
+            self.spent.received += turn.consumed as u64;
+            account.counters.add(Counter::ReceivedBytes, turn.consumed as u64);
+            let composed = (self.output.len() - unsent) as u64;
+            self.spent.sent += composed;
+            account.counters.add(Counter::SentBytes, composed);
+        }
         if let (Some(since), Some(spoken)) = (since.filter(|_| turn.answered > 0), self.session.spoken()) {
             let nanos = clock.monotonic_nanos().saturating_sub(since);
             context.shared.latencies.add(spoken, nanos, turn.answered as u64);
@@ -468,6 +488,10 @@ impl<'c> Connection<'c> {
             Next::Turn => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedTurn, 1);
+            }
+            Next::Elsewhere(bytes) => {
+                self.backlog = true;
+                self.spent.parsed_again += bytes as u64;
             }
             Next::Drain => {
                 self.backlog = true;
@@ -494,8 +518,10 @@ impl<'c> Connection<'c> {
         let moved = before - self.output.len();
         if moved > 0 || !is_sent {
             self.moved_secs = context.now_secs;
-            self.spent.sent += moved as u64;
-            self.account().counters.add(Counter::SentBytes, moved as u64);
+            if !self.info.listener.by_prefix {
+                self.spent.sent += moved as u64;
+                self.account().counters.add(Counter::SentBytes, moved as u64);
+            }
         }
         if sent == Sent::All {
             // The buffer goes back to the worker; a second one, from a turn that began with the first away, is dropped.

@@ -28,7 +28,8 @@ const MOST_TIME_COST: u64 = 1000;
 
 /// What a turn is reckoned at: by what it did, or by the time that it took, where its requests were expensive.
 pub(crate) fn cost(spent: Spent, nanos: u64) -> i64 {
-    let done = TURN_COST + spent.requests + (spent.received + spent.sent) / COST_BYTES;
+    let bytes = spent.received + spent.sent + spent.parsed_again;
+    let done = TURN_COST + spent.requests + bytes / COST_BYTES;
     i64::try_from(done.max((nanos / COST_NANOS).min(MOST_TIME_COST))).unwrap_or(i64::MAX)
 }
 
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn requests_that_take_long_cost_more_than_their_number() {
-        let spent = Spent { requests: 32, received: 1_000, sent: 4_000 };
+        let spent = Spent { requests: 32, received: 1_000, sent: 4_000, ..Spent::default() };
         assert_eq!(cost(spent, 20_000), 40, "what was done");
         assert_eq!(cost(spent, 500_000), 500, "the time");
         assert_eq!(cost(spent, 10_000_000_000), 1_000);

@@ -436,7 +436,7 @@ impl<'c> Worker<'c> {
             shared.tracking.end(shared, connection.info.id);
         }
         let state = &connection.info.listener;
-        self.uncount(state, connection.account(), reason);
+        self.uncount(state, connection.own_account(), reason);
         self.lanes.leave(connection.lane);
         self.share_settings();
         tracing::debug!(listener = state.name, peer = %connection.info.peer, ?reason, "A connection was closed.");
@@ -491,7 +491,7 @@ impl<'c> Worker<'c> {
         let mut leaving = Vec::new();
         for (token, connection) in self.connections.iter_mut() {
             connection.reload(&self.context);
-            if connection.account().tenant.is_leaving() {
+            if connection.own_account().tenant.is_leaving() {
                 connection.drain();
                 leaving.push(token);
             }

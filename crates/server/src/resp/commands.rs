@@ -14,7 +14,7 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::Notes;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
-use crate::tenants::Account;
+use crate::tenants::{Account, Directory};
 use crate::users::Identity;
 
 /// What a command works with.
@@ -24,6 +24,12 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) info: &'a Arc<ConnectionInfo>,
     pub(super) pool: &'a Pool,
     pub(super) counters: &'a ListenerCounters,
+    /// Whose this turn is.
+    pub(super) present: &'a Arc<Account>,
+    /// Whose the connection was when the turn began.
+    pub(super) own: &'a Arc<Account>,
+    /// Who has which prefix, where that matters.
+    pub(super) directory: Option<&'a Directory>,
     /// Whose the connection is from the next turn on.
     pub(super) account: &'a mut Arc<Account>,
     pub(super) identity: &'a mut Identity,
@@ -55,8 +61,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// Whether the connection has become another tenant's, or known, in this turn, which the next is to go by.
     pub(super) fn has_moved(&self) -> bool {
-        !std::ptr::eq(self.counters, &raw const self.account.counters)
-            || self.was_known != self.identity.is_known
+        !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_known
     }
 
     /// Unix milliseconds; the same for all of a turn.

@@ -88,6 +88,10 @@ impl<'i> Round<'_, '_, 'i> {
         let before: Vec<Vec<u8>> =
             (0..index).filter_map(|index| self.parser.arg(input, index)).map(<[u8]>::to_vec).collect();
         let key = before.get(1).map(Vec::as_slice).unwrap_or_default();
+        self.moves_to = self.commands.elsewhere(Some(key));
+        if self.moves_to.is_some() {
+            return false;
+        }
         let stamp = Stamp { expires_at: None, client_flags: ROOM };
         let item = self.commands.allocate(key, len, stamp);
         *self.incoming = Some(Incoming { spec, before, item, value_len: len, filled: 0 });

@@ -170,7 +170,7 @@ impl<'c> Commands<'_, 'c> {
         let patterns = args.get(2..).unwrap_or_default();
         match subcommand(Command::Config, args) {
             "resetstat" => {
-                self.shared.reset_counters(self.counters);
+                self.shared.reset_counters(&self.account.counters);
                 w.ok();
             }
             "get" => {

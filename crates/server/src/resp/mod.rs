@@ -65,7 +65,7 @@ use crate::metrics::Counter;
 use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
 use crate::session::{Next, Turn};
 use crate::shared::{ConnectionInfo, Settings};
-use crate::tenants::Account;
+use crate::tenants::{Account, go_on};
 use crate::users::{Identity, Users};
 
 /// The most that an answer with a small value takes, with the head of an array before it.
@@ -100,6 +100,8 @@ pub(crate) struct Session<'c> {
     parser: Parser,
     info: Arc<ConnectionInfo>,
     account: Arc<Account>,
+    /// The account of the key that comes next, where that is another.
+    elsewhere: Option<Arc<Account>>,
     identity: Identity,
     client: Client,
     /// Keys of the `MGET` at the front of the input that have been answered already.
@@ -129,6 +131,7 @@ impl<'c> Session<'c> {
             parser: Parser::new(limits(settings, &identity)),
             info,
             account,
+            elsewhere: None,
             identity,
             client: Client::default(),
             answered_keys: 0,
@@ -140,8 +143,13 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whose it is, and where it counts.
+    /// Whose its next turn is, and where that counts.
     pub(crate) fn account(&self) -> &Arc<Account> {
+        self.elsewhere.as_ref().unwrap_or(&self.account)
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
 
@@ -209,28 +217,26 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, worker, settings, .. } = context;
+        if !self.identity.refresh(&shared.users) {
+            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
+        }
+        self.take_limits(settings);
         let Self {
             parser,
             info,
             account: home,
+            elsewhere,
             identity,
             client,
             answered_keys,
             incoming,
             listing,
-            has_new_limits,
-            was_known,
             ..
         } = self;
-        if !identity.refresh(&shared.users) {
-            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
-        }
-        if std::mem::take(has_new_limits) || *was_known != identity.is_known {
-            *was_known = identity.is_known;
-            parser.set_limits(limits(settings, identity));
-        }
         // A command may turn to another tenant; the next turn is then that one's.
-        let account = Arc::clone(home);
+        let own = Arc::clone(home);
+        let account = elsewhere.as_ref().unwrap_or(&own);
+        let directory = info.listener.by_prefix.then(|| shared.directory());
         let pool = &*account.tenant.pool;
         let Some(passed) = pool.gate.pass() else { return Turn::LATER };
         let commands = Commands {
@@ -239,6 +245,9 @@ impl<'c> Session<'c> {
             info,
             pool,
             counters: &account.counters,
+            present: account,
+            own: &own,
+            directory: directory.as_deref(),
             account: home,
             was_known: identity.is_known,
             identity,
@@ -260,17 +269,22 @@ impl<'c> Session<'c> {
             answered: 0,
             began: settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos()),
             mark: None,
+            moves_to: None,
         };
-        let author = round.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(info.id));
-        if author != 0 {
-            set_author(author);
-        }
-        let next = round.run();
-        if round.commands.client.tracking.is_some() {
-            set_author(0);
-        }
+        let next = round.run_as(info.id);
         let (consumed, answered) = (round.position, round.answered);
+        let moves_to = round.moves_to.take();
+        drop(round);
+        go_on(elsewhere, home, moves_to);
         Turn { consumed, answered, next }
+    }
+
+    /// Takes over limits that have changed, or that are others now that it is known who asks.
+    fn take_limits(&mut self, settings: &Settings) {
+        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
+            self.was_known = self.identity.is_known;
+            self.parser.set_limits(limits(settings, &self.identity));
+        }
     }
 }
 
@@ -294,9 +308,24 @@ struct Round<'a, 'c, 'i> {
     began: Option<u64>,
     /// The time at which the last request was answered, where nothing was done since, in nanoseconds.
     mark: Option<u64>,
+    /// The account that the next turn is to be of, where that is another.
+    moves_to: Option<Arc<Account>>,
 }
 
 impl<'i> Round<'_, '_, 'i> {
+    /// Runs, and has the engine tell others of changes as those of the connection `id`, where it tracks.
+    fn run_as(&mut self, id: u64) -> Next {
+        let author = self.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(id));
+        if author != 0 {
+            set_author(author);
+        }
+        let next = self.run();
+        if self.commands.client.tracking.is_some() {
+            set_author(0);
+        }
+        next
+    }
+
     fn run(&mut self) -> Next {
         let settings = self.commands.settings;
         loop {
@@ -357,7 +386,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Parse::Incomplete => {
                 if self.incoming.is_none() && !self.begin_incoming(input) {
-                    return Some(Next::Input);
+                    return Some(if self.moves_to.is_some() { self.move_on(0) } else { Next::Input });
                 }
                 if self.incoming.as_ref().is_some_and(Incoming::is_filled) {
                     return Some(Next::Input);
@@ -427,6 +456,12 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
+    /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as another tenant.
+    fn move_on(&mut self, parsed: usize) -> Next {
+        self.parser.restart();
+        Next::Elsewhere(parsed)
+    }
+
     /// Gathers the keys of a `GET`, or of an `MGET` of so many.
     fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
         for index in *self.answered_keys..self.parser.arg_count() - 1 {
@@ -436,6 +471,14 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(next);
             }
             let key = self.parser.arg(input, index + 1).unwrap_or_default();
+            if let Some(account) = self.commands.elsewhere(Some(key)) {
+                if let Some(next) = self.answer_batch() {
+                    return Some(next);
+                }
+                *self.answered_keys = index;
+                self.moves_to = Some(account);
+                return Some(self.move_on(consumed));
+            }
             self.commands.remember(key);
             let answer = Answer { array: array.filter(|_| index == 0), is_single: array.is_none() };
             self.batch.push(key, answer, self.position, index);
@@ -527,6 +570,7 @@ impl<'i> Round<'_, '_, 'i> {
                 self.answered += 1;
                 return Some(next);
             }
+            Done::Later if self.moves_to.is_some() => return Some(self.move_on(0)),
             Done::Later => {
                 self.parser.restart();
                 return Some(Next::Turn);
@@ -575,29 +619,28 @@ impl<'i> Round<'_, '_, 'i> {
             return Done::Yes;
         };
         if !spec.takes(args.len()) {
-            self.spoil();
-            self.commands.count_call(spec.command, false);
             let failure = if spec.command == Command::Exec {
                 self.commands.abort()
             } else {
                 Failure::wrong_number(spec.name)
             };
-            self.fail(&failure);
-            return Done::Yes;
+            return self.turn_down(spec, &failure);
         }
         if let Err(failure) = subcommands::check(spec, args) {
-            self.spoil();
-            self.commands.count_call(spec.command, false);
-            self.fail(&failure);
-            return Done::Yes;
+            return self.turn_down(spec, &failure);
         }
         if self.commands.identity.is_bound
             && let Err(failure) = self.commands.may(spec, args)
         {
-            self.spoil();
-            self.commands.count_call(spec.command, false);
-            self.fail(&failure);
-            return Done::Yes;
+            return self.turn_down(spec, &failure);
+        }
+        match self.commands.leads_elsewhere(spec, args) {
+            Ok(None) => {}
+            Ok(Some(account)) => {
+                self.moves_to = Some(account);
+                return Done::Later;
+            }
+            Err(failure) => return self.turn_down(spec, &failure),
         }
         if self.commands.client.transaction.is_some() && !transaction::is_immediate(spec.command) {
             let result = self.commands.queue(args);
@@ -631,6 +674,14 @@ impl<'i> Round<'_, '_, 'i> {
                 Done::Yes
             }
         }
+    }
+
+    /// Answers a command with why it is not carried out, and a transaction that it is in will not be either.
+    fn turn_down(&mut self, spec: &Spec, failure: &Failure) -> Done {
+        self.spoil();
+        self.commands.count_call(spec.command, false);
+        self.fail(failure);
+        Done::Yes
     }
 
     /// Carries a command out while nobody else is in the key space.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::commands::Commands;
+use super::table::Spec;
 use super::writer::{Failure, Outcome};
-use crate::tenants::{Account, Closed, Tenant, names};
+use crate::tenants::{Account, Closed, Directory, Route, Tenant, may_turn_to};
 use crate::tracking::Space;
 
 impl Commands<'_, '_> {
@@ -18,11 +19,8 @@ impl Commands<'_, '_> {
 
     /// Whether the connection may turn to the tenant.
     fn may_turn_to(&self, tenant: &Tenant) -> bool {
-        let user = &self.identity.user;
-        // What a user has been given goes over what a listener has.
-        let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
-        let list = if is_told { &user.tenants } else { &self.info.listener.tenants };
-        tenant.name == self.home().tenant.name || names(list, &tenant.name)
+        tenant.name == self.home().tenant.name
+            || may_turn_to(&self.identity.user, &self.info.listener, tenant)
     }
 
     /// Turns to the tenant with the database; 0 is the connection's own.
@@ -61,6 +59,55 @@ impl Commands<'_, '_> {
         }
         *self.account = account;
         Ok(())
+    }
+
+    /// The account that a request is to go to which has this key, or none, where that is not the one of this turn.
+    #[inline]
+    pub(super) fn elsewhere(&self, key: Option<&[u8]>) -> Option<Arc<Account>> {
+        self.directory.and_then(|directory| self.route(directory).elsewhere(key))
+    }
+
+    fn route<'r>(&'r self, directory: &'r Directory) -> Route<'r> {
+        Route::new(directory, self.account, self.present, &self.identity.user, &self.info.listener)
+    }
+
+    /// The account that the request is to go to, where that is not the one of this turn.
+    ///
+    /// # Errors
+    /// Where its keys are of several tenants, or a transaction has begun with another.
+    pub(super) fn leads_elsewhere(
+        &mut self,
+        spec: &Spec,
+        args: &[&[u8]],
+    ) -> Result<Option<Arc<Account>>, Failure> {
+        let Some(directory) = self.directory else { return Ok(None) };
+        let places = spec.guarded_places(args);
+        let mut keys = places.iter().filter_map(|place| args.get(*place));
+        let first = keys.next();
+        // Without a key it matters to those that are about all keys.
+        if first.is_none() && !spec.categories.split(' ').any(|category| category == "keyspace") {
+            return Ok(None);
+        }
+        let route = self.route(directory);
+        if let Some(first) = first
+            && !keys.all(|key| Arc::ptr_eq(route.tenant(key), route.tenant(first)))
+        {
+            return Err(Failure::new("CROSSSLOT Keys in request are of several tenants, by their prefixes"));
+        }
+        let Some(account) = route.elsewhere(first.copied()) else { return Ok(None) };
+        if self
+            .client
+            .transaction
+            .as_ref()
+            .is_some_and(|begun| begun.count > 0 || !self.client.watched.is_empty())
+        {
+            return Err(Failure::new(
+                "CROSSSLOT Keys of a transaction are of several tenants, by their prefixes",
+            ));
+        }
+        // As when it turns to another by `SELECT`.
+        self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
+        Ok(Some(account))
     }
 
     /// The databases that the connection may choose, with whose they are, in their order.

@@ -204,6 +204,11 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn begin_tracking(&mut self, tracks: Tracks) -> Outcome {
+        if self.directory.is_some() {
+            return Err(Failure::new(
+                "ERR keys are several tenants' here, by their prefixes: tracking is for the listeners of one",
+            ));
+        }
         let wish = Wish {
             broadcast: tracks.broadcast.clone(),
             no_loop: tracks.no_loop,

@@ -42,16 +42,14 @@ pub(crate) fn apply(
         .iter()
         .cloned()
         .partition(|tenant| wanted.iter().any(|settings| settings.name == tenant.name));
-    let mut directory = Directory { tenants: stay, pools };
+    let mut tenants = stay;
     for settings in &wanted {
-        match directory.tenant(&settings.name) {
+        match tenants.iter().find(|tenant| tenant.name == settings.name) {
             Some(tenant) => tenant.set(settings),
-            None => {
-                let tenant = make(&directory, settings)?;
-                directory.tenants.push(tenant);
-            }
+            None => tenants.push(make(&pools, settings)?),
         }
     }
+    let directory = Directory::new(tenants, pools);
     leave.iter().for_each(|tenant| tenant.leave());
     let unused = present.pools.iter().filter(|pool| directory.pool(&pool.name).is_none()).cloned();
     shared.departing().extend(leave, unused);
@@ -71,8 +69,8 @@ fn wait_until_gone(shared: &Shared, pool: &str) {
     }
 }
 
-fn make(directory: &Directory, settings: &TenantSettings) -> Result<Arc<Tenant>, Error> {
-    let pool = directory.pool(settings.pool()).ok_or_else(|| {
+fn make(pools: &[Arc<Pool>], settings: &TenantSettings) -> Result<Arc<Tenant>, Error> {
+    let pool = pools.iter().find(|pool| pool.name == settings.pool()).ok_or_else(|| {
         let context =
             format!("tenant {}: pool {} is there from the next start on", settings.name, settings.pool());
         Error::new(ErrorKind::Engine, context)

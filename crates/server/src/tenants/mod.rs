@@ -1,23 +1,29 @@
 //! Those who share the server: what each may use, what it has used, and who is which.
 //!
 //! A connection is a tenant's at every moment. It begins as its listener's; a user may be another's, and `SELECT` turns to another
-//! that the user, or without one the listener, names. What it counts goes to its [`Account`]: one for each tenant at each listener, so that
+//! that the user, or without one the listener, names. Where the listener goes by prefixes, it has single turns as the tenants of its keys
+//! ([`Route`]). What it counts goes to its [`Account`]: one for each tenant at each listener, so that
 //! both can be told apart at the price of one counter.
 //!
 //! Invariants:
-//! 1. A tenant's pool is there for as long as a connection is the tenant's: it is removed only once the tenant has left the
-//!    directory, no connection can join it ([`Tenant::open`]), and none is left.
+//! 1. A tenant's pool is there for as long as a connection is the tenant's own: it is removed only once the tenant has left the
+//!    directory, no connection can join it ([`Tenant::open`]), and none is left. A turn by prefix does not keep it: for such a turn a
+//!    pool that goes is an empty one.
 //! 2. A listener's own tenant is never removed while the server runs.
 
 mod bucket;
 mod change;
 pub(crate) mod figures;
+mod prefixes;
+mod route;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::bucket::{Bucket, Rate};
 pub(crate) use self::change::{Departing, apply, bury};
+use self::prefixes::Prefixes;
+pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
 use crate::metrics::ListenerCounters;
 use crate::shared::{ListenerState, Pool};
@@ -47,6 +53,8 @@ pub(crate) struct Spent {
     pub(crate) requests: u64,
     pub(crate) received: u64,
     pub(crate) sent: u64,
+    /// Bytes of requests that were not done with, and are parsed again.
+    pub(crate) parsed_again: u64,
 }
 
 /// Why a connection cannot be a tenant's.
@@ -186,9 +194,14 @@ impl Account {
 pub(crate) struct Directory {
     pub(crate) tenants: Vec<Arc<Tenant>>,
     pub(crate) pools: Vec<Arc<Pool>>,
+    prefixes: Prefixes,
 }
 
 impl Directory {
+    pub(crate) fn new(tenants: Vec<Arc<Tenant>>, pools: Vec<Arc<Pool>>) -> Self {
+        Self { prefixes: Prefixes::new(&tenants), tenants, pools }
+    }
+
     pub(crate) fn tenant(&self, name: &str) -> Option<&Arc<Tenant>> {
         self.tenants.iter().find(|tenant| tenant.name == name)
     }
@@ -251,7 +264,7 @@ mod tests {
         };
         let tenant = tenant(&limited);
         assert!(tenant.is_limited());
-        tenant.charge(0, Spent { requests: 10, received: 3_000, sent: 1 << 40 });
+        tenant.charge(0, Spent { requests: 10, received: 3_000, sent: 1 << 40, ..Spent::default() });
         assert_eq!(tenant.wait(0), 2_000_000_001, "three seconds' worth, of which one is the burst");
         tenant.set(&TenantSettings::unlimited("a"));
         assert!(!tenant.is_limited() && tenant.wait(0) == 0);

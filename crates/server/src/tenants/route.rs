@@ -1,0 +1,68 @@
+//! Which tenant serves the request at hand, on a connection whose listener goes by prefixes.
+//!
+//! A turn is one tenant's, whose lane it waited in, whose pool it works on and whose account it counts in. So a connection that comes to a
+//! key of another tenant ends its turn and has the next as that one. Nothing else needs to know of prefixes: rates, turns and statistics
+//! follow the key.
+//!
+//! Its own tenant is what it is without a key, and what its connection counts as.
+
+use std::sync::Arc;
+
+use super::{Account, Directory, Tenant, names};
+use crate::shared::ListenerState;
+use crate::users::User;
+
+/// Whether the listener's client, or the user that it is, may turn to a tenant that is not its own.
+pub(crate) fn may_turn_to(user: &User, listener: &ListenerState, tenant: &Tenant) -> bool {
+    // What a user has been given goes over what a listener has.
+    let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
+    names(if is_told { &user.tenants } else { &listener.tenants }, &tenant.name)
+}
+
+/// Where a connection's requests go.
+pub(crate) struct Route<'a> {
+    directory: &'a Directory,
+    /// The connection's own account.
+    own: &'a Arc<Account>,
+    /// The account of the present turn.
+    present: &'a Arc<Account>,
+    user: &'a User,
+    listener: &'a ListenerState,
+}
+
+/// Notes whose the next turn of a connection is, where that is to be another's.
+pub(crate) fn go_on(elsewhere: &mut Option<Arc<Account>>, own: &Arc<Account>, next: Option<Arc<Account>>) {
+    if let Some(account) = next {
+        *elsewhere = Some(account).filter(|account| !Arc::ptr_eq(account, own));
+    }
+}
+
+impl<'a> Route<'a> {
+    pub(crate) fn new(
+        directory: &'a Directory,
+        own: &'a Arc<Account>,
+        present: &'a Arc<Account>,
+        user: &'a User,
+        listener: &'a ListenerState,
+    ) -> Self {
+        Self { directory, own, present, user, listener }
+    }
+
+    /// Whose the key is: the connection's own tenant's, where it is nobody else's that the client may turn to.
+    pub(crate) fn tenant(&self, key: &[u8]) -> &Arc<Tenant> {
+        let own = &self.own.tenant;
+        let is_allowed =
+            |tenant: &Tenant| tenant.name == own.name || may_turn_to(self.user, self.listener, tenant);
+        self.directory.prefixes.tenant(key, is_allowed).unwrap_or(own)
+    }
+
+    /// The account that a request is to go to which has this key, or none, where that is not the one of the present turn.
+    pub(crate) fn elsewhere(&self, key: Option<&[u8]>) -> Option<Arc<Account>> {
+        let tenant = key.map_or(&self.own.tenant, |key| self.tenant(key));
+        if Arc::ptr_eq(tenant, &self.present.tenant) {
+            return None;
+        }
+        let is_own = Arc::ptr_eq(tenant, &self.own.tenant);
+        Some(if is_own { Arc::clone(self.own) } else { self.listener.account(tenant) })
+    }
+}
