@@ -137,7 +137,12 @@ impl Cache {
             for _ in 0..most {
                 let Some(number) = victim(&stakes, receiver.number) else { break };
                 let Some(from) = staying.iter().find(|pool| pool.number == number) else { break };
-                if !from.give_to_another(|| self.give_slab_back(from).is_some()) {
+                let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.slabs);
+                // What it was given in this round, and does not have yet, goes on to the other; nothing of its own does.
+                let is_passed_on = planned > from.slab_bytes() / SLAB_BYTES as u64;
+                if is_passed_on {
+                    from.set_ceiling_bytes((planned - 1) * SLAB_BYTES as u64);
+                } else if !from.give_to_another(|| self.give_slab_back(from).is_some()) {
                     // Its items are held: it is none to take from in this round.
                     stakes.retain(|stake| stake.pool != number);
                     continue;
@@ -146,7 +151,9 @@ impl Cache {
                     stake.slabs += u64::from(stake.pool == receiver.number);
                     stake.slabs -= u64::from(stake.pool == number);
                 }
-                taken.push(Reclaimed { victim: from.id(), receiver: receiver.id() });
+                if !is_passed_on {
+                    taken.push(Reclaimed { victim: from.id(), receiver: receiver.id() });
+                }
             }
         }
         taken

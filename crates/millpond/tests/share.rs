@@ -240,6 +240,27 @@ fn held_items_keep_their_slab_and_another_pool_gives() {
     cache.validate();
 }
 
+/// One pool was given slabs in a round, and another, which stands lower, took as many from it before it had them.
+#[test]
+fn what_a_pool_was_given_and_does_not_have_yet_is_not_taken_from_its_reserve() {
+    let cache = cache(64, CacheConfig::default());
+    let pools = sharing(&cache, &[(0, 1), (1, 1), (0, 3)]);
+    let mut key = 0;
+    let bursts =
+        [(0, 1, 1_000), (0, 3, 1_156), (0, 1, 13_553), (0, 3, 11_861), (1, 3, 1_220), (2, 3, 27_479)];
+    for (pool, amount, len) in bursts.into_iter().chain([(2, 3, 25_697)]) {
+        for _ in 0..amount * SLAB_BYTES / len as u64 {
+            key += 1;
+            put(&cache, pools[pool], key, len);
+        }
+    }
+    let before = slabs(&cache, 1);
+    assert!(before > 1, "{before}");
+    assert!(!cache.reclaim().is_empty(), "somebody wants memory");
+    assert_eq!(slabs(&cache, 1), before, "it stands lower than the first");
+    cache.validate();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
