@@ -46,6 +46,9 @@ pub(super) struct Vanishing {
     values: Values,
 }
 
+/// Where a connection's client is, and where its server.
+type Ends = (SocketAddr, SocketAddr);
+
 impl Vanishing {
     pub(super) fn new(scene: Arc<Scene>, client: &'static Client, number: u16) -> Self {
         let rng = base::rng::seeded(base::hash::mix64(scene.seed ^ u64::from(number) << 35));
@@ -72,7 +75,7 @@ impl Vanishing {
         let history = &scene.book(self.client).history;
         let ticket = history.begin(key, CallKind::Set, self.number, (SIZE, 0), now());
         let gone = self.send(listener, leaving, key, ticket.record.version);
-        let gone = gone.and_then(|address| self.wait_until_forgotten(address));
+        let gone = gone.and_then(|ends| self.wait_until_forgotten(ends));
         if gone.is_err() || leaving == Leaving::AfterRequest {
             history.end_unknown(ticket);
         } else if let Err(violation) = history.end_set(ticket, false, now()) {
@@ -81,8 +84,8 @@ impl Vanishing {
         gone
     }
 
-    /// Sends what it sends, and is gone. Where it was.
-    fn send(&mut self, listener: &str, leaving: Leaving, key: u64, version: u64) -> Result<SocketAddr> {
+    /// Sends what it sends, and is gone. Where it was, and where the server was.
+    fn send(&mut self, listener: &str, leaving: Leaving, key: u64, version: u64) -> Result<Ends> {
         let mut text = Vec::new();
         write_key(key, &mut text);
         let value = self.values.make(self.scene.book(self.client).stamp(key, version), SIZE);
@@ -112,19 +115,19 @@ impl Vanishing {
             bail!("the server answered {} to a greeting", answered.escape_ascii());
         }
         socket.write_all(&request).context("sending a request")?;
-        let address = socket.local_addr()?;
+        let ends = (socket.local_addr()?, socket.peer_addr()?);
         if self.rng.random_bool(0.5) {
             // The kernel then says no more than that the connection is reset.
             rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         }
-        Ok(address)
+        Ok(ends)
     }
 
     /// Waits until the server no longer counts the connection among those of the tenant.
-    fn wait_until_forgotten(&self, address: SocketAddr) -> Result<()> {
+    fn wait_until_forgotten(&self, ends: Ends) -> Result<()> {
         let mut asking = self.scene.network.socket(MEMCACHED)?;
         let until = Clock::System.monotonic_nanos() + PATIENCE_NANOS;
-        while connections(&mut asking)?.contains(&format!("{address}\r\n")) {
+        while is_listed(&connections(&mut asking)?, ends) {
             if Clock::System.monotonic_nanos() > until {
                 bail!("the server keeps a connection whose client has vanished");
             }
@@ -132,6 +135,13 @@ impl Vanishing {
         }
         Ok(())
     }
+}
+
+/// Whether `stats conns` has the connection. A client's port alone says nothing: it may have another connection, to another listener.
+fn is_listed(text: &str, (client, server): Ends) -> bool {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_at = |line: &str, address: SocketAddr| line.ends_with(&format!(":{address}"));
+    lines.windows(2).any(|pair| is_at(pair[0], client) && is_at(pair[1], server))
 }
 
 /// What `stats conns` says.
@@ -145,4 +155,18 @@ fn connections(socket: &mut TcpStream) -> Result<String> {
         }
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_told_by_both_of_its_ends() {
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let text = "STAT 9:addr tcp:127.0.0.1:5000\r\nSTAT 9:listen_addr tcp:127.0.0.1:80\r\nSTAT 9:state x\r\nEND\r\n";
+        assert!(is_listed(text, (at(5000), at(80))));
+        assert!(!is_listed(text, (at(5000), at(81))), "to another listener");
+        assert!(!is_listed(text, (at(500), at(80))));
+    }
 }
