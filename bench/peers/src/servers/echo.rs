@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use anyhow::Result;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
+use rustix::io::Errno;
 
 /// Echoes on `port` until the process is killed.
 pub(crate) fn serve(port: u16) -> Result<()> {
@@ -18,7 +19,11 @@ pub(crate) fn serve(port: u16) -> Result<()> {
     let (mut events, mut bytes) = (Vec::with_capacity(256), vec![0; 64 << 10]);
     loop {
         events.clear();
-        epoll::wait(&epoll, spare_capacity(&mut events), None)?;
+        match epoll::wait(&epoll, spare_capacity(&mut events), None) {
+            // It was stopped while others had their turns.
+            Err(Errno::INTR) => continue,
+            result => result?,
+        };
         for event in &events {
             let data = event.data;
             if data.u64() == u64::MAX {
