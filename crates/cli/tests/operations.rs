@@ -41,6 +41,13 @@ impl Running {
         Self(command.stderr(Stdio::null()).spawn().expect("the server starts"))
     }
 
+    /// Where its admin server is, as `http://IP:PORT`, from what it says first.
+    fn admin(&mut self) -> String {
+        let greeting = self.greeting();
+        let (_, page) = greeting.split_once("metrics: ").expect("an admin server");
+        page.split_once("/metrics").expect("its page").0.to_owned()
+    }
+
     /// What it prints until its last line, which says what to try.
     fn greeting(&mut self) -> String {
         let mut output = BufReader::new(self.0.stdout.take().expect("a pipe"));
@@ -176,9 +183,8 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let mut server = Running::activated(&socket, "main", None, &["--config", file]);
-    let greeting = server.greeting();
-    let (_, admin) = greeting.split_once("metrics: ").expect("an admin server");
-    let admin = admin.split_once("/metrics").expect("its page").0;
+    let admin = server.admin();
+    let admin = admin.as_str();
 
     assert_eq!(said(&["health", "--admin", admin]), "ok\n");
     let shown = said(&["config", "get", "max_connections", "--admin", admin]);
@@ -222,9 +228,8 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let mut server = Running::activated(&socket, "main", None, &["--config", file]);
-    let greeting = server.greeting();
-    let (_, admin) = greeting.split_once("metrics: ").expect("an admin server");
-    let admin = admin.split_once("/metrics").expect("its page").0;
+    let admin = server.admin();
+    let admin = admin.as_str();
     let tenant = |arguments: &[&'static str]| [&["tenant"], arguments, &["--admin", admin]].concat();
 
     let made = said(&tenant(&["set", "shop", "limit=8MiB", "databases=1, 2", "--write"]));

@@ -118,6 +118,17 @@ pub(crate) struct Pool {
     pub(crate) gate: Arc<Gate>,
 }
 
+#[cfg(test)]
+impl Pool {
+    /// One for tests that need a pool and look at nothing in it.
+    pub(crate) fn alone() -> Arc<Self> {
+        let memory = base::ByteSize::mib(16);
+        let cache = Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });
+        let id = cache.expect("a cache").add_pool(millpond::PoolConfig::default()).expect("a pool");
+        Arc::new(Self { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) })
+    }
+}
+
 /// A listener as everyone but the accepting workers sees it.
 pub(crate) struct ListenerState {
     pub(crate) name: String,

@@ -206,17 +206,10 @@ impl Lanes {
 mod tests {
     use super::*;
     use crate::config::TenantSettings;
-    use crate::gate::Gate;
     use crate::shared::Pool;
 
     fn tenants<const N: usize>(weights: [u32; N]) -> [Arc<Tenant>; N] {
-        let cache = millpond::Cache::new(millpond::CacheConfig {
-            memory: base::ByteSize::mib(16),
-            ..millpond::CacheConfig::default()
-        })
-        .expect("a cache");
-        let id = cache.add_pool(millpond::PoolConfig::default()).expect("a pool");
-        let pool = Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) });
+        let pool = Pool::alone();
         weights.map(|weight| {
             let settings = TenantSettings { weight, ..TenantSettings::unlimited("t") };
             Arc::new(Tenant::new(&settings, Arc::clone(&pool)))

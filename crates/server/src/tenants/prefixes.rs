@@ -46,17 +46,10 @@ mod tests {
 
     use super::*;
     use crate::config::TenantSettings;
-    use crate::gate::Gate;
     use crate::shared::Pool;
 
     fn prefixes(of: &[Vec<String>]) -> Prefixes {
-        let cache = millpond::Cache::new(millpond::CacheConfig {
-            memory: base::ByteSize::mib(16),
-            ..millpond::CacheConfig::default()
-        })
-        .expect("a cache");
-        let id = cache.add_pool(millpond::PoolConfig::default()).expect("a pool");
-        let pool = Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) });
+        let pool = Pool::alone();
         let tenant = |(number, prefixes): (usize, &Vec<String>)| {
             let settings = TenantSettings {
                 prefixes: prefixes.clone(),

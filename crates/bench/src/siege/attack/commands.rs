@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::Scene;
-use super::peer::{Moved, command, connect, converse, prepare as ask, read, write};
+use super::peer::{Moved, connect, converse, prepare as ask, read, write};
+use crate::target::resp::command;
 
 /// Entries of each collection.
 const ENTRIES: usize = 20_000;

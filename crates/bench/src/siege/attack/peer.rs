@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use rustix::net::sockopt;
 
 use super::Scene;
+use crate::target::resp::command;
 
 /// How long a call may take, so that an attack ends in time.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -66,16 +67,6 @@ fn what(error: &io::Error) -> Moved {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Moved::Nothing,
         _ => Moved::Ended,
-    }
-}
-
-/// Appends a command of RESP.
-pub(super) fn command(words: &[&[u8]], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
     }
 }
 

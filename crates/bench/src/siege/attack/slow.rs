@@ -7,7 +7,8 @@ use anyhow::Result;
 use rustix::net::sockopt;
 
 use super::Scene;
-use super::peer::{Moved, command, connect_nonblocking, prepare as ask, read, write};
+use super::peer::{Moved, connect_nonblocking, prepare as ask, read, write};
+use crate::target::resp::command;
 
 const CONNECTIONS: usize = 100;
 /// Between two bytes of a connection.
