@@ -15,6 +15,7 @@
 //! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`, `notify`: what is between the server
 //!   and a service manager.
 //! - `slow`, `latency`: requests that took long, and how long they take.
+//! - `watching`, `requests`, `telemetry`: what is sampled, written to files and sent to a collector.
 //!
 //! # What holds
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a connection, not in all together.
@@ -49,6 +50,7 @@ mod server;
 mod session;
 mod shared;
 mod slow;
+mod telemetry;
 mod tenants;
 mod tls;
 mod tracking;

@@ -48,6 +48,11 @@ impl<'i, A: Copy> Batch<'i, A> {
         }
     }
 
+    /// The key of the first lookup.
+    pub(crate) fn first_key(&self) -> Option<&'i [u8]> {
+        self.keys.get(..self.len)?.first().copied()
+    }
+
     /// Where lookup number `index` stands in the input; nothing where there is none.
     pub(crate) fn place_of(&self, index: usize) -> Option<(usize, usize)> {
         self.places.get(..self.len)?.get(index).copied()

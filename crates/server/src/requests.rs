@@ -165,6 +165,12 @@ impl RequestLog {
         }
     }
 
+    /// The number that stands for a key here, and in spans.
+    #[inline]
+    pub(crate) fn number_of(&self, key: &[u8]) -> u64 {
+        key_hash(self.seed, key)
+    }
+
     /// What the buffers take, the writer's own among them.
     fn buffer_bytes(&self) -> u64 {
         ((self.buffers.len() + 1) * BUFFERED * (size_of::<Entry>() + NAMES_BYTES)) as u64
@@ -202,7 +208,7 @@ impl Notes<'_> {
     /// Keeps a request for a key that is in the sample.
     pub(crate) fn note(&self, asked: &Asked<'_>) {
         let log = self.log;
-        let hash = key_hash(log.seed, asked.key);
+        let hash = log.number_of(asked.key);
         if hash > log.highest_hash.load(Ordering::Relaxed) {
             return;
         }

@@ -101,6 +101,7 @@ impl Server {
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
         shared.requests.apply(shared.cache.ledger(), &config.watch)?;
+        shared.tracing.apply(shared.cache.ledger(), &config.telemetry)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
@@ -235,6 +236,7 @@ impl Reload<'_> {
         }
         self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
         self.shared.requests.apply(cache.ledger(), &merged.watch)?;
+        self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         tenants::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
             self.shared.watching.apply_to(cache, &pool)?;
@@ -298,6 +300,7 @@ impl Server {
         self.shared.monitoring.stop();
         self.shared.watching.stop();
         self.shared.requests.stop(self.shared.cache.ledger());
+        self.shared.tracing.stop(self.shared.cache.ledger());
         self.shared.maintenance.stop();
         if let Some(thread) = self.maintenance.take() {
             let _ = thread.join();

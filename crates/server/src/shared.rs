@@ -20,6 +20,7 @@ use crate::reload::Changing;
 use crate::requests::RequestLog;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
+use crate::telemetry::Tracing;
 use crate::tenants::{Account, Departing, Directory, Tenant, sum};
 use crate::tls::{Subject, TlsSlot};
 use crate::tracking::Tracking;
@@ -477,6 +478,7 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     pub(crate) watching: Watching,
     pub(crate) requests: Arc<RequestLog>,
+    pub(crate) tracing: Arc<Tracing>,
     pub(crate) tracking: Tracking,
     pub(crate) monitoring: Monitoring,
     pub(crate) changing: Changing,
@@ -498,6 +500,7 @@ impl Shared {
         let budget = Budget::default();
         let users = Users::new(&config);
         let requests = Arc::new(RequestLog::new(clock.clone(), workers.len()));
+        let tracing = Arc::new(Tracing::new(clock.clone(), workers.len()));
         let outlives = !config.shared_memory.as_os_str().is_empty();
         // No process gives out more than one a nanosecond.
         let first_cas = if outlives { clock.unix_nanos() } else { 0 };
@@ -525,6 +528,7 @@ impl Shared {
             users,
             watching: Watching::default(),
             requests,
+            tracing,
             tracking: Tracking::default(),
             monitoring: Monitoring::default(),
             changing: Changing::default(),

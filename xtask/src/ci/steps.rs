@@ -23,6 +23,11 @@ pub(crate) fn steps() -> Vec<Step> {
             summary: "the documentation builds, and its links lead somewhere",
             run: document,
         },
+        Step {
+            name: "telemetry",
+            summary: "lints and tests of what is behind the feature `opentelemetry`",
+            run: telemetry,
+        },
         Step { name: "loom", summary: "models of lock-free code, over all interleavings", run: loom },
         Step { name: "test", summary: "all tests, and the examples of the documentation", run: test },
     ]
@@ -42,6 +47,26 @@ fn tidy(_run: &mut Run) -> anyhow::Result<Outcome> {
 
 fn clippy(run: &mut Run) -> anyhow::Result<Outcome> {
     run.execute(run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+/// What differs with the feature: lints, the unit tests of what is behind it, and spans of a real server. All of the workspace is named, so
+/// that only the two crates that have the feature are built once more.
+fn telemetry(run: &mut Run) -> anyhow::Result<Outcome> {
+    let with_it = |what: &str, arguments: &[&str]| {
+        let mut command = run.cargo(&[what, "--workspace", "--features", "millpond-cli/opentelemetry"]);
+        command.args(arguments);
+        command
+    };
+    let lints = with_it("clippy", &["--all-targets", "--", "-D", "warnings"]);
+    let units = with_it("test", &["--lib", "--no-fail-fast", "telemetry", "--", "--show-output"]);
+    let served = with_it("test", &["--test", "telemetry", "--no-fail-fast", "--", "--show-output"]);
+    for (command, has_tests) in [(lints, false), (units, true), (served, true)] {
+        let outcome = if has_tests { run.execute_tests(command)? } else { run.execute(command)? };
+        if outcome != Outcome::Passed {
+            return Ok(outcome);
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Builds the documentation twice: with private items, so that their links are checked too, and then as users see it, where

@@ -501,6 +501,16 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
             "Requests for sampled keys that found no room.",
             vec![(vec![], shared.requests.figures().1)],
         ),
+        counter(
+            "millpond_telemetry_spans_sent",
+            "Spans that the collector took.",
+            shared.tracing.figures().map(|(sent, _)| (vec![], sent)).into_iter().collect(),
+        ),
+        counter(
+            "millpond_telemetry_spans_dropped",
+            "Spans that found no room, or that the collector did not take.",
+            shared.tracing.figures().map(|(_, dropped)| (vec![], dropped)).into_iter().collect(),
+        ),
     ]
 }
 

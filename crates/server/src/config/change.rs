@@ -93,6 +93,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged.log = new.log.clone();
     merged.watch = new.watch.clone();
     merged.monitor = new.monitor.clone();
+    merged.telemetry = new.telemetry.clone();
     for listener in &mut merged.listeners {
         if let Some(changed) = new.listeners.iter().find(|other| other.name == listener.name) {
             copy_tls!(changed => listener);

@@ -37,6 +37,7 @@ pub fn check(config: &Config) -> Result<(), Error> {
     check_admin(config, &mut problems);
     super::tls::check(config, &mut problems);
     check_watch(&config.watch, &mut problems);
+    super::telemetry::check(&config.telemetry, &mut problems);
     if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
         problems.push(format!("monitor: {error}"));
     }

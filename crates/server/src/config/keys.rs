@@ -386,6 +386,24 @@ pub const KEYS: &[Key] = &[
          seconds (PSI). 0: pressure is not read. Default 10.0.",
     ),
     online(
+        "telemetry.otlp_endpoint",
+        "Where spans of a sample of turns go, by OTLP over HTTP, as \"http://127.0.0.1:4318\" (docs/watching.md); without a path it is /v1/traces\n\
+         there. For a binary that was built with the feature `opentelemetry`. Default \"\" (none).",
+    ),
+    online(
+        "telemetry.sample_one_in",
+        "One turn of a connection in so many is traced, at random. 0: none. Default 1000.",
+    ),
+    online(
+        "telemetry.slow_command_micros",
+        "A command in such a turn that takes at least so many microseconds has a span of its own. 0: every one. Default 1000.",
+    ),
+    online("telemetry.service_name", "What the server calls itself in spans. Default \"millpond\"."),
+    online(
+        "telemetry.timeout_millis",
+        "Milliseconds that sending some spans may take, 1 to 60000; then they are dropped. Default 2000.",
+    ),
+    online(
         "log.level",
         "What is logged to standard error: \"error\", \"warn\", \"info\", \"debug\" or \"trace\". Default \"info\".",
     ),

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod load;
 mod print;
 pub(crate) mod rewrite;
+mod telemetry;
 mod tenants;
 mod users;
 #[macro_use]
@@ -29,6 +30,7 @@ use millpond::monitor::{Mode, MonitorConfig};
 use serde::{Deserialize, Serialize};
 
 pub use print::render;
+pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
@@ -75,6 +77,8 @@ pub struct Config {
     pub watch: Watch,
     /// Giving memory back when others need it.
     pub monitor: MonitorSettings,
+    /// What is traced.
+    pub telemetry: Telemetry,
     /// What is logged.
     pub log: Log,
 }
@@ -98,6 +102,7 @@ impl Default for Config {
             admin: Admin::default(),
             watch: Watch::default(),
             monitor: MonitorSettings::default(),
+            telemetry: Telemetry::default(),
             log: Log::default(),
         }
     }

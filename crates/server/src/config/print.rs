@@ -28,7 +28,9 @@ pub fn render(config: &Config) -> Result<String, Error> {
     for key in KEYS.iter().filter(|key| !key.path.contains('.')) {
         setting(&mut text, key, key.path, table.get(key.path));
     }
-    for section in ["listener", "pool", "tenant", "user", "limits", "admin", "watch", "monitor", "log"] {
+    for section in
+        ["listener", "pool", "tenant", "user", "limits", "admin", "watch", "monitor", "telemetry", "log"]
+    {
         match table.get(section) {
             Some(Value::Array(entries)) if entries.is_empty() => example(&mut text, section)?,
             Some(Value::Array(entries)) => {

@@ -100,6 +100,8 @@ fn wrong_values_are_refused_by_name() {
         ("memory = \"1MiB\"", &["memory", "16MiB"]),
         ("memory = \"2GiB\"\nmax_memory = \"1GiB\"", &["max_memory", "raise"]),
         ("threads = 0", &["threads"]),
+        ("[telemetry]\ntimeout_millis = 0", &["telemetry.timeout_millis", "60000"]),
+        ("[telemetry]\nservice_name = \"\"", &["telemetry.service_name"]),
         ("threads = \"many\"", &["line 1"]),
         (
             "[[listener]]\naddress = \"tcp://0.0.0.0:11211\"",

@@ -38,6 +38,14 @@ pub(super) enum Changed {
     Failed(WireError),
 }
 
+/// The command that changes a number in that direction.
+pub(super) const fn name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Increment => "incr",
+        Direction::Decrement => "decr",
+    }
+}
+
 impl<'c> Commands<'_, 'c> {
     pub(super) fn arithmetic(&mut self, request: ArithmeticRequest<'_>, output: &mut Output<ReadHandle<'c>>) {
         let change = Change {
@@ -75,7 +83,7 @@ impl<'c> Commands<'_, 'c> {
             }
         };
         self.note(&Asked {
-            command: if change.direction == Direction::Increment { "incr" } else { "decr" },
+            command: name(change.direction),
             does: Does::Write,
             key,
             value_bytes: None,

@@ -9,10 +9,10 @@ use protocol::memcached::binary::{
 };
 use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireError};
 
-use super::arithmetic::{Change, Changed};
+use super::arithmetic::{self, Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::lookup::Answer;
-use super::store::Stored;
+use super::store::{self, Stored};
 use super::{Round, VERSION};
 use crate::deadline::shown_flags;
 use crate::lookup::Value;
@@ -116,7 +116,15 @@ impl<'i> Round<'_, '_, 'i> {
             Parse::Request { packet, consumed } => {
                 self.position += consumed;
                 self.answered += 1;
-                self.commands.binary(packet, self.output)
+                let traced = self
+                    .commands
+                    .traced_since()
+                    .map(|since| (since, name_of(&packet.request), key_of(&packet.request)));
+                let next = self.commands.binary(packet, self.output);
+                if let Some((since, name, key)) = traced {
+                    self.commands.trace_command(name, key.flatten(), since);
+                }
+                next
             }
             Parse::TooLarge { store: Store { head, header }, consumed } => {
                 self.commands.counters.add(Counter::RefusedSize, 1);
@@ -231,6 +239,22 @@ impl<'c> Commands<'_, 'c> {
             }
             reply::done(out, head, 0);
         });
+    }
+}
+
+/// As [`super::name_of`].
+const fn name_of(request: &Request<'_>) -> &'static str {
+    match request {
+        Request::Get(_) => "get",
+        Request::Store(store) => store::name(store.header.command),
+        Request::Delete { .. } => "delete",
+        Request::Arithmetic(request) => arithmetic::name(request.direction),
+        Request::Touch { .. } => "touch",
+        Request::Flush { .. } => "flush_all",
+        Request::Stat(_) => "stats",
+        Request::Noop => "noop",
+        Request::Version => "version",
+        Request::Quit => "quit",
     }
 }
 

@@ -12,6 +12,7 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::{Asked, Does, Notes};
 use crate::shared::{Pool, Settings, Shared};
+use crate::telemetry::{Sampled, Step};
 use crate::tenants::Tenant;
 
 /// What a command works with.
@@ -26,6 +27,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) key_buffer: &'a mut KeyBuf,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
+    /// There while this turn is traced.
+    pub(super) sampled: &'a mut Option<Sampled>,
 }
 
 /// When an item ends, as the engine takes it.
@@ -108,6 +111,33 @@ impl<'c> Commands<'_, 'c> {
         let result = act(self, key.bytes(&mut scratch));
         *self.key_buffer = scratch;
         result
+    }
+
+    /// The time, in a turn that is traced.
+    #[inline]
+    pub(super) fn traced_since(&self) -> Option<u64> {
+        self.sampled.as_ref().map(|_| self.shared.clock.monotonic_nanos())
+    }
+
+    /// Has a command traced that took long, in a turn that is.
+    pub(super) fn trace_command(&mut self, name: &'static str, key: Option<Key<'_>>, began_nanos: u64) {
+        match key {
+            Some(key) => {
+                let mut scratch = KeyBuf::default();
+                self.trace(name, Some(key.bytes(&mut scratch)), 0, began_nanos);
+            }
+            None => self.trace(name, None, 0, began_nanos),
+        }
+    }
+
+    /// As [`Self::trace_command`], or so many lookups that were made together.
+    pub(super) fn trace(&mut self, name: &'static str, key: Option<&[u8]>, lookups: usize, began_nanos: u64) {
+        let took_nanos = self.shared.clock.monotonic_nanos().saturating_sub(began_nanos);
+        let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.is_slow(took_nanos)) else {
+            return;
+        };
+        let key = key.map(|key| (self.shared.requests.number_of(key), key.len()));
+        sampled.note(Step { name, began_nanos, took_nanos, lookups, key });
     }
 
     /// Has a request logged, where requests are.

@@ -155,7 +155,7 @@ impl<'c> Session<'c> {
             return self.ask_who(context.shared, input, output);
         }
         self.take_limits();
-        let Context { shared, worker, settings, now_secs, key_buffer, .. } = context;
+        let Context { shared, worker, settings, now_secs, key_buffer, sampled, .. } = context;
         let Self {
             wire,
             parser,
@@ -186,6 +186,7 @@ impl<'c> Session<'c> {
             now_secs: *now_secs,
             key_buffer,
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Memcached),
+            sampled,
         };
         let mut round = Round {
             wire,
@@ -342,7 +343,12 @@ impl<'i> Round<'_, '_, 'i> {
         }
         self.position += consumed;
         self.answered += 1;
-        self.execute(request)
+        let traced = self.commands.traced_since().map(|since| (since, name_of(&request), key_of(&request)));
+        let next = self.execute(request);
+        if let Some((since, name, key)) = traced {
+            self.commands.trace_command(name, key.flatten(), since);
+        }
+        next
     }
 
     /// Gathers the keys of a retrieval.
@@ -396,8 +402,12 @@ impl<'i> Round<'_, '_, 'i> {
         if self.batch.len() == 0 {
             return None;
         }
+        let since = self.commands.traced_since();
         let done = self.commands.lookup(&self.batch, self.output, self.settings.max_output_bytes);
         self.answered += done;
+        if let Some(since) = since {
+            self.commands.trace("get", self.batch.first_key(), done, since);
+        }
         if let Some((position, key_index)) = self.batch.place_of(done) {
             self.position = position;
             *self.answered_keys = key_index;
@@ -466,8 +476,12 @@ impl<'i> Round<'_, '_, 'i> {
     fn continue_dump(&mut self) -> Option<Next> {
         let dump = self.dump.as_mut()?;
         let room = self.settings.max_requests_per_turn.saturating_sub(self.answered);
+        let since = self.commands.traced_since();
         let (looked_at, next) = self.commands.continue_dump(dump, room, self.output);
         self.answered += looked_at;
+        if let Some(since) = since {
+            self.commands.trace_command("lru_crawler", None, since);
+        }
         if next.is_none() {
             *self.dump = None;
         }
@@ -483,7 +497,11 @@ impl<'i> Round<'_, '_, 'i> {
         }
         if let Some(incoming) = self.incoming.take() {
             self.answered += 1;
+            let since = self.commands.traced_since();
             self.commands.finish_incoming(incoming, self.output);
+            if let Some(since) = since {
+                self.commands.trace_command("set", None, since);
+            }
         }
         None
     }
@@ -523,6 +541,33 @@ impl<'i> Round<'_, '_, 'i> {
             Request::Get(_) => {}
         }
         None
+    }
+}
+
+/// What a request is called in spans.
+const fn name_of(request: &Request<'_>) -> &'static str {
+    match request {
+        Request::Get(_) => "get",
+        Request::Store(request) if request.header.meta.is_some() => "ms",
+        Request::Store(request) => store::name(request.header.command),
+        Request::Delete(_) => "delete",
+        Request::Arithmetic(request) => arithmetic::name(request.direction),
+        Request::Touch(_) => "touch",
+        Request::Meta(request) => match request.command {
+            MetaCommand::Get => "mg",
+            MetaCommand::Delete => "md",
+            MetaCommand::Arithmetic(_) => "ma",
+            MetaCommand::Debug => "me",
+        },
+        Request::MetaNoop => "mn",
+        Request::FlushAll { .. } => "flush_all",
+        Request::Stats(_) => "stats",
+        Request::Version => "version",
+        Request::Verbosity { .. } => "verbosity",
+        Request::CacheMemlimit { .. } => "cache_memlimit",
+        Request::Shutdown(_) => "shutdown",
+        Request::Quit => "quit",
+        Request::Unsupported { .. } => "unknown",
     }
 }
 

@@ -315,7 +315,7 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-const fn name(command: StoreCommand) -> &'static str {
+pub(super) const fn name(command: StoreCommand) -> &'static str {
     match command {
         StoreCommand::Set => "set",
         StoreCommand::Add => "add",

@@ -24,8 +24,9 @@ use super::retry;
 use super::tls::{self, TlsBuffers, TlsStream};
 use crate::latency;
 use crate::metrics::Counter;
-use crate::session::{Next, Session};
+use crate::session::{Next, Session, Turn};
 use crate::shared::{Activity, ConnectionInfo, Held};
+use crate::telemetry::Over;
 use crate::tenants::{Account, Spent};
 use crate::tls::Subject;
 
@@ -465,7 +466,9 @@ impl<'c> Connection<'c> {
         let since = context.turns.is_multiple_of(latency::ONE_IN).then(|| clock.monotonic_nanos());
         let account = Arc::clone(self.account());
         let unsent = self.output.len();
+        context.sampled = context.shared.tracing.begin(context.worker, context.turns);
         let turn = self.session.turn(context, bytes, &mut self.output);
+        self.end_trace(context, &account.tenant.name, &turn, unsent);
         if self.info.listener.by_prefix {
             self.spent.received += turn.consumed as u64;
             account.counters.add(Counter::ReceivedBytes, turn.consumed as u64);
@@ -500,6 +503,24 @@ impl<'c> Connection<'c> {
             Next::Close(reason) => self.closing = Some(reason),
         }
         turn.consumed
+    }
+
+    /// Has the turn traced, if it is in the sample and answered something.
+    #[inline]
+    fn end_trace(&self, context: &mut Context<'c>, tenant: &str, turn: &Turn, unsent: usize) {
+        let Some(sampled) = context.sampled.take() else { return };
+        if let Some(spoken) = self.session.spoken().filter(|_| turn.answered > 0) {
+            let over = Over {
+                worker: context.worker,
+                spoken,
+                tenant,
+                listener: &self.info.listener.name,
+                requests: turn.answered,
+                received_bytes: turn.consumed,
+                sent_bytes: self.output.len() - unsent,
+            };
+            context.shared.tracing.end(sampled, &over);
+        }
     }
 
     fn flush(&mut self, context: &mut Context<'c>) -> Result<Sent, Errno> {

@@ -8,6 +8,7 @@ use protocol::memcached::KeyBuf;
 use super::output::Output;
 use super::tls::TlsBuffers;
 use crate::shared::{Settings, Shared};
+use crate::telemetry::Sampled;
 
 /// Bytes that are received at a time: the requests of one turn, unless a value is received straight into its item.
 pub(crate) const RECEIVE_BYTES: usize = 32 << 10;
@@ -30,6 +31,8 @@ pub(crate) struct Context<'c> {
     pub(crate) tls: Option<Box<TlsBuffers>>,
     /// Counts turns, to time one in so many.
     pub(crate) turns: u32,
+    /// The turn that goes on, if it is traced.
+    pub(crate) sampled: Option<Sampled>,
 }
 
 impl<'c> Context<'c> {
@@ -44,6 +47,7 @@ impl<'c> Context<'c> {
             key_buffer: KeyBuf::default(),
             tls: None,
             turns: 0,
+            sampled: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::Notes;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
+use crate::telemetry::Sampled;
 use crate::tenants::{Account, Directory};
 use crate::users::Identity;
 
@@ -40,6 +41,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) now: Cell<Option<u64>>,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
+    /// There while this turn is traced.
+    pub(super) sampled: &'a mut Option<Sampled>,
 }
 
 /// What to do about an item, seeing the old one: see [`Commands::modify`].

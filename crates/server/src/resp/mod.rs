@@ -216,7 +216,7 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        let Context { shared, worker, settings, .. } = context;
+        let Context { shared, worker, settings, sampled, .. } = context;
         if !self.identity.refresh(&shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
@@ -254,6 +254,7 @@ impl<'c> Session<'c> {
             client,
             now: Cell::new(None),
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
+            sampled,
         };
         let mut round = Round {
             parser,
@@ -508,6 +509,7 @@ impl<'i> Round<'_, '_, 'i> {
             return None;
         }
         self.mark = None;
+        let since = self.commands.traced_since();
         let commands = &self.commands;
         let version = commands.client.version;
         let space = commands.keys();
@@ -534,6 +536,9 @@ impl<'i> Round<'_, '_, 'i> {
         });
         commands.count_reads(hits, misses);
         self.answered += done;
+        if let Some(since) = since {
+            self.commands.trace_step("get", self.batch.first_key(), done, since);
+        }
         if let Some((position, key_index)) = self.batch.place_of(done) {
             *self.answered_keys = key_index;
             // What was parsed beyond that place is parsed again; the request at the front, of however many keys, is not.
@@ -551,7 +556,9 @@ impl<'i> Round<'_, '_, 'i> {
     fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
         let before = self.commands.client.replies;
         let end = self.output.end();
-        let is_timed = self.commands.settings.slow_nanos.is_some() || self.began.is_some();
+        let is_timed = self.commands.settings.slow_nanos.is_some()
+            || self.began.is_some()
+            || self.commands.sampled.is_some();
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
@@ -559,6 +566,7 @@ impl<'i> Round<'_, '_, 'i> {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);
             self.commands.note_slow(args, now.saturating_sub(since));
+            self.commands.trace(args, since);
         }
         if before != Replies::On || self.commands.client.replies != Replies::On {
             self.withhold(before, end, &done);
@@ -697,9 +705,15 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Goes on with a listing. `Some` ends the turn.
     fn continue_listing(&mut self) -> Option<Next> {
+        let since = self.commands.traced_since();
         let listing = self.listing.as_mut()?;
         let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
-        if !self.commands.continue_listing(listing, self.commands.settings.max_listed_chunks, &mut writer) {
+        let is_complete =
+            self.commands.continue_listing(listing, self.commands.settings.max_listed_chunks, &mut writer);
+        if let Some(since) = since {
+            self.commands.trace_step("listing", None, 0, since);
+        }
+        if !is_complete {
             return Some(Next::Turn);
         }
         *self.listing = None;

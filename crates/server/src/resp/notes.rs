@@ -1,9 +1,10 @@
-//! What of a request comes into the log of requests ([`crate::requests`]).
+//! What of a request comes into the log of requests ([`crate::requests`]) and into spans ([`crate::telemetry`]).
 
 use super::commands::Commands;
 use super::set::value_index;
 use super::table::{Command, Spec};
 use crate::requests::{Asked, Does};
+use crate::telemetry::Step;
 
 impl Commands<'_, '_> {
     /// Logs a lookup, with the length of the value that was found, where requests are logged.
@@ -33,6 +34,39 @@ impl Commands<'_, '_> {
             let (command, does) = (spec.name, does(spec));
             notes.note(&Asked { command, does, key, value_bytes, ttl_secs: None, outcome });
         }
+    }
+
+    /// The time, in a turn that is traced.
+    #[inline]
+    pub(super) fn traced_since(&self) -> Option<u64> {
+        self.sampled.as_ref().map(|_| self.shared.clock.monotonic_nanos())
+    }
+
+    /// Has a command traced that took long, in a turn that is.
+    #[inline]
+    pub(super) fn trace(&mut self, args: &[&[u8]], began_nanos: u64) {
+        if self.sampled.is_some() {
+            let spec = args.first().and_then(|name| Spec::find(name));
+            let place = spec.and_then(|spec| spec.guarded_places(args).first().copied());
+            let key = place.and_then(|place| args.get(place)).copied();
+            self.trace_step(spec.map_or("unknown", |spec| spec.name), key, 0, began_nanos);
+        }
+    }
+
+    /// As [`Self::trace`], for what is no single command: so many lookups that were made together, or a part of a listing.
+    pub(super) fn trace_step(
+        &mut self,
+        name: &'static str,
+        key: Option<&[u8]>,
+        lookups: usize,
+        began_nanos: u64,
+    ) {
+        let took_nanos = self.shared.clock.monotonic_nanos().saturating_sub(began_nanos);
+        let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.is_slow(took_nanos)) else {
+            return;
+        };
+        let key = key.map(|key| (self.shared.requests.number_of(key), key.len()));
+        sampled.note(Step { name, began_nanos, took_nanos, lookups, key });
     }
 }
 

@@ -33,8 +33,8 @@ const FIXED: &[&str] =
 /// What a client is told of settings where several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
-/// What no client may set: the files that they name are written to.
-const PROTECTED: [&str; 2] = ["watch.trace_file", "watch.request_log"];
+/// What no client may set: the files that they name are written to, and the address is sent to.
+const PROTECTED: [&str; 3] = ["watch.trace_file", "watch.request_log", "telemetry.otlp_endpoint"];
 
 impl<'c> Commands<'_, 'c> {
     /// Our name of the setting that Redis calls `name`.

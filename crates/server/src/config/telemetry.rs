@@ -1,0 +1,125 @@
+//! What is traced, and where spans are sent.
+
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+
+/// Whether this binary has what sends spans.
+const IS_BUILT_IN: bool = cfg!(feature = "opentelemetry");
+/// Where a collector takes spans, if the endpoint does not say.
+const PATH: &str = "/v1/traces";
+/// A worker, the operator and who stops the server are not to wait for longer than that.
+const MAX_TIMEOUT_MILLIS: u32 = 60_000;
+
+/// Spans of a sample of turns, by OpenTelemetry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Telemetry {
+    /// `http://HOST:PORT` of a collector; empty = nothing is traced.
+    pub otlp_endpoint: String,
+    /// One turn of a connection in so many is traced; 0 = none.
+    pub sample_one_in: u32,
+    /// A command in such a turn that takes so many microseconds has a span of its own; 0 = every one has.
+    pub slow_command_micros: u32,
+    /// What the server calls itself.
+    pub service_name: String,
+    /// How long sending some spans may take.
+    pub timeout_millis: u32,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self {
+            otlp_endpoint: String::new(),
+            sample_one_in: 1_000,
+            slow_command_micros: 1_000,
+            service_name: "millpond".to_owned(),
+            timeout_millis: 2_000,
+        }
+    }
+}
+
+impl Telemetry {
+    /// Where spans are posted to, with its path; nothing where none are or it is no address.
+    pub fn url(&self) -> Option<String> {
+        let uri: Uri = self.otlp_endpoint.parse().ok()?;
+        // A password in the address would be shown with the settings.
+        let is_plain = uri.scheme_str() == Some("http") && !self.otlp_endpoint.contains('@');
+        let authority = uri.authority().filter(|_| is_plain)?;
+        let path = match uri.path_and_query().map_or("/", |path| path.as_str()) {
+            "/" => PATH,
+            path => path,
+        };
+        Some(format!("http://{authority}{path}"))
+    }
+}
+
+/// Refuses what cannot work.
+pub(super) fn check(telemetry: &Telemetry, problems: &mut Vec<String>) {
+    let Telemetry { otlp_endpoint, service_name, timeout_millis, .. } = telemetry;
+    if !(1..=MAX_TIMEOUT_MILLIS).contains(timeout_millis) {
+        problems.push(format!(
+            "telemetry.timeout_millis: {timeout_millis} is not between 1 and {MAX_TIMEOUT_MILLIS}"
+        ));
+    }
+    if service_name.is_empty() {
+        problems.push("telemetry.service_name: it is empty; collectors sort spans by it".to_owned());
+    }
+    if otlp_endpoint.is_empty() {
+        return;
+    }
+    if !IS_BUILT_IN {
+        problems.push(
+            "telemetry.otlp_endpoint: this binary was built without OpenTelemetry; build one with `cargo build --release \
+             --package millpond-cli --features opentelemetry`, or leave the setting empty"
+                .to_owned(),
+        );
+    } else if telemetry.url().is_none() {
+        let hint = if otlp_endpoint.starts_with("https:") {
+            "spans are sent without TLS: to a collector on this machine, which passes them on with TLS"
+        } else {
+            "write http://HOST:PORT, as in http://127.0.0.1:4318"
+        };
+        problems.push(format!("telemetry.otlp_endpoint: `{otlp_endpoint}` cannot be sent to; {hint}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::load::{Flags, load_text};
+
+    fn load(text: &str) -> Result<Config, String> {
+        let loaded = load_text("test.toml", text, &[], &Flags::default());
+        loaded.map(|loaded| loaded.config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn spans_are_sent_by_a_binary_that_has_what_it_takes() {
+        let endpoint = |endpoint: &str| format!("[telemetry]\notlp_endpoint = \"{endpoint}\"");
+        if cfg!(not(feature = "opentelemetry")) {
+            let error = load(&endpoint("http://127.0.0.1:4318")).expect_err("refused");
+            assert!(error.contains("telemetry.otlp_endpoint: this binary was built without"), "{error}");
+            assert!(error.contains("--features opentelemetry"), "{error}");
+            return;
+        }
+        for (text, url) in [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+            ("http://collector/", "http://collector/v1/traces"),
+            ("http://collector:80/a/b?c=d", "http://collector:80/a/b?c=d"),
+        ] {
+            assert_eq!(load(&endpoint(text)).expect("good").telemetry.url().as_deref(), Some(url));
+        }
+        for (text, hint) in [
+            ("127.0.0.1:4318", "write http://HOST:PORT"),
+            ("grpc://127.0.0.1:4317", "write http://HOST:PORT"),
+            ("http://name:password@collector", "write http://HOST:PORT"),
+            ("https://collector", "without TLS"),
+        ] {
+            let error = load(&endpoint(text)).expect_err("refused");
+            assert!(
+                error.contains(&format!("telemetry.otlp_endpoint: `{text}`")) && error.contains(hint),
+                "{error}"
+            );
+        }
+    }
+}
