@@ -14,7 +14,7 @@
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`, `notify`: what is between the server
 //!   and a service manager.
-//! - `slow`, `latency`: requests that took long, and how long they take.
+//! - `slow`, `spikes`, `latency`, `times`: requests that took long, how long they take, and which command how long.
 //! - `watching`, `requests`, `telemetry`: what is sampled, written to files and sent to a collector.
 //!
 //! # What holds
@@ -50,8 +50,10 @@ mod server;
 mod session;
 mod shared;
 mod slow;
+mod spikes;
 mod telemetry;
 mod tenants;
+mod times;
 mod tls;
 mod tracking;
 mod users;

@@ -5,11 +5,13 @@
 //! memcached's `stats` shows sums over all listeners, less what they were at the last `stats reset`; Prometheus shows the
 //! plain sums, which never go back.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use base::Ledger;
 use base::counter::Counters;
 
 use crate::resp;
+use crate::times::{CallTimes, TimeSum};
 
 /// A group of counters with one name and help in Prometheus; its members differ by labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,11 @@ const PAUSES: Family = Family {
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
 const SENT: Family = Family { name: "millpond_server_sent_bytes", help: "Bytes sent to clients." };
+
+const SPIKES: Family = Family {
+    name: "millpond_server_latency_events",
+    help: "Commands of RESP that took as long as watch.latency_monitor_millis or longer, by whether they should be fast.",
+};
 
 const TLS_HANDSHAKES: Family =
     Family { name: "millpond_server_tls_handshakes", help: "Handshakes of TLS that succeeded, by kind." };
@@ -126,6 +133,8 @@ counters! {
     PausedRate: PAUSES { reason = "rate" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
+    SlowCommand: SPIKES { event = "command" },
+    SlowFastCommand: SPIKES { event = "fast-command" },
     TlsFull: TLS_HANDSHAKES { kind = "full" },
     TlsResumed: TLS_HANDSHAKES { kind = "resumed" },
     TlsTimeout: TLS_FAILURES { reason = "timeout" },
@@ -141,7 +150,20 @@ counters! {
 }
 
 const COUNT: usize = Counter::ALL.len();
-const CALLS: usize = 2 * resp::COUNT;
+const ENDS: usize = 3;
+const CALLS: usize = ENDS * resp::NUMBERS;
+const ERRORS: usize = resp::ERROR_CODES.len();
+
+/// What became of a call of a command of RESP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was answered by what it is to be answered by.
+    Well,
+    /// It was carried out, and answered by an error.
+    Failed,
+    /// It was answered by an error before it was carried out: for what it asks, or who asks.
+    Rejected,
+}
 
 /// The family of [`ListenerCounters::calls`].
 pub(crate) const RESP_COMMANDS: Family = Family {
@@ -153,10 +175,45 @@ pub(crate) const RESP_COMMANDS: Family = Family {
 #[derive(Default)]
 pub(crate) struct ListenerCounters {
     counters: Counters<COUNT>,
-    /// Commands of RESP that were answered by what they are to answer, and then those that were answered by an error.
+    /// Calls of commands of RESP, by number, and by how they ended.
     calls: Counters<CALLS>,
+    /// Errors that clients of RESP were answered, by the code that they begin with.
+    errors: Counters<ERRORS>,
+    pub(crate) times: CallTimes,
     /// What they were at the last `stats reset`.
-    baseline: Mutex<Option<Box<[u64; COUNT]>>>,
+    baseline: Mutex<Option<Box<Baseline>>>,
+}
+
+/// Counts that are hidden: those of before the last `stats reset`.
+struct Baseline {
+    counters: [u64; COUNT],
+    calls: [u64; CALLS],
+    errors: [u64; ERRORS],
+}
+
+impl Default for Baseline {
+    fn default() -> Self {
+        Self { counters: [0; COUNT], calls: [0; CALLS], errors: [0; ERRORS] }
+    }
+}
+
+/// What is known of a command of RESP since the last `stats reset`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommandFigures {
+    /// By how they ended, in the order of [`Ended`].
+    ended: [u64; ENDS],
+    pub(crate) times: TimeSum,
+}
+
+impl CommandFigures {
+    /// Calls that were carried out.
+    pub(crate) fn calls(&self) -> u64 {
+        self.count(Ended::Well) + self.count(Ended::Failed)
+    }
+
+    pub(crate) fn count(&self, ended: Ended) -> u64 {
+        self.ended.get(ended as usize).copied().unwrap_or(0)
+    }
 }
 
 impl ListenerCounters {
@@ -166,36 +223,65 @@ impl ListenerCounters {
         self.counters.add(counter as usize, n);
     }
 
-    /// Counts a command of RESP, by its number in the table.
+    /// Counts `n` calls of a command of RESP, by its [number](resp::NUMBERS).
     #[inline]
-    pub(crate) fn add_call(&self, command: usize, is_answered: bool) {
-        self.calls.add(command + if is_answered { 0 } else { resp::COUNT }, 1);
+    pub(crate) fn add_calls(&self, number: usize, ended: Ended, n: u64) {
+        self.calls.add(place(number, ended), n);
     }
 
-    /// How often a command of RESP, by its number in the table, was carried out with or without an error.
-    pub(crate) fn calls_of(&self, command: usize, is_answered: bool) -> u64 {
-        self.calls.sum(command + if is_answered { 0 } else { resp::COUNT })
+    /// How often a command of RESP, by its number, ended so since the start.
+    pub(crate) fn calls_of(&self, number: usize, ended: Ended) -> u64 {
+        self.calls.sum(place(number, ended))
     }
 
-    /// Adds what `other`, which counts no more, has counted.
-    pub(crate) fn take_over(&self, other: &Self) {
-        for counter in Counter::ALL {
-            self.counters.add(*counter as usize, other.total(*counter));
-        }
-        for place in 0..CALLS {
-            self.calls.add(place, other.calls.sum(place));
-        }
-        let hidden = |counters: &Self, counter| counters.total(counter) - counters.since_reset(counter);
-        let mut baseline = self.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let counts = baseline.get_or_insert_with(|| Box::new([0; COUNT]));
-        for (slot, counter) in counts.iter_mut().zip(Counter::ALL) {
-            *slot += hidden(other, *counter);
+    /// Counts an error that a client of RESP was answered, by the place of its code in [`resp::ERROR_CODES`].
+    pub(crate) fn add_error(&self, code: usize) {
+        self.errors.add(code, 1);
+    }
+
+    /// How often that was since the last [`Self::reset`].
+    pub(crate) fn errors_since_reset(&self, code: usize) -> u64 {
+        let before = self.baseline().as_ref().map_or(0, |before| before.errors[code]);
+        self.errors.sum(code).wrapping_sub(before)
+    }
+
+    /// What is known of all commands of RESP since the last [`Self::reset`], in addition to `sums`.
+    pub(crate) fn add_to(&self, sums: &mut [CommandFigures]) {
+        let baseline = self.baseline();
+        for (number, sum) in sums.iter_mut().enumerate().take(resp::NUMBERS) {
+            for (slot, ended) in sum.ended.iter_mut().zip([Ended::Well, Ended::Failed, Ended::Rejected]) {
+                let before = baseline.as_ref().map_or(0, |before| before.calls[place(number, ended)]);
+                *slot += self.calls_of(number, ended).wrapping_sub(before);
+            }
+            self.times.add_to(number, &mut sum.times);
         }
     }
 
-    /// All commands of RESP that were carried out.
-    pub(crate) fn all_calls(&self) -> u64 {
-        (0..CALLS).map(|place| self.calls.sum(place)).sum()
+    /// Adds what `other`, which counts no more, has counted; but for the times, which are taken off the bill.
+    pub(crate) fn take_over(&self, other: &Self, ledger: &Ledger) {
+        other.times.release(ledger);
+        let hidden = other.baseline().take().unwrap_or_default();
+        let mut baseline = self.baseline();
+        let sums = baseline.get_or_insert_default();
+        for (at, (slot, before)) in sums.counters.iter_mut().zip(hidden.counters).enumerate() {
+            self.counters.add(at, other.counters.sum(at));
+            *slot += before;
+        }
+        for (at, (slot, before)) in sums.calls.iter_mut().zip(hidden.calls).enumerate() {
+            self.calls.add(at, other.calls.sum(at));
+            *slot += before;
+        }
+        for (at, (slot, before)) in sums.errors.iter_mut().zip(hidden.errors).enumerate() {
+            self.errors.add(at, other.errors.sum(at));
+            *slot += before;
+        }
+    }
+
+    /// All commands of RESP that were carried out since the last [`Self::reset`].
+    pub(crate) fn calls_since_reset(&self) -> u64 {
+        let baseline = self.baseline();
+        let of = |at: usize| self.calls.sum(at) - baseline.as_ref().map_or(0, |before| before.calls[at]);
+        (0..place(0, Ended::Rejected)).map(of).sum()
     }
 
     /// The count since the start.
@@ -205,18 +291,28 @@ impl ListenerCounters {
 
     /// The count since the last [`Self::reset`].
     pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
-        let baseline = self.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let before = baseline.as_ref().map_or(0, |counts| counts[counter as usize]);
+        let before = self.baseline().as_ref().map_or(0, |before| before.counters[counter as usize]);
         self.total(counter).wrapping_sub(before)
     }
 
-    /// Lets [`Self::since_reset`] begin at zero.
+    /// Lets what is told since the last reset begin at zero.
     pub(crate) fn reset(&self) {
-        let counts = Counter::ALL.iter().map(|counter| self.total(*counter));
-        let mut baseline = Box::new([0; COUNT]);
-        baseline.iter_mut().zip(counts).for_each(|(slot, count)| *slot = count);
-        *self.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(baseline);
+        let mut before = Box::<Baseline>::default();
+        before.counters.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.counters.sum(at));
+        before.calls.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.calls.sum(at));
+        before.errors.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.errors.sum(at));
+        self.times.reset();
+        *self.baseline() = Some(before);
     }
+
+    fn baseline(&self) -> MutexGuard<'_, Option<Box<Baseline>>> {
+        self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where calls of a command that ended so are counted.
+const fn place(number: usize, ended: Ended) -> usize {
+    ended as usize * resp::NUMBERS + number
 }
 
 #[cfg(test)]
@@ -244,10 +340,13 @@ mod tests {
         gone.add(Counter::GetHits, 3);
         gone.reset();
         gone.add(Counter::GetHits, 2);
-        gone.add_call(1, true);
-        past.take_over(&gone);
+        gone.add_calls(1, Ended::Well, 1);
+        let ledger = Ledger::new(1 << 20);
+        gone.times.add(1, 5, 1, &ledger);
+        past.take_over(&gone, &ledger);
         assert_eq!((past.since_reset(Counter::GetHits), past.total(Counter::GetHits)), (2, 5));
-        assert_eq!((past.calls_of(1, true), past.calls_of(1, false), past.all_calls()), (1, 0, 1));
+        assert_eq!((past.calls_of(1, Ended::Well), past.calls_of(1, Ended::Failed)), (1, 0));
+        assert_eq!((past.calls_since_reset(), ledger.total()), (1, 0));
     }
 
     #[test]
@@ -258,5 +357,25 @@ mod tests {
         counters.reset();
         counters.add(Counter::GetHits, 2);
         assert_eq!((counters.since_reset(Counter::GetHits), counters.total(Counter::GetHits)), (2, 5));
+    }
+
+    #[test]
+    fn a_reset_hides_calls_and_errors_and_forgets_times() {
+        let (counters, ledger) = (ListenerCounters::default(), Ledger::new(1 << 20));
+        counters.add_calls(2, Ended::Well, 7);
+        counters.add_error(1);
+        counters.times.add(2, 1_000, 7, &ledger);
+        counters.reset();
+        counters.add_calls(2, Ended::Failed, 2);
+        counters.add_calls(2, Ended::Rejected, 3);
+        let mut sums = vec![CommandFigures::default(); resp::NUMBERS];
+        counters.add_to(&mut sums);
+        let figures = &sums[2];
+        assert_eq!(
+            (figures.calls(), figures.count(Ended::Failed), figures.count(Ended::Rejected)),
+            (2, 2, 3)
+        );
+        assert_eq!((figures.times.timed(), counters.calls_since_reset()), (0, 2));
+        assert_eq!((counters.errors_since_reset(1), counters.calls_of(2, Ended::Well)), (0, 7));
     }
 }

@@ -13,7 +13,7 @@ use crate::config::{Address, Config, ListenerConfig, Protocol};
 use crate::gate::Gate;
 use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
-use crate::metrics::{Counter, ListenerCounters};
+use crate::metrics::{Counter, Ended, ListenerCounters};
 use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
@@ -21,7 +21,7 @@ use crate::requests::RequestLog;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
 use crate::telemetry::Tracing;
-use crate::tenants::{Account, Departing, Directory, Tenant, sum};
+use crate::tenants::{Account, Departing, Directory, Tenant};
 use crate::tls::{Subject, TlsSlot};
 use crate::tracking::Tracking;
 use crate::users::{DEFAULT_USER, Users};
@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     /// A request that takes so long comes into the slow log; `None`: none does.
     pub(crate) slow_nanos: Option<u64>,
     pub(crate) slow_entries: usize,
+    /// A command of RESP that takes so long is an event; `None`: none is.
+    pub(crate) latency_nanos: Option<u64>,
     pub(crate) handshake_timeout_secs: u32,
     pub(crate) drain_timeout_secs: u32,
 }
@@ -81,6 +83,8 @@ impl Settings {
                 .ok()
                 .map(|micros| micros.saturating_mul(1000)),
             slow_entries: config.watch.slow_log_entries,
+            latency_nanos: Some(u64::from(config.watch.latency_monitor_millis) * 1_000_000)
+                .filter(|nanos| *nanos > 0),
             handshake_timeout_secs: limits.handshake_timeout_secs,
             drain_timeout_secs: limits.drain_timeout_secs,
         }
@@ -99,6 +103,11 @@ const SHARED_TURN_NANOS: u64 = 50_000;
 const SHARED_LISTED_CHUNKS: u32 = 512;
 
 impl Settings {
+    /// Whether every command of RESP is timed, but for lookups that are made together.
+    pub(crate) fn times_commands(&self) -> bool {
+        self.slow_nanos.is_some() || self.latency_nanos.is_some() || self.max_turn_nanos.is_some()
+    }
+
     /// As they hold in a worker that several tenants share.
     pub(crate) fn for_several_tenants(&self) -> Self {
         Self {
@@ -185,10 +194,10 @@ impl ListenerState {
     }
 
     /// Keeps what was counted for a tenant that is gone, and nothing else of it.
-    pub(crate) fn forget(&self, tenant: &Arc<Tenant>) {
+    pub(crate) fn forget(&self, tenant: &Arc<Tenant>, ledger: &Ledger) {
         let mut accounts = self.accounts();
         for account in accounts.extract_if(.., |account| Arc::ptr_eq(&account.tenant, tenant)) {
-            self.past.take_over(&account.counters);
+            self.past.take_over(&account.counters, ledger);
         }
     }
 
@@ -196,8 +205,15 @@ impl ListenerState {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn each(&self, mut look: impl FnMut(&ListenerCounters)) {
+        self.accounts().iter().for_each(|account| look(&account.counters));
+        look(&self.past);
+    }
+
     fn sum(&self, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
-        self.accounts().iter().map(|account| of(&account.counters)).sum::<u64>() + of(&self.past)
+        let mut sum = 0;
+        self.each(|counters| sum += of(counters));
+        sum
     }
 
     /// The count since the start, over all tenants.
@@ -210,18 +226,15 @@ impl ListenerState {
         self.sum(|counters| counters.since_reset(counter))
     }
 
-    /// Lets [`Self::since_reset`] begin at zero.
-    pub(crate) fn reset(&self) {
-        self.accounts().iter().for_each(|account| account.counters.reset());
-        self.past.reset();
-    }
-
     /// Commands of RESP that were carried out, by name and outcome, without those that never were.
     pub(crate) fn calls(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut calls = Vec::new();
-        for (outcome, is_answered) in [("ok", true), ("error", false)] {
-            for (number, spec) in SPECS.iter().enumerate() {
-                let count = self.sum(|counters| counters.calls_of(number, is_answered));
+        for (outcome, ends) in [("ok", &[Ended::Well][..]), ("error", &[Ended::Failed, Ended::Rejected])] {
+            for spec in &SPECS {
+                let of = |counters: &ListenerCounters, ended: &Ended| -> u64 {
+                    spec.numbers().map(|number| counters.calls_of(number, *ended)).sum()
+                };
+                let count = self.sum(|counters| ends.iter().map(|ended| of(counters, ended)).sum());
                 if count > 0 {
                     calls.push((spec.name, outcome, count));
                 }
@@ -586,13 +599,10 @@ impl Shared {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has statistics for clients begin at zero: a client's own, where there are several tenants, as those of others are not its to reset.
-    pub(crate) fn reset_counters(&self, own: &ListenerCounters) {
-        if self.is_shared() {
-            own.reset()
-        } else {
-            self.listeners.iter().for_each(|listener| listener.reset())
-        }
+    /// Has statistics for clients begin at zero: those of the client's tenant, where there are several, as those of others are not its to
+    /// reset.
+    pub(crate) fn reset_counters(&self, tenant: &Arc<Tenant>) {
+        self.each_seen(tenant, ListenerCounters::reset);
     }
 
     /// Whether several tenants share the server, so that none may change what is everybody's.
@@ -600,13 +610,21 @@ impl Shared {
         self.directory().tenants.len() > 1
     }
 
-    /// The sum of what `of` reads of counters that a client may see: those of its own tenant where there are several, else of all.
-    pub(crate) fn seen_by(&self, tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+    /// Looks at the counters that a client may see: those of its own tenant where there are several, else at all.
+    pub(crate) fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
         if self.is_shared() {
-            sum(&self.listeners, tenant, of)
+            let accounts = self.listeners.iter().filter_map(|listener| listener.account_of(tenant));
+            accounts.for_each(|account| look(&account.counters));
         } else {
-            self.listeners.iter().map(|listener| listener.sum(&of)).sum()
+            self.listeners.iter().for_each(|listener| listener.each(&mut look));
         }
+    }
+
+    /// The sum of what `of` reads of them.
+    pub(crate) fn seen_by(&self, tenant: &Arc<Tenant>, of: impl Fn(&ListenerCounters) -> u64) -> u64 {
+        let mut sum = 0;
+        self.each_seen(tenant, |counters| sum += of(counters));
+        sum
     }
 
     /// The sum of a counter over all listeners, since the last `stats reset`.

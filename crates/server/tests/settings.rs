@@ -48,6 +48,7 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("limits.idle_timeout_secs 0", "timeout", "0"),
         ("pool.default.policy lru", "pool.default.policy", "lru"),
         ("slowlog-max-len 5", "watch.slow_log_entries", "5"),
+        ("latency-monitor-threshold 100", "watch.latency_monitor_millis", "100"),
         ("log.level warn", "log.level", "warn"),
     ] {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), "OK", "{set}");

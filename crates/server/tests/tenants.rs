@@ -143,6 +143,29 @@ fn info_tells_a_client_of_its_own_tenant() {
 }
 
 #[test]
+fn what_commands_took_is_told_to_their_tenant_alone() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    let ask = |client: &mut Client, command: &str| {
+        let head = resp(client, command);
+        let len = head.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()).expect("a length");
+        String::from_utf8(client.read_exact(len + 2)).expect("text")
+    };
+    let all = "INFO commandstats errorstats latencystats";
+    assert_eq!(resp(&mut shop, "SET k v"), "+OK");
+    assert_eq!(resp(&mut blog, "GET k"), "$-1");
+    assert!(resp(&mut blog, "GET").starts_with("-ERR"));
+    let seen = ask(&mut blog, all);
+    assert!(seen.contains("cmdstat_get:calls=1,") && seen.contains("rejected_calls=1,"), "{seen}");
+    assert!(seen.contains("errorstat_ERR:count=1") && !seen.contains("_set:"), "{seen}");
+    assert_eq!(resp(&mut blog, "CONFIG RESETSTAT"), "+OK");
+    assert!(!ask(&mut blog, all).contains("_get:"));
+    let seen = ask(&mut shop, all);
+    assert!(seen.contains("cmdstat_set:calls=1,") && seen.contains("usec_set:"), "another's stay: {seen}");
+    assert!(!seen.contains("errorstat_ERR"), "{seen}");
+}
+
+#[test]
 fn a_transaction_keeps_to_its_tenant() {
     let server = Server::start(two()).expect("a server");
     let mut shop = client(&server, "a");

@@ -309,6 +309,10 @@ pub const KEYS: &[Key] = &[
     ),
     online("watch.slow_log_entries", "How many requests the slow log keeps, at most 65536. Default 128."),
     online(
+        "watch.latency_monitor_millis",
+        "A command of RESP that takes at least so many milliseconds is kept as an event for LATENCY HISTORY. 0: none is. Default 0.",
+    ),
+    online(
         "watch.hot_keys",
         "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json.\n\
          0: none are looked for. Default 0.",

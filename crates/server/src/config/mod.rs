@@ -315,6 +315,8 @@ pub struct Watch {
     pub slow_log_micros: i64,
     /// How many requests the slow log keeps.
     pub slow_log_entries: usize,
+    /// A command of RESP that takes so many milliseconds is an event of `LATENCY`; 0 = none is.
+    pub latency_monitor_millis: u32,
     /// How many hot keys are kept of each pool; 0 = none are looked for.
     pub hot_keys: usize,
     /// One find in so many is looked at for them.
@@ -343,6 +345,7 @@ impl Default for Watch {
             latency_one_in: 0,
             slow_log_micros: 10_000,
             slow_log_entries: 128,
+            latency_monitor_millis: 0,
             hot_keys: 0,
             hot_keys_one_in: 100,
             curve_keys: 0,

@@ -1,5 +1,7 @@
 //! The engine as a client of one listener sees it, and the commands that need no more than a call of it.
 
+use std::sync::Arc;
+
 use millpond::{ItemOptions, ItemTag, Keys, ReadHandle};
 use protocol::memcached::{
     DeleteRequest, Expiry, Exptime, Key, KeyBuf, Reply, StoreCommand, StoreHeader, TouchRequest, WireError,
@@ -19,7 +21,7 @@ use crate::tenants::Tenant;
 pub(super) struct Commands<'a, 'c> {
     pub(super) shared: &'c Shared,
     pub(super) settings: &'a Settings,
-    pub(super) tenant: &'a Tenant,
+    pub(super) tenant: &'a Arc<Tenant>,
     pub(super) pool: &'a Pool,
     pub(super) protocol: Protocol,
     pub(super) counters: &'a ListenerCounters,

@@ -77,7 +77,7 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"hotkeys"), _) => self.hot_keys(out),
             (Some(b"curves"), _) => self.curves(out),
             (Some(b"reset"), _) => {
-                self.shared.reset_counters(self.counters);
+                self.shared.reset_counters(self.tenant);
                 return Ok(Reply::Reset.as_bytes());
             }
             // Statistics by key prefix are not kept; a client that switches them on or off is not held up.

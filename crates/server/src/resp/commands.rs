@@ -7,6 +7,7 @@ use millpond::structured::Collection;
 use millpond::{Expiry, ItemOptions, ItemTag, Keys, ReadHandle, WriteHandle};
 
 use super::client::Client;
+use super::subcommands::number_of;
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, deadline, is_over};
@@ -43,6 +44,10 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) notes: Option<Notes<'a>>,
     /// There while this turn is traced.
     pub(super) sampled: &'a mut Option<Sampled>,
+    /// Whether all that is done in this turn is timed.
+    pub(super) is_timed: bool,
+    /// The number of the call that was carried out last, until its time is noted.
+    pub(super) untimed: Cell<Option<usize>>,
 }
 
 /// What to do about an item, seeing the old one: see [`Commands::modify`].
@@ -135,10 +140,6 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn count_reads(&self, hits: u64, misses: u64) {
         self.counters.add(Counter::GetHits, hits);
         self.counters.add(Counter::GetMisses, misses);
-    }
-
-    pub(super) fn count_call(&self, command: Command, is_answered: bool) {
-        self.counters.add_call(command as usize, is_answered);
     }
 
     /// An item that nobody sees yet, with room for a value of `len` bytes.
@@ -249,9 +250,10 @@ impl<'c> Commands<'_, 'c> {
         self.remember_all(spec, args);
         let outcome = self.dispatch(spec, args, &mut Writer { output: &mut *output, version });
         self.end_caching(spec.command);
-        self.count_call(spec.command, outcome.is_ok());
+        self.count_call(number_of(spec, args).unwrap_or(spec.number()), &outcome);
         self.note_request(spec, args, None, outcome.is_ok());
         if let Err(failure) = outcome {
+            self.count_error(&failure);
             output.rewind(end);
             Writer { output, version }.failure(&failure);
         }
@@ -293,6 +295,7 @@ impl<'c> Commands<'_, 'c> {
             C::Info => self.info(args, w),
             C::Config => self.config(args, w),
             C::SlowLog => self.slowlog(args, w),
+            C::Latency => self.latency(args, w),
             C::Client => self.client_command(args, w),
             C::Acl => self.acl(args, w),
             C::Subscribe | C::Unsubscribe => self.run_channel(command, args, w),

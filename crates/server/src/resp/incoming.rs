@@ -2,7 +2,7 @@
 //!
 //! What of the request came before the value is kept; what comes behind it is parsed when the value is there.
 
-use millpond::{ReadHandle, WriteHandle};
+use millpond::WriteHandle;
 use protocol::resp::PendingBulk;
 
 use super::Round;
@@ -10,7 +10,6 @@ use super::set::{NewValue, value_index};
 use super::table::{Command, Spec};
 use super::writer::{Failure, Writer};
 use crate::deadline::{ROOM, Stamp};
-use crate::net::Output;
 use crate::session::{MIN_DIRECT_BYTES, Next};
 
 /// A command that sets a value which has not arrived whole.
@@ -120,7 +119,10 @@ impl<'i> Round<'_, '_, 'i> {
         self.answered += 1;
         let replies = self.commands.client.replies;
         let end = self.output.end();
-        let outcome = if spec.takes(before.len() + 1 + behind.len()) {
+        let clock = &self.commands.shared.clock;
+        let since = self.commands.is_timed.then(|| clock.monotonic_nanos());
+        let takes = spec.takes(before.len() + 1 + behind.len());
+        let outcome = if takes {
             let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
             item.and_then(|item| {
                 let value = NewValue::Item(Some(item));
@@ -129,18 +131,20 @@ impl<'i> Round<'_, '_, 'i> {
         } else {
             Err(Failure::wrong_number(spec.name))
         };
-        self.commands.count_call(spec.command, outcome.is_ok());
+        if takes {
+            self.commands.count_call(spec.number(), &outcome);
+            let nanos = since.map(|since| clock.monotonic_nanos().saturating_sub(since));
+            nanos.into_iter().for_each(|nanos| self.commands.note_time(&before, nanos));
+        } else {
+            self.commands.count_rejected(spec.number());
+        }
         self.commands.note_request(spec, &before, Some(value_len), outcome.is_ok());
         if let Err(failure) = outcome {
-            report(self.output, &failure);
+            self.fail(&failure);
         }
         if replies != super::Replies::On {
             self.withhold(replies, end, &super::Done::Yes);
         }
         None
     }
-}
-
-fn report(output: &mut Output<ReadHandle<'_>>, failure: &Failure) {
-    output.compose(|out| protocol::resp::reply::error(out, &failure.0));
 }

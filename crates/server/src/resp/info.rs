@@ -11,29 +11,50 @@ use millpond::{ClassStats, PoolStats};
 use super::arguments::is;
 use super::commands::Commands;
 use super::settings::fitting;
-use super::subcommands::subcommand;
+use super::subcommands::{NUMBERS, name_of, subcommand};
 use super::table::Command;
-use super::writer::{Outcome, Writer};
+use super::writer::{ERROR_CODES, Outcome, Writer};
 use crate::config::Address;
-use crate::metrics::{Counter, ListenerCounters};
+use crate::metrics::{CommandFigures, Counter, Ended, ListenerCounters};
 use crate::tenants::Tenant;
 
 /// The release of Redis whose behaviour is served; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-const SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "stats", "replication", "cpu", "cluster", "keyspace"];
+/// The sections in their order, and whether they come without being asked for.
+const SECTIONS: [(&str, bool); 11] = [
+    ("server", true),
+    ("clients", true),
+    ("memory", true),
+    ("stats", true),
+    ("replication", true),
+    ("cpu", true),
+    ("commandstats", false),
+    ("errorstats", true),
+    ("latencystats", false),
+    ("cluster", true),
+    ("keyspace", true),
+];
+
+/// What `latencystats` tells of each command.
+const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn info(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let wanted = args.get(1..).unwrap_or_default();
-        let all = ["default", "all", "everything"];
-        let is_wanted = |section: &str| {
-            wanted.is_empty()
-                || wanted.iter().any(|name| is(name, section) || all.iter().any(|all| is(name, all)))
+        let is_wanted = |section: &str, is_default: bool| {
+            let names_it = |name: &&[u8]| {
+                is(name, section)
+                    || is(name, "all")
+                    || is(name, "everything")
+                    || (is_default && is(name, "default"))
+            };
+            (wanted.is_empty() && is_default) || wanted.iter().any(names_it)
         };
         let mut text = String::new();
-        for section in SECTIONS.into_iter().filter(|section| is_wanted(section)) {
+        for (section, _) in
+            SECTIONS.into_iter().filter(|(section, is_default)| is_wanted(section, *is_default))
+        {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -53,8 +74,12 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn section(&self, section: &str) -> Vec<(Cow<'static, str>, String)> {
-        if section == "keyspace" {
-            return self.key_space();
+        match section {
+            "keyspace" => return self.key_space(),
+            "commandstats" => return self.calls_seen(),
+            "latencystats" => return self.times_seen(),
+            "errorstats" => return self.errors_seen(),
+            _ => {}
         }
         self.plain_section(section).into_iter().map(|(name, value)| (name.into(), value)).collect()
     }
@@ -132,7 +157,7 @@ impl<'c> Commands<'_, 'c> {
         let refused = count(Counter::RefusedConnection) + count(Counter::RefusedDescriptor);
         vec![
             ("total_connections_received", count(Counter::Accepted).to_string()),
-            ("total_commands_processed", seen(&ListenerCounters::all_calls).to_string()),
+            ("total_commands_processed", seen(&ListenerCounters::calls_since_reset).to_string()),
             ("total_net_input_bytes", count(Counter::ReceivedBytes).to_string()),
             ("total_net_output_bytes", count(Counter::SentBytes).to_string()),
             ("rejected_connections", refused.to_string()),
@@ -141,7 +166,54 @@ impl<'c> Commands<'_, 'c> {
             ("keyspace_hits", count(Counter::GetHits).to_string()),
             ("keyspace_misses", count(Counter::GetMisses).to_string()),
             ("tracking_total_items", self.shared.tracking.figures().1.to_string()),
+            ("total_error_replies", seen(&|counters| errors(counters).sum()).to_string()),
         ]
+    }
+
+    /// What the client may know of commands, by their numbers.
+    pub(super) fn figures_seen(&self) -> Vec<CommandFigures> {
+        let mut figures = vec![CommandFigures::default(); NUMBERS];
+        self.shared.each_seen(&self.account.tenant, |counters| counters.add_to(&mut figures));
+        figures
+    }
+
+    fn calls_seen(&self) -> Vec<(Cow<'static, str>, String)> {
+        let line = |(number, figures): (usize, &CommandFigures)| {
+            let (calls, failed) = (figures.calls(), figures.count(Ended::Failed));
+            let rejected = figures.count(Ended::Rejected);
+            if calls + rejected == 0 {
+                return None;
+            }
+            let micros = figures.times.micros(calls);
+            let each = micros as f64 / calls.max(1) as f64;
+            let text = format!(
+                "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
+            );
+            Some((format!("cmdstat_{}", name_of(number)).into(), text))
+        };
+        self.figures_seen().iter().enumerate().filter_map(line).collect()
+    }
+
+    fn times_seen(&self) -> Vec<(Cow<'static, str>, String)> {
+        let line = |(number, figures): (usize, &CommandFigures)| {
+            if figures.times.timed() == 0 {
+                return None;
+            }
+            let shown = |percent: f64| format!("p{percent}={:.3}", figures.times.percentile_micros(percent));
+            let text = PERCENTILES.map(shown).join(",");
+            Some((format!("latency_percentiles_usec_{}", name_of(number)).into(), text))
+        };
+        self.figures_seen().iter().enumerate().filter_map(line).collect()
+    }
+
+    fn errors_seen(&self) -> Vec<(Cow<'static, str>, String)> {
+        let tenant = &self.account.tenant;
+        let count = |code| self.shared.seen_by(tenant, |counters| counters.errors_since_reset(code));
+        let line = |(code, name): (usize, &&str)| {
+            let count = count(code);
+            (count > 0).then(|| (format!("errorstat_{name}").into(), format!("count={count}")))
+        };
+        ERROR_CODES.iter().enumerate().filter_map(line).collect()
     }
 
     fn key_space(&self) -> Vec<(Cow<'static, str>, String)> {
@@ -170,7 +242,7 @@ impl<'c> Commands<'_, 'c> {
         let patterns = args.get(2..).unwrap_or_default();
         match subcommand(Command::Config, args) {
             "resetstat" => {
-                self.shared.reset_counters(&self.account.counters);
+                self.shared.reset_counters(&self.account.tenant);
                 w.ok();
             }
             "get" => {
@@ -196,7 +268,7 @@ impl<'c> Commands<'_, 'c> {
                     "REWRITE",
                     "    Writes settings that were changed into the configuration file.",
                     "RESETSTAT",
-                    "    Lets the statistics of INFO begin at zero.",
+                    "    Lets the statistics of INFO and LATENCY HISTOGRAM begin at zero.",
                 ],
             ),
         }
@@ -209,10 +281,17 @@ impl<'c> Commands<'_, 'c> {
             ("appendonly", "no".to_owned()),
             ("databases", self.database_count().to_string()),
             ("io-threads", self.shared.workers.len().to_string()),
+            ("latency-tracking", "yes".to_owned()),
+            ("latency-tracking-info-percentiles", PERCENTILES.map(|percent| percent.to_string()).join(" ")),
             ("maxmemory-policy", self.policy()),
             ("port", self.port().to_string()),
             ("requirepass", String::new()),
             ("save", String::new()),
         ]
     }
+}
+
+/// How often each error was an answer, since the last reset.
+fn errors(counters: &ListenerCounters) -> impl Iterator<Item = u64> {
+    (0..ERROR_CODES.len()).map(|code| counters.errors_since_reset(code))
 }

@@ -12,6 +12,7 @@ use super::commands::Commands;
 use super::glob::matches;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
+use crate::slow;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
@@ -58,6 +59,11 @@ enum Wanted {
 pub(crate) struct Listing<'c> {
     items: Items<'c>,
     wanted: Wanted,
+    /// Which command it is of, and what the slow log would have of that.
+    number: usize,
+    said: Vec<Vec<u8>>,
+    /// How long its turns have taken.
+    nanos: u64,
 }
 
 impl<'c> Listing<'c> {
@@ -97,7 +103,6 @@ impl<'c> Listing<'c> {
 impl<'c> Commands<'_, 'c> {
     /// Begins the walk of a command, whose arity was checked.
     pub(super) fn begin_listing(&mut self, command: Command, args: &[&[u8]]) -> Result<Listing<'c>, Failure> {
-        self.count_call(command, true);
         let (wanted, place) = match command {
             Command::Keys => {
                 let found = Found { pattern: arg(args, 1).to_vec(), replies: Vec::new(), count: 0 };
@@ -108,7 +113,25 @@ impl<'c> Commands<'_, 'c> {
             _ => (Wanted::Any { is_second_round: false }, self.some_place()),
         };
         let items = self.shared.cache.items_from(self.pool.id, place).map_err(Failure::from)?;
-        Ok(Listing { items, wanted })
+        Ok(Listing { items, wanted, number: command as usize, said: slow::shortened(args), nanos: 0 })
+    }
+
+    /// As [`Self::continue_listing`], and counts the walk, and the time that it took, once it is over.
+    pub(super) fn time_listing(
+        &mut self,
+        listing: &mut Listing<'c>,
+        chunks: u32,
+        w: &mut Writer<'_, 'c>,
+    ) -> bool {
+        let clock = &self.shared.clock;
+        let since = clock.monotonic_nanos();
+        let is_over = self.continue_listing(listing, chunks, w);
+        listing.nanos += clock.monotonic_nanos().saturating_sub(since);
+        if is_over {
+            self.count_call(listing.number, &Ok(()));
+            self.note_time_of(|| std::mem::take(&mut listing.said), listing.nanos);
+        }
+        is_over
     }
 
     /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is over.

@@ -22,6 +22,7 @@ mod incoming;
 mod info;
 mod introspect;
 mod keys;
+mod latency;
 mod lcs;
 mod listing;
 mod lists;
@@ -37,6 +38,7 @@ mod strings;
 mod subcommands;
 mod table;
 mod tenant;
+mod timing;
 mod tracking;
 mod transaction;
 mod writer;
@@ -53,13 +55,16 @@ use self::commands::Commands;
 pub(crate) use self::glob::matches;
 use self::incoming::Incoming;
 use self::listing::Listing;
+pub(crate) use self::subcommands::NUMBERS;
 pub(crate) use self::table::Spec as CommandSpec;
 pub(crate) use self::table::{COUNT, SPECS};
 use self::table::{Command, Spec};
+use self::timing::Gathered;
+pub(crate) use self::writer::ERROR_CODES;
 use self::writer::{Failure, Writer};
 use crate::deadline::is_over;
 use crate::gate::Passed;
-use crate::latency::Spoken;
+use crate::latency::{ONE_IN, Spoken};
 use crate::lookup::{Batch, Value};
 use crate::metrics::Counter;
 use crate::net::{Context, MIN_IN_PLACE_BYTES, Output};
@@ -83,6 +88,8 @@ struct Answer {
     array: Option<u32>,
     /// It is not one of several keys.
     is_single: bool,
+    /// No key of the same command comes behind it.
+    is_last: bool,
 }
 
 /// How a request went.
@@ -216,7 +223,7 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        let Context { shared, worker, settings, sampled, .. } = context;
+        let Context { shared, worker, settings, turns, sampled, .. } = context;
         if !self.identity.refresh(&shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
@@ -254,9 +261,11 @@ impl<'c> Session<'c> {
             client,
             now: Cell::new(None),
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
+            is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
+            untimed: Cell::new(None),
             sampled,
         };
-        let mut round = Round {
+        let round = Round {
             parser,
             answered_keys,
             incoming,
@@ -265,19 +274,17 @@ impl<'c> Session<'c> {
             passed: Some(passed),
             input,
             output,
-            batch: Batch::new(Answer { array: None, is_single: true }),
+            batch: Batch::new(Answer { array: None, is_single: true, is_last: true }),
+            gathered: Gathered::default(),
             position: 0,
             answered: 0,
             began: settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos()),
             mark: None,
             moves_to: None,
         };
-        let next = round.run_as(info.id);
-        let (consumed, answered) = (round.position, round.answered);
-        let moves_to = round.moves_to.take();
-        drop(round);
+        let (turn, moves_to) = round.carry_out(info.id);
         go_on(elsewhere, home, moves_to);
-        Turn { consumed, answered, next }
+        turn
     }
 
     /// Takes over limits that have changed, or that are others now that it is known who asks.
@@ -302,6 +309,7 @@ struct Round<'a, 'c, 'i> {
     output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`, but for those of an `MGET` there.
     batch: Batch<'i, Answer>,
+    gathered: Gathered,
     /// Where the next request begins.
     position: usize,
     answered: usize,
@@ -314,6 +322,12 @@ struct Round<'a, 'c, 'i> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
+    /// Runs as the connection `id`, and says what that came to, and whose account the next turn is to be of, where that is another.
+    fn carry_out(mut self, id: u64) -> (Turn, Option<Arc<Account>>) {
+        let next = self.run_as(id);
+        (Turn { consumed: self.position, answered: self.answered, next }, self.moves_to)
+    }
+
     /// Runs, and has the engine tell others of changes as those of the connection `id`, where it tracks.
     fn run_as(&mut self, id: u64) -> Next {
         let author = self.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(id));
@@ -411,6 +425,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     fn fail(&mut self, failure: &Failure) {
+        self.commands.count_error(failure);
         self.output.compose(|out| reply::error(out, &failure.0));
     }
 
@@ -481,13 +496,14 @@ impl<'i> Round<'_, '_, 'i> {
                 return Some(self.move_on(consumed));
             }
             self.commands.remember(key);
-            let answer = Answer { array: array.filter(|_| index == 0), is_single: array.is_none() };
+            let (is_single, is_last) = (array.is_none(), index + 2 == self.parser.arg_count());
+            let answer = Answer { array: array.filter(|_| index == 0), is_single, is_last };
             self.batch.push(key, answer, self.position, index);
         }
         *self.answered_keys = 0;
         self.position += consumed;
         let command = if array.is_some() { Command::MGet } else { Command::Get };
-        self.commands.count_call(command, true);
+        self.gathered.last = command as usize;
         self.commands.end_caching(command);
         None
     }
@@ -508,9 +524,12 @@ impl<'i> Round<'_, '_, 'i> {
         if self.batch.len() == 0 {
             return None;
         }
-        self.mark = None;
-        let since = self.commands.traced_since();
         let commands = &self.commands;
+        let clock = &commands.shared.clock;
+        let is_timed = commands.is_timed || !commands.counters.times.knows(self.gathered.last);
+        let since = self.mark.take().filter(|_| is_timed);
+        let since = since.or_else(|| is_timed.then(|| clock.monotonic_nanos()));
+        let gathered = &mut self.gathered;
         let version = commands.client.version;
         let space = commands.keys();
         let (mut hits, mut misses) = (0, 0);
@@ -524,19 +543,26 @@ impl<'i> Round<'_, '_, 'i> {
                 && commands.peek(key).is_some_and(|item| item.is_structured())
             {
                 hits += 1;
+                gathered.note(answer, true);
                 return Writer { output, version }.failure(&Failure::WRONG_TYPE);
             }
             let value = found.and_then(|found| Value::of(found, space, key, false)).filter(|value| {
                 !is_over(value.expires_at(), value.tag().client_flags, || commands.now_millis())
             });
             *if value.is_some() { &mut hits } else { &mut misses } += 1;
+            gathered.note(answer, false);
             let command = if answer.is_single { "get" } else { "mget" };
             commands.note_read(command, key, value.as_ref().map(|value| value.len()));
             Writer { output, version }.value(value);
         });
         commands.count_reads(hits, misses);
+        self.mark = since.map(|_| clock.monotonic_nanos());
+        let nanos = since.zip(self.mark).map(|(since, now)| now.saturating_sub(since));
+        commands.count_gathered(gathered, nanos);
         self.answered += done;
-        if let Some(since) = since {
+        if self.commands.sampled.is_some()
+            && let Some(since) = since
+        {
             self.commands.trace_step("get", self.batch.first_key(), done, since);
         }
         if let Some((position, key_index)) = self.batch.place_of(done) {
@@ -556,16 +582,14 @@ impl<'i> Round<'_, '_, 'i> {
     fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
         let before = self.commands.client.replies;
         let end = self.output.end();
-        let is_timed = self.commands.settings.slow_nanos.is_some()
-            || self.began.is_some()
-            || self.commands.sampled.is_some();
+        let is_timed = self.commands.is_timed;
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
         if is_timed && !matches!(done, Done::Later) {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);
-            self.commands.note_slow(args, now.saturating_sub(since));
+            self.commands.note_time(args, now.saturating_sub(since));
             self.commands.trace(args, since);
         }
         if before != Replies::On || self.commands.client.replies != Replies::On {
@@ -632,15 +656,15 @@ impl<'i> Round<'_, '_, 'i> {
             } else {
                 Failure::wrong_number(spec.name)
             };
-            return self.turn_down(spec, &failure);
+            return self.turn_down(spec, args, &failure);
         }
         if let Err(failure) = subcommands::check(spec, args) {
-            return self.turn_down(spec, &failure);
+            return self.turn_down(spec, args, &failure);
         }
         if self.commands.identity.is_bound
             && let Err(failure) = self.commands.may(spec, args)
         {
-            return self.turn_down(spec, &failure);
+            return self.turn_down(spec, args, &failure);
         }
         match self.commands.leads_elsewhere(spec, args) {
             Ok(None) => {}
@@ -648,7 +672,7 @@ impl<'i> Round<'_, '_, 'i> {
                 self.moves_to = Some(account);
                 return Done::Later;
             }
-            Err(failure) => return self.turn_down(spec, &failure),
+            Err(failure) => return self.turn_down(spec, args, &failure),
         }
         if self.commands.client.transaction.is_some() && !transaction::is_immediate(spec.command) {
             let result = self.commands.queue(args);
@@ -659,8 +683,7 @@ impl<'i> Round<'_, '_, 'i> {
             return Done::Yes;
         }
         if let Some(failure) = self.commands.forbidden_by_subscription(spec) {
-            self.fail(&failure);
-            return Done::Yes;
+            return self.turn_down(spec, args, &failure);
         }
         match spec.command {
             command if is_exclusive(command) => self.exclusively(spec, args),
@@ -669,7 +692,10 @@ impl<'i> Round<'_, '_, 'i> {
             {
                 match self.commands.begin_listing(spec.command, args) {
                     Ok(listing) => *self.listing = Some(listing),
-                    Err(failure) => self.fail(&failure),
+                    Err(failure) => {
+                        self.fail(&failure);
+                        self.commands.count_call(spec.number(), &Err(failure));
+                    }
                 }
                 Done::Yes
             }
@@ -685,9 +711,11 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     /// Answers a command with why it is not carried out, and a transaction that it is in will not be either.
-    fn turn_down(&mut self, spec: &Spec, failure: &Failure) -> Done {
+    fn turn_down(&mut self, spec: &Spec, args: &[&[u8]], failure: &Failure) -> Done {
         self.spoil();
-        self.commands.count_call(spec.command, false);
+        subcommands::number_of(spec, args)
+            .into_iter()
+            .for_each(|number| self.commands.count_rejected(number));
         self.fail(failure);
         Done::Yes
     }
@@ -709,7 +737,7 @@ impl<'i> Round<'_, '_, 'i> {
         let listing = self.listing.as_mut()?;
         let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
         let is_complete =
-            self.commands.continue_listing(listing, self.commands.settings.max_listed_chunks, &mut writer);
+            self.commands.time_listing(listing, self.commands.settings.max_listed_chunks, &mut writer);
         if let Some(since) = since {
             self.commands.trace_step("listing", None, 0, since);
         }

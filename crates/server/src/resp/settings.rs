@@ -11,7 +11,7 @@ use super::writer::{Failure, Outcome, Writer};
 use crate::config::change;
 use crate::config::load::{Override, lay_over};
 use crate::net::Peer;
-use crate::slow::{self, Slow};
+use crate::slow::Slow;
 
 /// Redis's names of settings, and ours. `{listener}` is the listener of who asks.
 const ALIASES: &[(&str, &str)] = &[
@@ -21,14 +21,24 @@ const ALIASES: &[(&str, &str)] = &[
     ("timeout", "limits.idle_timeout_secs"),
     ("slowlog-log-slower-than", "watch.slow_log_micros"),
     ("slowlog-max-len", "watch.slow_log_entries"),
+    ("latency-monitor-threshold", "watch.latency_monitor_millis"),
     ("tls-cert-file", "listener.{listener}.tls_certificate"),
     ("tls-key-file", "listener.{listener}.tls_key"),
     ("tls-ca-cert-file", "listener.{listener}.tls_client_ca"),
 ];
 
 /// Names under which Redis has settings that are what they are here.
-const FIXED: &[&str] =
-    &["appendonly", "databases", "io-threads", "maxmemory-policy", "port", "requirepass", "save"];
+const FIXED: &[&str] = &[
+    "appendonly",
+    "databases",
+    "io-threads",
+    "latency-tracking",
+    "latency-tracking-info-percentiles",
+    "maxmemory-policy",
+    "port",
+    "requirepass",
+    "save",
+];
 
 /// What a client is told of settings where several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
@@ -174,7 +184,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// Keeps a request in the slow log that took `nanos`, if that is long.
-    pub(super) fn note_slow(&self, args: &[&[u8]], nanos: u64) {
+    pub(super) fn note_slow(&self, args: impl FnOnce() -> Vec<Vec<u8>>, nanos: u64) {
         if self.settings.slow_nanos.is_none_or(|least| nanos < least) {
             return;
         }
@@ -189,7 +199,7 @@ impl<'c> Commands<'_, 'c> {
             at_secs: self.shared.clock.unix_secs(),
             micros: nanos / 1000,
             tenant: self.account.tenant.name.clone(),
-            args: slow::shortened(args),
+            args: args(),
             peer,
             name: self.info.named().name.clone(),
         };

@@ -61,6 +61,7 @@ pub(super) enum Command {
     IncrByFloat,
     Info,
     Keys,
+    Latency,
     Lcs,
     LIndex,
     LInsert,
@@ -209,7 +210,7 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 161] = [
+pub(crate) static SPECS: [Spec; 162] = [
     spec(Command::Acl, "acl", -2, "", (0, 0, 0), "slow", ("server", "6.0.0"), "About users and what they may do."),
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
@@ -264,6 +265,7 @@ pub(crate) static SPECS: [Spec; 161] = [
     spec(Command::IncrByFloat, "incrbyfloat", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.6.0"), "Adds a fraction to the number of a key."),
     spec(Command::Info, "info", -1, "loading stale", (0, 0, 0), "slow dangerous", ("server", "1.0.0"), "What the server is and does, as text."),
     spec(Command::Keys, "keys", 2, "readonly", (0, 0, 0), "keyspace read slow dangerous", ("generic", "1.0.0"), "All keys that a pattern matches."),
+    spec(Command::Latency, "latency", -2, "", (0, 0, 0), "slow", ("server", "2.8.13"), "About how long commands take."),
     spec(Command::Lcs, "lcs", -3, "readonly", (1, 2, 1), "read string slow", ("string", "7.0.0"), "What two values have in common."),
     spec(Command::LIndex, "lindex", 3, "readonly", (1, 1, 1), "read list slow", ("list", "1.0.0"), "The element of a list at a place."),
     spec(Command::LInsert, "linsert", 5, "write denyoom", (1, 1, 1), "write list slow", ("list", "2.2.0"), "Puts an element before or behind another one of a list."),
@@ -416,6 +418,11 @@ impl Spec {
     /// Its number: its place in [`SPECS`].
     pub(crate) fn number(&self) -> usize {
         self.command as usize
+    }
+
+    /// The numbers under which it is counted: with those of its subcommands.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        super::subcommands::numbers(self)
     }
 
     /// The places of its keys as far as a user must be allowed them: those of commands that contain others, too.

@@ -124,6 +124,8 @@ impl<'c> Commands<'_, 'c> {
             ..Limits::default()
         });
         let mut rest = transaction.requests.as_slice();
+        let clock = &self.shared.clock;
+        let mut since = self.is_timed.then(|| clock.monotonic_nanos());
         while let Parse::Request { consumed } = parser.parse(rest) {
             let args: Vec<&[u8]> =
                 (0..parser.arg_count()).filter_map(|index| parser.arg(rest, index)).collect();
@@ -132,7 +134,15 @@ impl<'c> Commands<'_, 'c> {
                 w.version = self.client.version;
                 match self.may_within(spec, &args) {
                     Ok(()) => self.run(spec, &args, w.output),
-                    Err(failure) => w.failure(&failure),
+                    Err(failure) => {
+                        self.count_error(&failure);
+                        w.failure(&failure);
+                    }
+                }
+                if let Some(before) = &mut since {
+                    let now = clock.monotonic_nanos();
+                    self.note_time(&args, now.saturating_sub(*before));
+                    *before = now;
                 }
             }
             rest = rest.get(consumed..).unwrap_or_default();

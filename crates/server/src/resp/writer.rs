@@ -13,6 +13,10 @@ use crate::net::Output;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
 
+/// What errors begin with, as clients tell them apart and `INFO errorstats` counts them.
+pub(crate) const ERROR_CODES: [&str; 9] =
+    ["ERR", "CROSSSLOT", "EXECABORT", "NOAUTH", "NOPERM", "NOPROTO", "OOM", "WRONGPASS", "WRONGTYPE"];
+
 /// What a command comes to: its reply is written, or an error is to be.
 pub(super) type Outcome = Result<(), Failure>;
 
@@ -43,6 +47,16 @@ impl Failure {
 
     pub(super) fn from_text(text: String) -> Self {
         Self(Cow::Owned(text.into_bytes()))
+    }
+
+    /// The place of its code in [`ERROR_CODES`].
+    pub(super) fn code(&self) -> usize {
+        let begins_with = |code: &&str| {
+            self.0.strip_prefix(code.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))
+        };
+        let code = ERROR_CODES.iter().position(begins_with);
+        debug_assert!(code.is_some(), "{}", String::from_utf8_lossy(&self.0));
+        code.unwrap_or(0)
     }
 
     pub(super) fn wrong_number(name: &str) -> Self {

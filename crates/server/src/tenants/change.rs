@@ -9,6 +9,7 @@ use super::{Directory, Tenant};
 use crate::config::{Config, TenantSettings};
 use crate::error::{Error, ErrorKind};
 use crate::shared::{Pool, Shared};
+use crate::spikes::Event;
 
 /// Between looks at whether a pool has gone, and how many there are.
 const LOOK: Duration = Duration::from_millis(10);
@@ -85,7 +86,10 @@ pub(crate) fn bury(shared: &Shared) {
         if tenant.connections() > 0 {
             return true;
         }
-        shared.listeners.iter().for_each(|listener| listener.forget(tenant));
+        shared.listeners.iter().for_each(|listener| listener.forget(tenant, shared.cache.ledger()));
+        for event in Event::ALL {
+            tenant.spikes.forget(event, shared.cache.ledger());
+        }
         tracing::info!(tenant = tenant.name, "A tenant was removed.");
         false
     });

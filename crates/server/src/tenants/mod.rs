@@ -27,6 +27,7 @@ pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
 use crate::metrics::ListenerCounters;
 use crate::shared::{ListenerState, Pool};
+use crate::spikes::Spikes;
 
 /// One of those who share the server.
 pub(crate) struct Tenant {
@@ -43,6 +44,8 @@ pub(crate) struct Tenant {
     operations: Bucket,
     received: Bucket,
     sent: Bucket,
+    /// Requests that took long.
+    pub(crate) spikes: Spikes,
     /// Whether it is being removed; then for ever.
     is_leaving: AtomicBool,
 }
@@ -79,6 +82,7 @@ impl Tenant {
             operations: Bucket::default(),
             received: Bucket::default(),
             sent: Bucket::default(),
+            spikes: Spikes::default(),
             is_leaving: AtomicBool::new(false),
         };
         tenant.set(settings);

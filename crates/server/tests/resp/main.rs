@@ -11,6 +11,7 @@ mod limits;
 mod reference;
 mod scripts;
 mod sorting_scripts;
+mod statistics;
 mod tracking;
 mod type_scripts;
 

@@ -10,6 +10,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("transactions", TRANSACTIONS),
     ("connection", CONNECTION),
     ("errors", ERRORS),
+    ("what a server tells of itself", ITSELF),
 ];
 
 const SET: &str = r#"
@@ -595,4 +596,27 @@ mget
 incrbyfloat a
 pexpireat a
 object
+"#;
+
+const ITSELF: &str = r#"
+latency
+latency bogus
+latency history
+latency history a b
+latency history command
+latency graph command
+latency graph
+latency latest x
+latency latest
+latency reset
+latency reset a b
+latency doctor x
+~ latency doctor
+latency histogram nosuch
+~ latency help
+?2 config get latency*
+~ info commandstats
+object freq missing
+set k v
+object freq k
 "#;
