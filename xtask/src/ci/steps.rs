@@ -28,6 +28,7 @@ pub(crate) fn steps() -> Vec<Step> {
             summary: "lints and tests of what is behind the feature `opentelemetry`",
             run: telemetry,
         },
+        Step { name: "deny", summary: "licences and sources of all dependencies", run: deny },
         Step { name: "loom", summary: "models of lock-free code, over all interleavings", run: loom },
         Step { name: "test", summary: "all tests, and the examples of the documentation", run: test },
     ]
@@ -67,6 +68,16 @@ fn telemetry(run: &mut Run) -> anyhow::Result<Outcome> {
         }
     }
     Ok(Outcome::Passed)
+}
+
+/// What `deny.toml` says of dependencies, but for advisories, whose database is on the network.
+fn deny(run: &mut Run) -> anyhow::Result<Outcome> {
+    if packages::find_program("cargo-deny").is_none() {
+        let by_hand = "missing; install with: cargo install cargo-deny --locked".to_owned();
+        println!("{by_hand}");
+        return Ok(Outcome::Skipped(by_hand));
+    }
+    run.execute(run.cargo(&["deny", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"]))
 }
 
 /// Builds the documentation twice: with private items, so that their links are checked too, and then as users see it, where
