@@ -18,8 +18,9 @@
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
 //!    everything the caller did before, whenever it pins or protects again.
 //!
-//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`.
+//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`; 6 and 7, of gates, in `gate`.
 
+mod gate;
 mod grace;
 mod shared;
 mod stock;
@@ -32,6 +33,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::counter::{STRIPES, stripe};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
+pub use gate::{Closed, Gate, Passed};
 pub use grace::Grace;
 use shared::Barriers;
 pub use shared::Mark;
@@ -77,14 +79,19 @@ impl Pins {
     /// Pins the calling thread until the result is dropped. Not to be nested.
     #[inline]
     pub fn pin(&self) -> Pinned<'_> {
-        let stripe = stripe();
+        self.pin_at(stripe())
+    }
+
+    #[inline]
+    fn pin_at(&self, stripe: usize) -> Pinned<'_> {
         let count = &self.slots[stripe].count;
         if stripe == SHARED {
             count.fetch_add(1, Ordering::SeqCst);
         } else {
             let before = count.load(Ordering::Relaxed);
             debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
-            count.store(before + 1, Ordering::Relaxed);
+            // Releases what was read while it was pinned before: who waits for that may see this count, and never the one between.
+            count.store(before + 1, Ordering::Release);
         }
         self.reader_fence();
         Pinned { count, shared: stripe == SHARED, thread_bound: PhantomData }
@@ -160,7 +167,6 @@ impl Pins {
 
     /// Returns when every thread that is pinned now has unpinned. Costs a system call that interrupts the other
     /// processors, and the wait.
-    #[cfg(not(loom))]
     pub fn synchronize(&self) {
         let mut grace = self.grace();
         wait_while(|| !grace.has_passed(self));
@@ -178,6 +184,13 @@ fn wait_while(mut busy: impl FnMut() -> bool) {
         } else {
             crate::thread::sleep(Duration::from_micros(50));
         }
+    }
+}
+
+#[cfg(loom)]
+fn wait_while(mut busy: impl FnMut() -> bool) {
+    while busy() {
+        crate::sync::spin_hint();
     }
 }
 

@@ -5,7 +5,7 @@
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its own connections; a
 //!   request is received, answered and sent by one thread, which hands nothing to another.
 //! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
-//!   look up by; `gate`, which turns pass and transactions close; `deadline`, ends of items to the millisecond.
+//!   look up by; `deadline`, ends of items to the millisecond.
 //! - `tenants`: those who share the server, and how much each may use.
 //! - `tracking`: who has copies of which keys, and is told when those change.
 //! - `users`: who a client is, and what it may do.
@@ -31,7 +31,6 @@ pub mod config;
 mod curves;
 mod deadline;
 mod error;
-mod gate;
 mod latency;
 mod log;
 mod lookup;

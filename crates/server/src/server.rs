@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
+use base::pin::Gate;
 use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
@@ -17,7 +18,6 @@ use crate::config::change::{self, Change};
 use crate::config::check;
 use crate::config::{Address, Classes, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
-use crate::gate::Gate;
 use crate::machine;
 use crate::maintenance;
 use crate::net::{Listener, Mailbox, Message, Worker};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use base::pin::Gate;
 use base::{Clock, Ledger, Part};
 use millpond::{Cache, PoolId};
 use protocol::memcached::Limits;
 use protocol::resp;
 
 use crate::config::{Address, Config, ListenerConfig, Protocol};
-use crate::gate::Gate;
 use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, Ended, ListenerCounters};
@@ -124,7 +124,7 @@ impl Settings {
 pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) id: PoolId,
-    /// Before its key space, which other pools may share.
+    /// Before its key space, which other pools may share. Turns of connections, which are bounded, pass it; transactions close it.
     pub(crate) gate: Arc<Gate>,
 }
 

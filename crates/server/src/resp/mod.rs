@@ -3,7 +3,7 @@
 //! A [`Session`] is given what a connection has received and answers every whole request in it. `GET`s that follow one another and
 //! the keys of `MGET` are gathered and looked up at once. Commands that change an item depending on what it is are optimistic: read,
 //! make a new item, put it in place of exactly the one that was read, and begin again if that is no longer there. What must not
-//! be interleaved with – `EXEC`, and commands that set several keys at once – closes the gate of the key space ([`crate::gate`]).
+//! be interleaved with – `EXEC`, and commands that set several keys at once – closes the gate of the key space ([`base::pin::Gate`]).
 //!
 //! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
 
@@ -46,6 +46,7 @@ mod writer;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use base::pin::Passed;
 use millpond::ReadHandle;
 use millpond::watch::set_author;
 use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
@@ -63,7 +64,6 @@ use self::timing::Gathered;
 pub(crate) use self::writer::ERROR_CODES;
 use self::writer::{Failure, Writer};
 use crate::deadline::is_over;
-use crate::gate::Passed;
 use crate::latency::{ONE_IN, Spoken};
 use crate::lookup::{Batch, Value};
 use crate::metrics::Counter;

@@ -238,7 +238,7 @@ pub(crate) fn sum(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::Gate;
+    use base::pin::Gate;
 
     fn tenant(settings: &TenantSettings) -> Tenant {
         let cache = millpond::Cache::new(millpond::CacheConfig {
