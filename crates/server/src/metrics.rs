@@ -39,7 +39,7 @@ const ANSWERED: Family = Family {
 };
 const PAUSES: Family = Family {
     name: "millpond_server_pauses",
-    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate.",
+    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE.",
 };
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
@@ -131,6 +131,7 @@ counters! {
     PausedTurn: PAUSES { reason = "turn" },
     PausedOutput: PAUSES { reason = "output" },
     PausedRate: PAUSES { reason = "rate" },
+    PausedByClient: PAUSES { reason = "client" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
     SlowCommand: SPIKES { event = "command" },

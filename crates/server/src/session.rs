@@ -29,6 +29,8 @@ pub(crate) enum Next {
     Turn,
     /// A turn of another tenant, in which so many bytes are parsed again.
     Elsewhere(usize),
+    /// Another turn, once the tenant's clients do not wait any more.
+    Hold,
     /// That the output is sent.
     Drain,
     /// To be closed once the output is sent.
@@ -119,6 +121,15 @@ impl<'c> Session<'c> {
             Self::Undecided(..) => None,
             Self::Memcached(_) => Some(Spoken::Memcached),
             Self::Resp(_) => Some(Spoken::Resp),
+        }
+    }
+
+    /// Whether it is to wait while its tenant's clients do, with these bytes before it: those of memcached wait whatever they ask.
+    pub(crate) fn waits_as_a_whole(&self, input: &[u8]) -> bool {
+        match self {
+            Self::Undecided(..) => input.first().is_some_and(|first| *first != RESP_FIRST),
+            Self::Memcached(_) => true,
+            Self::Resp(_) => false,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::requests::RequestLog;
 use crate::resp::SPECS;
 use crate::slow::SlowLog;
 use crate::telemetry::Tracing;
-use crate::tenants::{Account, Departing, Directory, Tenant};
+use crate::tenants::{Account, Departing, Directory, Paused, Tenant};
 use crate::tls::{Subject, TlsSlot};
 use crate::tracking::Tracking;
 use crate::users::{DEFAULT_USER, Users};
@@ -603,6 +603,13 @@ impl Shared {
     /// reset.
     pub(crate) fn reset_counters(&self, tenant: &Arc<Tenant>) {
         self.each_seen(tenant, ListenerCounters::reset);
+    }
+
+    /// Who of the tenant's clients waits, because one of them asked for it. At the end nobody does.
+    #[inline]
+    pub(crate) fn paused(&self, tenant: &Tenant) -> Option<Paused> {
+        let paused = tenant.pause.now(&self.clock)?;
+        (!tenant.is_leaving() && !self.draining.load(Ordering::Relaxed)).then_some(paused)
     }
 
     /// Whether several tenants share the server, so that none may change what is everybody's.

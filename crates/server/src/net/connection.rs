@@ -40,6 +40,8 @@ pub(crate) enum Step {
     Wait(EventFlags),
     /// Another turn: it has requests that were not answered yet.
     Again,
+    /// Another turn, once its tenant's clients do not wait any more.
+    Hold,
     /// To be closed, for that reason.
     Close(Counter),
 }
@@ -90,8 +92,10 @@ pub(crate) struct Connection<'c> {
     pub(crate) lane: LaneId,
     /// Whether it stands in that lane for a turn.
     pub(crate) queued: bool,
-    /// Whether it waits for its tenant's rate.
+    /// Whether it waits for its tenant's rate, or with its tenant's other clients.
     paused: bool,
+    /// Its last turn ended because its tenant's clients wait.
+    held_back: bool,
     /// What it did since that was last asked for.
     spent: Spent,
     /// What it was last charged with.
@@ -123,6 +127,7 @@ impl<'c> Connection<'c> {
             lane: LaneId::default(),
             queued: false,
             paused: false,
+            held_back: false,
             spent: Spent::default(),
             held: Held::default(),
             moved_secs: context.now_secs,
@@ -142,6 +147,7 @@ impl<'c> Connection<'c> {
         if let Some(reason) = self.closing {
             return self.finish(reason, context);
         }
+        self.held_back = false;
         // What it is told of its own change comes before the reply to its next request.
         self.session.take_pushes(&mut self.output);
         if self.backlog {
@@ -164,6 +170,7 @@ impl<'c> Connection<'c> {
             Ok(Sent::Blocked) => Step::Wait(EventFlags::OUT),
             Ok(Sent::All) => match self.closing {
                 Some(reason) => self.finish(reason, context),
+                None if self.held_back => Step::Hold,
                 None if self.backlog || self.draining => Step::Again,
                 None => Step::Wait(EventFlags::IN),
             },
@@ -224,6 +231,12 @@ impl<'c> Connection<'c> {
         self.account().counters.add(Counter::PausedRate, 1);
     }
 
+    /// It is to wait with its tenant's other clients, as for the rate.
+    pub(crate) fn hold(&mut self) {
+        self.paused = true;
+        self.own_account().counters.add(Counter::PausedByClient, 1);
+    }
+
     /// Its wait is over.
     pub(crate) fn resume(&mut self, now_secs: u32) {
         if self.paused {
@@ -233,7 +246,7 @@ impl<'c> Connection<'c> {
         }
     }
 
-    /// Whether it waits for its tenant's rate.
+    /// Whether it waits for its tenant's rate, or with its tenant's other clients.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -458,6 +471,11 @@ impl<'c> Connection<'c> {
 
     /// Gives the session its turn, and returns how much of `bytes` it is done with.
     fn answer(&mut self, bytes: &[u8], context: &mut Context<'c>) -> usize {
+        if self.session.waits_as_a_whole(bytes) && context.shared.paused(&self.own_account().tenant).is_some()
+        {
+            (self.backlog, self.held_back) = (true, true);
+            return 0;
+        }
         if self.output.is_empty() && self.output.buffer_bytes() == 0 {
             std::mem::swap(&mut self.output, &mut context.spare_output);
         }
@@ -496,6 +514,7 @@ impl<'c> Connection<'c> {
                 self.backlog = true;
                 self.spent.parsed_again += bytes as u64;
             }
+            Next::Hold => (self.backlog, self.held_back) = (true, true),
             Next::Drain => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedOutput, 1);

@@ -18,6 +18,8 @@ pub(crate) enum Message {
     Push(Vec<(Token, Vec<u8>)>),
     /// Close this connection, if it is there yet: a client has asked for it.
     Close(Token),
+    /// Some who wait for their tenant's clients to go on may do so.
+    LookAtPauses,
     /// Look at the settings again.
     Reload,
     /// Stop accepting, answer what has arrived, and end.

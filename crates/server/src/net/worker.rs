@@ -60,6 +60,8 @@ pub(crate) struct Worker<'c> {
     settings: (Arc<Settings>, Arc<Settings>),
     /// Given up to accept, and refuse, a connection when there are no descriptors left.
     spare_descriptor: Option<OwnedFd>,
+    /// Connections that wait with their tenant's other clients, and until when at the latest, in nanoseconds of the monotonic clock.
+    held: Vec<(Token, u64)>,
     /// When connections were last looked at for being overdue, Unix seconds.
     swept_secs: u32,
     /// When what still drains is closed, Unix seconds.
@@ -97,6 +99,7 @@ impl<'c> Worker<'c> {
             connections: Table::default(),
             lanes: Lanes::default(),
             spare_descriptor: spare_descriptor(),
+            held: Vec::new(),
             drain_until_secs: None,
         })
     }
@@ -117,6 +120,7 @@ impl<'c> Worker<'c> {
                     token => self.wake(Token(token), event.flags),
                 }
             }
+            self.release(false);
             self.round();
             let shared = self.context.shared;
             for (token, bytes) in shared.tracking.deliver(shared, Some(self.index)) {
@@ -158,7 +162,8 @@ impl<'c> Worker<'c> {
     fn timeout(&self) -> Option<Timespec> {
         // A second is the resolution of all time-outs; with nobody connected there is nothing to time.
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        match self.lanes.next_at() {
+        let held_until = self.held.iter().map(|(_, until)| *until).min();
+        match self.lanes.next_at().into_iter().chain(held_until).min() {
             None => (self.connections.len() > 0).then_some(second),
             Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
             Some(at) => {
@@ -183,6 +188,16 @@ impl<'c> Worker<'c> {
             connection.queued = true;
             self.lanes.push(connection.lane, token);
         }
+    }
+
+    /// Has connections go on that wait with their tenant's other clients: those whose wait is over, or all, to look again.
+    fn release(&mut self, all: bool) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = self.context.shared.clock.monotonic_nanos();
+        let over: Vec<(Token, u64)> = self.held.extract_if(.., |(_, until)| all || *until <= now).collect();
+        over.into_iter().for_each(|(token, _)| self.wake(token, EventFlags::empty()));
     }
 
     /// Gives every lane in which something stands its share.
@@ -273,6 +288,20 @@ impl<'c> Worker<'c> {
                         return self.close(token, Counter::ClosedBroken);
                     }
                 }
+            }
+            Step::Hold => {
+                connection.hold();
+                connection.interest = EventFlags::empty();
+                // Where that fails it is woken for nothing, and waits all the same.
+                let _ = epoll::modify(
+                    &self.epoll,
+                    &*connection,
+                    EventData::new_u64(token.0),
+                    EventFlags::empty(),
+                );
+                let until = connection.own_account().tenant.pause.until_nanos();
+                self.held.retain(|(held, _)| *held != token);
+                self.held.push((token, until));
             }
             Step::Again => {
                 if !connection.queued {
@@ -470,6 +499,7 @@ impl<'c> Worker<'c> {
                     letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
                 }
                 Message::Close(token) => self.close(token, Counter::ClosedByQuit),
+                Message::LookAtPauses => self.release(true),
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
             }

@@ -2,6 +2,7 @@
 
 use protocol::resp::{Version, reply};
 
+use super::table::Spec;
 use super::tracking::Tracks;
 
 /// Whether a client wants replies.
@@ -25,6 +26,8 @@ pub(super) struct Transaction {
     pub(super) count: usize,
     /// A command was refused, and so the transaction will be.
     pub(super) is_spoilt: bool,
+    /// One of them may change something.
+    pub(super) has_writes: bool,
 }
 
 impl Transaction {
@@ -36,6 +39,7 @@ impl Transaction {
         }
         reply::request(&mut self.requests, args.iter().copied());
         self.count += 1;
+        self.has_writes |= args.first().and_then(|name| Spec::find(name)).is_some_and(Spec::writes);
         true
     }
 }

@@ -83,7 +83,7 @@ fn kind_of(info: &ConnectionInfo) -> &'static str {
 
 impl<'c> Commands<'_, 'c> {
     /// The connections that the client may know of.
-    fn clients(&self) -> Vec<Arc<ConnectionInfo>> {
+    pub(super) fn clients(&self) -> Vec<Arc<ConnectionInfo>> {
         let own = self.info.named().tenant.clone();
         let mut all = self.shared.registry.list();
         all.retain(|info| {

@@ -16,7 +16,7 @@ use crate::net::Output;
 use crate::requests::Notes;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::telemetry::Sampled;
-use crate::tenants::{Account, Directory};
+use crate::tenants::{Account, Directory, Paused};
 use crate::users::Identity;
 
 /// What a command works with.
@@ -48,6 +48,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) is_timed: bool,
     /// The number of the call that was carried out last, until its time is noted.
     pub(super) untimed: Cell<Option<usize>>,
+    /// Which requests are to wait, where some are.
+    pub(super) paused: Cell<Option<Paused>>,
 }
 
 /// What to do about an item, seeing the old one: see [`Commands::modify`].
@@ -296,6 +298,7 @@ impl<'c> Commands<'_, 'c> {
             C::Config => self.config(args, w),
             C::SlowLog => self.slowlog(args, w),
             C::Latency => self.latency(args, w),
+            C::PubSub => self.pubsub(args, w),
             C::Client => self.client_command(args, w),
             C::Acl => self.acl(args, w),
             C::Subscribe | C::Unsubscribe => self.run_channel(command, args, w),

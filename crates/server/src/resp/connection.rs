@@ -165,6 +165,9 @@ impl<'c> Commands<'_, 'c> {
             "info" => w.verbatim(describe(self.info, self.shared.clock.unix_secs()).as_bytes()),
             "list" => return self.list_clients(values, w),
             "kill" => return self.kill_clients(values, w),
+            "pause" => return self.pause(args, w),
+            "unpause" => self.unpause(w),
+            "unblock" => return self.unblock(args, w),
             "tracking" | "caching" | "getredir" | "trackinginfo" => return self.track(known, values, w),
             "reply" => {
                 self.client.replies = match arg(values, 0) {
@@ -228,6 +231,8 @@ fn help(w: &mut Writer<'_, '_>) {
             "    Accepted; changes nothing.",
             "NO-TOUCH (ON|OFF)",
             "    Accepted; changes nothing.",
+            "PAUSE <milliseconds> [WRITE|ALL]",
+            "    Lets the requests of all clients of the tenant wait, or those that write.",
             "REPLY (ON|OFF|SKIP)",
             "    Whether commands are answered.",
             "SETINFO (LIB-NAME|LIB-VER) <value>",
@@ -238,6 +243,10 @@ fn help(w: &mut Writer<'_, '_>) {
             "    Whether this connection is told of changes of keys that it has read.",
             "TRACKINGINFO",
             "    How it is told of them.",
+            "UNBLOCK <id> [TIMEOUT|ERROR]",
+            "    Nobody waits for a key: 0.",
+            "UNPAUSE",
+            "    Ends the waiting.",
         ],
     );
 }

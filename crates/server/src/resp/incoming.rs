@@ -61,6 +61,12 @@ impl Incoming<'_> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
+    /// Whether a large value at the front is not received before the tenant's clients go on.
+    pub(super) fn must_wait_with_value(&self) -> bool {
+        self.commands.paused.get().is_some()
+            && self.parser.pending().is_some_and(|pending| pending.len >= MIN_DIRECT_BYTES)
+    }
+
     /// Where the front of `input` is a command that sets a large value, of which a part has come: makes the item, so that the rest is received
     /// there.
     pub(super) fn begin_incoming(&mut self, input: &'i [u8]) -> bool {

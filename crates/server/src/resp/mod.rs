@@ -29,6 +29,8 @@ mod lists;
 mod notes;
 mod numbers;
 mod object;
+mod pause;
+mod pubsub;
 mod set;
 mod sets;
 mod settings;
@@ -263,6 +265,7 @@ impl<'c> Session<'c> {
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
             is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
             untimed: Cell::new(None),
+            paused: Cell::new(shared.paused(&own.tenant)),
             sampled,
         };
         let round = Round {
@@ -400,6 +403,9 @@ impl<'i> Round<'_, '_, 'i> {
                 self.fail(&Failure::TOO_LONG);
             }
             Parse::Incomplete => {
+                if self.incoming.is_none() && self.must_wait_with_value() {
+                    return Some(self.wait());
+                }
                 if self.incoming.is_none() && !self.begin_incoming(input) {
                     return Some(if self.moves_to.is_some() { self.move_on(0) } else { Next::Input });
                 }
@@ -449,6 +455,7 @@ impl<'i> Round<'_, '_, 'i> {
             && !self.commands.info.is_subscribed()
             && !is_timed
             && !self.commands.identity.is_bound
+            && self.commands.paused.get().is_none()
         {
             match Spec::find(name).map(|spec| spec.command) {
                 Some(Command::Get) if count == 2 => return self.gather(input, consumed, None),
@@ -470,6 +477,12 @@ impl<'i> Round<'_, '_, 'i> {
             let many: Vec<&[u8]> = (0..count).map(arg).collect();
             self.answer(&many, consumed)
         }
+    }
+
+    /// Ends the turn: the request at the front is to be asked again once the tenant's clients go on.
+    fn wait(&mut self) -> Next {
+        self.parser.restart();
+        Next::Hold
     }
 
     /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as another tenant.
@@ -580,6 +593,9 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Carries out a request of `consumed` bytes, and answers it.
     fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
+        if self.commands.must_wait(args) {
+            return Some(self.wait());
+        }
         let before = self.commands.client.replies;
         let end = self.output.end();
         let is_timed = self.commands.is_timed;
@@ -682,7 +698,7 @@ impl<'i> Round<'_, '_, 'i> {
             }
             return Done::Yes;
         }
-        if let Some(failure) = self.commands.forbidden_by_subscription(spec) {
+        if let Some(failure) = self.commands.forbidden_by_subscription(spec, args) {
             return self.turn_down(spec, args, &failure);
         }
         match spec.command {

@@ -16,6 +16,7 @@ const CONTAINERS: &[Command] = &[
     Command::Latency,
     Command::Memory,
     Command::Object,
+    Command::PubSub,
     Command::SlowLog,
 ];
 
@@ -31,6 +32,28 @@ const fn count_before(containers: usize) -> usize {
     }
     count
 }
+
+/// Those of `CLIENT`.
+const CLIENT: &[(&str, usize, usize)] = &[
+    ("caching", 1, 1),
+    ("getname", 0, 0),
+    ("getredir", 0, 0),
+    ("help", 0, 0),
+    ("id", 0, 0),
+    ("info", 0, 0),
+    ("kill", 1, ANY),
+    ("list", 0, ANY),
+    ("no-evict", 1, 1),
+    ("no-touch", 1, 1),
+    ("pause", 1, ANY),
+    ("reply", 1, 1),
+    ("setinfo", 2, 2),
+    ("setname", 1, 1),
+    ("tracking", 1, ANY),
+    ("trackinginfo", 0, 0),
+    ("unblock", 1, ANY),
+    ("unpause", 0, 0),
+];
 
 /// Names, each with the fewest and the most arguments behind it.
 const fn of(command: Command) -> &'static [(&'static str, usize, usize)] {
@@ -50,23 +73,7 @@ const fn of(command: Command) -> &'static [(&'static str, usize, usize)] {
             ("users", 0, 0),
             ("whoami", 0, 0),
         ],
-        Command::Client => &[
-            ("caching", 1, 1),
-            ("getname", 0, 0),
-            ("getredir", 0, 0),
-            ("help", 0, 0),
-            ("id", 0, 0),
-            ("info", 0, 0),
-            ("kill", 1, ANY),
-            ("list", 0, ANY),
-            ("no-evict", 1, 1),
-            ("no-touch", 1, 1),
-            ("reply", 1, 1),
-            ("setinfo", 2, 2),
-            ("setname", 1, 1),
-            ("tracking", 1, ANY),
-            ("trackinginfo", 0, 0),
-        ],
+        Command::Client => CLIENT,
         Command::Command => &[
             ("count", 0, 0),
             ("docs", 0, ANY),
@@ -91,6 +98,14 @@ const fn of(command: Command) -> &'static [(&'static str, usize, usize)] {
         Command::Object => {
             &[("encoding", 1, 1), ("freq", 1, 1), ("help", 0, 0), ("idletime", 1, 1), ("refcount", 1, 1)]
         }
+        Command::PubSub => &[
+            ("channels", 0, ANY),
+            ("help", 0, 0),
+            ("numpat", 0, 0),
+            ("numsub", 0, ANY),
+            ("shardchannels", 0, ANY),
+            ("shardnumsub", 0, ANY),
+        ],
         Command::SlowLog => &[("get", 0, ANY), ("help", 0, 0), ("len", 0, 0), ("reset", 0, 0)],
         _ => &[],
     }

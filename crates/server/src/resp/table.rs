@@ -89,6 +89,7 @@ pub(super) enum Command {
     Ping,
     PSetEx,
     PTtl,
+    PubSub,
     Quit,
     RandomKey,
     Rename,
@@ -210,7 +211,7 @@ pub(crate) const COUNT: usize = SPECS.len();
 
 /// All commands by name; each stands at the place of its number.
 #[rustfmt::skip]
-pub(crate) static SPECS: [Spec; 162] = [
+pub(crate) static SPECS: [Spec; 163] = [
     spec(Command::Acl, "acl", -2, "", (0, 0, 0), "slow", ("server", "6.0.0"), "About users and what they may do."),
     spec(Command::Append, "append", 3, "write denyoom fast", (1, 1, 1), "write string fast", ("string", "2.0.0"), "Puts bytes behind the value of a key."),
     spec(Command::Auth, "auth", -2, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Says who the client is."),
@@ -293,6 +294,7 @@ pub(crate) static SPECS: [Spec; 162] = [
     spec(Command::Ping, "ping", -1, "fast", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Answers that the server is there."),
     spec(Command::PSetEx, "psetex", 4, "write denyoom", (1, 1, 1), "write string slow", ("string", "2.6.0"), "Sets the value of a key, and its end in milliseconds."),
     spec(Command::PTtl, "pttl", 2, "readonly fast", (1, 1, 1), "keyspace read fast", ("generic", "2.6.0"), "Milliseconds until a key ends."),
+    spec(Command::PubSub, "pubsub", -2, "", (0, 0, 0), "slow", ("pubsub", "2.8.0"), "About channels."),
     spec(Command::Quit, "quit", -1, "noscript loading stale fast no_auth allow_busy", (0, 0, 0), "fast connection", ("connection", "1.0.0"), "Closes the connection."),
     spec(Command::RandomKey, "randomkey", 1, "readonly", (0, 0, 0), "keyspace read slow", ("generic", "1.0.0"), "Some key."),
     spec(Command::Rename, "rename", 3, "write", (1, 2, 1), "keyspace write slow", ("generic", "1.0.0"), "Gives the value of a key to another key."),
@@ -425,6 +427,11 @@ impl Spec {
         super::subcommands::numbers(self)
     }
 
+    /// Whether it may change something.
+    pub(super) fn writes(&self) -> bool {
+        self.flags.split(' ').any(|flag| flag == "write")
+    }
+
     /// The places of its keys as far as a user must be allowed them: those of commands that contain others, too.
     pub(crate) fn guarded_places(&self, args: &[&[u8]]) -> Vec<usize> {
         if matches!(self.command, Command::Object | Command::Memory) {
@@ -437,7 +444,7 @@ impl Spec {
     /// Whether it reads what is under its `nth` key, and whether it changes it.
     pub(crate) fn access(&self, nth: usize, args: &[&[u8]]) -> (bool, bool) {
         use Command as C;
-        let is_write = self.flags.split(' ').any(|flag| flag == "write");
+        let is_write = self.writes();
         match self.command {
             C::Exists | C::Type | C::StrLen | C::Touch | C::Watch => (false, false),
             C::Copy | C::Sort => (nth == 0, nth == 1),

@@ -7,6 +7,7 @@ use protocol::resp::{Version, number, reply};
 
 use super::arguments::{arg, is};
 use super::commands::Commands;
+use super::subcommands::{name_of, number_of};
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::shared::ConnectionInfo;
@@ -354,7 +355,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// Why a command cannot be carried out while a connection that speaks RESP2 has subscribed.
-    pub(super) fn forbidden_by_subscription(&self, spec: &Spec) -> Option<Failure> {
+    pub(super) fn forbidden_by_subscription(&self, spec: &Spec, args: &[&[u8]]) -> Option<Failure> {
         let allowed = matches!(
             spec.command,
             Command::Subscribe | Command::Unsubscribe | Command::Ping | Command::Quit | Command::Reset
@@ -363,7 +364,7 @@ impl<'c> Commands<'_, 'c> {
             Failure::from_text(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
                  context",
-                spec.name
+                number_of(spec, args).map_or_else(|| spec.name.to_owned(), name_of)
             ))
         })
     }

@@ -67,6 +67,13 @@ impl Failure {
         Self::from_text(format!("ERR invalid expire time in '{name}' command"))
     }
 
+    /// That a subcommand has more arguments than it takes, where Redis says so in these words.
+    pub(super) fn wrong_form(container: &str, name: &[u8]) -> Self {
+        let begin = b"ERR unknown subcommand or wrong number of arguments for '".as_slice();
+        let name = name.get(..128).unwrap_or(name);
+        Self([begin, name, format!("'. Try {container} HELP.").as_bytes()].concat().into())
+    }
+
     /// That a container has no such command.
     pub(super) fn unknown_subcommand(container: &str, name: &[u8]) -> Self {
         let container = container.to_ascii_uppercase();

@@ -14,6 +14,7 @@
 mod bucket;
 mod change;
 pub(crate) mod figures;
+mod pause;
 mod prefixes;
 mod route;
 
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::bucket::{Bucket, Rate};
 pub(crate) use self::change::{Departing, apply, bury};
+pub(crate) use self::pause::{Pause, Paused};
 use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
@@ -44,6 +46,8 @@ pub(crate) struct Tenant {
     operations: Bucket,
     received: Bucket,
     sent: Bucket,
+    /// Whether its clients wait.
+    pub(crate) pause: Pause,
     /// Requests that took long.
     pub(crate) spikes: Spikes,
     /// Whether it is being removed; then for ever.
@@ -82,6 +86,7 @@ impl Tenant {
             operations: Bucket::default(),
             received: Bucket::default(),
             sent: Bucket::default(),
+            pause: Pause::default(),
             spikes: Spikes::default(),
             is_leaving: AtomicBool::new(false),
         };

@@ -372,3 +372,76 @@ fn a_client_can_have_others_closed_and_itself() {
     assert_eq!([admin.reply(), admin.reply(), admin.reply()], ["+OK", "+QUEUED", "*[:1]"]);
     assert_eq!(admin.reply(), "closed");
 }
+
+/// Whether a client is not answered for now: what it asks later, of itself alone, is not either.
+fn is_silent(client: &mut Client) -> bool {
+    client.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a time-out");
+    let read = std::io::Read::read(&mut client.stream, &mut [0; 64]);
+    client.stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[test]
+fn clients_wait_until_one_of_them_ends_the_pause() {
+    let (server, address) = millpond();
+    let clients = || [(); 6].map(|()| Client::connect(address));
+    let (mut admin, mut others) = (Client::connect(address), clients());
+    assert_eq!(admin.ask("SET k v"), "+OK");
+    assert_eq!(admin.ask("CLIENT PAUSE 600000"), "+OK");
+    let large = format!("SET large {}", "x".repeat(100_000));
+    let asked = ["GET k", "SET k w", "MGET k k", "PING", &large, "CLIENT ID"];
+    for (client, command) in others.iter_mut().zip(asked) {
+        client.send(request(command));
+    }
+    assert!(others.iter_mut().all(is_silent));
+    // What comes behind it in one go is answered once it goes on.
+    admin.send([request("CLIENT UNPAUSE"), request("GET k")].concat());
+    assert_eq!(admin.reply(), "+OK");
+    let replies = others.map(|mut client| client.reply());
+    assert!(["$v", "$w"].contains(&admin.reply().as_str()));
+    assert!(["$v", "$w"].contains(&replies[0].as_str()) && replies[1] == "+OK" && replies[3] == "+PONG");
+    assert_eq!(replies[4], "+OK");
+    assert_eq!(admin.ask("STRLEN large"), ":100000");
+    server.stop();
+}
+
+#[test]
+fn those_who_read_go_on_while_those_who_write_wait() {
+    let (_server, address) = millpond();
+    let mut clients = [(); 4].map(|()| Client::connect(address));
+    let [admin, reader, writer, other] = &mut clients;
+    assert_eq!(admin.ask("MULTI"), "+OK");
+    assert_eq!(admin.ask("SET k v"), "+QUEUED");
+    assert_eq!(reader.ask("MULTI"), "+OK");
+    assert_eq!(reader.ask("GET k"), "+QUEUED");
+    assert_eq!(other.ask("CLIENT PAUSE 600000 write"), "+OK");
+    assert_eq!(reader.ask("EXEC"), "*[$-1]", "it has no writes");
+    admin.send(request("EXEC"));
+    writer.send(request(&format!("SET large {}", "x".repeat(100_000))));
+    assert!(is_silent(admin) && is_silent(writer));
+    assert_eq!(reader.ask("GET k"), "$-1");
+    // Another pause in its place: it is over at once.
+    assert_eq!(other.ask("CLIENT PAUSE 0"), "+OK");
+    assert_eq!((admin.reply().as_str(), writer.reply().as_str()), ("*[+OK]", "+OK"));
+    assert_eq!(other.ask("CLIENT PAUSE 50 WRITE"), "+OK");
+    assert_eq!(other.ask("SET k w"), "+OK", "it ends by itself");
+}
+
+#[test]
+fn clients_of_memcached_wait_with_the_others() {
+    let mut config = config();
+    config.listeners[0].protocol = Protocol::Auto;
+    let (server, address) = start(config, Clock::System);
+    let (mut admin, mut old, mut new) =
+        (Client::connect(address), Client::connect(address), Client::connect(address));
+    old.send("version\r\n");
+    assert!(old.reply().starts_with("VERSION"));
+    assert_eq!(admin.ask("CLIENT PAUSE 600000 WRITE"), "+OK");
+    for client in [&mut old, &mut new] {
+        client.send("get k\r\n");
+        assert!(is_silent(client));
+    }
+    // The end comes in spite of it.
+    server.stop();
+    assert_eq!((old.reply().as_str(), new.reply().as_str()), ("END", "END"));
+}

@@ -619,4 +619,33 @@ latency histogram nosuch
 object freq missing
 set k v
 object freq k
+client pause
+client pause x
+client pause -1
+client pause 1 foo
+client pause 1 all foo
+client pause 0
+client unblock
+client unblock x
+client unblock 5 foo
+client unblock 5
+client unblock 5 timeout
+client unblock 5 timeout x
+client unpause x
+client unpause
+pubsub
+pubsub bogus
+pubsub channels a b
+pubsub channels
+pubsub channels __redis*
+pubsub numsub a b __redis__:invalidate
+pubsub numsub
+pubsub numpat x
+pubsub numpat
+pubsub shardchannels a b
+pubsub shardchannels
+pubsub shardnumsub a
+~ pubsub help
+subscribe __redis__:invalidate
+pubsub channels
 "#;

@@ -1,0 +1,59 @@
+//! `PUBSUB`, over the one channel that there is. A client sees subscriptions of its own tenant.
+
+use super::arguments::arg;
+use super::commands::Commands;
+use super::glob::matches;
+use super::subcommands::subcommand;
+use super::table::Command;
+use super::writer::{Failure, Outcome, Writer};
+use crate::tracking::CHANNEL;
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn pubsub(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let known = subcommand(Command::PubSub, args);
+        let values = args.get(2..).unwrap_or_default();
+        match known {
+            "channels" | "shardchannels" if values.len() > 1 => {
+                return Err(Failure::wrong_form("PUBSUB", arg(args, 1)));
+            }
+            "channels" => {
+                let is_shown = values.iter().all(|pattern| matches(pattern, CHANNEL));
+                let shown = is_shown && self.subscribers() > 0;
+                w.array(usize::from(shown));
+                if shown {
+                    w.bulk(CHANNEL);
+                }
+            }
+            "numsub" | "shardnumsub" => {
+                w.array(2 * values.len());
+                for channel in values {
+                    w.bulk(channel);
+                    let is_it = known == "numsub" && *channel == CHANNEL;
+                    w.integer(if is_it { self.subscribers() } else { 0 });
+                }
+            }
+            "numpat" => w.integer(0),
+            "shardchannels" => w.array(0),
+            _ => w.help(
+                "pubsub",
+                &[
+                    "CHANNELS [<pattern>]",
+                    "    The channels that somebody has subscribed to.",
+                    "NUMPAT",
+                    "    How many patterns somebody has subscribed to: 0.",
+                    "NUMSUB [<channel> ...]",
+                    "    How many have subscribed to channels.",
+                    "SHARDCHANNELS [<pattern>]",
+                    "    None: there are no shards.",
+                    "SHARDNUMSUB [<channel> ...]",
+                    "    0 each.",
+                ],
+            ),
+        }
+        Ok(())
+    }
+
+    fn subscribers(&self) -> i64 {
+        self.clients().iter().filter(|info| info.is_subscribed()).count() as i64
+    }
+}
