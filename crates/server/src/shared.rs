@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use base::pin::Gate;
 use base::{Clock, Ledger, Part};
-use millpond::{Cache, PoolId};
+use millpond::{Cache, PoolId, PoolStats};
 use protocol::memcached::Limits;
 use protocol::resp;
 
@@ -219,11 +219,6 @@ impl ListenerState {
     /// The count since the start, over all tenants.
     pub(crate) fn total(&self, counter: Counter) -> u64 {
         self.sum(|counters| counters.total(counter))
-    }
-
-    /// The count since the last [`Self::reset`].
-    pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
-        self.sum(|counters| counters.since_reset(counter))
     }
 
     /// Commands of RESP that were carried out, by name and outcome, without those that never were.
@@ -634,9 +629,24 @@ impl Shared {
         sum
     }
 
-    /// The sum of a counter over all listeners, since the last `stats reset`.
-    pub(crate) fn since_reset(&self, counter: Counter) -> u64 {
-        self.listeners.iter().map(|listener| listener.since_reset(counter)).sum()
+    /// The pools that a client may know of: its own tenant's where there are several, else all.
+    pub(crate) fn pools_seen_by(&self, tenant: &Tenant) -> Vec<PoolStats> {
+        let mut pools = self.cache.stats().pools;
+        if self.is_shared() {
+            pools.retain(|pool| pool.id == tenant.pool.id);
+        }
+        pools
+    }
+
+    /// The memory that a client's items may have: its own tenant's where there are several, else all. `pools` are those that it may know of.
+    pub(crate) fn memory_limit_seen(&self, pools: &[PoolStats]) -> u64 {
+        let all = self.cache.ledger().limit();
+        if self.is_shared() { pools.iter().filter_map(|pool| pool.limit_bytes).fold(all, u64::min) } else { all }
+    }
+
+    /// The connections that a client may know of, as [`Self::pools_seen_by`].
+    pub(crate) fn connections_seen_by(&self, tenant: &Tenant) -> usize {
+        if self.is_shared() { tenant.connections() } else { self.connections.load(Ordering::Relaxed) }
     }
 }
 

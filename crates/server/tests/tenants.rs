@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -74,6 +75,158 @@ fn tenants_do_not_see_each_other() {
     assert!(shop.ask("cache_memlimit 32\r\n").starts_with("CLIENT_ERROR memory is shared"));
     let (_, page) = get_page(&server, "/stats.json");
     assert!(page.contains(r#""name":"shop""#) && page.contains(r#""tenant":"shop""#), "{page}");
+}
+
+/// What memcached's `stats`, or a kind of them, tell a client.
+fn stats(client: &mut Client, kind: &str) -> BTreeMap<String, String> {
+    client.send(format!("stats{kind}\r\n"));
+    let lines = std::iter::repeat_with(|| client.line()).take_while(|line| line != "END");
+    let stat = |line: String| {
+        let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    lines.map(|line| stat(line.clone()).unwrap_or_else(|| panic!("no statistic: {line}"))).collect()
+}
+
+#[test]
+fn statistics_tell_a_client_of_its_own_tenant() {
+    let mut config = two();
+    config.tenants[1].limit = Auto::Set(ByteSize::mib(16));
+    config.tenants[1].max_connections = 7;
+    config.tenants[1].in_bytes_per_sec = ByteSize::mib(500);
+    let server = Server::start(config).expect("a server");
+    let (mut shop, mut other, mut blog) =
+        (client(&server, "a"), client(&server, "a"), client(&server, "b"));
+    assert_eq!(other.ask("mn\r\n"), "MN");
+    for key in 0..100 {
+        assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
+    }
+    assert_eq!(blog.ask("get k1\r\n"), "END");
+    let seen = stats(&mut blog, "");
+    for (name, value) in [
+        ("curr_connections", "1"),
+        ("connection_structures", "1"),
+        ("total_connections", "1"),
+        ("rejected_connections", "0"),
+        ("max_connections", "7"),
+        ("cmd_set", "0"),
+        ("get_hits", "0"),
+        ("get_misses", "1"),
+        ("bytes", "0"),
+        ("curr_items", "0"),
+        ("total_items", "0"),
+        ("memory_slabs", "0"),
+        ("limit_maxbytes", "16777216"),
+        ("threads", "2"),
+    ] {
+        assert_eq!(seen.get(name).map(String::as_str), Some(value), "{name} of {seen:?}");
+    }
+    assert!(seen["bytes_read"].parse::<u64>().expect("a number") < 100, "{seen:?}");
+    for name in ["pid", "uptime", "time", "version", "pointer_size"] {
+        assert!(seen.contains_key(name), "{name} is missing in {seen:?}");
+    }
+    for name in ["rusage_user", "rusage_system", "hash_bytes", "memory_index", "memory_connections"] {
+        assert!(!seen.contains_key(name), "{name} tells of others");
+    }
+    assert!(stats(&mut blog, " items").is_empty() && stats(&mut blog, " sizes").is_empty());
+    let slabs = stats(&mut blog, " slabs");
+    assert_eq!((slabs["active_slabs"].as_str(), slabs["total_malloced"].as_str()), ("0", "0"), "{slabs:?}");
+    let port = |listener: &str| {
+        let addresses = server.addresses();
+        let (_, address) = addresses.iter().find(|(name, _)| name == listener).expect("the listener");
+        tcp(address).port().to_string()
+    };
+    for (client, own) in [(&mut shop, "a"), (&mut blog, "b")] {
+        assert_eq!(stats(client, " settings")["tcpport"], port(own));
+    }
+    let settings = stats(&mut blog, " settings");
+    assert_eq!((settings["maxbytes"].as_str(), settings["maxconns"].as_str()), ("16777216", "7"));
+    let tenant = stats(&mut blog, " tenants");
+    assert_eq!(tenant["blog:in_bytes_per_sec"], (500_u64 << 20).to_string());
+    assert_eq!((tenant["blog:max_connections"].as_str(), tenant["blog:weight"].as_str()), ("7", "1"));
+    for (client, count) in [(&mut shop, 2), (&mut blog, 1)] {
+        let connections = stats(client, " conns");
+        assert_eq!(connections.keys().filter(|name| name.ends_with(":addr")).count(), count);
+    }
+    // A reset is of the own tenant's, at whichever listener they were counted.
+    assert_eq!(resp(&mut client(&server, "a"), "SELECT 1"), "+OK");
+    assert_eq!(blog.ask("stats reset\r\n"), "RESET");
+    assert_eq!((stats(&mut blog, "")["get_misses"].as_str(), stats(&mut shop, "")["cmd_set"].as_str()), ("0", "100"));
+    assert_eq!(stats(&mut shop, "")["curr_items"], "100");
+}
+
+#[test]
+fn binary_statistics_are_of_the_own_tenant_too() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    assert_eq!(shop.ask("set k 0 0 1\r\nv\r\n"), "STORED");
+    blog.send([&[0x80, 0x10][..], &[0; 22]].concat());
+    let mut seen = BTreeMap::new();
+    loop {
+        let header = blog.read_exact(24);
+        let len = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
+        let mut name = blog.read_exact(len(10));
+        let value = name.split_off(len(2));
+        if name.is_empty() {
+            break;
+        }
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        seen.insert(text(name), text(value));
+    }
+    assert_eq!((seen["curr_items"].as_str(), seen["curr_connections"].as_str()), ("0", "1"), "{seen:?}");
+    assert!(!seen.contains_key("rusage_user"), "{seen:?}");
+}
+
+/// Where there is one tenant, everybody sees everything.
+#[test]
+fn statistics_of_a_single_tenant_are_of_the_whole_server() {
+    let server = Server::start(config()).expect("a server");
+    let mut client = Client::connect(support::address(&server));
+    let seen = stats(&mut client, "");
+    for name in ["rusage_user", "hash_bytes", "hash_is_expanding", "memory_index", "memory_slabs"] {
+        assert!(seen.contains_key(name), "{name} is missing in {seen:?}");
+    }
+    assert_eq!(seen["limit_maxbytes"], (64_u64 << 20).to_string());
+}
+
+#[test]
+fn what_one_tenant_orders_does_not_reach_another() {
+    let server = Server::start(two()).expect("a server");
+    let (mut shop, mut blog) = (client(&server, "a"), client(&server, "b"));
+    for client in [&mut shop, &mut blog] {
+        assert_eq!(client.ask("set k 0 0 1\r\nv\r\n"), "STORED");
+    }
+    assert_eq!(blog.ask("set own 0 0 1\r\nv\r\n"), "STORED");
+    blog.send("lru_crawler metadump all\r\n");
+    let mut listed: Vec<String> =
+        std::iter::repeat_with(|| blog.line()).take_while(|line| line != "END").collect();
+    listed.sort();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert!(listed[0].starts_with("key=k ") && listed[1].starts_with("key=own "), "{listed:?}");
+    shop.send("lru_crawler mgdump all\r\n");
+    assert_eq!((shop.line().as_str(), shop.line().as_str()), ("mg k", "EN"));
+    let config = server.config();
+    for (order, answer) in [
+        ("flush_all", "OK"),
+        ("flush_all 1", "OK"),
+        ("verbosity 2", "OK"),
+        ("lru_crawler crawl all", "OK"),
+        ("lru_crawler disable", "OK"),
+        ("lru mode flat", "ERROR"),
+        ("slabs reassign 1 2", "ERROR"),
+        ("slabs automove 0", "ERROR"),
+        ("watch fetchers", "ERROR"),
+        ("extstore free_memchunks 1 1", "ERROR"),
+        ("shutdown", "ERROR: shutdown not enabled"),
+        ("shutdown graceful", "ERROR: shutdown not enabled"),
+    ] {
+        assert_eq!(blog.ask(format!("{order}\r\n")), answer, "{order}");
+    }
+    assert!(blog.ask("cache_memlimit 32\r\n").starts_with("CLIENT_ERROR memory is shared"));
+    assert_eq!(blog.ask("get k\r\n"), "END");
+    assert_eq!(shop.ask("get k\r\n"), "VALUE k 0 1");
+    assert_eq!(server.config(), config, "nothing has changed");
+    assert_eq!(server.cache().stats().memory_limit_bytes, 64 << 20);
 }
 
 #[test]

@@ -9,11 +9,10 @@ use protocol::memcached::{
 
 use super::respond;
 use super::store::cas_of;
-use crate::config::Protocol;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::{Asked, Does, Notes};
-use crate::shared::{Pool, Settings, Shared};
+use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::telemetry::{Sampled, Step};
 use crate::tenants::Tenant;
 
@@ -23,7 +22,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) settings: &'a Settings,
     pub(super) tenant: &'a Arc<Tenant>,
     pub(super) pool: &'a Pool,
-    pub(super) protocol: Protocol,
+    pub(super) info: &'a ConnectionInfo,
     pub(super) counters: &'a ListenerCounters,
     pub(super) now_secs: u32,
     pub(super) key_buffer: &'a mut KeyBuf,

@@ -71,7 +71,10 @@ impl<'c> Commands<'_, 'c> {
             },
             (Some(b"crawl"), Some(classes)) => match parse_classes(classes, false) {
                 Some(_) => {
-                    self.shared.maintenance.wake();
+                    // What the maintenance thread does is done for all tenants, and at its own pace where there are several.
+                    if !self.shared.is_shared() {
+                        self.shared.maintenance.wake();
+                    }
                     Reply::Ok.as_bytes()
                 }
                 None => BAD_CLASS,

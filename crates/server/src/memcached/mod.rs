@@ -180,7 +180,7 @@ impl<'c> Session<'c> {
             shared,
             tenant: &account.tenant,
             pool,
-            protocol: info.listener.protocol,
+            info,
             counters: &account.counters,
             settings,
             now_secs: *now_secs,

@@ -1,8 +1,11 @@
 //! `stats` and its sub-commands, under the names that memcached's tools read.
 //!
-//! Figures of the process and of the cache are over all pools; `stats items` and `stats slabs` are of the pool that the
-//! client is connected to. What memcached has and Millpond has no counterpart of is left out.
+//! `stats items` and `stats slabs` are of the pool that the client is connected to. Everything else is over all pools and listeners
+//! where there is one tenant. Where there are several, a client sees what is its own tenant's, and of the process what tells nothing of
+//! what others do; all of it is the operator's to see, in `/metrics` and `/stats.json`. What memcached has and Millpond has no
+//! counterpart of is left out.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use base::Part;
@@ -11,7 +14,7 @@ use protocol::memcached::{Reply, Tokens, WireError, reply};
 
 use super::VERSION;
 use super::commands::Commands;
-use crate::config::{Address, Protocol};
+use crate::config::{Address, Config, Protocol};
 use crate::curves::Outlook;
 use crate::metrics::Counter;
 use crate::net::Output;
@@ -101,33 +104,43 @@ impl<'c> Commands<'_, 'c> {
         number(out, "time", u64::from(now));
         reply::stat(out, "version", VERSION);
         number(out, "pointer_size", u64::from(usize::BITS));
-        let (user, system) = crate::machine::processor_seconds();
-        reply::stat(out, "rusage_user", &user);
-        reply::stat(out, "rusage_system", &system);
-        number(out, "max_connections", self.settings.max_connections as u64);
-        let open = shared.connections.load(Ordering::Relaxed) as u64;
+        if !shared.is_shared() {
+            let (user, system) = crate::machine::processor_seconds();
+            reply::stat(out, "rusage_user", &user);
+            reply::stat(out, "rusage_system", &system);
+        }
+        let seen =
+            |counter: Counter| shared.seen_by(self.tenant, |counters| counters.since_reset(counter));
+        number(out, "max_connections", self.max_connections());
+        let open = shared.connections_seen_by(self.tenant) as u64;
         number(out, "curr_connections", open);
-        number(out, "total_connections", shared.since_reset(Counter::Accepted));
-        let rejected =
-            shared.since_reset(Counter::RefusedConnection) + shared.since_reset(Counter::RefusedDescriptor);
+        number(out, "total_connections", seen(Counter::Accepted));
+        let rejected = seen(Counter::RefusedConnection) + seen(Counter::RefusedDescriptor);
         number(out, "rejected_connections", rejected);
         number(out, "connection_structures", open);
         for (name, counters) in COUNTERS {
-            number(out, name, counters.iter().map(|counter| shared.since_reset(*counter)).sum());
+            number(out, name, counters.iter().map(|counter| seen(*counter)).sum());
         }
-        self.general_engine(out);
+        self.general_pools(out);
+        if !shared.is_shared() {
+            self.general_engine(out);
+        }
     }
 
-    fn general_engine(&self, out: &mut Vec<u8>) {
+    /// The most connections that the client and those of its kind may have.
+    fn max_connections(&self) -> u64 {
+        self.tenant.max_connections(self.settings.max_connections) as u64
+    }
+
+    /// What is known of the pools that the client may know of, together.
+    fn general_pools(&self, out: &mut Vec<u8>) {
         let shared = self.shared;
-        let stats = shared.cache.stats();
-        let sum = |field: fn(&ClassStats) -> u64| stats.pools.iter().map(|pool| pool.sum(field)).sum::<u64>();
+        let pools = shared.pools_seen_by(self.tenant);
+        let sum = |field: fn(&ClassStats) -> u64| pools.iter().map(|pool| pool.sum(field)).sum::<u64>();
         let number = reply::stat_number;
-        number(out, "limit_maxbytes", stats.memory_limit_bytes);
+        number(out, "limit_maxbytes", shared.memory_limit_seen(&pools));
         number(out, "accepting_conns", u64::from(!shared.draining.load(Ordering::Relaxed)));
         number(out, "threads", shared.workers.len() as u64);
-        number(out, "hash_bytes", shared.cache.ledger().part(Part::Index));
-        number(out, "hash_is_expanding", u64::from(stats.index_growing));
         number(out, "bytes", sum(|class| class.item_bytes));
         number(out, "curr_items", sum(|class| class.items));
         number(out, "total_items", sum(|class| class.inserts));
@@ -136,10 +149,22 @@ impl<'c> Commands<'_, 'c> {
         number(out, "expired_unfetched", sum(|class| class.expired_unread));
         number(out, "evicted_unfetched", sum(|class| class.evicted_unread));
         number(out, "crawler_reclaimed", sum(|class| class.reaped));
-        number(out, "slabs_moved", stats.pools.iter().map(|pool| pool.slabs_moved).sum());
+        number(out, "slabs_moved", pools.iter().map(|pool| pool.slabs_moved).sum());
         number(out, "slab_reassign_rescues", sum(|class| class.items_moved));
         number(out, "slab_reassign_evictions_nomem", sum(|class| class.move_evictions));
         number(out, "slab_reassign_busy_deletes", sum(|class| class.slab_releases_aborted));
+        if shared.is_shared() {
+            number(out, "memory_slabs", pools.iter().map(|pool| pool.slab_bytes).sum());
+        }
+    }
+
+    /// What is of the whole process.
+    fn general_engine(&self, out: &mut Vec<u8>) {
+        let shared = self.shared;
+        let stats = shared.cache.stats();
+        let number = reply::stat_number;
+        number(out, "hash_bytes", shared.cache.ledger().part(Part::Index));
+        number(out, "hash_is_expanding", u64::from(stats.index_growing));
         if let Some(status) = shared.monitoring.status() {
             number(out, "monitor_given_bytes", status.given_bytes);
         }
@@ -148,19 +173,29 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    fn settings(&self, out: &mut Vec<u8>) {
-        let config = self.shared.config();
-        let tcp = config.listeners.iter().find_map(|listener| match &listener.address {
+    /// The first address of TCP and the first of a unix socket, or of several tenants' listeners the client's own alone.
+    fn addresses(&self, config: &Config) -> (Option<SocketAddr>, Option<String>) {
+        let own = [self.info.listener.address.clone()];
+        let all: Vec<_> = config.listeners.iter().map(|listener| listener.address.clone()).collect();
+        let seen = if self.shared.is_shared() { &own[..] } else { &all };
+        let tcp = seen.iter().find_map(|address| match address {
             Address::Tcp(address) => Some(*address),
             Address::Unix(_) => None,
         });
-        let unix = config.listeners.iter().find_map(|listener| match &listener.address {
+        let unix = seen.iter().find_map(|address| match address {
             Address::Unix(path) => Some(path.display().to_string()),
             Address::Tcp(_) => None,
         });
+        (tcp, unix)
+    }
+
+    fn settings(&self, out: &mut Vec<u8>) {
+        let config = self.shared.config();
+        let (tcp, unix) = self.addresses(&config);
         let number = reply::stat_number;
-        number(out, "maxbytes", self.shared.cache.ledger().limit());
-        number(out, "maxconns", self.settings.max_connections as u64);
+        let limit = self.shared.memory_limit_seen(&self.shared.pools_seen_by(self.tenant));
+        number(out, "maxbytes", limit);
+        number(out, "maxconns", self.max_connections());
         number(out, "tcpport", tcp.map_or(0, |address| u64::from(address.port())));
         number(out, "udpport", 0);
         reply::stat(out, "inter", &tcp.map_or_else(|| "NULL".to_owned(), |address| address.ip().to_string()));
@@ -176,7 +211,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "num_threads", self.shared.workers.len() as u64);
         number(out, "reqs_per_event", config.limits.max_requests_per_turn as u64);
         reply::stat(out, "cas_enabled", "yes");
-        reply::stat(out, "binding_protocol", binding(self.protocol));
+        reply::stat(out, "binding_protocol", binding(self.info.listener.protocol));
         reply::stat(out, "auth_enabled_sasl", "no");
         reply::stat(out, "auth_enabled_ascii", "no");
         number(out, "item_size_max", self.settings.protocol.max_item_bytes as u64);
@@ -199,6 +234,16 @@ impl<'c> Commands<'_, 'c> {
             for figure in TENANT_FIGURES {
                 reply::stat_number(out, &format!("{}:{}", tenant.name, figure.name), (figure.of)(tenant));
             }
+        }
+        let settings = self.tenant.settings();
+        for (name, value) in [
+            ("weight", u64::from(settings.weight)),
+            ("max_connections", self.max_connections()),
+            ("operations_per_sec", settings.operations_per_sec),
+            ("in_bytes_per_sec", settings.in_bytes_per_sec.as_u64()),
+            ("out_bytes_per_sec", settings.out_bytes_per_sec.as_u64()),
+        ] {
+            reply::stat_number(out, &format!("{}:{name}", settings.name), value);
         }
     }
 

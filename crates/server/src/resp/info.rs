@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use base::Part;
-use millpond::{ClassStats, PoolStats};
+use millpond::ClassStats;
 
 use super::arguments::is;
 use super::commands::Commands;
@@ -101,18 +100,23 @@ impl<'c> Commands<'_, 'c> {
                 ("uptime_in_days", (uptime / 86_400).to_string()),
             ],
             "clients" => {
-                let (all, own) = (&shared.connections, self.account.tenant.connections());
-                let connected = if shared.is_shared() { own } else { all.load(Ordering::Relaxed) };
-                vec![
-                    ("connected_clients", connected.to_string()),
-                    ("maxclients", self.settings.max_connections.to_string()),
-                    ("tracking_clients", shared.tracking.figures().0.to_string()),
+                let tenant = &self.account.tenant;
+                let mut lines = vec![
+                    ("connected_clients", shared.connections_seen_by(tenant).to_string()),
+                    ("maxclients", tenant.max_connections(self.settings.max_connections).to_string()),
                     ("blocked_clients", "0".to_owned()),
-                ]
+                ];
+                // Who tracks is counted over all tenants.
+                if !shared.is_shared() {
+                    lines.push(("tracking_clients", shared.tracking.figures().0.to_string()));
+                }
+                lines
             }
             "memory" => self.memory_seen(),
             "stats" => self.counts_seen(),
             "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
+            // The time of the process is that of all tenants.
+            "cpu" if shared.is_shared() => Vec::new(),
             "cpu" => {
                 let (user, system) = crate::machine::processor_seconds();
                 vec![("used_cpu_sys", system), ("used_cpu_user", user)]
@@ -122,24 +126,15 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The pools that the client may know of: its own where there are several tenants.
-    fn pools_seen(&self) -> Vec<PoolStats> {
-        let mut pools = self.shared.cache.stats().pools;
-        if self.shared.is_shared() {
-            pools.retain(|pool| pool.id == self.account.tenant.pool.id);
-        }
-        pools
-    }
-
     fn memory_seen(&self) -> Vec<(&'static str, String)> {
         let ledger = self.shared.cache.ledger();
-        let (mut used, mut items, mut most) = (ledger.total(), ledger.part(Part::Slabs), ledger.limit());
+        let pools = self.shared.pools_seen_by(&self.account.tenant);
+        let (mut used, mut items) = (ledger.total(), ledger.part(Part::Slabs));
         if self.shared.is_shared() {
-            let pools = self.pools_seen();
             items = pools.iter().map(|pool| pool.slab_bytes).sum();
             used = items;
-            most = pools.iter().filter_map(|pool| pool.limit_bytes).fold(most, u64::min);
         }
+        let most = self.shared.memory_limit_seen(&pools);
         vec![
             ("used_memory", used.to_string()),
             ("used_memory_items", items.to_string()),
@@ -149,13 +144,13 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn counts_seen(&self) -> Vec<(&'static str, String)> {
-        let pools = self.pools_seen();
+        let pools = self.shared.pools_seen_by(&self.account.tenant);
         let sum =
             |field: fn(&ClassStats) -> u64| pools.iter().map(|pool| pool.sum(field)).sum::<u64>().to_string();
         let seen = |of: &dyn Fn(&ListenerCounters) -> u64| self.shared.seen_by(&self.account.tenant, of);
         let count = |counter| seen(&|counters| counters.since_reset(counter));
         let refused = count(Counter::RefusedConnection) + count(Counter::RefusedDescriptor);
-        vec![
+        let mut lines = vec![
             ("total_connections_received", count(Counter::Accepted).to_string()),
             ("total_commands_processed", seen(&ListenerCounters::calls_since_reset).to_string()),
             ("total_net_input_bytes", count(Counter::ReceivedBytes).to_string()),
@@ -165,9 +160,12 @@ impl<'c> Commands<'_, 'c> {
             ("evicted_keys", sum(|class| class.evictions)),
             ("keyspace_hits", count(Counter::GetHits).to_string()),
             ("keyspace_misses", count(Counter::GetMisses).to_string()),
-            ("tracking_total_items", self.shared.tracking.figures().1.to_string()),
             ("total_error_replies", seen(&|counters| errors(counters).sum()).to_string()),
-        ]
+        ];
+        if !self.shared.is_shared() {
+            lines.push(("tracking_total_items", self.shared.tracking.figures().1.to_string()));
+        }
+        lines
     }
 
     /// What the client may know of commands, by their numbers.

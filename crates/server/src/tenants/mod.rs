@@ -131,15 +131,20 @@ impl Tenant {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// The most connections that it may have, where all together may have `most`.
+    pub(crate) fn max_connections(&self, most: usize) -> usize {
+        match self.max_connections.load(Ordering::Relaxed) {
+            0 => most,
+            own => own.min(most),
+        }
+    }
+
     /// Counts one more connection, if there may be one.
     ///
     /// # Errors
     /// Why there may not.
     pub(crate) fn open(&self) -> Result<(), Closed> {
-        let most = match self.max_connections.load(Ordering::Relaxed) {
-            0 => usize::MAX,
-            most => most,
-        };
+        let most = self.max_connections(usize::MAX);
         let before = self.connections.fetch_add(1, Ordering::SeqCst);
         let refused = if self.is_leaving() {
             Closed::Leaving
