@@ -122,7 +122,6 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     counter("expired", "millpond_class_expired", "Items found to be expired or flushed, and removed.", |c| {
         c.expired
     }),
-    counter("flushed", "millpond_class_flushed", "Those of the expired that were flushed.", |c| c.flushed),
     counter(
         "expired_unread",
         "millpond_class_expired_unread",
@@ -155,18 +154,6 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
         "millpond_class_move_evictions",
         "Items of slabs that left which were evicted.",
         |c| c.move_evictions,
-    ),
-    counter(
-        "shift_evictions",
-        "millpond_class_shift_evictions",
-        "Items evicted while a slab of the class was taken away for another class.",
-        |c| c.shift_evictions,
-    ),
-    counter(
-        "limit_evictions",
-        "millpond_class_limit_evictions",
-        "Items evicted while a slab of the class was taken away because a limit was lowered.",
-        |c| c.limit_evictions,
     ),
 ];
 

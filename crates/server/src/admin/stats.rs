@@ -7,7 +7,7 @@ use millpond::{ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
 use serde_json::{Map, Value, json};
 
-use super::figures::CLASS_FIGURES;
+use super::figures::{CLASS_FIGURES, DEPARTURES};
 use crate::curves::Outlook;
 use crate::latency::{Histogram, Spoken};
 use crate::metrics::Counter;
@@ -184,6 +184,8 @@ fn class_json(class: &ClassStats) -> Value {
     for figure in CLASS_FIGURES {
         shown.insert(figure.name.to_owned(), json!((figure.of)(class)));
     }
+    let departures = DEPARTURES.iter().map(|(reason, of)| ((*reason).to_owned(), json!(of(class))));
+    shown.insert("departures".to_owned(), Value::Object(departures.collect()));
     shown.insert("number".to_owned(), json!(class.number));
     shown.insert("tail_age_secs".to_owned(), json!(class.tail_age_secs));
     shown.insert("projected_tail_age_secs".to_owned(), json!(class.projected_tail_age_secs));
