@@ -641,7 +641,11 @@ impl Shared {
     /// The memory that a client's items may have: its own tenant's where there are several, else all. `pools` are those that it may know of.
     pub(crate) fn memory_limit_seen(&self, pools: &[PoolStats]) -> u64 {
         let all = self.cache.ledger().limit();
-        if self.is_shared() { pools.iter().filter_map(|pool| pool.limit_bytes).fold(all, u64::min) } else { all }
+        if self.is_shared() {
+            pools.iter().filter_map(|pool| pool.limit_bytes).fold(all, u64::min)
+        } else {
+            all
+        }
     }
 
     /// The connections that a client may know of, as [`Self::pools_seen_by`].

@@ -95,8 +95,7 @@ fn statistics_tell_a_client_of_its_own_tenant() {
     config.tenants[1].max_connections = 7;
     config.tenants[1].in_bytes_per_sec = ByteSize::mib(500);
     let server = Server::start(config).expect("a server");
-    let (mut shop, mut other, mut blog) =
-        (client(&server, "a"), client(&server, "a"), client(&server, "b"));
+    let (mut shop, mut other, mut blog) = (client(&server, "a"), client(&server, "a"), client(&server, "b"));
     assert_eq!(other.ask("mn\r\n"), "MN");
     for key in 0..100 {
         assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
@@ -151,7 +150,10 @@ fn statistics_tell_a_client_of_its_own_tenant() {
     // A reset is of the own tenant's, at whichever listener they were counted.
     assert_eq!(resp(&mut client(&server, "a"), "SELECT 1"), "+OK");
     assert_eq!(blog.ask("stats reset\r\n"), "RESET");
-    assert_eq!((stats(&mut blog, "")["get_misses"].as_str(), stats(&mut shop, "")["cmd_set"].as_str()), ("0", "100"));
+    assert_eq!(
+        (stats(&mut blog, "")["get_misses"].as_str(), stats(&mut shop, "")["cmd_set"].as_str()),
+        ("0", "100")
+    );
     assert_eq!(stats(&mut shop, "")["curr_items"], "100");
 }
 

@@ -144,11 +144,6 @@ fn memcached_clients_say_who_they_are_by_a_first_set() {
     assert!(client.is_closed());
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("set auth 0 0 11\r\nadmin wrong\r\n"), "CLIENT_ERROR authentication failure");
-    assert_eq!(
-        client.ask("set auth 0 0 11\r\nreader open\r\n"),
-        "CLIENT_ERROR authentication failure",
-        "it may not everything"
-    );
     assert_eq!(client.ask("set auth 0 0 12\r\nadmin sesame\r\nset k 0 0 1\r\nv\r\n"), "STORED");
     assert_eq!(client.line(), "STORED");
     assert_eq!(client.ask("get auth\r\n"), "END", "it was no item");
@@ -156,6 +151,186 @@ fn memcached_clients_say_who_they_are_by_a_first_set() {
     let mut binary = Client::connect(address(&server));
     binary.send([&[0x80, 0x0b][..], &[0; 22]].concat());
     assert!(binary.is_closed());
+}
+
+/// The line that refuses a command of memcached, by the rule that is missing.
+fn not_command(name: &str) -> String {
+    format!("CLIENT_ERROR this user has no permissions to run the '{name}' command")
+}
+
+const NO_KEY: &str = "CLIENT_ERROR this user has no permissions to access one of the keys used as arguments";
+
+/// A memcached client that has said that it is this user.
+fn memcached_as(server: &Server, name: &str, password: &str) -> Client {
+    let mut client = Client::connect(address(server));
+    let said = format!("{name} {password}");
+    assert_eq!(client.ask(format!("set auth 0 0 {}\r\n{said}\r\n", said.len())), "STORED");
+    client
+}
+
+#[test]
+fn memcached_commands_are_allowed_by_the_rules_for_those_of_redis() {
+    let server = Server::start(guarded()).expect("a server");
+    let mut admin = memcached_as(&server, "admin", "sesame");
+    for key in ["in:1", "in:2", "out:1"] {
+        assert_eq!(admin.ask(format!("set {key} 0 0 1\r\n5\r\n")), "STORED");
+    }
+    let mut reader = memcached_as(&server, "reader", "open");
+    assert_eq!(reader.ask("get in:1 in:2\r\n"), "VALUE in:1 0 1");
+    assert_eq!(
+        (reader.line(), reader.line(), reader.line()),
+        ("5".into(), "VALUE in:2 0 1".into(), "5".into())
+    );
+    assert_eq!(reader.line(), "END");
+    assert_eq!(reader.ask("mg in:1 v\r\n"), "VA 1");
+    assert_eq!(reader.line(), "5");
+    for (request, name) in [
+        ("delete in:1", "del"),
+        ("md in:1", "del"),
+        ("decr in:1 1", "decrby"),
+        ("incr in:1 1", "incrby"),
+        ("ma in:1", "incrby"),
+        ("touch in:1 10", "expire"),
+        ("gat 10 in:1", "getex"),
+        ("mg in:1 v T10", "getex"),
+        ("add in:1 0 0 1\r\nx", "setnx"),
+        ("ms in:1 1 ME\r\nx", "setnx"),
+        ("append in:1 0 0 1\r\nx", "append"),
+        ("prepend in:1 0 0 1\r\nx", "append"),
+        ("me in:1", "object"),
+        ("flush_all", "flushall"),
+        ("stats", "info"),
+        ("stats items", "info"),
+        ("stats settings", "config|get"),
+        ("stats reset", "config|resetstat"),
+        ("verbosity 1", "config|set"),
+        ("cache_memlimit 64", "config|set"),
+        ("shutdown", "config|set"),
+        ("lru_crawler crawl all", "config|set"),
+    ] {
+        assert_eq!(reader.ask(format!("{request}\r\n")), not_command(name), "{request}");
+    }
+    for request in [
+        "get out:1",
+        "get in:1 out:1",
+        "gets out:1",
+        "mg out:1 v",
+        "mg b3V0OjE= b v",
+        "set in:1 0 0 1\r\nx",
+        "ms in:1 1\r\nx",
+        "mg in:3 v N10",
+        "cas in:1 0 0 1 7\r\nx",
+        "replace in:1 0 0 1\r\nx",
+    ] {
+        assert_eq!(reader.ask(format!("{request}\r\n")), NO_KEY, "{request}");
+    }
+    for (request, answer) in [("mn", "MN"), ("lru mode flat", "ERROR"), ("stats conns", "STAT")] {
+        assert!(reader.ask(format!("{request}\r\n")).starts_with(answer), "{request}");
+    }
+    while reader.line() != "END" {}
+    assert_eq!(admin.ask("get in:1\r\n"), "VALUE in:1 0 1");
+    assert_eq!((admin.line().as_str(), admin.line().as_str()), ("5", "END"), "nothing was changed");
+    let mut admin = logged_in(&server, "admin", "sesame");
+    assert_eq!(resp(&mut admin, "ACL LOG 1"), "*1");
+    assert!(
+        metric(&server, r#"millpond_server_refusals_total{listener="main",reason="no_permission"}"#) >= 30
+    );
+}
+
+#[test]
+fn refused_memcached_requests_leave_the_wire_in_step() {
+    let server = Server::start(guarded()).expect("a server");
+    let mut admin = memcached_as(&server, "admin", "sesame");
+    assert_eq!(admin.ask("set out:1 0 0 1\r\n5\r\n"), "STORED");
+    let mut reader = memcached_as(&server, "reader", "open");
+    // Answers come in the order of the requests, and none where none is wanted.
+    reader.send(
+        "get in:1\r\nset in:1 0 0 1 noreply\r\nx\r\ndelete in:1 noreply\r\nget out:1\r\nmg in:1 v\r\nmn\r\n",
+    );
+    let lines: Vec<String> = (0..4).map(|_| reader.line()).collect();
+    assert_eq!(lines, ["END", NO_KEY, "EN", "MN"]);
+    // A value that would be received into its item, whole and in parts, and one that is too large for any.
+    let value = "v".repeat(100_000);
+    for cut in [0, 10, 50_000, 100_000] {
+        reader.send(format!("set out:1 0 0 100000\r\n{}", &value[..cut]));
+        reader.send(format!("{}\r\nmn\r\n", &value[cut..]));
+        assert_eq!((reader.line().as_str(), reader.line().as_str()), (NO_KEY, "MN"), "cut at {cut}");
+    }
+    reader.send(format!("set out:1 0 0 100000 noreply\r\n{value}\r\nmn\r\n"));
+    assert_eq!(reader.line(), "MN");
+    let larger = "v".repeat(2 << 20);
+    let mut other = memcached_as(&server, "reader", "open");
+    assert_eq!(
+        other.ask(format!("set out:1 0 0 {}\r\n{larger}\r\n", larger.len())),
+        "SERVER_ERROR object too large for cache"
+    );
+    assert_eq!(admin.ask("get out:1\r\n"), "VALUE out:1 0 1", "it was not removed either");
+}
+
+#[test]
+fn rules_change_under_memcached_connections_too() {
+    let server = Server::start(guarded()).expect("a server");
+    let mut admin = logged_in(&server, "admin", "sesame");
+    let mut reader = memcached_as(&server, "reader", "open");
+    assert_eq!(reader.ask("delete in:1\r\n"), not_command("del"));
+    assert_eq!(resp(&mut admin, "ACL SETUSER reader +del ~in:*"), "+OK");
+    assert_eq!(reader.ask("delete in:1\r\n"), "NOT_FOUND");
+    assert_eq!(resp(&mut admin, "ACL DELUSER reader"), ":1");
+    reader.send("mn\r\n");
+    assert!(reader.is_closed());
+}
+
+/// Who need not say who it is may do what `default` may, in the binary protocol as well, and can still say so.
+#[test]
+fn a_restricted_default_binds_memcached_clients_until_they_say_who_they_are() {
+    let mut config = guarded();
+    config.users.push(UserSettings {
+        name: "default".to_owned(),
+        rules: Secret("nopass ~in:* +get +set".to_owned()),
+        ..UserSettings::default()
+    });
+    let server = Server::start(config).expect("a server");
+    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("set in:1 0 0 11\r\nadmin wrong\r\n"), "STORED", "it may, so it is a value");
+    assert_eq!(client.ask("delete in:1\r\n"), not_command("del"));
+    assert_eq!(client.ask("set auth 0 0 1\r\nx\r\n"), NO_KEY, "that says nothing");
+    assert_eq!(client.ask("set auth 0 0 11\r\nadmin wrong\r\n"), "CLIENT_ERROR authentication failure");
+    client.send("get in:1\r\nset auth 0 0 12\r\nadmin sesame\r\ndelete in:1\r\n");
+    let lines: Vec<String> = (0..5).map(|_| client.line()).collect();
+    assert_eq!(lines, ["VALUE in:1 0 11", "admin wrong", "END", "STORED", "DELETED"]);
+
+    let mut binary = Client::connect(address(&server));
+    let mut ask = |opcode: u8, extras: &[u8], key: &str, value: &str| {
+        let body = extras.len() + key.len() + value.len();
+        let mut packet = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
+        packet.extend_from_slice(&(body as u32).to_be_bytes());
+        packet.extend_from_slice(&[0; 12]);
+        packet.extend([extras, key.as_bytes(), value.as_bytes()].concat());
+        binary.send(packet);
+        let header = binary.read_exact(24);
+        let len = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+        (
+            u16::from_be_bytes([header[6], header[7]]),
+            String::from_utf8_lossy(&binary.read_exact(len as usize)).into_owned(),
+        )
+    };
+    let stored = [0; 8];
+    assert_eq!(ask(0x01, &stored, "in:1", "v").0, 0);
+    assert_eq!(ask(0x00, &[], "in:1", ""), (0, "\0\0\0\0v".to_owned()));
+    let no_key = NO_KEY.trim_start_matches("CLIENT_ERROR ").to_owned();
+    let no = |name: &str| (0x20, not_command(name).trim_start_matches("CLIENT_ERROR ").to_owned());
+    assert_eq!(ask(0x01, &stored, "out:1", "v"), (0x20, no_key.clone()));
+    assert_eq!(ask(0x01, &stored, "out:1", &"v".repeat(100_000)), (0x20, no_key.clone()));
+    assert_eq!(ask(0x00, &[], "out:1", ""), (0x20, no_key.clone()));
+    assert_eq!(ask(0x09, &[], "out:1", ""), (0x20, no_key), "quiet, which errors are not");
+    assert_eq!(ask(0x02, &stored, "in:1", "v"), no("setnx"));
+    assert_eq!(ask(0x04, &[], "in:1", ""), no("del"));
+    assert_eq!(ask(0x05, &[0; 20], "in:1", ""), no("incrby"));
+    assert_eq!(ask(0x08, &[], "", ""), no("flushall"));
+    assert_eq!(ask(0x10, &[], "", ""), no("info"));
+    assert_eq!(ask(0x1c, &[0; 4], "in:1", ""), no("expire"));
+    assert_eq!(ask(0x1d, &[0; 4], "in:1", ""), no("getex"));
+    assert_eq!(ask(0x0a, &[], "", "").0, 0, "a no-op keeps the wire in step");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Who a memcached client is, where it must say so: as memcached with `-Y`, by a first `set` of any key whose value is `user password`.
 //!
-//! memcached's commands have no rules of their own, so who speaks it must be allowed everything. The binary protocol has no way in here.
+//! Where `default` may do something without saying so, it is by a `set` that `default` may not carry out ([`super::permission`]). The binary
+//! protocol has no way in.
 
 use millpond::ReadHandle;
 use protocol::memcached::Reply;
@@ -9,6 +10,7 @@ use protocol::memcached::binary::REQUEST_MAGIC;
 use super::Session;
 use crate::metrics::Counter;
 use crate::net::{Output, Peer};
+use crate::resp::note_refusal;
 use crate::session::{Next, Turn};
 use crate::shared::Shared;
 
@@ -24,11 +26,26 @@ enum Claim<'i> {
     Partial,
     /// None.
     None,
-    Is {
-        user: &'i [u8],
-        password: &'i [u8],
-        consumed: usize,
-    },
+    /// One, of so many bytes.
+    Is(Said<'i>, usize),
+}
+
+/// Who a client says that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Said<'i> {
+    user: &'i [u8],
+    password: &'i [u8],
+}
+
+impl<'i> Said<'i> {
+    /// Reads `user password`.
+    pub(super) fn of(value: &'i [u8]) -> Option<Self> {
+        let space = value.iter().position(|byte| *byte == b' ')?;
+        let (user, rest) = value.split_at_checked(space)?;
+        let password = rest.get(1..)?;
+        // Clients that end their password with a line end mean it without.
+        Some(Self { user, password: password.strip_suffix(b"\r\n").unwrap_or(password) })
+    }
 }
 
 fn claim(input: &[u8]) -> Claim<'_> {
@@ -44,18 +61,14 @@ fn claim(input: &[u8]) -> Claim<'_> {
     let (Some(value), Some(tail)) = (behind.get(..len), behind.get(len..len + 2)) else {
         return Claim::Partial;
     };
-    let Some(space) = value.iter().position(|byte| *byte == b' ').filter(|_| tail == b"\r\n") else {
-        return Claim::None;
-    };
-    let (user, rest) = value.split_at(space);
-    let password = rest.get(1..).unwrap_or_default();
-    // Clients that end their password with a line end mean it without.
-    let password = password.strip_suffix(b"\r\n").unwrap_or(password);
-    Claim::Is { user, password, consumed: end + 1 + len + 2 }
+    match Said::of(value).filter(|_| tail == b"\r\n") {
+        Some(said) => Claim::Is(said, end + 1 + len + 2),
+        None => Claim::None,
+    }
 }
 
 impl<'c> Session<'c> {
-    /// Answers one who is not known, or not allowed everything: only saying who it is helps.
+    /// Answers one who is not known: only saying who it is helps.
     pub(super) fn ask_who(
         &mut self,
         shared: &Shared,
@@ -68,7 +81,7 @@ impl<'c> Session<'c> {
             self.account.counters.add(Counter::RefusedNobody, 1);
             return closed(0);
         }
-        let Claim::Is { user, password, consumed } = claim(input) else {
+        let Claim::Is(said, consumed) = claim(input) else {
             if claim(input) == Claim::Partial {
                 return Turn { consumed: 0, answered: 0, next: Next::Input };
             }
@@ -76,24 +89,28 @@ impl<'c> Session<'c> {
             output.write(UNKNOWN);
             return closed(1);
         };
-        if self.become_user(shared, user, password) {
-            output.write(Reply::Stored.as_bytes());
-            return Turn { consumed, answered: 1, next: Next::Turn };
-        }
-        self.account.counters.add(Counter::RefusedPassword, 1);
-        output.write(FAILED);
+        output.write(self.hear(shared, said));
         Turn { consumed, answered: 1, next: Next::Turn }
     }
 
-    /// Makes the connection that user's and its tenant's, if that is the password and the user may do everything.
-    fn become_user(&mut self, shared: &Shared, name: &[u8], password: &[u8]) -> bool {
+    /// What to answer to one who says who it is. It is that one from now on, if that is the password.
+    pub(super) fn hear(&mut self, shared: &Shared, said: Said<'_>) -> &'static [u8] {
+        if self.become_user(shared, said) {
+            return Reply::Stored.as_bytes();
+        }
+        self.account.counters.add(Counter::RefusedPassword, 1);
+        note_refusal(shared, &self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
+        FAILED
+    }
+
+    /// Makes the connection that user's and its tenant's, if that is the password.
+    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> bool {
         let from = match self.info.peer {
             Peer::Tcp(address) => Some(address.ip()),
             Peer::Unix => None,
         };
         let now = shared.clock.monotonic_nanos();
-        let user = shared.users.authenticate(name, password, from, now);
-        let Some(user) = user.ok().filter(|user| user.rules.is_everything()) else { return false };
+        let Ok(user) = shared.users.authenticate(said.user, said.password, from, now) else { return false };
         if let Some(tenant) = shared.directory().tenant(&user.tenant) {
             let account = self.info.listener.account(tenant);
             if !std::sync::Arc::ptr_eq(&account, &self.account) {
@@ -117,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_a_set_with_two_words() {
-        let is = |user, password, consumed| Claim::Is { user, password, consumed };
+        let is = |user, password, consumed| Claim::Is(Said { user, password }, consumed);
         assert_eq!(claim(b"set k 0 0 6\r\nbob pw\r\nget"), is(b"bob", b"pw", 21));
         assert_eq!(claim(b"set k 0 0 8\r\nbob pw\r\n\r\n"), is(b"bob", b"pw", 23));
         assert_eq!(claim(b"set k 0 0 9\r\nbob p w x\r\n"), is(b"bob", b"p w x", 24));

@@ -3,6 +3,8 @@
 //! memcached has deprecated it; it is there for clients that have not moved yet. Nothing is decided here but how a request is
 //! read and its outcome told: what a command does is in the other files.
 
+use std::ops::ControlFlow;
+
 use millpond::ReadHandle;
 use protocol::memcached::binary::{
     Arithmetic, Get, Head, Opcode, Packet, Parse, Refusal, Request, Status, Store, reply,
@@ -70,7 +72,14 @@ impl BinaryGet {
 impl<'i> Round<'_, '_, 'i> {
     /// Goes on with the request at the front of `input`. `Some` ends the turn.
     pub(super) fn binary_step(&mut self, input: &'i [u8]) -> Option<Next> {
-        match self.binary.parse(input) {
+        let parse = self.binary.parse(input);
+        if self.commands.bound.is_some()
+            && let Parse::Request { packet, consumed } = &parse
+            && let ControlFlow::Break(next) = self.deny_binary(packet, *consumed)
+        {
+            return next;
+        }
+        match parse {
             Parse::Request { packet: Packet { head, quiet, request: Request::Get(get) }, consumed } => {
                 self.binary_retrieve(head, quiet, get, consumed)
             }
@@ -128,7 +137,9 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Parse::TooLarge { store: Store { head, header }, consumed } => {
                 self.commands.counters.add(Counter::RefusedSize, 1);
-                if matches!(head.opcode, Opcode::SET | Opcode::SET_Q) {
+                if matches!(head.opcode, Opcode::SET | Opcode::SET_Q)
+                    && self.commands.denies_store(&header).is_none()
+                {
                     self.commands.remove(header.key.wire(), None);
                 }
                 self.position += consumed;
@@ -259,7 +270,7 @@ const fn name_of(request: &Request<'_>) -> &'static str {
 }
 
 /// As [`super::key_of`].
-fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
+pub(super) fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
     match request {
         Request::Touch { key, .. } | Request::Delete { key, .. } => Some(Some(*key)),
         Request::Store(store) => Some(Some(store.header.key)),

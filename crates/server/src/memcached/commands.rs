@@ -15,6 +15,7 @@ use crate::requests::{Asked, Does, Notes};
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::telemetry::{Sampled, Step};
 use crate::tenants::Tenant;
+use crate::users::User;
 
 /// What a command works with.
 pub(super) struct Commands<'a, 'c> {
@@ -23,6 +24,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) tenant: &'a Arc<Tenant>,
     pub(super) pool: &'a Pool,
     pub(super) info: &'a ConnectionInfo,
+    /// The user, where there is anything that it may not do.
+    pub(super) bound: Option<&'a User>,
     pub(super) counters: &'a ListenerCounters,
     pub(super) now_secs: u32,
     pub(super) key_buffer: &'a mut KeyBuf,

@@ -7,6 +7,7 @@ use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHead
 
 use super::binary::report_binary;
 use super::commands::Commands;
+use super::permission::Denial;
 use super::store::{Draft, Stored};
 use super::{Wire, refusal_counter, respond};
 use crate::net::Output;
@@ -16,11 +17,19 @@ pub(crate) struct Incoming<'c> {
     wire: Wire,
     /// The command line with its line end; in binary, header, extras and key.
     line: Vec<u8>,
-    /// The item, or an error where there is no room, and the data is dropped.
-    draft: Result<Draft<'c>, WireError>,
+    /// The item, or why there is none, and the data is dropped.
+    draft: Result<Draft<'c>, Unready>,
     block: DataBlock,
     /// Bytes of the value that are in the item.
     filled: usize,
+}
+
+/// Why there is no item for a value.
+enum Unready {
+    /// There is no room.
+    NoRoom(WireError),
+    /// The client may not store it.
+    Denied(Denial),
 }
 
 impl Incoming<'_> {
@@ -70,7 +79,12 @@ impl<'c> Commands<'_, 'c> {
         line: &[u8],
         header: &StoreHeader<'_>,
     ) -> Incoming<'c> {
-        let draft = self.with_key(header.key, |commands, key| commands.draft(header, key, header.data_len));
+        let draft = match self.denies_store(header) {
+            Some(denial) => Err(Unready::Denied(denial)),
+            None => self
+                .with_key(header.key, |commands, key| commands.draft(header, key, header.data_len))
+                .map_err(Unready::NoRoom),
+        };
         let block = match wire {
             Wire::Binary => DataBlock::bare(header.data_len),
             Wire::Text | Wire::Unknown => DataBlock::new(header.data_len),
@@ -91,8 +105,10 @@ impl<'c> Commands<'_, 'c> {
         };
         if wire == Wire::Binary {
             if let binary::Parse::NeedData { store, .. } = binary::Parser::new(unbounded).parse(&line) {
-                let outcome = self.commit_incoming(&store.header, draft);
-                report_binary(store.head, &store.header, outcome, output);
+                match self.commit_incoming(&store.header, draft) {
+                    Ok(outcome) => report_binary(store.head, &store.header, outcome, output),
+                    Err(denial) => self.answer_denied(store.head, &denial, output),
+                }
             }
             return;
         }
@@ -102,11 +118,26 @@ impl<'c> Commands<'_, 'c> {
             self.counters.add(refusal_counter(WireError::BadDataChunk), 1);
             return respond(output, header.noreply, WireError::BadDataChunk.as_bytes());
         }
-        let outcome = self.commit_incoming(&header, draft);
-        self.report(&header, outcome, output);
+        match self.commit_incoming(&header, draft) {
+            Ok(outcome) => self.report(&header, outcome, output),
+            Err(denial) => self.answer_denied_line(header.noreply, &denial, output),
+        }
     }
 
-    fn commit_incoming(&mut self, header: &StoreHeader<'_>, draft: Result<Draft<'c>, WireError>) -> Stored {
+    /// Puts what has arrived in its place.
+    ///
+    /// # Errors
+    /// Why the client may not have it there.
+    fn commit_incoming(
+        &mut self,
+        header: &StoreHeader<'_>,
+        draft: Result<Draft<'c>, Unready>,
+    ) -> Result<Stored, Denial> {
+        let draft = match draft {
+            Ok(draft) => Ok(draft),
+            Err(Unready::NoRoom(error)) => Err(error),
+            Err(Unready::Denied(denial)) => return Err(denial),
+        };
         let outcome = self.with_key(header.key, |commands, key| match draft {
             Ok(mut draft) => {
                 // Tokens ascend in the order of what is stored, so this one is drawn only now.
@@ -119,6 +150,6 @@ impl<'c> Commands<'_, 'c> {
             Err(error) => commands.fail(header, key, error),
         });
         self.count(header, outcome);
-        outcome
+        Ok(outcome)
     }
 }

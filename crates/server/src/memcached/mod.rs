@@ -15,9 +15,11 @@ mod crawler;
 mod incoming;
 mod lookup;
 mod meta;
+mod permission;
 mod stats;
 mod store;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millpond::ReadHandle;
@@ -27,6 +29,7 @@ use protocol::memcached::{
     StoreHeader, WireError, reply,
 };
 
+use self::authentication::Said;
 use self::commands::{Commands, EndsAt};
 use self::crawler::Dump;
 use self::incoming::Incoming;
@@ -151,10 +154,20 @@ impl<'c> Session<'c> {
         if !self.identity.refresh(&context.shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
-        if self.identity.is_bound {
+        if !self.identity.is_known {
             return self.ask_who(context.shared, input, output);
         }
         self.take_limits();
+        self.answer(context, input, output)
+    }
+
+    /// As [`Self::turn`], of one who is known.
+    fn answer(
+        &mut self,
+        context: &mut Context<'c>,
+        input: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Turn {
         let Context { shared, worker, settings, now_secs, key_buffer, sampled, .. } = context;
         let Self {
             wire,
@@ -181,6 +194,7 @@ impl<'c> Session<'c> {
             tenant: &account.tenant,
             pool,
             info,
+            bound: identity.is_bound.then_some(&*identity.user),
             counters: &account.counters,
             settings,
             now_secs: *now_secs,
@@ -199,6 +213,7 @@ impl<'c> Session<'c> {
             settings,
             route,
             moves_to: None,
+            said: None,
             input,
             output,
             batch: Batch::new(Answer::NONE),
@@ -207,9 +222,12 @@ impl<'c> Session<'c> {
         };
         let next = round.run();
         let (consumed, answered) = (round.position, round.answered);
-        let moves_to = round.moves_to.take();
+        let (moves_to, said) = (round.moves_to.take(), round.said);
         drop((round, passed));
         go_on(elsewhere, own, moves_to);
+        if let Some(said) = said {
+            output.write(self.hear(shared, said));
+        }
         Turn { consumed, answered, next }
     }
 
@@ -239,6 +257,8 @@ struct Round<'a, 'c, 'i> {
     route: Option<Route<'a>>,
     /// The account that the next turn is to be of, where that is another.
     moves_to: Option<Arc<Account>>,
+    /// Who the client says that it is, by the request that the turn ended with.
+    said: Option<Said<'i>>,
     input: &'i [u8],
     output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`.
@@ -320,6 +340,11 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Acts on a request of `consumed` bytes. `Some` ends the turn.
     fn request(&mut self, request: Request<'i>, consumed: usize) -> Option<Next> {
+        if self.commands.bound.is_some()
+            && let ControlFlow::Break(next) = self.deny(&request, consumed)
+        {
+            return next;
+        }
         if self.route.is_some()
             && let Some(key) = key_of(&request)
             && let Some(next) = self.goes_elsewhere(key)
@@ -436,7 +461,9 @@ impl<'i> Round<'_, '_, 'i> {
             }
             Parse::TooLarge { header, refusal, consumed } => {
                 self.commands.counters.add(Counter::RefusedSize, 1);
-                self.commands.forget_refused(&header);
+                if self.commands.denies_store(&header).is_none() {
+                    self.commands.forget_refused(&header);
+                }
                 self.position += consumed;
                 return self.refuse(refusal);
             }

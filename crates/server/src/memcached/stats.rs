@@ -109,8 +109,7 @@ impl<'c> Commands<'_, 'c> {
             reply::stat(out, "rusage_user", &user);
             reply::stat(out, "rusage_system", &system);
         }
-        let seen =
-            |counter: Counter| shared.seen_by(self.tenant, |counters| counters.since_reset(counter));
+        let seen = |counter: Counter| shared.seen_by(self.tenant, |counters| counters.since_reset(counter));
         number(out, "max_connections", self.max_connections());
         let open = shared.connections_seen_by(self.tenant) as u64;
         number(out, "curr_connections", open);

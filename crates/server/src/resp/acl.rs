@@ -9,6 +9,7 @@ use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
 use crate::net::Peer;
+use crate::shared::{ConnectionInfo, Shared};
 use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, Refused, User, of_category, random};
 
 /// The flags of `ACL GENPASS`: bits by default, and at most.
@@ -69,16 +70,8 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn note_of(&self, reason: &'static str, object: Vec<u8>, user: &[u8]) {
-        let now_secs = self.shared.clock.unix_secs();
-        self.shared.users.log.add(Entry {
-            count: 1,
-            reason,
-            context: if self.client.is_executing { "multi" } else { "toplevel" },
-            object,
-            user: user.to_vec(),
-            client: super::clients::describe(self.info, now_secs).trim_end().to_owned(),
-            at_secs: now_secs,
-        });
+        let context = if self.client.is_executing { "multi" } else { "toplevel" };
+        note_refusal(self.shared, self.info, context, (reason, object), user);
     }
 
     /// `AUTH`, and `HELLO` with it.
@@ -263,8 +256,28 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
+/// Keeps for `ACL LOG` that a connection was refused something: why, and what.
+pub(crate) fn note_refusal(
+    shared: &Shared,
+    info: &ConnectionInfo,
+    context: &'static str,
+    (reason, object): (&'static str, Vec<u8>),
+    user: &[u8],
+) {
+    let now_secs = shared.clock.unix_secs();
+    shared.users.log.add(Entry {
+        count: 1,
+        reason,
+        context,
+        object,
+        user: user.to_vec(),
+        client: super::clients::describe(info, now_secs).trim_end().to_owned(),
+        at_secs: now_secs,
+    });
+}
+
 /// A command's name, with its subcommand where it contains some.
-fn full_name(spec: &Spec, args: &[&[u8]]) -> String {
+pub(crate) fn full_name(spec: &Spec, args: &[&[u8]]) -> String {
     match args.get(1) {
         Some(sub) if ["acl", "client", "config"].contains(&spec.name) => {
             format!("{}|{}", spec.name, String::from_utf8_lossy(sub).to_ascii_lowercase())

@@ -53,6 +53,7 @@ use millpond::ReadHandle;
 use millpond::watch::set_author;
 use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
 
+pub(crate) use self::acl::{full_name, note_refusal};
 use self::client::{Client, Replies};
 use self::commands::Commands;
 pub(crate) use self::glob::matches;

@@ -75,6 +75,8 @@ pub enum Status {
     NotStored = 0x05,
     /// What is to be incremented is no number.
     NonNumeric = 0x06,
+    /// The client may not do that.
+    NotAllowed = 0x20,
     /// There is no such request.
     UnknownCommand = 0x81,
     /// There is no memory.
@@ -92,6 +94,7 @@ impl Status {
             Self::Invalid => b"Invalid arguments",
             Self::NotStored => b"Not stored.",
             Self::NonNumeric => b"Non-numeric server-side value for incr or decr",
+            Self::NotAllowed => b"Auth failure.",
             Self::UnknownCommand => b"Unknown command",
             Self::OutOfMemory => b"Out of memory",
         }
