@@ -12,7 +12,7 @@ seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here"
-targets=${*:-memcached_request memcached_meta memcached_response memcached_binary resp_request}
+targets=${*:-memcached_request memcached_meta memcached_response memcached_binary resp_request collections}
 triple=$(rustc -vV | sed -n 's/^host: //p')
 build=${FUZZ_TARGET_DIR:-$here/target}
 

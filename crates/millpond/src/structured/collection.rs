@@ -390,6 +390,18 @@ impl<'a> Collection<'a> {
         }
     }
 
+    /// The words that it lies in.
+    #[cfg(fuzzing)]
+    pub fn words(&self) -> usize {
+        self.bag.tail.len()
+    }
+
+    /// Overwrites one of them, as nobody does, so that it can be seen what a reader makes of that.
+    #[cfg(fuzzing)]
+    pub fn damage(&self, at: usize, word: u32) {
+        let _ = self.bag.tail.set(at, word);
+    }
+
     /// What it takes.
     ///
     /// # Errors
