@@ -3,6 +3,7 @@
 use super::arguments::{arg, is};
 use super::commands::Commands;
 use super::glob::matches;
+use super::key_specs;
 use super::subcommands::subcommand;
 use super::table::{Command, SPECS, Spec};
 use super::writer::{Failure, Outcome, Writer};
@@ -64,7 +65,8 @@ impl<'c> Commands<'_, 'c> {
                 specs.iter().for_each(|spec| document(spec, w));
             }
             "list" => list(names, w)?,
-            "getkeys" => return keys_of(names, w),
+            "getkeys" => return keys_of(names, false, w),
+            "getkeysandflags" => return keys_of(names, true, w),
             _ => w.help(
                 "command",
                 &[
@@ -76,6 +78,8 @@ impl<'c> Commands<'_, 'c> {
                     "    What commands do.",
                     "GETKEYS <full-command>",
                     "    The keys of a request.",
+                    "GETKEYSANDFLAGS <full-command>",
+                    "    The keys of a request, and what becomes of each.",
                     "INFO [<command-name> ...]",
                     "    What there is to know of commands.",
                     "LIST [FILTERBY MODULE <name>|ACLCAT <category>|PATTERN <pattern>]",
@@ -98,8 +102,9 @@ fn tell(spec: &Spec, w: &mut Writer<'_, '_>) {
     [first, last, step].into_iter().for_each(|number| w.integer(number.into()));
     w.set(words(spec.categories).count());
     words(spec.categories).for_each(|category| w.simple(&format!("@{category}")));
-    // Tips, key specifications and subcommands.
-    (0..3).for_each(|_| w.array(0));
+    key_specs::tell(spec.command, w);
+    // Subcommands.
+    w.set(0);
 }
 
 fn document(spec: &Spec, w: &mut Writer<'_, '_>) {
@@ -138,7 +143,7 @@ fn list(filter: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
     Ok(())
 }
 
-fn keys_of(request: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
+fn keys_of(request: &[&[u8]], with_flags: bool, w: &mut Writer<'_, '_>) -> Outcome {
     let Some(spec) = Spec::find(arg(request, 0)) else {
         return Err(Failure::new("ERR Invalid command specified"));
     };
@@ -152,6 +157,34 @@ fn keys_of(request: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
         spec.places_in(request).ok_or(Failure::new("ERR Invalid arguments specified for command"))?;
     let keys: Vec<&[u8]> = places.into_iter().map(|place| arg(request, place)).collect();
     w.array(keys.len());
-    keys.iter().for_each(|key| w.bulk(key));
+    for (nth, key) in keys.iter().enumerate() {
+        if with_flags {
+            w.array(2);
+            w.bulk(key);
+            key_specs::tell_flags(flags_of(spec, nth, request), w);
+        } else {
+            w.bulk(key);
+        }
+    }
     Ok(())
+}
+
+/// What a request does to its `nth` key.
+fn flags_of(spec: &Spec, nth: usize, request: &[&[u8]]) -> &'static str {
+    let has = |words: &[&str]| {
+        let options = request.iter().skip(2);
+        options.clone().any(|option| words.iter().any(|word| is(option, word)))
+    };
+    match spec.command {
+        Command::Set if !has(&["GET"]) => "OW update",
+        Command::Set => "RW access update",
+        Command::BitField if !has(&["SET", "INCRBY"]) => "RO access",
+        Command::BitField => "RW access update",
+        // The first key, where there is another specification than that of the others, is the one that it is of.
+        command => {
+            let all = key_specs::keys_of(command);
+            let found = if nth == 0 { all.first() } else { all.last() };
+            found.map_or("RO access", |keys| keys.flags)
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod hashes;
 mod incoming;
 mod info;
 mod introspect;
+mod key_specs;
 mod keys;
 mod latency;
 mod lcs;

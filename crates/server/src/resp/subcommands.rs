@@ -78,6 +78,7 @@ const fn of(command: Command) -> &'static [(&'static str, usize, usize)] {
             ("count", 0, 0),
             ("docs", 0, ANY),
             ("getkeys", 2, ANY),
+            ("getkeysandflags", 2, ANY),
             ("help", 0, 0),
             ("info", 0, ANY),
             ("list", 0, ANY),

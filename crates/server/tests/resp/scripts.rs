@@ -646,6 +646,41 @@ pubsub shardchannels a b
 pubsub shardchannels
 pubsub shardnumsub a
 ~ pubsub help
+command getkeysandflags
+command getkeysandflags set
+command getkeysandflags ping x
+command getkeysandflags nosuch a
+command getkeysandflags get a
+command getkeysandflags set a b
+command getkeysandflags set a b ex 5 get
+command getkeysandflags bitfield a get u8 0
+command getkeysandflags bitfield a set u8 0 1
+command getkeysandflags mset a 1 b 2
+command getkeysandflags sort a by x_* store b
+command getkeysandflags bitop and a b c
+command getkeysandflags zunionstore a 2 b c
+command getkeysandflags lmpop 2 a b left
+command getkeysandflags rename a b
+command info append auth bitcount bitfield bitfield_ro bitop bitpos copy
+command info dbsize debug decr decrby del discard echo exec
+command info exists expire expireat expiretime flushall flushdb get getbit
+command info getdel getex getrange getset hdel hello hexists hget
+command info hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield
+command info hscan hset hsetnx hstrlen hvals incr incrby incrbyfloat
+command info info keys lcs lindex linsert llen lmove lmpop
+command info lpop lpos lpush lpushx lrange lrem lset ltrim
+command info mget mset msetnx multi persist pexpire pexpireat pexpiretime
+command info ping psetex pttl quit randomkey rename renamenx reset
+command info rpop rpoplpush rpush rpushx sadd scan scard sdiff
+command info sdiffstore select set setbit setex setnx setrange sinter
+command info sintercard sinterstore sismember smembers smismember smove sort sort_ro
+command info spop srandmember srem sscan strlen subscribe substr sunion
+command info sunionstore swapdb time touch ttl type unlink unsubscribe
+command info unwatch watch zadd zcard zcount zdiff zdiffstore zincrby
+command info zinter zintercard zinterstore zlexcount zmpop zmscore zpopmax zpopmin
+command info zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex
+command info zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore
+command info zunion zunionstore
 subscribe __redis__:invalidate
 pubsub channels
 "#;
