@@ -9,10 +9,11 @@ use protocol::memcached::binary::REQUEST_MAGIC;
 
 use super::Session;
 use crate::metrics::Counter;
-use crate::net::{Output, Peer};
+use crate::net::Output;
 use crate::resp::note_refusal;
 use crate::session::{Next, Turn};
 use crate::shared::Shared;
+use crate::tenants::Account;
 
 /// The longest line, and the longest value, of one who is not known.
 const MAX_BYTES: usize = 1024;
@@ -105,21 +106,13 @@ impl<'c> Session<'c> {
 
     /// Makes the connection that user's and its tenant's, if that is the password.
     fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> bool {
-        let from = match self.info.peer {
-            Peer::Tcp(address) => Some(address.ip()),
-            Peer::Unix => None,
-        };
+        let from = self.info.peer.ip();
         let now = shared.clock.monotonic_nanos();
         let Ok(user) = shared.users.authenticate(said.user, said.password, from, now) else { return false };
         if let Some(tenant) = shared.directory().tenant(&user.tenant) {
             let account = self.info.listener.account(tenant);
-            if !std::sync::Arc::ptr_eq(&account, &self.account) {
-                if tenant.open().is_err() {
-                    return false;
-                }
-                self.account.tenant.close();
-                self.info.named().tenant.clone_from(&tenant.name);
-                self.account = account;
+            if Account::turn(&mut self.account, account, &self.info).is_err() {
+                return false;
             }
         }
         self.info.named().user.clone_from(&user.name);

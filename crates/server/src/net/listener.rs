@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -24,6 +24,16 @@ pub(crate) enum Peer {
     Tcp(SocketAddr),
     /// A process on this machine.
     Unix,
+}
+
+impl Peer {
+    /// Its address, where it came by TCP.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(address) => Some(address.ip()),
+            Self::Unix => None,
+        }
+    }
 }
 
 impl fmt::Display for Peer {

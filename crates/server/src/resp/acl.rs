@@ -8,7 +8,6 @@ use super::subcommands::subcommand;
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
-use crate::net::Peer;
 use crate::shared::{ConnectionInfo, Shared};
 use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, Refused, User, of_category, random};
 
@@ -93,10 +92,7 @@ impl<'c> Commands<'_, 'c> {
             [name, password] => (*name, *password),
             _ => return Err(Failure::SYNTAX),
         };
-        let from = match self.info.peer {
-            Peer::Tcp(address) => Some(address.ip()),
-            Peer::Unix => None,
-        };
+        let from = self.info.peer.ip();
         let now = self.shared.clock.monotonic_nanos();
         match self.shared.users.authenticate(name, password, from, now) {
             Ok(user) => self.become_user(user),

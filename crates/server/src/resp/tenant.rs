@@ -40,24 +40,21 @@ impl Commands<'_, '_> {
 
     /// Has the connection be another tenant's, from its next turn on.
     pub(super) fn turn_to(&mut self, account: Arc<Account>) -> Outcome {
-        if Arc::ptr_eq(&account, self.account) {
-            return Ok(());
-        }
-        if self.client.is_executing {
+        if self.client.is_executing && !Arc::ptr_eq(&account, self.account) {
             return Err(Failure::new("ERR a transaction cannot turn to another tenant"));
         }
-        account.tenant.open().map_err(|closed| match closed {
+        let turned = Account::turn(self.account, account, self.info).map_err(|closed| match closed {
             Closed::Full => Failure::new("ERR max number of clients reached"),
             Closed::Leaving => Failure::BAD_DATABASE,
         })?;
-        self.account.tenant.close();
-        self.info.named().tenant.clone_from(&account.tenant.name);
+        if !turned {
+            return Ok(());
+        }
         // Keys that were watched are another tenant's now: the transaction must not go by what is under their names here.
         self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
         if self.client.tracking.is_some() {
-            self.shared.tracking.turn(self.info.id, Space::of(&account.tenant.pool));
+            self.shared.tracking.turn(self.info.id, Space::of(&self.account.tenant.pool));
         }
-        *self.account = account;
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
 use crate::metrics::ListenerCounters;
-use crate::shared::{ListenerState, Pool};
+use crate::shared::{ConnectionInfo, ListenerState, Pool};
 use crate::spikes::Spikes;
 
 /// One of those who share the server.
@@ -200,6 +200,21 @@ pub(crate) struct Account {
 impl Account {
     pub(crate) fn new(tenant: Arc<Tenant>) -> Self {
         Self { tenant, counters: ListenerCounters::default() }
+    }
+
+    /// Has the connection `info`, which is `own`'s, be `next`'s. Says whether it was not yet.
+    ///
+    /// # Errors
+    /// Why it cannot be, and it stays what it is.
+    pub(crate) fn turn(own: &mut Arc<Self>, next: Arc<Self>, info: &ConnectionInfo) -> Result<bool, Closed> {
+        if Arc::ptr_eq(own, &next) {
+            return Ok(false);
+        }
+        next.tenant.open()?;
+        own.tenant.close();
+        info.named().tenant.clone_from(&next.tenant.name);
+        *own = next;
+        Ok(true)
     }
 }
 
