@@ -116,6 +116,35 @@ pub fn run_when_idle() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the calling thread, and those that it starts, give way to others that want its processor: it preempts none of them, is preempted by
+/// them at once, and has about a tenth of what one of them has while they leave no time (a nice value of 10). Not so little that who waits for a
+/// lock which it holds would wait for long.
+///
+/// # Errors
+/// Where the operating system refuses, which Linux does not.
+pub fn give_way() -> io::Result<()> {
+    // SAFETY: the call takes numbers alone; on Linux, process 0 is the calling thread.
+    let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Calls `body` with a scope whose threads end before it returns, and may borrow from outside it: see [`spawn_in`].
+pub fn scope<'env, T>(body: impl for<'s> FnOnce(&'s std::thread::Scope<'s, 'env>) -> T) -> T {
+    std::thread::scope(body)
+}
+
+/// As [`spawn`], in a scope.
+///
+/// # Errors
+/// Where the operating system refuses another thread.
+pub fn spawn_in<'s, T: Send + 's>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    name: impl Into<String>,
+    body: impl FnOnce() -> T + Send + 's,
+) -> io::Result<std::thread::ScopedJoinHandle<'s, T>> {
+    std::thread::Builder::new().name(name.into()).spawn_scoped(scope, body)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

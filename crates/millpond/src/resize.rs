@@ -77,8 +77,9 @@ impl Cache {
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
-    /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), takes memory from the system ahead ([`Self::touch_ahead`]), and gives slabs back where more than the
-    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do.
+    /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), and gives slabs back where more than the
+    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do. What can take long,
+    /// and can wait, is for another thread: [`Self::touch_ahead`].
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
@@ -89,7 +90,7 @@ impl Cache {
         self.rebalance();
         self.tune();
         self.share()?;
-        self.touch_ahead();
+        self.give_back_touched();
         self.core().shrink_to_limit()
     }
 }

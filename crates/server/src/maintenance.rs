@@ -1,8 +1,13 @@
-//! A thread that looks after the cache about once a second, so that no client's request has to.
+//! Threads that look after the cache about once a second, so that no client's request has to.
+//!
+//! What has to be done in time is one's; the other takes memory from the system ahead of need, which can take a processor a second
+//! and never has to be: it gives way to all others.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use base::thread::Repeating;
 
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
@@ -10,6 +15,9 @@ use crate::tenants;
 
 /// How long the thread sleeps when nobody wakes it.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Takes memory ahead, until it is dropped.
+pub(crate) type Toucher = Repeating<Arc<Shared>>;
 
 /// Wakes and stops the maintenance thread.
 #[derive(Default)]
@@ -76,4 +84,25 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
     };
     base::thread::spawn("maintenance", body)
         .map_err(|e| Error::with_source(ErrorKind::System, "the maintenance thread cannot be started", e))
+}
+
+/// Starts the thread that takes memory ahead.
+///
+/// # Errors
+/// Where the operating system refuses it.
+pub(crate) fn start_toucher(shared: Arc<Shared>) -> Result<Toucher, Error> {
+    let mut is_first = true;
+    let body = move |shared: &mut Arc<Shared>, is_last: bool| {
+        if std::mem::take(&mut is_first)
+            && let Err(error) = base::thread::give_way()
+        {
+            tracing::debug!(%error, "Memory is taken ahead while others may want the processor.");
+        }
+        if !is_last {
+            shared.cache.touch_ahead();
+        }
+    };
+    Repeating::start("touch", INTERVAL, shared, body).map_err(|e| {
+        Error::with_source(ErrorKind::System, "the thread that takes memory ahead cannot be started", e)
+    })
 }

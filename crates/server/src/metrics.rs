@@ -39,7 +39,7 @@ const ANSWERED: Family = Family {
 };
 const PAUSES: Family = Family {
     name: "millpond_server_pauses",
-    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE.",
+    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE, a command that takes long.",
 };
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
@@ -132,6 +132,7 @@ counters! {
     PausedOutput: PAUSES { reason = "output" },
     PausedRate: PAUSES { reason = "rate" },
     PausedByClient: PAUSES { reason = "client" },
+    PausedLong: PAUSES { reason = "long" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
     SlowCommand: SPIKES { event = "command" },

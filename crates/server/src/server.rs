@@ -19,8 +19,8 @@ use crate::config::check;
 use crate::config::{Address, Classes, Config, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
-use crate::maintenance;
-use crate::net::{Listener, Mailbox, Message, Worker};
+use crate::maintenance::{self, Toucher};
+use crate::net::{Listener, Long, Mailbox, Message, Worker};
 use crate::shared::{ListenerState, Pool, Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
 use crate::tls;
@@ -37,6 +37,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     admin: Option<AdminServer>,
     maintenance: Option<JoinHandle<()>>,
+    toucher: Option<Toucher>,
     failure: Arc<Failure>,
 }
 
@@ -108,6 +109,7 @@ impl Server {
             threads: Vec::new(),
             admin: None,
             maintenance: Some(maintenance::start(Arc::clone(&shared))?),
+            toucher: Some(maintenance::start_toucher(Arc::clone(&shared))?),
             failure: Arc::default(),
         };
         if let Some(Address::Tcp(address)) = admin_address {
@@ -134,15 +136,17 @@ impl Server {
             if pin && let Err(error) = base::thread::pin_to_cpu(index % base::thread::available_cpus()) {
                 tracing::warn!(worker = index, %error, "A worker could not be pinned to its processor.");
             }
-            match Worker::new(&shared, index, sockets) {
-                Ok(worker) => {
-                    let _ = started.send(Ok(()));
-                    worker.run();
+            base::thread::scope(|scope| {
+                match Worker::new(&shared, index, sockets, Long::new(scope, &shared, index)) {
+                    Ok(worker) => {
+                        let _ = started.send(Ok(()));
+                        worker.run();
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                    }
                 }
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                }
-            }
+            });
         };
         let guarded = move || {
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
@@ -301,6 +305,7 @@ impl Server {
         self.shared.watching.stop();
         self.shared.requests.stop(self.shared.cache.ledger());
         self.shared.tracing.stop(self.shared.cache.ledger());
+        self.toucher = None;
         self.shared.maintenance.stop();
         if let Some(thread) = self.maintenance.take() {
             let _ = thread.join();

@@ -27,6 +27,10 @@ pub(crate) enum Next {
     Input,
     /// Another turn, after others had theirs.
     Turn,
+    /// Another turn, once others are through with the key space.
+    Later,
+    /// A turn in which nobody else waits: the next command takes long.
+    Long,
     /// A turn of another tenant, in which so many bytes are parsed again.
     Elsewhere(usize),
     /// Another turn, once the tenant's clients do not wait any more.
@@ -49,7 +53,7 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// A turn in which nothing could be done: the key space is closed for a moment.
-    pub(crate) const LATER: Self = Self { consumed: 0, answered: 0, next: Next::Turn };
+    pub(crate) const LATER: Self = Self { consumed: 0, answered: 0, next: Next::Later };
 }
 
 /// The protocol's side of a connection.

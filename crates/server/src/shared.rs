@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) max_requests_per_turn: usize,
     /// Once a turn has taken so long, no further command of RESP is carried out in it.
     pub(crate) max_turn_nanos: Option<u64>,
+    /// Bytes of one value that are received in a turn, and bytes that are sent.
+    pub(crate) max_moved_bytes: usize,
     /// Chunks that a listing passes in a turn.
     pub(crate) max_listed_chunks: u32,
     pub(crate) max_tracked_keys: usize,
@@ -73,6 +75,7 @@ impl Settings {
             max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
             max_requests_per_turn: limits.max_requests_per_turn,
             max_turn_nanos: None,
+            max_moved_bytes: usize::MAX,
             max_listed_chunks: LISTED_CHUNKS,
             max_tracked_keys: limits.max_tracked_keys,
             max_connection_memory_bytes: config.max_connection_memory().as_u64(),
@@ -100,6 +103,8 @@ const SHARED_TURN_REQUESTS: usize = 32;
 const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
 /// And takes no longer, but for one command.
 const SHARED_TURN_NANOS: u64 = 50_000;
+/// And moves no more of a large value, which takes some 20 µs.
+const SHARED_MOVED_BYTES: usize = 64 << 10;
 const SHARED_LISTED_CHUNKS: u32 = 512;
 
 impl Settings {
@@ -114,6 +119,7 @@ impl Settings {
             max_requests_per_turn: self.max_requests_per_turn.min(SHARED_TURN_REQUESTS),
             max_output_bytes: self.max_output_bytes.min(SHARED_TURN_OUTPUT_BYTES),
             max_turn_nanos: Some(SHARED_TURN_NANOS),
+            max_moved_bytes: SHARED_MOVED_BYTES,
             max_listed_chunks: SHARED_LISTED_CHUNKS,
             ..self.clone()
         }

@@ -1,7 +1,7 @@
 //! A gate that many pass, and that closes for a moment for what none of them may interleave with.
 //!
-//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all who have passed are through, which must be soon,
-//! and so must not be waited for by them: one that finds the gate closed, and one that finds it being closed by another when it wants to close it
+//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all who have passed are through, which should be soon
+//! – who will not be [says so](Gate::begin_long), and who must not wait does not close it then –, and so must not be waited for by them: one that finds the gate closed, and one that finds it being closed by another when it wants to close it
 //! itself, gives way and asks again. So nobody waits for somebody who waits.
 //!
 //! Invariants:
@@ -10,17 +10,19 @@
 
 use super::{Pinned, Pins};
 use crate::counter::stripe;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A gate.
 pub struct Gate {
     pins: Pins,
     closed: AtomicBool,
+    /// Who have passed, or soon will, and take long to be through.
+    long: AtomicU64,
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self { pins: Pins::new(), closed: AtomicBool::new(false) }
+        Self { pins: Pins::new(), closed: AtomicBool::new(false), long: AtomicU64::new(0) }
     }
 }
 
@@ -54,6 +56,21 @@ impl Gate {
         self.pins.synchronize();
         Some(Closed(self))
     }
+
+    /// Somebody is to pass who takes long to be through.
+    pub fn begin_long(&self) {
+        self.long.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is through.
+    pub fn end_long(&self) {
+        self.long.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether who closes the gate now may wait for long.
+    pub fn is_long(&self) -> bool {
+        self.long.load(Ordering::Relaxed) > 0
+    }
 }
 
 impl Drop for Closed<'_> {
@@ -83,7 +100,7 @@ mod loom_tests {
                 readers_fence: true,
                 barriers: Barriers::default(),
             };
-            let gate = Gate { pins, closed: AtomicBool::new(false) };
+            let gate = Gate { pins, closed: AtomicBool::new(false), long: AtomicU64::new(0) };
             Arc::new(Self { gate, counts: [UnsafeCell::new(0), UnsafeCell::new(0)] })
         }
 

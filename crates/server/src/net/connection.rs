@@ -42,6 +42,10 @@ pub(crate) enum Step {
     Again,
     /// Another turn, once its tenant's clients do not wait any more.
     Hold,
+    /// Another turn, once others are through with its key space.
+    Later,
+    /// Another turn, with the thread for commands that take long.
+    Long,
     /// To be closed, for that reason.
     Close(Counter),
 }
@@ -79,6 +83,8 @@ pub(crate) struct Connection<'c> {
     output: Output<ReadHandle<'c>>,
     /// `input` may hold whole requests.
     backlog: bool,
+    /// What the next turn needs, where there is such a backlog.
+    needs: Step,
     /// Nothing more is read, and it is closed for that reason once everything is sent.
     closing: Option<Counter>,
     /// It is closed when nothing more has arrived.
@@ -120,6 +126,7 @@ impl<'c> Connection<'c> {
             input: Input::default(),
             output: Output::default(),
             backlog: false,
+            needs: Step::Again,
             closing: None,
             draining: false,
             lingering: None,
@@ -142,6 +149,7 @@ impl<'c> Connection<'c> {
         match self.flush(context) {
             Err(_) => return Step::Close(Counter::ClosedBroken),
             Ok(Sent::Blocked) => return Step::Wait(EventFlags::OUT),
+            Ok(Sent::Part) => return Step::Again,
             Ok(Sent::All) => {}
         }
         if let Some(reason) = self.closing {
@@ -168,10 +176,12 @@ impl<'c> Connection<'c> {
         match self.flush(context) {
             Err(_) => Step::Close(Counter::ClosedBroken),
             Ok(Sent::Blocked) => Step::Wait(EventFlags::OUT),
+            Ok(Sent::Part) => Step::Again,
             Ok(Sent::All) => match self.closing {
                 Some(reason) => self.finish(reason, context),
                 None if self.held_back => Step::Hold,
-                None if self.backlog || self.draining => Step::Again,
+                None if self.backlog => self.needs,
+                None if self.draining => Step::Again,
                 None => Step::Wait(EventFlags::IN),
             },
         }
@@ -356,9 +366,14 @@ impl<'c> Connection<'c> {
         let socket = self.socket.as_fd();
         let (received, direct) = match self.session.value_buffer() {
             Some(value) if value.len() >= MIN_DIRECT_BYTES => {
-                let wanted = value.len();
-                let mut pieces = [IoSliceMut::new(value), IoSliceMut::new(buffer)];
-                (retry(|| rustix::io::readv(socket, &mut pieces)), wanted)
+                let wanted = value.len().min(context.settings.max_moved_bytes);
+                if wanted < value.len() {
+                    let part = value.get_mut(..wanted).unwrap_or_default();
+                    (retry(|| rustix::io::read(socket, &mut *part)), wanted)
+                } else {
+                    let mut pieces = [IoSliceMut::new(value), IoSliceMut::new(buffer)];
+                    (retry(|| rustix::io::readv(socket, &mut pieces)), wanted)
+                }
             }
             _ => (retry(|| rustix::io::read(socket, &mut *buffer)), 0),
         };
@@ -504,8 +519,11 @@ impl<'c> Connection<'c> {
             account.counters.add(Counter::Answered, turn.answered as u64);
         }
         self.backlog = false;
+        self.needs = Step::Again;
         match turn.next {
             Next::Input => {}
+            Next::Later => (self.backlog, self.needs) = (true, Step::Later),
+            Next::Long => (self.backlog, self.needs) = (true, Step::Long),
             Next::Turn => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedTurn, 1);
@@ -548,11 +566,12 @@ impl<'c> Connection<'c> {
         if before == 0 && self.output.buffer_bytes() == 0 && is_sent {
             return Ok(Sent::All);
         }
+        let most = context.settings.max_moved_bytes;
         let sent = match &mut self.tls {
-            None => self.output.send(&self.socket)?,
+            None => self.output.send(&self.socket, most)?,
             Some(tls) => {
                 let buffers = context.tls.get_or_insert_default();
-                tls.send(&self.socket, &mut self.output, buffers)?
+                tls.send(&self.socket, &mut self.output, buffers, most)?
             }
         };
         let moved = before - self.output.len();

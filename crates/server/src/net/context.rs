@@ -33,6 +33,8 @@ pub(crate) struct Context<'c> {
     pub(crate) turns: u32,
     /// The turn that goes on, if it is traced.
     pub(crate) sampled: Option<Sampled>,
+    /// It is not the worker's own, but that of its thread for commands that take long.
+    pub(crate) is_long: bool,
 }
 
 impl<'c> Context<'c> {
@@ -48,6 +50,7 @@ impl<'c> Context<'c> {
             tls: None,
             turns: 0,
             sampled: None,
+            is_long: false,
         }
     }
 }

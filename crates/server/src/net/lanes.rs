@@ -33,6 +33,10 @@ pub(crate) fn cost(spent: Spent, nanos: u64) -> i64 {
     i64::try_from(done.max((nanos / COST_NANOS).min(MOST_TIME_COST))).unwrap_or(i64::MAX)
 }
 
+/// So many turns may find their key space closed, one after the other, before the lane waits for so long.
+const MOST_VAIN: u32 = 64;
+const RETRY_NANOS: u64 = 50_000;
+
 /// Names a lane of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneId(usize);
@@ -46,6 +50,9 @@ struct Lane {
     deficit: i64,
     /// Not served before, in nanoseconds of the monotonic clock.
     closed_until: u64,
+    /// Turns, one after the other, that found their key space closed, and not served before, after many.
+    vain: u32,
+    retry_at: u64,
     /// Connections of the worker that are the tenant's.
     connections: usize,
 }
@@ -81,6 +88,8 @@ impl Lanes {
             paused: 0,
             deficit: 0,
             closed_until: 0,
+            vain: 0,
+            retry_at: 0,
             connections: 1,
         };
         self.count += 1;
@@ -177,6 +186,30 @@ impl Lanes {
         }
     }
 
+    /// A turn found its key space closed, or did not: who closes it is soon through, or else not for long, and then the lane
+    /// waits for a moment.
+    pub(crate) fn note_vain(&mut self, id: LaneId, is_vain: bool, now: impl FnOnce() -> u64) {
+        let Some(lane) = self.lane_mut(id) else { return };
+        if !is_vain {
+            lane.vain = 0;
+            return;
+        }
+        lane.vain += 1;
+        if lane.vain > MOST_VAIN {
+            lane.retry_at = now().saturating_add(RETRY_NANOS);
+        }
+    }
+
+    /// Whether the lane waits for a key space.
+    pub(crate) fn waits(&mut self, id: LaneId, now: impl FnOnce() -> u64) -> bool {
+        let Some(lane) = self.lane_mut(id).filter(|lane| lane.retry_at > 0) else { return false };
+        if lane.retry_at > now() {
+            return true;
+        }
+        lane.retry_at = 0;
+        false
+    }
+
     /// The lane has been served in this round.
     pub(crate) fn end(&mut self, id: LaneId) {
         let Some(lane) = self.lane_mut(id) else { return };
@@ -190,7 +223,10 @@ impl Lanes {
 
     /// When the next lane is to be served: 0 = now; nothing: there is none.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.active.iter().filter_map(|id| Some(self.lane(*id)?.closed_until)).min()
+        self.active
+            .iter()
+            .filter_map(|id| self.lane(*id).map(|lane| lane.closed_until.max(lane.retry_at)))
+            .min()
     }
 
     fn lane(&self, id: LaneId) -> Option<&Lane> {
@@ -305,6 +341,24 @@ mod tests {
         lanes.leave(second);
         assert!(!lanes.are_several() && lanes.active() == 0 && lanes.next_at().is_none());
         assert_eq!(lanes.join(&a), first, "its place is used again");
+    }
+
+    #[test]
+    fn who_finds_its_key_space_closed_again_and_again_waits_for_a_moment() {
+        let [a] = tenants([1]);
+        let mut lanes = Lanes::default();
+        let id = lanes.join(&a);
+        lanes.push(id, Token(1));
+        for _ in 0..MOST_VAIN {
+            lanes.note_vain(id, true, || 1_000);
+        }
+        assert!(!lanes.waits(id, || 1_000) && lanes.next_at() == Some(0));
+        lanes.note_vain(id, true, || 1_000);
+        assert!(lanes.waits(id, || 1_000) && lanes.next_at() == Some(1_000 + RETRY_NANOS));
+        assert!(!lanes.waits(id, || 1_000 + RETRY_NANOS) && lanes.next_at() == Some(0));
+        lanes.note_vain(id, false, || 2_000);
+        lanes.note_vain(id, true, || 2_000);
+        assert!(!lanes.waits(id, || 2_000), "counted from the start");
     }
 
     #[test]

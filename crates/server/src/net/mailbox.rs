@@ -20,6 +20,8 @@ pub(crate) enum Message {
     Close(Token),
     /// Some who wait for their tenant's clients to go on may do so.
     LookAtPauses,
+    /// A command that took long is done, or there is nobody any more who does them.
+    Returned,
     /// Look at the settings again.
     Reload,
     /// Stop accepting, answer what has arrived, and end.

@@ -5,6 +5,7 @@ mod context;
 mod input;
 mod lanes;
 mod listener;
+mod long;
 mod mailbox;
 mod output;
 mod table;
@@ -13,6 +14,7 @@ mod worker;
 
 pub(crate) use context::Context;
 pub(crate) use listener::{Listener, Peer};
+pub(crate) use long::Long;
 pub(crate) use mailbox::{Mailbox, Message};
 pub(crate) use output::{End, MIN_IN_PLACE_BYTES, Output};
 pub(crate) use table::Token;

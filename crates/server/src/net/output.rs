@@ -27,6 +27,8 @@ pub(crate) enum Sent {
     All,
     /// The kernel takes no more for now.
     Blocked,
+    /// As much as was allowed.
+    Part,
 }
 
 /// Bytes to send; `V` holds a value in place.
@@ -124,19 +126,27 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         self.unsent = end.unsent;
     }
 
-    /// Hands as much as possible to the kernel.
+    /// Hands as much as possible to the kernel, and no more than `most` bytes.
     ///
     /// # Errors
     /// Where the connection is broken; what was not sent never will be.
-    pub(crate) fn send(&mut self, socket: impl AsFd) -> Result<Sent, Errno> {
+    pub(crate) fn send(&mut self, socket: impl AsFd, most: usize) -> Result<Sent, Errno> {
+        let mut room = most;
         while self.unsent > 0 {
+            if room == 0 {
+                return Ok(Sent::Part);
+            }
             let sent = if self.next_value == self.values.len() {
-                send(&socket, self.bytes.get(self.sent_bytes..).unwrap_or_default(), SendFlags::NOSIGNAL)
+                let rest = self.bytes.get(self.sent_bytes..).unwrap_or_default();
+                send(&socket, rest.get(..rest.len().min(room)).unwrap_or_default(), SendFlags::NOSIGNAL)
             } else {
-                self.send_pieces(&socket)
+                self.send_pieces(&socket, room)
             };
             match sent {
-                Ok(n) => self.advance(n),
+                Ok(n) => {
+                    self.advance(n);
+                    room -= n.min(room);
+                }
                 Err(Errno::AGAIN) => return Ok(Sent::Blocked),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
@@ -146,16 +156,18 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         Ok(Sent::All)
     }
 
-    fn send_pieces(&self, socket: impl AsFd) -> Result<usize, Errno> {
+    fn send_pieces(&self, socket: impl AsFd, mut room: usize) -> Result<usize, Errno> {
         let mut control = SendAncillaryBuffer::default();
         let mut slices = [IoSlice::new(&[]); MAX_PIECES];
         let mut count = 0;
         self.for_each_piece(|piece| {
+            let piece = piece.get(..piece.len().min(room)).unwrap_or_default();
+            room -= piece.len();
             if let Some(slot) = slices.get_mut(count) {
                 *slot = IoSlice::new(piece);
                 count += 1;
             }
-            count < MAX_PIECES
+            count < MAX_PIECES && room > 0
         });
         sendmsg(socket, slices.get(..count).unwrap_or_default(), &mut control, SendFlags::NOSIGNAL)
     }

@@ -39,7 +39,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// How many there are.
+    /// How many there are, with those that are lent.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -81,7 +81,20 @@ impl<T> Table<T> {
         Some(entry)
     }
 
-    /// All entries with their tokens.
+    /// Takes the entry of `token` out for a while: the token stays its own, and finds nothing until it is [put back](Self::put_back).
+    pub(crate) fn lend(&mut self, token: Token) -> Option<T> {
+        let slot = self.slots.get_mut(token.slot())?;
+        if slot.generation == token.generation() { slot.entry.take() } else { None }
+    }
+
+    /// Puts back what was taken out for a while.
+    pub(crate) fn put_back(&mut self, token: Token, entry: T) {
+        if let Some(slot) = self.slots.get_mut(token.slot()) {
+            slot.entry = Some(entry);
+        }
+    }
+
+    /// All entries with their tokens, but for those that are lent.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
             let token = Token::new(index, slot.generation);
@@ -107,5 +120,21 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(table.len(), 1);
         assert_eq!(table.iter_mut().map(|(token, _)| token).collect::<Vec<_>>(), [second]);
+    }
+
+    #[test]
+    fn what_is_lent_keeps_its_place() {
+        let mut table = Table::default();
+        let first = table.insert(|_| 'a');
+        assert_eq!(table.lend(first), Some('a'));
+        assert!(
+            table.lend(first).is_none() && table.get_mut(first).is_none() && table.remove(first).is_none()
+        );
+        let second = table.insert(|_| 'b');
+        assert_ne!(second.slot(), first.slot());
+        assert_eq!((table.len(), table.iter_mut().count()), (2, 1));
+        table.put_back(first, 'a');
+        assert_eq!(table.remove(first), Some('a'));
+        assert_eq!(table.lend(first), None, "it is gone");
     }
 }

@@ -251,7 +251,9 @@ impl TlsStream {
         socket: impl AsFd,
         output: &mut Output<V>,
         buffers: &mut TlsBuffers,
+        most: usize,
     ) -> Result<Sent, Errno> {
+        let before = output.len();
         loop {
             if !self.is_sent() && self.send_unsent(&socket)? == Sent::Blocked {
                 return Ok(Sent::Blocked);
@@ -259,6 +261,9 @@ impl TlsStream {
             if output.is_empty() {
                 output.reset();
                 return Ok(Sent::All);
+            }
+            if before - output.len() >= most {
+                return Ok(Sent::Part);
             }
             let filled = self.encrypt(output, buffers)?;
             let mut records = buffers.outgoing.get(..filled).unwrap_or_default();

@@ -22,6 +22,7 @@ use super::connection::{Connection, Step};
 use super::context::{Context, RECEIVE_BYTES};
 use super::lanes::{LaneId, Lanes, cost};
 use super::listener::{Listener, Peer};
+use super::long::{Job, Long};
 use super::mailbox::Message;
 use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use super::table::{Table, Token};
@@ -47,6 +48,13 @@ const fn too_many(protocol: Protocol) -> &'static [u8] {
     }
 }
 
+/// What came for a connection while it was away.
+#[derive(Default)]
+struct Away {
+    pushes: Vec<u8>,
+    closes: Option<Counter>,
+}
+
 /// The state of a worker's thread.
 pub(crate) struct Worker<'c> {
     index: usize,
@@ -56,6 +64,9 @@ pub(crate) struct Worker<'c> {
     connections: Table<Connection<'c>>,
     /// Connections that have something to do.
     lanes: Lanes,
+    /// Where commands that take long are carried out, and the connections that are there.
+    long: Long<'c>,
+    away: BTreeMap<u64, Away>,
     /// The settings, and as they hold while several tenants have connections here.
     settings: (Arc<Settings>, Arc<Settings>),
     /// Given up to accept, and refuse, a connection when there are no descriptors left.
@@ -80,6 +91,7 @@ impl<'c> Worker<'c> {
         shared: &'c Shared,
         index: usize,
         listeners: Vec<Arc<Listener>>,
+        long: Long<'c>,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let worker = shared.workers.get(index).ok_or_else(|| std::io::Error::other("no such worker"))?;
@@ -98,6 +110,8 @@ impl<'c> Worker<'c> {
             listeners,
             connections: Table::default(),
             lanes: Lanes::default(),
+            long,
+            away: BTreeMap::new(),
             spare_descriptor: spare_descriptor(),
             held: Vec::new(),
             drain_until_secs: None,
@@ -221,6 +235,10 @@ impl<'c> Worker<'c> {
 
     /// Whether a lane may be served now. Where its tenant's rate is spent, its connections wait, and nothing is read from them.
     fn is_open(&mut self, lane: LaneId) -> bool {
+        let clock = &self.context.shared.clock;
+        if self.lanes.waits(lane, || clock.monotonic_nanos()) {
+            return false;
+        }
         let is_ending = self.drain_until_secs.is_some();
         // Who is to be closed gets its last answers at once.
         let is_bound = |tenant: &&Arc<Tenant>| tenant.is_limited() && !tenant.is_leaving() && !is_ending;
@@ -277,6 +295,13 @@ impl<'c> Worker<'c> {
         let step = connection.drive(&mut self.context);
         let nanos = since.map_or(0, |since| clock.monotonic_nanos().saturating_sub(since));
         self.settle(token, lane, nanos);
+        self.go_on(token, lane, step);
+    }
+
+    /// Sees to what a connection needs that had a turn.
+    fn go_on(&mut self, token: Token, lane: LaneId, step: Step) {
+        let clock = &self.context.shared.clock;
+        self.lanes.note_vain(lane, step == Step::Later, || clock.monotonic_nanos());
         let Some(connection) = self.connections.get_mut(token) else { return };
         match step {
             Step::Close(reason) => return self.close(token, reason),
@@ -303,22 +328,87 @@ impl<'c> Worker<'c> {
                 self.held.retain(|(held, _)| *held != token);
                 self.held.push((token, until));
             }
-            Step::Again => {
-                if !connection.queued {
-                    connection.queued = true;
-                    if connection.lane == lane {
-                        self.lanes.push_again(lane, token);
-                    } else {
-                        self.lanes.push(connection.lane, token);
-                    }
-                }
-            }
+            Step::Again | Step::Later => self.stand_again(token, lane),
+            Step::Long => {}
         }
+        let Some(connection) = self.connections.get_mut(token) else { return };
         connection.publish_activity();
         let holding = connection.holding();
         if holding != connection.held {
             self.charge(token, holding);
         }
+        if step == Step::Long {
+            self.send_away(token, lane);
+        }
+    }
+
+    /// Has a connection stand in its lane for another turn; in `lane`, which is being served, at the end.
+    fn stand_again(&mut self, token: Token, lane: LaneId) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if !connection.queued {
+            connection.queued = true;
+            if connection.lane == lane {
+                self.lanes.push_again(lane, token);
+            } else {
+                self.lanes.push(connection.lane, token);
+            }
+        }
+    }
+
+    /// Hands a connection over whose next command takes long.
+    fn send_away(&mut self, token: Token, lane: LaneId) {
+        let Some(connection) = self.connections.lend(token) else { return };
+        // Or else it would be told of what the client does meanwhile, again and again.
+        let _ = epoll::delete(&self.epoll, &connection);
+        self.away.insert(token.0, Away::default());
+        let job = Job::new(token, lane, connection, (&self.context.settings, self.context.now_secs));
+        if let Err(job) = self.long.add(job) {
+            // Out of threads: as bad as out of memory, which this connection is to pay for, and nobody else.
+            self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });
+            self.take_back(job);
+        }
+    }
+
+    /// Takes back what the other thread is done with.
+    fn take_back_done(&mut self) {
+        loop {
+            match self.long.take_done() {
+                Ok(Some(job)) => self.take_back(job),
+                Ok(None) => return,
+                Err(_) => {
+                    // It has panicked, which was said already. The server ends when this worker does.
+                    self.drain_until_secs = Some(self.context.now_secs);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_back(&mut self, job: Job<'c>) {
+        let (token, lane, mut connection, step) = job.end();
+        connection.reload(&self.context);
+        connection.interest = EventFlags::IN;
+        if self.drain_until_secs.is_some() || connection.own_account().tenant.is_leaving() {
+            connection.drain();
+        }
+        let added = epoll::add(&self.epoll, &connection, EventData::new_u64(token.0), EventFlags::IN);
+        self.connections.put_back(token, connection);
+        let Away { pushes, closes } = self.away.remove(&token.0).unwrap_or_default();
+        let reason = closes.or(added.is_err().then_some(Counter::ClosedBroken));
+        if let Some(reason) = reason {
+            return self.close(token, reason);
+        }
+        self.settle(token, lane, 0);
+        if !pushes.is_empty() {
+            self.push(token, &pushes);
+        }
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        let lane = connection.lane;
+        // No lane is being served now, so that it is to be among the active ones.
+        if matches!(step, Step::Again | Step::Later) {
+            self.wake(token, EventFlags::empty());
+        }
+        self.go_on(token, lane, step);
     }
 
     /// Accounts for what a connection holds now. Where that is too much, those that hold most are closed, of the tenant whose
@@ -498,8 +588,12 @@ impl<'c> Worker<'c> {
                 Message::Push(letters) => {
                     letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
                 }
-                Message::Close(token) => self.close(token, Counter::ClosedByQuit),
                 Message::LookAtPauses => self.release(true),
+                Message::Close(token) => match self.away.get_mut(&token.0) {
+                    Some(away) => away.closes = Some(Counter::ClosedByQuit),
+                    None => self.close(token, Counter::ClosedByQuit),
+                },
+                Message::Returned => self.take_back_done(),
                 Message::Reload => self.reload(),
                 Message::Drain => self.drain(),
             }
@@ -508,8 +602,17 @@ impl<'c> Worker<'c> {
 
     /// Has a connection sent what nobody asked for.
     fn push(&mut self, token: Token, bytes: &[u8]) {
+        let most = self.context.settings.max_output_bytes;
+        if let Some(away) = self.away.get_mut(&token.0) {
+            if away.pushes.len() + bytes.len() > most {
+                away.closes = Some(Counter::ClosedMemory);
+            } else {
+                away.pushes.extend_from_slice(bytes);
+            }
+            return;
+        }
         let Some(connection) = self.connections.get_mut(token) else { return };
-        if !connection.push(bytes, self.context.settings.max_output_bytes) {
+        if !connection.push(bytes, most) {
             return self.close(token, Counter::ClosedMemory);
         }
         self.wake(token, EventFlags::empty());
@@ -563,6 +666,10 @@ impl<'c> Worker<'c> {
     }
 
     fn close_all(&mut self) {
+        for job in self.long.end() {
+            let (token, _, connection, _) = job.end();
+            self.connections.put_back(token, connection);
+        }
         let tokens: Vec<Token> = self.connections.iter_mut().map(|(token, _)| token).collect();
         for token in tokens {
             self.close(token, Counter::ClosedDrained);

@@ -27,6 +27,7 @@ mod latency;
 mod lcs;
 mod listing;
 mod lists;
+mod long;
 mod notes;
 mod numbers;
 mod object;
@@ -104,6 +105,8 @@ enum Done {
     Ends(Next),
     /// The key space is closed: it is to be asked again.
     Later,
+    /// It takes long: it is to be asked again where nobody waits for it.
+    Long,
 }
 
 /// The RESP side of one connection.
@@ -227,7 +230,7 @@ impl<'c> Session<'c> {
         input: &[u8],
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
-        let Context { shared, worker, settings, turns, sampled, .. } = context;
+        let Context { shared, worker, settings, turns, sampled, is_long, .. } = context;
         if !self.identity.refresh(&shared.users) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
@@ -286,6 +289,8 @@ impl<'c> Session<'c> {
             began: settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos()),
             mark: None,
             moves_to: None,
+            is_away: *is_long,
+            hands_over: !*is_long && settings.max_turn_nanos.is_some(),
         };
         let (turn, moves_to) = round.carry_out(info.id);
         go_on(elsewhere, home, moves_to);
@@ -324,6 +329,9 @@ struct Round<'a, 'c, 'i> {
     mark: Option<u64>,
     /// The account that the next turn is to be of, where that is another.
     moves_to: Option<Arc<Account>>,
+    /// Whether it is a turn with the thread for commands that take long, or else those are to be handed to it.
+    is_away: bool,
+    hands_over: bool,
 }
 
 impl<'i> Round<'_, '_, 'i> {
@@ -604,7 +612,7 @@ impl<'i> Round<'_, '_, 'i> {
         let clock = &self.commands.shared.clock;
         let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
         let done = self.execute(args);
-        if is_timed && !matches!(done, Done::Later) {
+        if is_timed && !matches!(done, Done::Later | Done::Long) {
             let now = clock.monotonic_nanos();
             self.mark = Some(now);
             self.commands.note_time(args, now.saturating_sub(since));
@@ -623,7 +631,11 @@ impl<'i> Round<'_, '_, 'i> {
             Done::Later if self.moves_to.is_some() => return Some(self.move_on(0)),
             Done::Later => {
                 self.parser.restart();
-                return Some(Next::Turn);
+                return Some(Next::Later);
+            }
+            Done::Long => {
+                self.parser.restart();
+                return Some(Next::Long);
             }
         }
         self.position += consumed;
@@ -644,7 +656,7 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Takes a reply back that the client does not want.
     fn withhold(&mut self, before: Replies, end: crate::net::End, done: &Done) {
-        if matches!(done, Done::Later) {
+        if matches!(done, Done::Later | Done::Long) {
             return;
         }
         let after = &mut self.commands.client.replies;
@@ -703,6 +715,9 @@ impl<'i> Round<'_, '_, 'i> {
         if let Some(failure) = self.commands.forbidden_by_subscription(spec, args) {
             return self.turn_down(spec, args, &failure);
         }
+        if self.hands_over && self.commands.is_long(spec, args) {
+            return Done::Long;
+        }
         match spec.command {
             command if is_exclusive(command) => self.exclusively(spec, args),
             Command::Keys | Command::DbSize | Command::RandomKey | Command::Scan
@@ -741,6 +756,10 @@ impl<'i> Round<'_, '_, 'i> {
     /// Carries a command out while nobody else is in the key space.
     fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         let gate = &self.commands.pool.gate;
+        // It would wait for a command that takes long.
+        if !self.is_away && gate.is_long() {
+            return Done::Long;
+        }
         self.passed = None;
         let Some(closed) = gate.close() else { return Done::Later };
         self.commands.run(spec, args, self.output);

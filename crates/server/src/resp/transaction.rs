@@ -116,24 +116,14 @@ impl<'c> Commands<'_, 'c> {
             return Ok(());
         }
         w.array(transaction.count);
-        let most = usize::MAX >> 1;
-        let mut parser = Parser::new(Limits {
-            max_bulk_bytes: most,
-            max_kept_bulk_bytes: most,
-            max_request_bytes: most,
-            ..Limits::default()
-        });
-        let mut rest = transaction.requests.as_slice();
         let clock = &self.shared.clock;
         let mut since = self.is_timed.then(|| clock.monotonic_nanos());
-        while let Parse::Request { consumed } = parser.parse(rest) {
-            let args: Vec<&[u8]> =
-                (0..parser.arg_count()).filter_map(|index| parser.arg(rest, index)).collect();
+        for_each_request(&transaction.requests, |args| {
             if let Some(spec) = args.first().and_then(|name| Spec::find(name)) {
                 // `HELLO` within a transaction changes what comes after it.
                 w.version = self.client.version;
-                match self.may_within(spec, &args) {
-                    Ok(()) => self.run(spec, &args, w.output),
+                match self.may_within(spec, args) {
+                    Ok(()) => self.run(spec, args, w.output),
                     Err(failure) => {
                         self.count_error(&failure);
                         w.failure(&failure);
@@ -141,12 +131,28 @@ impl<'c> Commands<'_, 'c> {
                 }
                 if let Some(before) = &mut since {
                     let now = clock.monotonic_nanos();
-                    self.note_time(&args, now.saturating_sub(*before));
+                    self.note_time(args, now.saturating_sub(*before));
                     *before = now;
                 }
             }
-            rest = rest.get(consumed..).unwrap_or_default();
-        }
+        });
         Ok(())
+    }
+}
+
+/// Calls `act` with each of the requests that a transaction keeps.
+pub(super) fn for_each_request(requests: &[u8], mut act: impl FnMut(&[&[u8]])) {
+    let most = usize::MAX >> 1;
+    let mut parser = Parser::new(Limits {
+        max_bulk_bytes: most,
+        max_kept_bulk_bytes: most,
+        max_request_bytes: most,
+        ..Limits::default()
+    });
+    let mut rest = requests;
+    while let Parse::Request { consumed } = parser.parse(rest) {
+        let args: Vec<&[u8]> = (0..parser.arg_count()).filter_map(|index| parser.arg(rest, index)).collect();
+        act(&args);
+        rest = rest.get(consumed..).unwrap_or_default();
     }
 }

@@ -29,7 +29,7 @@ fn the_stream_is_what_was_appended() {
                 }
             }
             let before = output.len();
-            let sent = output.send(&ours).expect("an open socket");
+            let sent = output.send(&ours, usize::MAX).expect("an open socket");
             assert_eq!(sent == Sent::All, output.is_empty(), "seed {seed} round {round}");
             assert!(output.len() <= before);
             let limit = (rng.next_u64() as usize % buffer.len()) + 1;
@@ -38,7 +38,7 @@ fn the_stream_is_what_was_appended() {
             }
         }
         while received.len() < expected.len() {
-            let _ = output.send(&ours).expect("an open socket");
+            let _ = output.send(&ours, usize::MAX).expect("an open socket");
             let n = theirs.read(&mut buffer).expect("there is more");
             received.extend_from_slice(&buffer[..n]);
         }
@@ -68,7 +68,7 @@ fn a_burst_does_not_leave_its_buffer_behind() {
         (&theirs).read_to_end(&mut all).map(|_| all.len())
     })
     .expect("a thread");
-    while output.send(&ours).expect("open") == Sent::Blocked {
+    while output.send(&ours, usize::MAX).expect("open") == Sent::Blocked {
         base::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert_eq!(output.buffer_bytes(), 0);
@@ -82,7 +82,7 @@ fn a_broken_connection_is_an_error() {
     drop(theirs);
     let mut output: Output<Vec<u8>> = Output::default();
     output.write(b"anybody there?");
-    assert_eq!(output.send(&ours), Err(Errno::PIPE));
+    assert_eq!(output.send(&ours, usize::MAX), Err(Errno::PIPE));
     output.value(vec![0; MIN_IN_PLACE_BYTES]);
-    assert_eq!(output.send(&ours), Err(Errno::PIPE));
+    assert_eq!(output.send(&ours, usize::MAX), Err(Errno::PIPE));
 }

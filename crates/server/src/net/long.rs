@@ -1,0 +1,202 @@
+//! Commands that take long: each worker has them carried out by a thread of its own, which gives way to the worker.
+//!
+//! Turns are short, but a command is carried out whole, and one on a large collection can take milliseconds, in which nobody else's
+//! request would be answered. Where several tenants share a worker, a connection whose next command is such a one is handed to that thread
+//! with all that it holds, has one turn there, and comes back. The scheduler does what the worker cannot do by itself: it stops the
+//! command whenever the worker has something to do.
+//!
+//! One connection is there at a time; the others wait, and tenants take turns.
+//!
+//! Invariants:
+//! 1. A connection is in its worker's table, waits here, or is with the thread. While it is away, nothing else touches it, and its token stays
+//!    its own.
+//! 2. While connections of a key space are away its gate says so, and no worker closes it: a worker would wait for as long as the command
+//!    takes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::Scope;
+use std::time::Duration;
+
+use base::Part;
+
+use super::connection::{Connection, Step};
+use super::context::{Context, RECEIVE_BYTES};
+use super::lanes::LaneId;
+use super::mailbox::Message;
+use super::output::KEEP_BYTES;
+use super::table::Token;
+use super::tls::TlsBuffers;
+use crate::metrics::Counter;
+use crate::shared::{Pool, Settings, Shared};
+
+/// How long the thread waits before it asks again where a key space is closed.
+const RETRY: Duration = Duration::from_micros(50);
+
+/// A connection that is away.
+pub(super) struct Job<'c> {
+    pub(super) token: Token,
+    pub(super) lane: LaneId,
+    pub(super) connection: Connection<'c>,
+    /// What it needs next, once it had its turn.
+    pub(super) step: Step,
+    /// Where its next command looks for keys.
+    pool: Arc<Pool>,
+    settings: Arc<Settings>,
+    now_secs: u32,
+}
+
+impl<'c> Job<'c> {
+    pub(super) fn new(
+        token: Token,
+        lane: LaneId,
+        connection: Connection<'c>,
+        (settings, now_secs): (&Arc<Settings>, u32),
+    ) -> Self {
+        let pool = Arc::clone(&connection.account().tenant.pool);
+        pool.gate.begin_long();
+        connection.account().counters.add(Counter::PausedLong, 1);
+        Self { token, lane, connection, step: Step::Again, pool, settings: Arc::clone(settings), now_secs }
+    }
+
+    /// The connection, which is its worker's again, and what it needs next.
+    pub(super) fn end(self) -> (Token, LaneId, Connection<'c>, Step) {
+        self.pool.gate.end_long();
+        (self.token, self.lane, self.connection, self.step)
+    }
+}
+
+/// Starts the thread with what it is sent jobs by, and what it sends them back by.
+type Start<'c> = Box<dyn Fn(Receiver<Job<'c>>, Sender<Job<'c>>) -> io::Result<()> + 'c>;
+
+/// A worker's side.
+pub(crate) struct Long<'c> {
+    start: Start<'c>,
+    /// To the thread and back, once there is one.
+    thread: Option<(Sender<Job<'c>>, Receiver<Job<'c>>)>,
+    /// Whether the thread has a job.
+    is_busy: bool,
+    /// The jobs that wait, by lane; the first lane's are next.
+    waiting: VecDeque<(LaneId, VecDeque<Job<'c>>)>,
+}
+
+impl<'c> Long<'c> {
+    /// For worker number `index`. The thread is started when it is first needed, and ends with the worker, in `scope`.
+    pub(crate) fn new<'e>(scope: &'c Scope<'c, 'e>, shared: &'c Shared, index: usize) -> Self {
+        let start = move |jobs: Receiver<Job<'c>>, done: Sender<Job<'c>>| {
+            let body = move || serve(shared, index, &jobs, done);
+            base::thread::spawn_in(scope, format!("long-{index}"), body).map(drop)
+        };
+        Self { start: Box::new(start), thread: None, is_busy: false, waiting: VecDeque::new() }
+    }
+
+    /// Has a connection's next command carried out.
+    ///
+    /// # Errors
+    /// The job comes back where there can be no thread.
+    pub(super) fn add(&mut self, job: Job<'c>) -> Result<(), Job<'c>> {
+        if self.thread.is_none() {
+            let ((jobs, to_do), (done, results)) = (channel(), channel());
+            if let Err(error) = (self.start)(to_do, done) {
+                tracing::error!(%error, "There can be no thread for commands that take long; they hold up others.");
+                return Err(job);
+            }
+            self.thread = Some((jobs, results));
+        }
+        match self.waiting.iter_mut().find(|(lane, _)| *lane == job.lane) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.waiting.push_back((job.lane, VecDeque::from([job]))),
+        }
+        self.send_next();
+        Ok(())
+    }
+
+    /// What is done.
+    ///
+    /// # Errors
+    /// Where the thread has died.
+    pub(super) fn take_done(&mut self) -> Result<Option<Job<'c>>, TryRecvError> {
+        let Some((_, results)) = &self.thread else { return Ok(None) };
+        match results.try_recv() {
+            Ok(job) => {
+                self.is_busy = false;
+                self.send_next();
+                Ok(Some(job))
+            }
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends the thread, and returns whatever is away.
+    pub(super) fn end(&mut self) -> Vec<Job<'c>> {
+        let mut left: Vec<Job<'c>> = self.waiting.drain(..).flat_map(|(_, jobs)| jobs).collect();
+        if let Some((jobs, results)) = self.thread.take() {
+            drop(jobs);
+            left.extend(results);
+        }
+        left
+    }
+
+    fn send_next(&mut self) {
+        if self.is_busy {
+            return;
+        }
+        let Some((jobs, _)) = &self.thread else { return };
+        let Some((lane, mut its)) = self.waiting.pop_front() else { return };
+        let next = its.pop_front();
+        if !its.is_empty() {
+            self.waiting.push_back((lane, its));
+        }
+        // Where the thread has died, the worker is told, and ends.
+        self.is_busy = next.is_some_and(|job| jobs.send(job).is_ok());
+    }
+}
+
+/// Wakes the worker, when a job is done and when the thread ends, in whatever way.
+struct Wake<'c>(&'c Shared, usize);
+
+impl Wake<'_> {
+    fn wake(&self) {
+        if let Some(worker) = self.0.workers.get(self.1) {
+            worker.mailbox.send(Message::Returned);
+        }
+    }
+}
+
+impl Drop for Wake<'_> {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+/// The thread's: carries out what it is sent.
+fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: Sender<Job<'c>>) {
+    let wake = Wake(shared, index);
+    // Dropped before `wake`: who is woken by its end finds that there is nobody any more.
+    let done = done;
+    if let Err(error) = base::thread::give_way() {
+        tracing::warn!(worker = index, %error, "Commands that take long do not give way to others.");
+    }
+    let bytes = (RECEIVE_BYTES + KEEP_BYTES) as u64 + TlsBuffers::BYTES;
+    shared.cache.ledger().charge(Part::Connections, bytes);
+    let mut context = Context::new(shared, index);
+    context.is_long = true;
+    for mut job in jobs {
+        context.settings = Arc::clone(&job.settings);
+        context.now_secs = job.now_secs;
+        job.step = loop {
+            match job.connection.drive(&mut context) {
+                Step::Later => base::thread::sleep(RETRY),
+                step => break step,
+            }
+        };
+        if done.send(job).is_err() {
+            break;
+        }
+        wake.wake();
+    }
+    shared.cache.ledger().release(Part::Connections, bytes);
+}
