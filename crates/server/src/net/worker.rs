@@ -361,7 +361,8 @@ impl<'c> Worker<'c> {
         // Or else it would be told of what the client does meanwhile, again and again.
         let _ = epoll::delete(&self.epoll, &connection);
         self.away.insert(token.0, Away::default());
-        let job = Job::new(token, lane, connection, (&self.context.settings, self.context.now_secs));
+        // As nobody waits there, its turn may be as long as that of one who is alone.
+        let job = Job::new(token, lane, connection, (&self.settings.0, self.context.now_secs));
         if let Err(job) = self.long.add(job) {
             // Out of threads: as bad as out of memory, which this connection is to pay for, and nobody else.
             self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });

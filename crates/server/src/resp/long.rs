@@ -13,7 +13,7 @@ use super::transaction::for_each_request;
 /// Bytes of its keys' items that a command may look at: some 50 µs.
 const MOST_BYTES: usize = 8 << 10;
 /// Arguments that it may have.
-const MOST_ARGS: usize = 128;
+pub(super) const MOST_ARGS: usize = 128;
 /// Commands of a transaction.
 const MOST_QUEUED: usize = 32;
 /// Entries that are few, wherever they are in a collection.
@@ -26,8 +26,6 @@ impl Commands<'_, '_> {
     pub(super) fn is_long(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         match spec.command {
             Command::Exec => self.is_long_transaction(),
-            // Its keys are answered over several turns.
-            Command::MGet => false,
             _ if args.len() > MOST_ARGS => true,
             Command::Lcs => self.sizes(spec, args).product::<usize>() > MOST_PAIRS,
             _ if looks_at_all(spec) && !asks_for_little(spec.command, args) => {

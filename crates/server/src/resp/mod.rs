@@ -61,6 +61,7 @@ use self::commands::Commands;
 pub(crate) use self::glob::matches;
 use self::incoming::Incoming;
 use self::listing::Listing;
+use self::long::MOST_ARGS;
 pub(crate) use self::subcommands::NUMBERS;
 pub(crate) use self::table::Spec as CommandSpec;
 pub(crate) use self::table::{COUNT, SPECS};
@@ -503,6 +504,12 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Gathers the keys of a `GET`, or of an `MGET` of so many.
     fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
+        if self.hands_over && self.parser.arg_count() > MOST_ARGS {
+            return self.answer_batch().or_else(|| {
+                self.parser.restart();
+                Some(Next::Long)
+            });
+        }
         for index in *self.answered_keys..self.parser.arg_count() - 1 {
             if self.batch.is_full()
                 && let Some(next) = self.answer_batch().or_else(|| self.pause_within(index))

@@ -190,6 +190,9 @@ impl<'c> Writer<'_, 'c> {
 /// Digits that tell a 64-bit floating-point number from every other.
 const DIGITS: i32 = 17;
 
+/// Below it every whole number is a double, of at most 16 digits.
+const MAX_EXACT: f64 = (1_i64 << 53) as f64;
+
 /// A score as C's `printf` writes it with `%.17g`.
 pub(super) fn score_text(score: f64) -> String {
     if score.is_infinite() {
@@ -197,6 +200,10 @@ pub(super) fn score_text(score: f64) -> String {
     }
     // As Redis has it in small sorted sets: there is one zero.
     let score = score + 0.0;
+    // Most scores are whole numbers, which need no rounding.
+    if score.abs() < MAX_EXACT && score.fract() == 0.0 {
+        return (score as i64).to_string();
+    }
     let scientific = format!("{score:.16e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -235,6 +242,9 @@ mod tests {
             (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
             (9_007_199_254_740_993.0, "9007199254740992"),
+            (9_007_199_254_740_991.0, "9007199254740991"),
+            (-9_007_199_254_740_991.0, "-9007199254740991"),
+            (-17.0, "-17"),
         ] {
             assert_eq!(score_text(score), text);
         }
