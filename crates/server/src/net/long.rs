@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_micros(50);
 pub(super) struct Job<'c> {
     pub(super) token: Token,
     pub(super) lane: LaneId,
-    pub(super) connection: Connection<'c>,
+    pub(super) connection: Box<Connection<'c>>,
     /// What it needs next, once it had its turn.
     pub(super) step: Step,
     /// Where its next command looks for keys.
@@ -58,13 +58,21 @@ impl<'c> Job<'c> {
         let pool = Arc::clone(&connection.account().tenant.pool);
         pool.gate.begin_long();
         connection.account().counters.add(Counter::PausedLong, 1);
-        Self { token, lane, connection, step: Step::Again, pool, settings: Arc::clone(settings), now_secs }
+        Self {
+            token,
+            lane,
+            connection: Box::new(connection),
+            step: Step::Again,
+            pool,
+            settings: Arc::clone(settings),
+            now_secs,
+        }
     }
 
     /// The connection, which is its worker's again, and what it needs next.
     pub(super) fn end(self) -> (Token, LaneId, Connection<'c>, Step) {
         self.pool.gate.end_long();
-        (self.token, self.lane, self.connection, self.step)
+        (self.token, self.lane, *self.connection, self.step)
     }
 }
 

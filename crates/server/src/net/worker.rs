@@ -389,7 +389,8 @@ impl<'c> Worker<'c> {
         let (token, lane, mut connection, step) = job.end();
         connection.reload(&self.context);
         connection.interest = EventFlags::IN;
-        if self.drain_until_secs.is_some() || connection.own_account().tenant.is_leaving() {
+        let is_leaving = self.drain_until_secs.is_some() || connection.own_account().tenant.is_leaving();
+        if is_leaving {
             connection.drain();
         }
         let added = epoll::add(&self.epoll, &connection, EventData::new_u64(token.0), EventFlags::IN);
@@ -406,7 +407,7 @@ impl<'c> Worker<'c> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let lane = connection.lane;
         // No lane is being served now, so that it is to be among the active ones.
-        if matches!(step, Step::Again | Step::Later) {
+        if is_leaving || matches!(step, Step::Again | Step::Later) {
             self.wake(token, EventFlags::empty());
         }
         self.go_on(token, lane, step);

@@ -232,10 +232,9 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         let Context { shared, worker, settings, turns, sampled, is_long, .. } = context;
-        if !self.identity.refresh(&shared.users) {
+        if !self.refresh(&shared.users, settings) {
             return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
         }
-        self.take_limits(settings);
         let Self {
             parser,
             info,
@@ -291,19 +290,22 @@ impl<'c> Session<'c> {
             mark: None,
             moves_to: None,
             is_away: *is_long,
-            hands_over: !*is_long && settings.max_turn_nanos.is_some(),
         };
         let (turn, moves_to) = round.carry_out(info.id);
         go_on(elsewhere, home, moves_to);
         turn
     }
 
-    /// Takes over limits that have changed, or that are others now that it is known who asks.
-    fn take_limits(&mut self, settings: &Settings) {
+    /// Takes over what the user may do by now, and limits that have changed, or that are others now that it is known who asks. False: the user is no more.
+    fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
+        if !self.identity.refresh(users) {
+            return false;
+        }
         if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
             self.was_known = self.identity.is_known;
             self.parser.set_limits(limits(settings, &self.identity));
         }
+        true
     }
 }
 
@@ -330,9 +332,8 @@ struct Round<'a, 'c, 'i> {
     mark: Option<u64>,
     /// The account that the next turn is to be of, where that is another.
     moves_to: Option<Arc<Account>>,
-    /// Whether it is a turn with the thread for commands that take long, or else those are to be handed to it.
+    /// Whether it is a turn with the thread for commands that take long.
     is_away: bool,
-    hands_over: bool,
 }
 
 impl<'i> Round<'_, '_, 'i> {
@@ -504,7 +505,7 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Gathers the keys of a `GET`, or of an `MGET` of so many.
     fn gather(&mut self, input: &'i [u8], consumed: usize, array: Option<u32>) -> Option<Next> {
-        if self.hands_over && self.parser.arg_count() > MOST_ARGS {
+        if self.hands_over() && self.parser.arg_count() > MOST_ARGS {
             return self.answer_batch().or_else(|| {
                 self.parser.restart();
                 Some(Next::Long)
@@ -654,6 +655,11 @@ impl<'i> Round<'_, '_, 'i> {
         (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
     }
 
+    /// Whether commands that take long are for another thread.
+    fn hands_over(&self) -> bool {
+        !self.is_away && self.commands.settings.max_turn_nanos.is_some()
+    }
+
     /// Whether the turn has taken as long as it may.
     fn is_long(&self) -> bool {
         let most = self.commands.settings.max_turn_nanos;
@@ -722,7 +728,7 @@ impl<'i> Round<'_, '_, 'i> {
         if let Some(failure) = self.commands.forbidden_by_subscription(spec, args) {
             return self.turn_down(spec, args, &failure);
         }
-        if self.hands_over && self.commands.is_long(spec, args) {
+        if self.hands_over() && self.commands.is_long(spec, args) {
             return Done::Long;
         }
         match spec.command {
