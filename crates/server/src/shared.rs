@@ -124,6 +124,16 @@ impl Settings {
             ..self.clone()
         }
     }
+
+    /// As they hold in a turn that nobody waits for: it does as much as one of a client that has the worker alone, and its output is no larger than
+    /// where there are others, who would wait while it is sent.
+    pub(crate) fn for_nobody_waiting(self, alone: &Self) -> Self {
+        Self {
+            max_requests_per_turn: alone.max_requests_per_turn,
+            max_turn_nanos: alone.max_turn_nanos,
+            ..self
+        }
+    }
 }
 
 /// A pool as the server sees it.

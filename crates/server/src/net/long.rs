@@ -3,7 +3,8 @@
 //! Turns are short, but a command is carried out whole, and one on a large collection can take milliseconds, in which nobody else's
 //! request would be answered. Where several tenants share a worker, a connection whose next command is such a one is handed to that thread
 //! with all that it holds, has one turn there, and comes back. The scheduler does what the worker cannot do by itself: it stops the
-//! command whenever the worker has something to do.
+//! command whenever the worker has something to do (`SCHED_IDLE`). And the worker, where it always has, leaves the processor to the thread for a moment
+//! now and then, so that the command ends, and no lock that it has taken stays taken.
 //!
 //! One connection is there at a time; the others wait, and tenants take turns.
 //!
@@ -121,6 +122,11 @@ impl<'c> Long<'c> {
         Ok(())
     }
 
+    /// Whether a command is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// What is done.
     ///
     /// # Errors
@@ -185,7 +191,7 @@ fn serve<'c>(shared: &'c Shared, index: usize, jobs: &Receiver<Job<'c>>, done: S
     let wake = Wake(shared, index);
     // Dropped before `wake`: who is woken by its end finds that there is nobody any more.
     let done = done;
-    if let Err(error) = base::thread::give_way() {
+    if let Err(error) = base::thread::run_when_idle() {
         tracing::warn!(worker = index, %error, "Commands that take long do not give way to others.");
     }
     let bytes = (RECEIVE_BYTES + KEEP_BYTES) as u64 + TlsBuffers::BYTES;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::Part;
 use rustix::event::Timespec;
@@ -40,6 +41,10 @@ const MAX_ACCEPTS: usize = 64;
 const MAILBOX: u64 = 1 << 63;
 const LISTENER: u64 = MAILBOX + 1;
 
+/// While a command that takes long is under way a worker leaves its processor for so long, so often: some three parts in a hundred.
+const GIVE_WAY: Duration = Duration::from_micros(100);
+const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
+
 /// What goes to a client that is one too many.
 const fn too_many(protocol: Protocol) -> &'static [u8] {
     match protocol {
@@ -67,8 +72,10 @@ pub(crate) struct Worker<'c> {
     /// Where commands that take long are carried out, and the connections that are there.
     long: Long<'c>,
     away: BTreeMap<u64, Away>,
-    /// The settings, and as they hold while several tenants have connections here.
-    settings: (Arc<Settings>, Arc<Settings>),
+    /// When it last left its processor to that thread for a while, in nanoseconds.
+    gave_way_at: u64,
+    /// The settings.
+    settings: Turns,
     /// Given up to accept, and refuse, a connection when there are no descriptors left.
     spare_descriptor: Option<OwnedFd>,
     /// Connections that wait with their tenant's other clients, and until when at the latest, in nanoseconds of the monotonic clock.
@@ -112,6 +119,7 @@ impl<'c> Worker<'c> {
             lanes: Lanes::default(),
             long,
             away: BTreeMap::new(),
+            gave_way_at: 0,
             spare_descriptor: spare_descriptor(),
             held: Vec::new(),
             drain_until_secs: None,
@@ -122,9 +130,13 @@ impl<'c> Worker<'c> {
     pub(crate) fn run(mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(MAX_EVENTS);
         while !self.is_finished() {
+            let waits_since = self.long.is_busy().then(|| self.context.shared.clock.monotonic_nanos());
             if let Err(error) = self.wait(&mut events) {
                 tracing::error!(worker = self.index, %error, "A worker cannot wait for events and stops.");
                 break;
+            }
+            if let Some(since) = waits_since {
+                self.give_way(since);
             }
             self.context.now_secs = self.context.shared.clock.unix_secs();
             for event in &events {
@@ -164,6 +176,20 @@ impl<'c> Worker<'c> {
             }
         }
         if events.is_empty() { self.fetch(events, self.timeout()) } else { Ok(()) }
+    }
+
+    /// While a command that takes long is under way: sees to it that its thread, which runs when nothing else wants to, comes to run, even
+    /// where the worker always has something to do. It has waited for events since `since`.
+    fn give_way(&mut self, since: u64) {
+        let clock = &self.context.shared.clock;
+        let now = clock.monotonic_nanos();
+        let rest_nanos = GIVE_WAY.as_nanos() as u64;
+        if now.saturating_sub(since) >= rest_nanos {
+            self.gave_way_at = now;
+        } else if now.saturating_sub(self.gave_way_at) >= GIVE_WAY_EVERY_NANOS {
+            base::thread::sleep(GIVE_WAY);
+            self.gave_way_at = clock.monotonic_nanos();
+        }
     }
 
     fn fetch(&self, events: &mut Vec<Event>, timeout: Option<Timespec>) -> Result<(), Errno> {
@@ -282,7 +308,7 @@ impl<'c> Worker<'c> {
 
     /// Has turns be short while several tenants have connections here.
     fn share_settings(&mut self) {
-        let (alone, several) = &self.settings;
+        let Turns { alone, several, .. } = &self.settings;
         self.context.settings = Arc::clone(if self.lanes.are_several() { several } else { alone });
     }
 
@@ -361,8 +387,7 @@ impl<'c> Worker<'c> {
         // Or else it would be told of what the client does meanwhile, again and again.
         let _ = epoll::delete(&self.epoll, &connection);
         self.away.insert(token.0, Away::default());
-        // As nobody waits there, its turn may be as long as that of one who is alone.
-        let job = Job::new(token, lane, connection, (&self.settings.0, self.context.now_secs));
+        let job = Job::new(token, lane, connection, (&self.settings.away, self.context.now_secs));
         if let Err(job) = self.long.add(job) {
             // Out of threads: as bad as out of memory, which this connection is to pay for, and nobody else.
             self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });
@@ -681,10 +706,20 @@ impl<'c> Worker<'c> {
     }
 }
 
-fn settings_of(shared: &Shared) -> (Arc<Settings>, Arc<Settings>) {
-    let settings = shared.settings();
-    let several = Arc::new(settings.for_several_tenants());
-    (settings, several)
+/// The settings, as they hold for turns of different kinds.
+struct Turns {
+    /// While one tenant has connections here, and while several have.
+    alone: Arc<Settings>,
+    several: Arc<Settings>,
+    /// With the thread for commands that take long.
+    away: Arc<Settings>,
+}
+
+fn settings_of(shared: &Shared) -> Turns {
+    let alone = shared.settings();
+    let several = alone.for_several_tenants();
+    let away = Arc::new(several.clone().for_nobody_waiting(&alone));
+    Turns { alone, several: Arc::new(several), away }
 }
 
 /// Tells a client that it is one too many. What it has sent already is read, so that closing does not reset the connection
