@@ -76,6 +76,13 @@ pub(super) const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack {
+        name: "writes-elsewhere",
+        about: "the flood of writes goes to another server, which gives way to everything",
+        is_elsewhere: true,
+        threads: &[flood::writes],
+        ..PLAIN
+    },
+    Attack {
         name: "rated",
         about: "the flood of reads, by a neighbour with a rate of 20,000 a second",
         aim: Some(AIM),
