@@ -21,19 +21,31 @@ use crate::tenants::Tenant;
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 /// The sections in their order, and whether they come without being asked for.
-const SECTIONS: [(&str, bool); 11] = [
+const SECTIONS: [(&str, bool); 13] = [
     ("server", true),
     ("clients", true),
     ("memory", true),
+    ("persistence", true),
     ("stats", true),
     ("replication", true),
     ("cpu", true),
+    ("modules", true),
     ("commandstats", false),
     ("errorstats", true),
     ("latencystats", false),
     ("cluster", true),
     ("keyspace", true),
 ];
+
+/// Bytes as Redis writes them for people.
+fn human(bytes: u64) -> String {
+    let units = ["K", "M", "G", "T", "P"];
+    let above = (1..=units.len()).rev().find(|power| bytes >= 1 << (10 * power));
+    match above.and_then(|power| Some((power, units.get(power - 1)?))) {
+        Some((power, unit)) => format!("{:.2}{unit}", bytes as f64 / (1_u64 << (10 * power)) as f64),
+        None => format!("{bytes}B"),
+    }
+}
 
 /// What `latencystats` tells of each command.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
@@ -113,6 +125,16 @@ impl<'c> Commands<'_, 'c> {
                 lines
             }
             "memory" => self.memory_seen(),
+            // Nothing is loaded and nothing saved; clients and proxies wait for the first before they send anything.
+            "persistence" => [
+                "loading",
+                "async_loading",
+                "rdb_bgsave_in_progress",
+                "aof_enabled",
+                "aof_rewrite_in_progress",
+            ]
+            .map(|name| (name, "0".to_owned()))
+            .to_vec(),
             "stats" => self.counts_seen(),
             "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
             // The time of the process is that of all tenants.
@@ -137,8 +159,10 @@ impl<'c> Commands<'_, 'c> {
         let most = self.shared.memory_limit_seen(&pools);
         vec![
             ("used_memory", used.to_string()),
+            ("used_memory_human", human(used)),
             ("used_memory_items", items.to_string()),
             ("maxmemory", most.to_string()),
+            ("maxmemory_human", human(most)),
             ("maxmemory_policy", self.policy()),
         ]
     }
@@ -292,4 +316,15 @@ impl<'c> Commands<'_, 'c> {
 /// How often each error was an answer, since the last reset.
 fn errors(counters: &ListenerCounters) -> impl Iterator<Item = u64> {
     (0..ERROR_CODES.len()).map(|code| counters.errors_since_reset(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_as_redis_writes_them() {
+        let written = [0, 1023, 1024, 1_536_000, 64 << 20, 5 << 30, 3 << 40].map(human);
+        assert_eq!(written, ["0B", "1023B", "1.00K", "1.46M", "64.00M", "5.00G", "3.00T"]);
+    }
 }
