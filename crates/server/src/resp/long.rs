@@ -72,7 +72,8 @@ fn asks_for_little(command: Command, args: &[&[u8]]) -> bool {
     let is_few = |at: usize| number(arg(args, at)).is_some_and(|count| (0..=FEW_ENTRIES).contains(&count));
     let has_few = |name: &str, behind: usize| option(name).is_some_and(|at| is_few(at + behind));
     match command {
-        C::LIndex => true,
+        C::LIndex | C::LSet => true,
+        C::HRandField | C::SRandMember | C::ZRandMember => args.len() == 2,
         C::HScan | C::SScan | C::ZScan => option("COUNT").is_none() || has_few("COUNT", 1),
         C::ZRangeByScore | C::ZRevRangeByScore | C::ZRangeByLex | C::ZRevRangeByLex => {
             has_few("LIMIT", 1) && has_few("LIMIT", 2)
@@ -112,6 +113,7 @@ mod tests {
             "HSCAN k 0",
             "SSCAN k 17 MATCH a* COUNT 100",
             "LINDEX k 7",
+            "SRANDMEMBER k",
         ] {
             assert!(little(request), "{request}");
         }
@@ -124,6 +126,7 @@ mod tests {
             "ZRANGEBYSCORE k -inf +inf LIMIT 100000 1",
             "HSCAN k 0 COUNT 100000",
             "HGETALL k",
+            "SRANDMEMBER k 1",
             "SMEMBERS k",
             "SUNION a b",
             "ZUNIONSTORE d 2 a b",
