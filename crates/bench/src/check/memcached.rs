@@ -1,60 +1,12 @@
-//! A server that speaks memcached's text protocol, under check: one connection per caller, one request at a time.
-
-use std::sync::Mutex;
+//! A connection that speaks memcached's text protocol, under check: one request at a time.
 
 use anyhow::{Context, Result, bail};
-use base::Clock;
 
 use super::line::Line;
-use super::subject::{Caller, Subject, Touched};
-use crate::run::Stream;
+use super::server::ServerCaller;
+use super::subject::{Caller, Touched};
 use crate::target::memcached::Memcached;
-use crate::target::{Address, Event, Wire as _};
-
-/// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item may outlive it by
-/// one tick; the second is for the server's idea of the time.
-const SLACK_SECS: u64 = 2;
-
-/// A server.
-pub(crate) struct ServerSubject {
-    address: Address,
-    name: String,
-    clock: Clock,
-    /// For flushes.
-    client: Mutex<Client>,
-}
-
-impl ServerSubject {
-    /// Connects.
-    pub(crate) fn open(address: &Address, name: String) -> Result<Self> {
-        let client = Mutex::new(Client::open(address)?);
-        Ok(Self { address: address.clone(), name, clock: Clock::System, client })
-    }
-}
-
-impl Subject for ServerSubject {
-    fn caller(&self) -> Result<Box<dyn Caller + '_>> {
-        Ok(Box::new(Client::open(&self.address)?))
-    }
-
-    fn describe(&self) -> String {
-        self.name.clone()
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn slack_secs(&self) -> u64 {
-        SLACK_SECS
-    }
-
-    fn flush(&self) -> Result<bool> {
-        let mut client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        client.line.output.extend_from_slice(b"flush_all\r\n");
-        client.ask("flush_all")?.context("the server refuses flush_all")
-    }
-}
+use crate::target::{Event, Wire as _};
 
 /// A connection that speaks the text protocol.
 pub(crate) struct Client {
@@ -63,15 +15,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn over(line: Line) -> Self {
-        Self { line, refusal: None }
-    }
-
-    fn open(address: &Address) -> Result<Self> {
-        let stream = Stream::open(address).with_context(|| format!("connecting to {address}"))?;
-        Ok(Self::over(Line::new(stream)))
-    }
-
     /// Sends a request that is no read. Whether it was done; `None` where it was refused.
     fn ask(&mut self, what: &str) -> Result<Option<bool>> {
         self.line.send().context("sending a request")?;
@@ -92,6 +35,17 @@ impl Client {
                 return Ok(answer);
             }
         }
+    }
+}
+
+impl ServerCaller for Client {
+    fn over(line: Line) -> Self {
+        Self { line, refusal: None }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.line.output.extend_from_slice(b"flush_all\r\n");
+        self.ask("flush_all")?.map(drop).context("the server refuses flush_all")
     }
 }
 

@@ -7,8 +7,8 @@
 //!
 //! - `value`: what is written, so that torn and foreign bytes show.
 //! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
-//! - `subject`: what is checked, `embedded`, `memcached` and `resp`: those there are. `plant`: faults planted on purpose.
-//! - `line`: the bytes of a connection.
+//! - `subject`: what is checked, `embedded` and `server`: those there are. `plant`: faults planted on purpose.
+//! - `memcached`, `resp`: what a server's clients speak. `line`: the bytes of a connection.
 //! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
 
 mod drive;
@@ -22,6 +22,7 @@ mod preset;
 pub(crate) mod record;
 mod report;
 pub(crate) mod resp;
+pub(crate) mod server;
 pub(crate) mod subject;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,7 @@ use crate::target::TargetUrl;
 use crate::target::embedded::EmbeddedOptions;
 use crate::workload::{Mix, Popularity, Sizes};
 use embedded::EmbeddedSubject;
-use memcached::ServerSubject;
+use server::ServerSubject;
 use subject::Subject;
 
 /// What is asked of the cache, and how the cache is made.
@@ -202,7 +203,12 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
             };
             Box::new(EmbeddedSubject::new(&engine, &spec.pools, options.moves_limits)?)
         }
-        TargetUrl::Memcached(address) => Box::new(ServerSubject::open(address, options.target.to_string())?),
+        TargetUrl::Memcached(address) => {
+            Box::new(ServerSubject::<memcached::Client>::open(address, options.target.to_string())?)
+        }
+        TargetUrl::Redis(address) => {
+            Box::new(ServerSubject::<resp::Client>::open(address, options.target.to_string())?)
+        }
         TargetUrl::Null => bail!("nothing can be wrong about `null`: check `embedded` or a server"),
     };
     drive::run(subject, spec, options)

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use base::Clock;
 
 use super::line::Line;
+use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
 use crate::target::resp::{Reply, command, reply};
 
@@ -20,10 +21,6 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn over(line: Line) -> Self {
-        Self { line, refusal: None, ends_on_seconds: false, pushes: Vec::new() }
-    }
-
     /// Lets what is written end on a second of the clock, so that it ends for memcached's clients of the same keys at that moment, too.
     pub(crate) fn ending_on_seconds(mut self) -> Self {
         self.ends_on_seconds = true;
@@ -107,6 +104,20 @@ impl Client {
             }
             reply if reply.is_ok() => Ok(Some(true)),
             other => bail!("the server answered {other:?} to a command that changes a key"),
+        }
+    }
+}
+
+impl ServerCaller for Client {
+    fn over(line: Line) -> Self {
+        Self { line, refusal: None, ends_on_seconds: false, pushes: Vec::new() }
+    }
+
+    /// Of the database that the connection begins with; whatever else is on the server stays.
+    fn flush(&mut self) -> Result<()> {
+        match self.demand(&[b"FLUSHDB"])? {
+            reply if reply.is_ok() => Ok(()),
+            other => bail!("the server answered {other:?} to FLUSHDB"),
         }
     }
 }

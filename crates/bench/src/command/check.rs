@@ -18,7 +18,8 @@ use crate::workload::{Mix, Popularity, Sizes};
 /// Flags of `millpond bench check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// What is checked: embedded, memcached://HOST:PORT or memcached+unix:///PATH
+    /// What is checked: embedded, memcached://HOST:PORT, redis://HOST:PORT, memcached+unix:///PATH or redis+unix:///PATH; a
+    /// server loses all its keys, one of Redis those of database 0
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
     /// A declared check, or `all` of them in turn, each for an equal part of the time; other flags change it [default:
@@ -74,7 +75,7 @@ pub struct CheckArgs {
     /// Leave the limits of pools and memory alone
     #[arg(long)]
     pub no_resize: bool,
-    /// Never flush all keys
+    /// Never flush all keys, but for those of a server once at the start
     #[arg(long)]
     pub no_flush: bool,
     /// How often the cache ends and is taken over again, at equal distances; embedded only, takes --shared

@@ -245,6 +245,9 @@ fn drive(
             report
         }
         TargetUrl::Memcached(address) => run_wire(Memcached, address, &target.to_string(), workload, options),
+        TargetUrl::Redis(_) => {
+            bail!("{target}: a run is over memcached's protocol; what speaks Redis's can be checked")
+        }
     }
 }
 

@@ -178,7 +178,8 @@ fn generated_traces_are_replayed_alone_and_together() {
 #[test]
 fn what_makes_no_sense_is_refused_with_a_reason() {
     for (line, reason) in [
-        ("run --target redis://x", "memcached://host:port"),
+        ("run --target http://x", "memcached://host:port"),
+        ("run --target redis://x --ops 1 --keys 10", "can be checked"),
         ("run --mix fly=1", "lone-get"),
         ("run --duration soon", "500ms"),
         ("run --duration 1s --ops 5", "cannot be used with"),
@@ -198,6 +199,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         ("replay --trace x --value-size 5GiB", "larger than any item"),
         ("check --target null", "nothing can be wrong"),
         ("check --target memcached://127.0.0.1:1", "connecting to 127.0.0.1:1"),
+        ("check --target redis://127.0.0.1:1", "connecting to 127.0.0.1:1"),
         ("check --plant gremlins", "stale-read"),
         ("check --mix get=1,lone-get=1", "lone-get"),
         ("generate --clusters 7 --out /tmp/millpond-never-made/x", "creating"),

@@ -12,6 +12,7 @@ use super::settings::{ALICE, BOB, MEMCACHED, REDIS, TLS};
 use super::tenants::{Holding, Tenant};
 use super::{binary, collections, meta};
 use crate::check::line::Line;
+use crate::check::server::ServerCaller as _;
 use crate::check::subject::Caller;
 use crate::check::{memcached, resp};
 

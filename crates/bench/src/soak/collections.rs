@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::check::line::Line;
 use crate::check::resp::Client as Resp;
+use crate::check::server::ServerCaller as _;
 use crate::check::subject::{Caller, Touched};
 use crate::target::resp::Reply;
 

@@ -111,7 +111,8 @@ pub enum Event<'a> {
 #[error("the server answered `{0}`, which is no reply of its protocol")]
 pub struct WireError(pub String);
 
-/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port` and `memcached+unix:///path`.
+/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port`, `redis://host:port` and, for sockets in the file
+/// system, `memcached+unix:///path` and `redis+unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetUrl {
     /// Millpond inside this process.
@@ -120,6 +121,8 @@ pub enum TargetUrl {
     Null,
     /// A server that speaks memcached's text protocol.
     Memcached(Address),
+    /// A server that speaks RESP, as Redis does.
+    Redis(Address),
 }
 
 /// Where a server listens.
@@ -142,31 +145,57 @@ impl fmt::Display for Address {
 
 /// The port on which memcached listens when nothing else is said.
 const MEMCACHED_PORT: &str = "11211";
+/// And Redis.
+const REDIS_PORT: &str = "6379";
+
+impl Address {
+    /// What comes behind `scheme://`, or behind `scheme+unix://`.
+    fn parse(place: &str, is_unix: bool, default_port: &str) -> Option<Self> {
+        if is_unix {
+            return place.starts_with('/').then(|| Self::Unix(place.into()));
+        }
+        // A path, as for a database, or a password are not understood.
+        if place.is_empty() || place.contains(['/', '@']) {
+            return None;
+        }
+        let port = place.rsplit_once(':').map(|(_, port)| port);
+        let has_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
+        Some(Self::Tcp(if has_port { place.to_owned() } else { format!("{place}:{default_port}") }))
+    }
+
+    /// As a target of this scheme.
+    fn show(&self, scheme: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(_) => write!(f, "{scheme}://{self}"),
+            Self::Unix(_) => write!(f, "{scheme}+unix://{self}"),
+        }
+    }
+}
 
 impl FromStr for TargetUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let error = || {
-            format!(
-                "`{text}` is not a target: write `embedded`, `null`, `memcached://host:port` or \
-                 `memcached+unix:///path/to/socket`"
-            )
+        let target = match text.split_once("://") {
+            None if text == "embedded" => Some(Self::Embedded),
+            None if text == "null" => Some(Self::Null),
+            None => None,
+            Some((scheme, place)) => {
+                let (protocol, is_unix) =
+                    scheme.strip_suffix("+unix").map_or((scheme, false), |it| (it, true));
+                match protocol {
+                    "memcached" => Address::parse(place, is_unix, MEMCACHED_PORT).map(Self::Memcached),
+                    "redis" => Address::parse(place, is_unix, REDIS_PORT).map(Self::Redis),
+                    _ => None,
+                }
+            }
         };
-        match text.split_once("://") {
-            None if text == "embedded" => Ok(Self::Embedded),
-            None if text == "null" => Ok(Self::Null),
-            Some(("memcached+unix", path)) if path.starts_with('/') => {
-                Ok(Self::Memcached(Address::Unix(path.into())))
-            }
-            Some(("memcached", host)) if !host.is_empty() && !host.contains('/') => {
-                let port = host.rsplit_once(':').map(|(_, port)| port);
-                let has_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
-                let address = if has_port { host.to_owned() } else { format!("{host}:{MEMCACHED_PORT}") };
-                Ok(Self::Memcached(Address::Tcp(address)))
-            }
-            _ => Err(error()),
-        }
+        target.ok_or_else(|| {
+            format!(
+                "`{text}` is not a target: write `embedded`, `null`, `memcached://host:port`, `redis://host:port`, or for a \
+                 socket in the file system `memcached+unix:///path/to/socket`, `redis+unix:///path/to/socket`"
+            )
+        })
     }
 }
 
@@ -175,8 +204,8 @@ impl fmt::Display for TargetUrl {
         match self {
             Self::Embedded => f.write_str("embedded"),
             Self::Null => f.write_str("null"),
-            Self::Memcached(Address::Tcp(address)) => write!(f, "memcached://{address}"),
-            Self::Memcached(Address::Unix(path)) => write!(f, "memcached+unix://{}", path.display()),
+            Self::Memcached(address) => address.show("memcached", f),
+            Self::Redis(address) => address.show("redis", f),
         }
     }
 }
@@ -187,12 +216,26 @@ mod tests {
 
     #[test]
     fn targets_are_read_as_they_are_written() {
-        for text in ["embedded", "null", "memcached://h:1", "memcached+unix:///run/m.sock"] {
+        let whole =
+            ["memcached://h:1", "memcached+unix:///run/m.sock", "redis://h:1", "redis+unix:///run/r.sock"];
+        for text in ["embedded", "null"].into_iter().chain(whole) {
             assert_eq!(text.parse::<TargetUrl>().expect(text).to_string(), text);
         }
-        let default_port = "memcached://cache.example".parse::<TargetUrl>().expect("a target");
-        assert_eq!(default_port.to_string(), "memcached://cache.example:11211");
-        for text in ["", "memcached", "memcached://", "redis://h:1", "memcached+unix://x", "http://h/"] {
+        for (scheme, port) in [("memcached", 11_211), ("redis", 6_379)] {
+            let without = format!("{scheme}://cache.example");
+            let default_port = without.parse::<TargetUrl>().expect("a target");
+            assert_eq!(default_port.to_string(), format!("{without}:{port}"));
+        }
+        let wrong = [
+            "",
+            "memcached",
+            "memcached://",
+            "memcached+unix://x",
+            "http://h/",
+            "redis://h:1/0",
+            "redis://:pw@h",
+        ];
+        for text in wrong {
             assert!(text.parse::<TargetUrl>().expect_err(text).contains("embedded"));
         }
     }
