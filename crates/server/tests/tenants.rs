@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -406,6 +407,76 @@ fn a_hoarder_costs_no_other_tenant_a_connection() {
     shop.send(format!("{}\r\n", &value[100..]));
     assert_eq!(shop.line(), "STORED");
     assert_eq!(closed("a"), 0);
+}
+
+/// What a tenant's connections hold.
+fn held(server: &Server, tenant: &str) -> u64 {
+    metric(server, &format!("millpond_tenant_connection_memory_bytes{{tenant=\"{tenant}\"}}"))
+}
+
+/// Stores a large value, as one who may be closed meanwhile. Whether it was stored.
+fn stores(client: &mut Client, len: usize) -> bool {
+    let request = format!("set large 0 0 {len}\r\n{}\r\n", "v".repeat(len));
+    let mut answer = [0; 8];
+    client.stream.write_all(request.as_bytes()).is_ok()
+        && client.stream.read_exact(&mut answer).is_ok()
+        && answer == *b"STORED\r\n"
+}
+
+/// A tenant that holds all that connections may have, with one worker, is in no other's way, though that has the other worker to itself.
+#[test]
+fn a_hoarder_on_another_worker_makes_room() {
+    let limit = 2 << 20;
+    let mut config = two();
+    config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::new(limit));
+    let server = Server::start(config).expect("a server");
+    let all = || server.connections_by_worker().iter().sum::<usize>();
+    // Connections go where the fewest are: those that land with the other worker only see to it that the next does not.
+    let (mut hoarders, mut others): (Vec<Client>, Vec<Client>) = (Vec::new(), Vec::new());
+    while hoarders.len() < 3 {
+        let (before, sum) = (server.connections_by_worker(), all());
+        let next = client(&server, "b");
+        wait_until("it is accepted", || all() > sum);
+        let is_first = server.connections_by_worker()[0] > before[0];
+        if is_first { hoarders.push(next) } else { others.push(next) }
+    }
+    for hoarder in &mut hoarders {
+        hoarder.send("set k 0 0 600000\r\nbegins");
+    }
+    drop(others);
+    wait_until("one worker has all", || server.connections_by_worker() == [3, 0]);
+    wait_until("hardly anything is left", || held(&server, "blog") > limit - 500_000);
+
+    let mut tries = 0;
+    wait_until("another tenant finds room", || {
+        assert!(metric(&server, "millpond_server_connection_memory_bytes{}") <= limit, "it is a limit");
+        wait_until("the last try is over", || all() <= 3);
+        tries += 1;
+        stores(&mut client(&server, "a"), 500_000)
+    });
+    let closed = metric(&server, r#"millpond_server_closes_total{listener="b",reason="memory"}"#);
+    assert!((1..=tries).contains(&closed), "{closed} closed after {tries} tries");
+    drop(hoarders);
+    wait_until("all is given back", || held(&server, "blog") + held(&server, "shop") == 0);
+}
+
+/// What a connection holds is its tenant's of the moment.
+#[test]
+fn what_connections_hold_goes_with_them() {
+    let server = Server::start(two()).expect("a server");
+    let mut client = client(&server, "a");
+    assert_eq!(resp(&mut client, "SET k v"), "+OK");
+    for (command, tenant, other) in
+        [("SELECT 1", "blog", "shop"), ("RESET", "shop", "blog"), ("SELECT 1", "blog", "shop")]
+    {
+        assert!(resp(&mut client, command).starts_with('+'));
+        wait_until(command, || held(&server, tenant) > 0 && held(&server, other) == 0);
+        let all = metric(&server, "millpond_server_connection_memory_bytes{}");
+        assert_eq!(held(&server, tenant), all);
+    }
+    drop(client);
+    wait_until("it is gone", || server.connections() == 0);
+    wait_until("all is given back", || held(&server, "blog") + held(&server, "shop") == 0);
 }
 
 /// A retrieval of many keys takes many turns, and its reply is that of one.

@@ -74,13 +74,11 @@ impl Lanes {
 
     /// The lane for a new connection of the tenant.
     pub(crate) fn join(&mut self, tenant: &Arc<Tenant>) -> LaneId {
-        let is_its =
-            |lane: &Option<Lane>| lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.tenant, tenant));
-        if let Some(at) = self.lanes.iter().position(is_its) {
-            if let Some(Some(lane)) = self.lanes.get_mut(at) {
+        if let Some(id) = self.find(tenant) {
+            if let Some(lane) = self.lane_mut(id) {
                 lane.connections += 1;
             }
-            return LaneId(at);
+            return id;
         }
         let lane = Lane {
             tenant: Arc::clone(tenant),
@@ -115,6 +113,18 @@ impl Lanes {
             self.count -= 1;
             self.active.retain(|active| *active != id);
         }
+    }
+
+    /// The lane of the tenant, where it has connections here.
+    pub(crate) fn find(&self, tenant: &Arc<Tenant>) -> Option<LaneId> {
+        let is_its =
+            |lane: &Option<Lane>| lane.as_ref().is_some_and(|lane| Arc::ptr_eq(&lane.tenant, tenant));
+        self.lanes.iter().position(is_its).map(LaneId)
+    }
+
+    /// Those who have connections here.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        self.lanes.iter().flatten().map(|lane| &lane.tenant)
     }
 
     /// Whose lane it is.

@@ -1,12 +1,13 @@
 //! Messages to a worker, with a descriptor that wakes it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::listener::Peer;
 use super::table::Token;
+use crate::tenants::Tenant;
 
 /// What a worker may be told.
 pub(crate) enum Message {
@@ -18,6 +19,8 @@ pub(crate) enum Message {
     Push(Vec<(Token, Vec<u8>)>),
     /// Close this connection, if it is there yet: a client has asked for it.
     Close(Token),
+    /// Close connections of this tenant, for as long as it is asked to give up memory.
+    Shed(Arc<Tenant>),
     /// Some who wait for their tenant's clients to go on may do so.
     LookAtPauses,
     /// A command that took long is done, or there is nobody any more who does them.

@@ -7,6 +7,8 @@
 //! A connection with an event stands in the lane of its tenant until it gets a turn of bounded work, and stands there again if it has
 //! more to do. Events are fetched between rounds, in each of which every lane gets its share ([`super::lanes`]).
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -53,9 +55,11 @@ const fn too_many(protocol: Protocol) -> &'static [u8] {
     }
 }
 
-/// What came for a connection while it was away.
+/// A connection that is away: whose and how large it is, and what came for it meanwhile.
 #[derive(Default)]
 struct Away {
+    lane: LaneId,
+    held_bytes: u64,
     pushes: Vec<u8>,
     closes: Option<Counter>,
 }
@@ -300,6 +304,7 @@ impl<'c> Worker<'c> {
         }
         let present = &connection.account().tenant;
         if !Arc::ptr_eq(tenant, present) {
+            tenant.held.hand_over(&present.held, connection.held.total());
             connection.lane = self.lanes.join(present);
             self.lanes.leave(lane);
             self.share_settings();
@@ -386,7 +391,8 @@ impl<'c> Worker<'c> {
         let Some(connection) = self.connections.lend(token) else { return };
         // Or else it would be told of what the client does meanwhile, again and again.
         let _ = epoll::delete(&self.epoll, &connection);
-        self.away.insert(token.0, Away::default());
+        let held_bytes = connection.held.total();
+        self.away.insert(token.0, Away { lane, held_bytes, ..Away::default() });
         let job = Job::new(token, lane, connection, (&self.settings.away, self.context.now_secs));
         if let Err(job) = self.long.add(job) {
             // Out of threads: as bad as out of memory, which this connection is to pay for, and nobody else.
@@ -420,7 +426,7 @@ impl<'c> Worker<'c> {
         }
         let added = epoll::add(&self.epoll, &connection, EventData::new_u64(token.0), EventFlags::IN);
         self.connections.put_back(token, connection);
-        let Away { pushes, closes } = self.away.remove(&token.0).unwrap_or_default();
+        let Away { pushes, closes, .. } = self.away.remove(&token.0).unwrap_or_default();
         let reason = closes.or(added.is_err().then_some(Counter::ClosedBroken));
         if let Some(reason) = reason {
             return self.close(token, reason);
@@ -436,35 +442,6 @@ impl<'c> Worker<'c> {
             self.wake(token, EventFlags::empty());
         }
         self.go_on(token, lane, step);
-    }
-
-    /// Accounts for what a connection holds now. Where that is too much, those that hold most are closed, of the tenant whose
-    /// connections hold most together: none loses one to what another hoards.
-    fn charge(&mut self, token: Token, holding: Held) {
-        loop {
-            let Some(connection) = self.connections.get_mut(token) else { return };
-            let shared = self.context.shared;
-            if shared.budget.try_change(shared.cache.ledger(), connection.held, holding) {
-                connection.held = holding;
-                return;
-            }
-            let Some(victim) = self.who_holds_most(token, holding) else { return };
-            self.close(victim, Counter::ClosedMemory);
-        }
-    }
-
-    /// The connection that holds most, of the tenant that does; `token` holds this much.
-    fn who_holds_most(&mut self, token: Token, holding: Held) -> Option<Token> {
-        let mut by_lane: BTreeMap<LaneId, (u64, (u64, Token))> = BTreeMap::new();
-        for (other, connection) in self.connections.iter_mut() {
-            let held = if other == token { holding } else { connection.held }.total();
-            let (sum, largest) = by_lane.entry(connection.lane).or_insert((0, (held, other)));
-            *sum += held;
-            if held > largest.0 {
-                *largest = (held, other);
-            }
-        }
-        by_lane.into_values().max_by_key(|(sum, _)| *sum).map(|(_, (_, largest))| largest)
     }
 
     fn accept(&mut self, number: usize) {
@@ -574,8 +551,9 @@ impl<'c> Worker<'c> {
     fn close(&mut self, token: Token, reason: Counter) {
         let Some(connection) = self.connections.remove(token) else { return };
         let shared = self.context.shared;
+        let tenant = self.lanes.tenant(connection.lane).unwrap_or(&connection.own_account().tenant);
         let none = Held::default();
-        let _ = shared.budget.try_change(shared.cache.ledger(), connection.held, none);
+        let _ = shared.budget.try_change(shared.cache.ledger(), &tenant.held, connection.held, none);
         shared.registry.remove(connection.descriptor());
         connection.info.close();
         if connection.tracks() {
@@ -615,6 +593,7 @@ impl<'c> Worker<'c> {
                 Message::Push(letters) => {
                     letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
                 }
+                Message::Shed(tenant) => self.shed(&tenant),
                 Message::LookAtPauses => self.release(true),
                 Message::Close(token) => match self.away.get_mut(&token.0) {
                     Some(away) => away.closes = Some(Counter::ClosedByQuit),

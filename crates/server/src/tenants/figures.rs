@@ -11,6 +11,7 @@ pub(crate) struct TenantFigures {
     pub(crate) name: String,
     pub(crate) pool: String,
     connections: u64,
+    connection_memory_bytes: u64,
     requests: u64,
     hits: u64,
     misses: u64,
@@ -54,6 +55,7 @@ macro_rules! figures {
 
 figures! {
     connections, "millpond_tenant_connections", false, "Connections that are the tenant's now.";
+    connection_memory_bytes, "millpond_tenant_connection_memory_bytes", false, "Bytes of the memory for connections that those of the tenant hold.";
     requests, "millpond_tenant_requests", true, "Requests of the tenant answered; each key of a retrieval is one.";
     hits, "millpond_tenant_hits", true, "Keys that were looked up by the tenant and found.";
     misses, "millpond_tenant_misses", true, "Keys that were looked up by the tenant and not found.";
@@ -79,6 +81,7 @@ pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
             name: tenant.name.clone(),
             pool: tenant.pool.name.clone(),
             connections: tenant.connections() as u64,
+            connection_memory_bytes: tenant.held.bytes(),
             requests: count(Counter::Answered),
             hits: count(Counter::GetHits),
             misses: count(Counter::GetMisses),

@@ -28,7 +28,7 @@ use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
 use crate::metrics::ListenerCounters;
-use crate::shared::{ConnectionInfo, ListenerState, Pool};
+use crate::shared::{ConnectionInfo, ListenerState, Pool, TenantHeld};
 use crate::spikes::Spikes;
 
 /// One of those who share the server.
@@ -41,6 +41,8 @@ pub(crate) struct Tenant {
     max_connections: AtomicUsize,
     /// Connections that are its now.
     connections: AtomicUsize,
+    /// What they hold, and those whose turn was the tenant's last.
+    pub(crate) held: TenantHeld,
     /// Whether one of its buckets has a rate.
     is_limited: AtomicBool,
     operations: Bucket,
@@ -82,6 +84,7 @@ impl Tenant {
             weight: AtomicU32::new(1),
             max_connections: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            held: TenantHeld::default(),
             is_limited: AtomicBool::new(false),
             operations: Bucket::default(),
             received: Bucket::default(),
