@@ -116,9 +116,9 @@ pub fn run_when_idle() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread, and those that it starts, give way to others that want its processor: it preempts none of them, is preempted by
-/// them at once, and has about a tenth of what one of them has while they leave no time (a nice value of 10). Not so little that who waits for a
-/// lock which it holds would wait for long.
+/// Has the calling thread, and those that it starts, give way to others that want its processor (a nice value of 10): who wakes up preempts it,
+/// and while others leave no time it has about a tenth of what one of them has, by whole ticks of the kernel. Not so little that who
+/// waits for a lock which it holds would wait for long.
 ///
 /// # Errors
 /// Where the operating system refuses, which Linux does not.

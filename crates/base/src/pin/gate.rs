@@ -1,8 +1,9 @@
 //! A gate that many pass, and that closes for a moment for what none of them may interleave with.
 //!
-//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all who have passed are through, which should be soon
-//! – who will not be [says so](Gate::begin_long), and who must not wait does not close it then –, and so must not be waited for by them: one that finds the gate closed, and one that finds it being closed by another when it wants to close it
-//! itself, gives way and asks again. So nobody waits for somebody who waits.
+//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all who have passed are through, which should be
+//! soon – who will not be [says so](Gate::begin_long), and who must not wait does not close it then –, and so must not be waited for by them:
+//! one that finds the gate closed, and one that finds it being closed by another when it wants to close it itself, gives way and asks
+//! again. So nobody waits for somebody who waits.
 //!
 //! Invariants:
 //! 6. From [`Gate::close`] returning something until that is dropped, no thread has a [`Passed`] of this gate.

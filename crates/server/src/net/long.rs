@@ -109,7 +109,7 @@ impl<'c> Long<'c> {
         if self.thread.is_none() {
             let ((jobs, to_do), (done, results)) = (channel(), channel());
             if let Err(error) = (self.start)(to_do, done) {
-                tracing::error!(%error, "There can be no thread for commands that take long; they hold up others.");
+                tracing::error!(%error, "There can be no thread for commands that take long; connections that ask for one are closed.");
                 return Err(job);
             }
             self.thread = Some((jobs, results));
