@@ -100,8 +100,6 @@ pub(crate) struct Connection<'c> {
     pub(crate) queued: bool,
     /// Whether it waits for its tenant's rate, or with its tenant's other clients.
     paused: bool,
-    /// Its last turn ended because its tenant's clients wait.
-    held_back: bool,
     /// What it did since that was last asked for.
     spent: Spent,
     /// What it was last charged with.
@@ -134,7 +132,6 @@ impl<'c> Connection<'c> {
             lane: LaneId::default(),
             queued: false,
             paused: false,
-            held_back: false,
             spent: Spent::default(),
             held: Held::default(),
             moved_secs: context.now_secs,
@@ -155,7 +152,6 @@ impl<'c> Connection<'c> {
         if let Some(reason) = self.closing {
             return self.finish(reason, context);
         }
-        self.held_back = false;
         // What it is told of its own change comes before the reply to its next request.
         self.session.take_pushes(&mut self.output);
         if self.backlog {
@@ -179,7 +175,6 @@ impl<'c> Connection<'c> {
             Ok(Sent::Part) => Step::Again,
             Ok(Sent::All) => match self.closing {
                 Some(reason) => self.finish(reason, context),
-                None if self.held_back => Step::Hold,
                 None if self.backlog => self.needs,
                 None if self.draining => Step::Again,
                 None => Step::Wait(EventFlags::IN),
@@ -488,7 +483,7 @@ impl<'c> Connection<'c> {
     fn answer(&mut self, bytes: &[u8], context: &mut Context<'c>) -> usize {
         if self.session.waits_as_a_whole(bytes) && context.shared.paused(&self.own_account().tenant).is_some()
         {
-            (self.backlog, self.held_back) = (true, true);
+            (self.backlog, self.needs) = (true, Step::Hold);
             return 0;
         }
         if self.output.is_empty() && self.output.buffer_bytes() == 0 {
@@ -532,7 +527,7 @@ impl<'c> Connection<'c> {
                 self.backlog = true;
                 self.spent.parsed_again += bytes as u64;
             }
-            Next::Hold => (self.backlog, self.held_back) = (true, true),
+            Next::Hold => (self.backlog, self.needs) = (true, Step::Hold),
             Next::Drain => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedOutput, 1);
