@@ -2,8 +2,8 @@
 //!
 //! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995): in a round each lane
 //! may spend its weight in [`QUANTUM`]s, and what a turn cost beyond that is taken off its next rounds. A turn's cost is known when it is
-//! over, so a lane may overdraw by one turn. A worker with one tenant's connections needs none of this: then all that stood in the lane
-//! when the round began have one turn each.
+//! over, so a lane may overdraw by one turn. Where a worker has one tenant's connections only, all that stood in the lane when the round
+//! began have one turn each, unless that takes long: another tenant may be about to come.
 //!
 //! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in it, in their order.
 //!
@@ -17,6 +17,9 @@ use crate::tenants::{Spent, Tenant};
 
 /// What a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;
+/// What a lane may spend in a round while it is the only one: several turns even of the longest, and not for so long that who comes
+/// meanwhile would notice.
+const ALONE: i64 = 1024;
 /// What a turn costs, whatever it does: a receive and a send.
 const TURN_COST: u64 = 4;
 /// So many bytes cost as much as a request.
@@ -151,15 +154,16 @@ impl Lanes {
         let id = self.active.pop_front()?;
         let several = self.are_several();
         let lane = self.lane_mut(id)?;
-        lane.deficit = if several { lane.deficit + QUANTUM * i64::from(lane.tenant.weight()) } else { 0 };
+        // Nobody saves up, neither while it may not be served; what was overdrawn is owed.
+        lane.deficit =
+            if several { lane.deficit.min(0) + QUANTUM * i64::from(lane.tenant.weight()) } else { ALONE };
         Some((id, lane.ready.len()))
     }
 
     /// The next connection of a lane that was begun, unless the lane has spent what it may.
     pub(crate) fn next(&mut self, id: LaneId) -> Option<Token> {
-        let several = self.are_several();
         let lane = self.lane_mut(id)?;
-        if several && lane.deficit <= 0 {
+        if lane.deficit <= 0 {
             return None;
         }
         let token = lane.ready.pop_front()?;
@@ -223,10 +227,7 @@ impl Lanes {
     /// The lane has been served in this round.
     pub(crate) fn end(&mut self, id: LaneId) {
         let Some(lane) = self.lane_mut(id) else { return };
-        if lane.ready.is_empty() {
-            // Nobody saves up; what was overdrawn is owed.
-            lane.deficit = lane.deficit.min(0);
-        } else if !self.active.contains(&id) {
+        if !lane.ready.is_empty() && !self.active.contains(&id) {
             self.active.push_back(id);
         }
     }
@@ -335,8 +336,42 @@ mod tests {
             let id = lanes.join(&only);
             lanes.push(id, Token(token));
         }
-        assert_eq!(round(&mut lanes, 1_000), (0..50).collect::<Vec<_>>());
-        assert_eq!(round(&mut lanes, 1_000), (0..50).collect::<Vec<_>>());
+        assert_eq!(round(&mut lanes, 20), (0..50).collect::<Vec<_>>());
+        assert_eq!(round(&mut lanes, 20), (0..50).collect::<Vec<_>>());
+        // Where turns are long, each still comes in its order.
+        let turns: Vec<u64> = (0..25).flat_map(|_| round(&mut lanes, 1_000)).collect();
+        assert_eq!(turns, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn who_may_not_be_served_saves_nothing_up() {
+        let [waiting, other] = tenants([1, 1]);
+        let mut lanes = Lanes::default();
+        for (token, tenant) in [&waiting, &other].into_iter().enumerate() {
+            let id = lanes.join(tenant);
+            lanes.push(id, Token(token as u64));
+        }
+        let id = lanes.find(&waiting).expect("it has a connection");
+        for _ in 0..2_000 {
+            let (lane, _) = lanes.begin().expect("both have something to do");
+            lanes.end(lane);
+        }
+        let its = round(&mut lanes, 10).iter().filter(|token| **token == 0).count();
+        assert!(lanes.tenant(id).is_some() && its <= 5, "{its} turns at once");
+    }
+
+    #[test]
+    fn what_a_lane_may_do_alone_it_may_not_when_another_comes() {
+        let [first, second] = tenants([1, 1]);
+        let mut lanes = Lanes::default();
+        let id = lanes.join(&first);
+        lanes.push(id, Token(1));
+        lanes.begin();
+        lanes.end(id);
+        let other = lanes.join(&second);
+        lanes.push(other, Token(2));
+        let turns = round(&mut lanes, 10);
+        assert_eq!(turns.iter().filter(|token| **token == 1).count(), 5, "{turns:?}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ use super::tls::{TlsBuffers, TlsStream};
 use crate::config::Protocol;
 use crate::metrics::Counter;
 use crate::shared::{ConnectionInfo, Held, ListenerState, Settings, Shared};
-use crate::tenants::{Account, Tenant};
+use crate::tenants::{Account, Spent, Tenant};
 
 /// Events that are fetched at a time.
 const MAX_EVENTS: usize = 256;
@@ -246,6 +246,10 @@ impl<'c> Worker<'c> {
 
     /// Gives every lane in which something stands its share.
     fn round(&mut self) {
+        if self.lanes.active() == 0 {
+            return;
+        }
+        let mut now = self.context.shared.clock.monotonic_nanos();
         for _ in 0..self.lanes.active() {
             let Some((lane, standing)) = self.lanes.begin() else { break };
             let several = self.lanes.are_several();
@@ -256,7 +260,7 @@ impl<'c> Worker<'c> {
                 if let Some(connection) = self.connections.get_mut(token) {
                     connection.queued = false;
                     connection.resume(self.context.now_secs);
-                    self.drive(token, lane);
+                    now = self.drive(token, lane, now);
                 }
             }
             self.lanes.end(lane);
@@ -293,12 +297,12 @@ impl<'c> Worker<'c> {
         false
     }
 
-    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is in its tenant's lane.
-    fn settle(&mut self, token: Token, lane: LaneId, nanos: u64) {
-        let Some(connection) = self.connections.get_mut(token) else { return };
+    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is in its tenant's lane. Returns what it
+    /// came to.
+    fn settle(&mut self, token: Token, lane: LaneId) -> Spent {
+        let Some(connection) = self.connections.get_mut(token) else { return Spent::default() };
         let spent = connection.take_spent();
-        self.lanes.spend(lane, cost(spent, nanos));
-        let Some(tenant) = self.lanes.tenant(lane) else { return };
+        let Some(tenant) = self.lanes.tenant(lane) else { return spent };
         if tenant.is_limited() {
             tenant.charge(self.context.shared.clock.monotonic_nanos(), spent);
         }
@@ -309,6 +313,7 @@ impl<'c> Worker<'c> {
             self.lanes.leave(lane);
             self.share_settings();
         }
+        spent
     }
 
     /// Has turns be short while several tenants have connections here.
@@ -317,16 +322,15 @@ impl<'c> Worker<'c> {
         self.context.settings = Arc::clone(if self.lanes.are_several() { several } else { alone });
     }
 
-    /// Lets a connection do what it can, and sees to what it needs next.
-    fn drive(&mut self, token: Token, lane: LaneId) {
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        let clock = &self.context.shared.clock;
-        // A tenant that is alone pays no reading of the clock.
-        let since = self.lanes.are_several().then(|| clock.monotonic_nanos());
+    /// Lets a connection do what it can, and sees to what it needs next. The turn began at `since`; returns when it was over.
+    fn drive(&mut self, token: Token, lane: LaneId, since: u64) -> u64 {
+        let Some(connection) = self.connections.get_mut(token) else { return since };
         let step = connection.drive(&mut self.context);
-        let nanos = since.map_or(0, |since| clock.monotonic_nanos().saturating_sub(since));
-        self.settle(token, lane, nanos);
+        let spent = self.settle(token, lane);
         self.go_on(token, lane, step);
+        let now = self.context.shared.clock.monotonic_nanos();
+        self.lanes.spend(lane, cost(spent, now.saturating_sub(since)));
+        now
     }
 
     /// Sees to what a connection needs that had a turn.
@@ -431,7 +435,8 @@ impl<'c> Worker<'c> {
         if let Some(reason) = reason {
             return self.close(token, reason);
         }
-        self.settle(token, lane, 0);
+        let spent = self.settle(token, lane);
+        self.lanes.spend(lane, cost(spent, 0));
         if !pushes.is_empty() {
             self.push(token, &pushes);
         }
