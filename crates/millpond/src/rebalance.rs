@@ -17,7 +17,7 @@ impl Cache {
     pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
         let mut moved = Vec::new();
         for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
-            let view = PoolView::of(&self.pool_stats(pool), self.core().is_full(pool));
+            let view = PoolView::of(&self.stats_of(pool), self.core().is_full(pool));
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
             if self.core().move_slab(pool, decided.victim, decided.receiver) {
                 pool.rebalances.fetch_add(1, Ordering::Relaxed);

@@ -84,7 +84,7 @@ impl Cache {
         let pools = core.pools.all();
         let limited: Vec<&Pool> =
             pools.iter().filter(|pool| !pool.is_leaving() && pool.limit_bytes() != u64::MAX).collect();
-        let view = |pool: &&Pool| PoolView::of(&self.pool_stats(pool), core.is_full(pool));
+        let view = |pool: &&Pool| PoolView::of(&self.stats_of(pool), core.is_full(pool));
         let views: Vec<PoolView> = limited.iter().map(view).collect();
         let decided = sharing.optimizer.decide(&views)?;
         let by_number = |number: u16| limited.iter().find(|pool| pool.number == number);
@@ -182,7 +182,7 @@ impl Cache {
             pool.is_class_leaving(number) && class.inner.lock().chunks.slab_count() > 0
         });
         if !leaves {
-            let view = PoolView::of(&self.pool_stats(pool), core.is_full(pool));
+            let view = PoolView::of(&self.stats_of(pool), core.is_full(pool));
             let decided = pool.rebalancer.lock().victim_for_resizing(&view);
             if let Some(decided) = decided
                 && let Some(class) = pool.used_class(decided.victim)

@@ -13,6 +13,8 @@ use crate::class::{
     SLABS_RELEASED, View,
 };
 use crate::compact::CompactStats;
+use crate::error::Error;
+use crate::pool::Pool;
 
 /// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under way.
 #[derive(Clone, Debug)]
@@ -251,12 +253,20 @@ impl Cache {
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
             removed_with_pools: core.removed_with_pools.load(Ordering::Relaxed),
-            pools: core.pools.all().iter().map(|pool| self.pool_stats(pool)).collect(),
+            pools: core.pools.all().iter().map(|pool| self.stats_of(pool)).collect(),
             compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
         }
     }
 
-    pub(crate) fn pool_stats(&self, pool: &crate::pool::Pool) -> PoolStats {
+    /// A snapshot of one pool's statistics, for which no other pool is looked at.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`](crate::ErrorKind::NoSuchPool).
+    pub fn pool_stats(&self, pool: PoolId) -> Result<PoolStats, Error> {
+        self.core().pool(pool).map(|pool| self.stats_of(&pool))
+    }
+
+    pub(crate) fn stats_of(&self, pool: &Pool) -> PoolStats {
         let limit = pool.limit_bytes();
         PoolStats {
             id: pool.id(),

@@ -688,11 +688,11 @@ impl Shared {
 
     /// The pools that a client may know of: its own tenant's where there are several, else all.
     pub(crate) fn pools_seen_by(&self, tenant: &Tenant) -> Vec<PoolStats> {
-        let mut pools = self.cache.stats().pools;
         if self.is_shared() {
-            pools.retain(|pool| pool.id == tenant.pool.id);
+            self.cache.pool_stats(tenant.pool.id).into_iter().collect()
+        } else {
+            self.cache.stats().pools
         }
-        pools
     }
 
     /// The memory that a client's items may have: its own tenant's where there are several, else all. `pools` are those that it may know of.

@@ -223,7 +223,7 @@ impl<'c> Commands<'_, 'c> {
 
     /// The pool that the client is connected to.
     fn pool_stats(&self) -> Option<PoolStats> {
-        self.shared.cache.stats().pools.into_iter().find(|pool| pool.id == self.pool.id)
+        self.shared.cache.pool_stats(self.pool.id).ok()
     }
 
     /// What is known of the tenant that the client is. Others are the operator's to see.

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Part;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 
@@ -196,7 +196,18 @@ impl<'c> Worker<'c> {
         }
     }
 
-    fn fetch(&self, events: &mut Vec<Event>, timeout: Option<Timespec>) -> Result<(), Errno> {
+    fn fetch(&self, events: &mut Vec<Event>, mut timeout: Option<Timespec>) -> Result<(), Errno> {
+        // The kernel's call for this counts milliseconds.
+        let is_short = |timeout: &Timespec| timeout.tv_sec == 0 && (1..1_000_000).contains(&timeout.tv_nsec);
+        if timeout.as_ref().is_some_and(is_short) {
+            let mut readable = [PollFd::new(&self.epoll, PollFlags::IN)];
+            match poll(&mut readable, timeout.as_ref()) {
+                Ok(0) => return Ok(()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            timeout = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error),

@@ -239,10 +239,9 @@ impl<'c> Commands<'_, 'c> {
     }
 
     fn key_space(&self) -> Vec<(Cow<'static, str>, String)> {
-        let stats = self.shared.cache.stats();
         let line = |(number, tenant): (u32, Arc<Tenant>)| {
-            let items = stats.pools.iter().find(|pool| pool.id == tenant.pool.id);
-            let items = items.map_or(0, |pool| pool.sum(|class| class.items));
+            let pool = self.shared.cache.pool_stats(tenant.pool.id);
+            let items = pool.map_or(0, |pool| pool.sum(|class| class.items));
             (items > 0).then(|| (format!("db{number}").into(), format!("keys={items},expires=0,avg_ttl=0")))
         };
         self.databases().into_iter().filter_map(line).collect()

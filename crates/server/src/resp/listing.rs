@@ -217,22 +217,18 @@ impl<'c> Commands<'_, 'c> {
 
     /// How many keys there are by the counts, where they are too many to be walked over.
     fn counted(&self) -> Option<u64> {
-        let stats = self.shared.cache.stats();
-        let pool = stats.pools.iter().find(|pool| pool.name == self.pool.name)?;
+        let pool = self.shared.cache.pool_stats(self.pool.id).ok()?;
         let chunks = pool.sum(|class| class.chunks);
         (chunks > MAX_COUNTED_CHUNKS).then(|| pool.sum(|class| class.items))
     }
 
     /// Some place of the pool's memory: of a class with as much chance as it has items, in some slab.
     fn some_place(&self) -> Place {
-        let stats = self.shared.cache.stats();
-        let Some(pool) = stats.pools.iter().find(|pool| pool.name == self.pool.name) else {
-            return Place::START;
-        };
+        let Ok(pool) = self.shared.cache.pool_stats(self.pool.id) else { return Place::START };
         let seed = rng::entropy_seed();
         let below = |draw: u64, bound: u64| hash::mix64(seed.wrapping_add(draw)) % bound.max(1);
         let mut chosen = below(0, pool.sum(|class| class.items));
-        let slabs = (stats.memory_limit_bytes >> 22).max(1);
+        let slabs = (self.shared.cache.ledger().limit() >> 22).max(1);
         for class in &pool.classes {
             if chosen < class.items {
                 let slab = below(1, slabs) & 0xffff;
