@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+
 use base::thread::spawn;
 use millpond_server::config::{Address, Auto, ListenerConfig, Protocol, TenantSettings};
 use millpond_server::{Config, Server};
@@ -49,7 +51,11 @@ fn ask(client: &mut Client, command: &str) -> String {
 
 /// Adds the members to a set, some at a time.
 fn fill(client: &mut Client, key: &str) {
-    let members: Vec<String> = (0..MEMBERS).map(|number| format!("member:{number}")).collect();
+    fill_with(client, key, MEMBERS);
+}
+
+fn fill_with(client: &mut Client, key: &str, count: usize) {
+    let members: Vec<String> = (0..count).map(|number| format!("member:{number}")).collect();
     for part in members.chunks(100) {
         let mut words = vec!["SADD", key];
         words.extend(part.iter().map(String::as_str));
@@ -72,6 +78,13 @@ fn bulks(client: &mut Client) -> Vec<String> {
 
 fn handed_over(server: &Server, listener: &str) -> u64 {
     metric(server, &format!("millpond_server_pauses_total{{listener=\"{listener}\",reason=\"long\"}}"))
+}
+
+fn closed_for_memory(server: &Server) -> u64 {
+    let of = |name| {
+        metric(server, &format!("millpond_server_closes_total{{listener=\"{name}\",reason=\"memory\"}}"))
+    };
+    of("victim") + of("neighbour")
 }
 
 #[test]
@@ -159,6 +172,54 @@ fn all_kinds_of_commands_at_once_are_all_answered() {
     }
     assert!(handed_over(&server, "victim") + handed_over(&server, "neighbour") > 0);
     assert_eq!(server.connections_by_worker().len(), 2);
+}
+
+/// Where the memory for connections is spent, those whose command is under way are closed as others are, and what they held is given back.
+#[test]
+fn connections_whose_command_is_under_way_pay_for_memory_as_others_do() {
+    let limit = 1 << 20;
+    let mut config = two(2);
+    config.limits.max_connection_memory_bytes = Auto::Set(base::ByteSize::new(limit));
+    let server = std::sync::Arc::new(Server::start(config).expect("a server"));
+    for name in ["victim", "neighbour"] {
+        fill_with(&mut client(&server, name), "set", 4 * MEMBERS);
+    }
+    let threads: Vec<_> = ["victim", "neighbour"]
+        .into_iter()
+        .flat_map(|name| (0..8).map(move |_| name))
+        .map(|name| {
+            let server = std::sync::Arc::clone(&server);
+            let body = move || {
+                let mut whole = 0;
+                for round in 0..100 {
+                    if round >= 2 && closed_for_memory(&server) > 0 {
+                        break;
+                    }
+                    let mut client = client(&server, name);
+                    let requests = request(&["SUNION", "set", "set"]).repeat(5);
+                    let mut reply = Vec::new();
+                    let is_sent = client.stream.write_all(requests.as_bytes()).is_ok()
+                        && client.stream.shutdown(std::net::Shutdown::Write).is_ok();
+                    assert!(metric(&server, "millpond_server_connection_memory_bytes{}") <= limit);
+                    let is_read = client.stream.read_to_end(&mut reply).is_ok();
+                    let heads = reply.windows(8).filter(|head| *head == b"*16000\r\n").count();
+                    whole += usize::from(is_sent && is_read && heads == 5);
+                }
+                whole
+            };
+            spawn("client", body).expect("a thread")
+        })
+        .collect();
+    let whole: usize = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+    assert!(whole > 0, "some are served whole");
+    assert!(closed_for_memory(&server) > 0, "and some are not");
+    support::wait_until("all are closed", || server.connections() == 0);
+    let held =
+        |name| metric(&server, &format!("millpond_tenant_connection_memory_bytes{{tenant=\"{name}\"}}"));
+    assert_eq!((held("victim"), held("neighbour")), (0, 0));
+    let mut client = client(&server, "victim");
+    client.send(request(&["SMEMBERS", "set"]));
+    assert_eq!(bulks(&mut client).len(), 4 * MEMBERS);
 }
 
 #[test]

@@ -62,6 +62,10 @@ impl AdminServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {
+            // A scrape of many tenants takes milliseconds.
+            if let Err(error) = base::thread::give_way() {
+                tracing::debug!(%error, "The admin server answers while others may want the processor.");
+            }
             runtime.block_on(async move {
                 let listener = match PatientListener::new(socket, Arc::clone(&shared)) {
                     Ok(listener) => listener,
