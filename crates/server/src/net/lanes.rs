@@ -17,9 +17,8 @@ use crate::tenants::{Spent, Tenant};
 
 /// What a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;
-/// What a lane may spend in a round while it is the only one: several turns even of the longest, and not for so long that who comes
-/// meanwhile would notice.
-const ALONE: i64 = 1024;
+/// What a lane may spend in a round while it is the only one, of time alone: not so long that who comes meanwhile would notice.
+const ALONE: i64 = 1000;
 /// What a turn costs, whatever it does: a receive and a send.
 const TURN_COST: u64 = 4;
 /// So many bytes cost as much as a request.
@@ -29,11 +28,16 @@ const COST_NANOS: u64 = 1000;
 /// The most that time costs. A turn that seems to have taken longer may have lost the processor meanwhile.
 const MOST_TIME_COST: u64 = 1000;
 
-/// What a turn is reckoned at: by what it did, or by the time that it took, where its requests were expensive.
-pub(crate) fn cost(spent: Spent, nanos: u64) -> i64 {
+/// What the time of a turn is reckoned at.
+fn time_cost(nanos: u64) -> u64 {
+    (nanos / COST_NANOS).min(MOST_TIME_COST)
+}
+
+/// What a turn is reckoned at while there are several lanes: by what it did, or by the time that it took, where its requests were expensive.
+fn cost(spent: Spent, nanos: u64) -> i64 {
     let bytes = spent.received + spent.sent + spent.parsed_again;
     let done = TURN_COST + spent.requests + bytes / COST_BYTES;
-    i64::try_from(done.max((nanos / COST_NANOS).min(MOST_TIME_COST))).unwrap_or(i64::MAX)
+    i64::try_from(done.max(time_cost(nanos))).unwrap_or(i64::MAX)
 }
 
 /// So many turns may find their key space closed, one after the other, before the lane waits for so long.
@@ -171,8 +175,9 @@ impl Lanes {
         Some(token)
     }
 
-    /// A connection of the lane had a turn of this cost.
-    pub(crate) fn spend(&mut self, id: LaneId, cost: i64) {
+    /// A connection of the lane had a turn that did so much, in so much time.
+    pub(crate) fn spend(&mut self, id: LaneId, spent: Spent, nanos: u64) {
+        let cost = if self.are_several() { cost(spent, nanos) } else { time_cost(nanos) as i64 };
         if let Some(lane) = self.lane_mut(id) {
             lane.deficit -= cost;
         }
@@ -264,7 +269,7 @@ mod tests {
     }
 
     /// Serves a round in which every connection has more to do after each turn of `cost`, and returns whose turns there were.
-    fn round(lanes: &mut Lanes, cost: i64) -> Vec<u64> {
+    fn round(lanes: &mut Lanes, cost: u64) -> Vec<u64> {
         let mut turns = Vec::new();
         for _ in 0..lanes.active() {
             let Some((id, standing)) = lanes.begin() else { break };
@@ -275,7 +280,7 @@ mod tests {
             {
                 turns.push(token.0);
                 served += 1;
-                lanes.spend(id, cost);
+                lanes.spend(id, Spent::default(), cost * COST_NANOS);
                 lanes.push_again(id, token);
             }
             lanes.end(id);
@@ -339,7 +344,7 @@ mod tests {
         assert_eq!(round(&mut lanes, 20), (0..50).collect::<Vec<_>>());
         assert_eq!(round(&mut lanes, 20), (0..50).collect::<Vec<_>>());
         // Where turns are long, each still comes in its order.
-        let turns: Vec<u64> = (0..25).flat_map(|_| round(&mut lanes, 1_000)).collect();
+        let turns: Vec<u64> = (0..50).flat_map(|_| round(&mut lanes, 1_000)).collect();
         assert_eq!(turns, (0..50).collect::<Vec<_>>());
     }
 

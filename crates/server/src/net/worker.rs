@@ -23,7 +23,7 @@ use rustix::net::{SendFlags, Shutdown};
 
 use super::connection::{Connection, Step};
 use super::context::{Context, RECEIVE_BYTES};
-use super::lanes::{LaneId, Lanes, cost};
+use super::lanes::{LaneId, Lanes};
 use super::listener::{Listener, Peer};
 use super::long::{Job, Long};
 use super::mailbox::Message;
@@ -340,7 +340,7 @@ impl<'c> Worker<'c> {
         let spent = self.settle(token, lane);
         self.go_on(token, lane, step);
         let now = self.context.shared.clock.monotonic_nanos();
-        self.lanes.spend(lane, cost(spent, now.saturating_sub(since)));
+        self.lanes.spend(lane, spent, now.saturating_sub(since));
         now
     }
 
@@ -447,7 +447,7 @@ impl<'c> Worker<'c> {
             return self.close(token, reason);
         }
         let spent = self.settle(token, lane);
-        self.lanes.spend(lane, cost(spent, 0));
+        self.lanes.spend(lane, spent, 0);
         if !pushes.is_empty() {
             self.push(token, &pushes);
         }
