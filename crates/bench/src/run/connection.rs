@@ -220,7 +220,11 @@ impl<W: Wire> Connection<W> {
         }
         loop {
             match self.stream.read(&mut self.input[self.unread.end..]) {
-                Ok(0) => bail!("the server closed the connection with {} requests open", self.requests),
+                Ok(0) => {
+                    let what =
+                        format!("the server closed the connection with {} requests open", self.requests);
+                    return Err(std::io::Error::new(ErrorKind::UnexpectedEof, what).into());
+                }
                 Ok(n) => {
                     self.unread.end += n;
                     return Ok(true);

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::net::sockopt;
 
 use super::Scene;
@@ -70,6 +70,19 @@ fn what(error: &io::Error) -> Moved {
     }
 }
 
+fn ended() -> anyhow::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "the server ended the connection").into()
+}
+
+/// Whether something failed because the server ended a connection.
+pub(super) fn is_end(error: &anyhow::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
+}
+
 /// Sends requests and reads until the replies end with `mark`, whatever else they are. False where the time was over before, for an
 /// attack that has done so much.
 pub(super) fn converse(
@@ -89,7 +102,7 @@ pub(super) fn converse(
             match write(stream, &requests[sent..]) {
                 Moved::Bytes(bytes) => sent += bytes,
                 Moved::Nothing => {}
-                Moved::Ended => bail!("the server ended the connection"),
+                Moved::Ended => return Err(ended()),
             }
             if sent < requests.len() {
                 continue;
@@ -101,7 +114,7 @@ pub(super) fn converse(
                 tail.drain(..tail.len().saturating_sub(mark.len()));
             }
             Moved::Nothing => {}
-            Moved::Ended => bail!("the server ended the connection"),
+            Moved::Ended => return Err(ended()),
         }
     }
     Ok(true)
