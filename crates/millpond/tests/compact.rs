@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};
@@ -329,20 +329,25 @@ fn an_entry_that_stays_is_walked_over_once_while_the_size_changes() {
     }
     let before: HashSet<u64> = compact.iter().map(|(key, _)| key).collect();
     let stop = Arc::new(AtomicBool::new(false));
+    let rounds = Arc::new(AtomicU64::new(0));
     let resizer = {
-        let (compact, stop) = (compact.clone(), Arc::clone(&stop));
+        let (compact, stop, rounds) = (compact.clone(), Arc::clone(&stop), Arc::clone(&rounds));
         base::thread::spawn("resizer", move || {
             for round in 0_u64.. {
-                if stop.load(Ordering::Relaxed) {
+                if round > 5 && stop.load(Ordering::Relaxed) {
                     return round;
                 }
+                rounds.store(round, Ordering::Relaxed);
                 compact.resize(ByteSize::kib(1_900 + mix64(round) % 6_000)).expect("room");
             }
             0
         })
         .expect("a thread")
     };
-    for _ in 0..20 {
+    let mut walks = 0;
+    // The other thread may be late.
+    while walks < 20 || rounds.load(Ordering::Relaxed) <= 5 {
+        walks += 1;
         let mut seen = HashSet::new();
         for (key, value) in compact.iter() {
             assert!(key == value && seen.insert(key), "{key} was seen twice");
@@ -421,7 +426,7 @@ fn nothing_is_torn_old_or_lost_while_threads_write_and_the_size_changes() {
         let (compact, stop) = (compact.clone(), Arc::clone(&stop));
         base::thread::spawn("resizer", move || {
             let mut round = 0_u64;
-            while !stop.load(Ordering::Relaxed) {
+            while round <= 3 || !stop.load(Ordering::Relaxed) {
                 round += 1;
                 compact.resize(ByteSize::kib(1_000 + mix64(round) % 3_000)).expect("room");
             }

@@ -144,7 +144,8 @@ fn worker(cache: &Cache, steady: PoolId, places: &Places, seed: u64, stop: &Atom
     let mut rng = seeded(seed);
     let mut held = std::collections::VecDeque::new();
     let mut inserted = 0;
-    while !stop.load(Ordering::Relaxed) {
+    // It may be late.
+    while inserted <= 300 || !stop.load(Ordering::Relaxed) {
         let pool = places.get(rng.random_range(0..=places.len())).map_or(steady, |place| *place.lock());
         let key = rng.random_range(0..2_000_u32).to_le_bytes();
         let keys = cache.keys(pool);

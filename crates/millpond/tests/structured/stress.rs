@@ -207,7 +207,12 @@ fn what_is_moved_while_it_is_written_to_loses_nothing() {
         let (cache, stop) = (cache.clone(), Arc::clone(&stop));
         spawn("mover".into(), move || {
             let mut moved = 0;
-            while !stop.load(Ordering::Relaxed) {
+            // It may be late; what was written is there when the writers are through.
+            let mut last = 1_000;
+            while last > 0 {
+                if stop.load(Ordering::Relaxed) {
+                    last = if moved > 0 { 0 } else { last - 1 };
+                }
                 let stats = cache.stats();
                 for class in stats.pools[0].classes.iter().filter(|class| class.slabs > 1) {
                     // A refusal means that an item is held.
