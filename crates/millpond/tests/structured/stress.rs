@@ -198,6 +198,20 @@ fn a_structure_that_goes_at_any_moment_is_gone_whole() {
     cache.validate();
 }
 
+/// Moves slabs within their classes until it is told to stop, and says how many. It may be late: then it goes on, as what was written is there still.
+fn move_slabs(cache: &Cache, pool: PoolId, stop: &AtomicBool) -> u32 {
+    let (mut moved, mut more) = (0, 1_000);
+    while !stop.load(Ordering::Relaxed) || (moved == 0 && more > 0) {
+        more -= u32::from(stop.load(Ordering::Relaxed));
+        let stats = cache.stats();
+        for class in stats.pools[0].classes.iter().filter(|class| class.slabs > 1) {
+            // A refusal means that an item is held.
+            moved += u32::from(cache.move_slab(pool, class.number, Some(class.number)).is_ok());
+        }
+    }
+    moved
+}
+
 #[test]
 fn what_is_moved_while_it_is_written_to_loses_nothing() {
     const MAPS: u64 = 120;
@@ -205,22 +219,7 @@ fn what_is_moved_while_it_is_written_to_loses_nothing() {
     let stop = Arc::new(AtomicBool::new(false));
     let mover = {
         let (cache, stop) = (cache.clone(), Arc::clone(&stop));
-        spawn("mover".into(), move || {
-            let mut moved = 0;
-            // It may be late; what was written is there when the writers are through.
-            let mut last = 1_000;
-            while last > 0 {
-                if stop.load(Ordering::Relaxed) {
-                    last = if moved > 0 { 0 } else { last - 1 };
-                }
-                let stats = cache.stats();
-                for class in stats.pools[0].classes.iter().filter(|class| class.slabs > 1) {
-                    // A refusal means that an item is held.
-                    moved += u32::from(cache.move_slab(pool, class.number, Some(class.number)).is_ok());
-                }
-            }
-            moved
-        })
+        spawn("mover".into(), move || move_slabs(&cache, pool, &stop))
     };
     let workers: Vec<_> =
         (0..2_u64)
