@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
 
-use super::stream::{Stream, Target};
+use super::stream::{Stream, TLS_RECORD_BYTES, Target};
 use super::wire::{Reply, Wire};
 use crate::keys::key;
 
@@ -296,13 +296,15 @@ impl Connection {
     }
 }
 
-/// Writes the keys `from..from + count` in large batches.
+/// Writes the keys `from..from + count` in batches that one record of TLS holds ([`Kind::takes`]).
+///
+/// [`Kind::takes`]: super::server::Kind::takes
 pub(crate) fn fill(wire: Wire, target: &Target, from: u64, count: u64, value: &[u8]) -> Result<()> {
-    const BATCH: u64 = 64;
+    let batch_len = (TLS_RECORD_BYTES / (value.len() + 128)).clamp(1, 64) as u64;
     let mut stream = Stream::open(target, Duration::from_secs(30))?;
     let (mut out, mut input) = (Vec::new(), vec![0; 64 << 10]);
-    for start in (from..from + count).step_by(BATCH as usize) {
-        let batch = BATCH.min(from + count - start);
+    for start in (from..from + count).step_by(batch_len as usize) {
+        let batch = batch_len.min(from + count - start);
         out.clear();
         for number in start..start + batch {
             wire.set(&key(number), value, &mut out);

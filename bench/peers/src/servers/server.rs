@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::{ClientConfig, RootCertStore};
 
-use super::stream::{SERVER_NAME, Stream, Target};
+use super::Shape;
+use super::stream::{SERVER_NAME, Stream, TLS_RECORD_BYTES, Target};
 use super::wire::Wire;
 
 /// Which server, and how it is set.
@@ -107,6 +108,12 @@ impl Kind {
             Self::Millpond { tls, .. } | Self::Memcached { tls, .. } | Self::Redis { tls, .. } => tls,
             Self::Echo => false,
         }
+    }
+
+    /// Whether it answers to batches of this shape. memcached 1.6.18 forgets what OpenSSL has read ahead of it, which may
+    /// happen where a batch needs more than one record of TLS, and then waits for ever.
+    pub(crate) fn takes(self, shape: Shape) -> bool {
+        !(self.tls() && matches!(self, Self::Memcached { .. }) && shape.batch_bytes() > TLS_RECORD_BYTES)
     }
 
     /// Whether this is the Millpond that `other` is compared with: that of its protocol, and for the echo server the one

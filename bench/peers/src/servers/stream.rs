@@ -12,6 +12,9 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 /// The name in the certificates that servers are given.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
+/// What a record of TLS holds at most.
+pub(crate) const TLS_RECORD_BYTES: usize = 16 << 10;
+
 /// Where a server listens, and what to trust there.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
