@@ -91,7 +91,7 @@ fn get_and_touch<'a>(mut words: Tokens<'a>, with_cas: bool, limits: &Limits) -> 
     let exptime = words.next().ok_or(WireError::UnknownCommand)?;
     let exptime = signed(exptime).ok_or(WireError::InvalidExptime)?;
     let keys = keys(words, limits)?;
-    Ok(Command::Request(Request::Get(GetRequest { keys, with_cas, touch: Some(Exptime(exptime)) })))
+    Ok(Command::Request(Request::Get(GetRequest { keys, with_cas, touch: Some(Exptime::written(exptime)) })))
 }
 
 /// `set key flags exptime bytes [noreply]`, and `cas` with a token before `noreply`. Any other last word is let through.
@@ -108,7 +108,7 @@ fn store<'a>(command: StoreCommand, words: Tokens<'a>, limits: &Limits) -> Parse
             command,
             key: Key::plain(words.get(0))?,
             client_flags: unsigned(words.get(1))? as u32,
-            exptime: Exptime(signed(words.get(2))?),
+            exptime: Exptime::written(signed(words.get(2))?),
             compare_cas: if is_cas { Some(unsigned(words.get(4))?) } else { None },
             data_len: data_len?,
             noreply,
@@ -150,7 +150,7 @@ fn touch(words: Tokens<'_>) -> Parsed<'_> {
     let (words, noreply) = two_or_three(words)?;
     let key = Key::plain(words.get(0)).ok_or(Refused::new(WireError::BadFormat, noreply))?;
     let exptime = signed(words.get(1)).ok_or(Refused::new(WireError::InvalidExptime, noreply))?;
-    Ok(Command::Request(Request::Touch(TouchRequest { key, exptime: Exptime(exptime), noreply })))
+    Ok(Command::Request(Request::Touch(TouchRequest { key, exptime: Exptime::written(exptime), noreply })))
 }
 
 fn two_or_three(words: Tokens<'_>) -> Result<(Words<'_, 3>, bool), WireError> {

@@ -3,7 +3,7 @@
 /// Up to this many seconds (30 days) an expiration time counts from now; above, it is a Unix time.
 pub const RELATIVE_EXPTIME_MAX_SECS: i64 = 60 * 60 * 24 * 30;
 
-/// An expiration time as the client wrote it. What it means depends on the time of day: see [`Self::expiry`].
+/// An expiration time as the client meant it. What it means depends on the time of day: see [`Self::expiry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exptime(pub i64);
 
@@ -19,6 +19,24 @@ pub enum Expiry {
 }
 
 impl Exptime {
+    /// What a number in a text command says. The last 30 days of 32 unsigned bits, in the year 2106, are a negative number whose
+    /// client has written it without its sign: libmemcached sends -1, "at once", as 4294967295. (memcached takes all of the upper half
+    /// for negative, and with it each time after January 2038.)
+    ///
+    /// ```
+    /// use millpond_protocol::memcached::Exptime;
+    /// assert_eq!(Exptime::written(4_294_967_295), Exptime(-1));
+    /// assert_eq!(Exptime::written(2_500_000_000), Exptime(2_500_000_000));
+    /// ```
+    pub const fn written(number: i64) -> Self {
+        const END: i64 = 1 << 32;
+        if END - RELATIVE_EXPTIME_MAX_SECS <= number && number < END {
+            Self(number.saturating_sub(END))
+        } else {
+            Self(number)
+        }
+    }
+
     /// What this expiration time means at the Unix time `now_secs`.
     ///
     /// 0 is never, a negative number is already over, up to [`RELATIVE_EXPTIME_MAX_SECS`] counts from now, and anything
@@ -72,6 +90,22 @@ mod tests {
             (i64::MAX, Expiry::At(u32::MAX)),
         ] {
             assert_eq!(Exptime(exptime).expiry(NOW), expiry, "exptime {exptime}");
+        }
+    }
+
+    #[test]
+    fn a_negative_number_without_its_sign_is_told_from_a_day() {
+        let end = 1 << 32;
+        for (number, meant) in [
+            (-1, -1),
+            (end - 1, -1),
+            (end - RELATIVE_EXPTIME_MAX_SECS, -RELATIVE_EXPTIME_MAX_SECS),
+            (end - RELATIVE_EXPTIME_MAX_SECS - 1, end - RELATIVE_EXPTIME_MAX_SECS - 1),
+            (end, end),
+            (1 << 31, 1 << 31),
+            (i64::MAX, i64::MAX),
+        ] {
+            assert_eq!(Exptime::written(number), Exptime(meant), "{number}");
         }
     }
 

@@ -112,7 +112,7 @@ impl<'a> MetaFlags<'a> {
     }
 
     fn exptime(&self, letter: u8) -> Option<Exptime> {
-        signed(self.argument(letter)?).map(Exptime)
+        signed(self.argument(letter)?).map(Exptime::written)
     }
 
     /// `q`: leave out the answers that say nothing new (`HD` of a store, a delete or an increment, `EN` of a get).

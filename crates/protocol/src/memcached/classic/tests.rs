@@ -24,6 +24,7 @@ fn retrievals() {
         ("gat 60 a\n", false, Some(Exptime(60)), &["a"]),
         ("gats -1 a b\r\n", true, Some(Exptime(-1)), &["a", "b"]),
         ("gat 5\r\n", false, Some(Exptime(5)), &[]),
+        ("gat 4294967294 a\r\n", false, Some(Exptime(-2)), &["a"]),
         ("bget a\r\n", false, None, &["a"]),
     ] {
         let Request::Get(get) = request(line) else { panic!("{line}") };
