@@ -25,27 +25,32 @@ use crate::rank::in_order_of_names;
 use crate::view::{Pool, View};
 use crate::{Decision, Grant, Policy, partition, talus};
 
-/// Algorithm 1 over a view: the credits of one window of shadow hits, all at once.
+/// Algorithm 1 over a view: the credits of all shadow hits between two decisions, at once.
+///
+/// Hits in shadows are told by the pools' curves, not counted by shadow queues: with [`Self::scales_cliffs`] by their hulls,
+/// which a learnt curve knows and shadow queues must search for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cliffhanger {
-    /// How much a shadow queue stands for, in bytes. Default 1 MiB, as in the paper.
-    pub shadow_bytes: u64,
-    /// What a hit in a shadow earns, in bytes. Default 4 KiB; paper: 1 to 4 KB.
-    pub credit_bytes: u64,
-    /// For how long hits in shadows gather until the next decision, in seconds. Default 1.
-    pub window_secs: f64,
+    /// The size of a shadow queue, as a part of the mean memory per pool. Default 1/16: the paper's 1 MiB at
+    /// 16 MiB a pool. A fixed size would see nothing of a large pool and jump over the hill of a small one.
+    pub shadow: f64,
+    /// What a hit in a shadow earns, as a part of the mean memory per pool. Default 1/1,024. The paper has 1
+    /// to 4 KB, whatever the size; with a 1,000th of a queue hill climbing comes to its optimum (C5).
+    pub credit: f64,
     /// The most that a pool gets or gives in a decision, as a part of all memory. Default 0.05. The paper needs no such bound, for its
-    /// shadows see each step before the next; here a curve is looked at once per window.
+    /// shadows see each step before the next; here a curve is looked at once per interval.
     pub max_step: f64,
     /// Whether the pools scale their cliffs, so that what they gain is what their hulls say. Default true; without, this is hill
     /// climbing alone, which gets stuck at the foot of a cliff.
     pub scales_cliffs: bool,
 }
 
+/// Into how many parts an interval is cut.
+const PARTS: u32 = 64;
+
 impl Default for Cliffhanger {
     fn default() -> Self {
-        let (shadow_bytes, credit_bytes) = (1 << 20, 4 << 10);
-        Self { shadow_bytes, credit_bytes, window_secs: 1.0, max_step: 0.05, scales_cliffs: true }
+        Self { shadow: 1.0 / 16.0, credit: 1.0 / 1_024.0, max_step: 0.05, scales_cliffs: true }
     }
 }
 
@@ -55,27 +60,36 @@ impl Cliffhanger {
         Self { scales_cliffs: false, ..Self::default() }
     }
 
-    /// Hits in the pool's shadow per window: `f_i (h_i(m_i + δ) - h_i(m_i))` of section 4.1, weighted as in equation 1.
-    fn shadow_hits(&self, pool: &Pool, size: u64) -> f64 {
-        let behind = size.saturating_add(self.shadow_bytes);
-        let saved = pool.curve.miss_ratio(size as f64) - pool.curve.miss_ratio(behind as f64);
-        pool.weight * pool.request_rate * self.window_secs * saved
+    /// Hits in the pool's shadow between two decisions: `f_i (h_i(m_i + δ) - h_i(m_i))` of section 4.1,
+    /// weighted as in equation 1.
+    fn shadow_hits(&self, view: &View, pool: &Pool, size: u64) -> f64 {
+        let behind = size as f64 + self.shadow * view.mean_share();
+        let saved = pool.curve.miss_ratio(size as f64) - pool.curve.miss_ratio(behind);
+        pool.weight * pool.request_rate * view.interval_secs * saved
     }
 
-    /// The credits of one window, in bytes: each pool earns `ε` for each hit in its own shadow, and pays it with equal chance for each hit in another's. Section 4.1
+    /// The credits of one interval, in bytes: each pool earns `ε` for each hit in its own shadow, and pays it with equal chance for each hit in another's. Section 4.1
     /// has the two rates, and where they are equal for all (equation 2) the sizes are best.
     fn credits(&self, view: &View, sizes: &[u64]) -> Vec<f64> {
-        let hits = view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(pool, size));
+        let hits = view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(view, pool, size));
         let hits: Vec<f64> = hits.collect();
         let all: f64 = hits.iter().sum();
         // Nobody pays for its own hits (Algorithm 1, line 3); the paper divides by the number of all, which comes to the same where they are many.
         let others = (hits.len().max(2) - 1) as f64;
-        hits.iter().map(|own| self.credit_bytes as f64 * (own - (all - own) / others)).collect()
+        let credit = self.credit * view.mean_share();
+        hits.iter().map(|own| credit * (own - (all - own) / others)).collect()
     }
 
-    /// What each pool has after the window: its own credits, less its share of the others', as far as floors and ceilings allow.
-    fn climb(&self, view: &View, sizes: &[u64]) -> Vec<u64> {
-        let most = self.max_step * view.memory as f64;
+    /// What each pool has after the interval, a part of it after the other: credits of the whole interval at the steepness of its
+    /// beginning would carry pools far beyond where they are equally steep, and back at the next decision.
+    fn climb(&self, view: &View, present: &[u64]) -> Vec<u64> {
+        let part = View { interval_secs: view.interval_secs / f64::from(PARTS), ..view.clone() };
+        let most = self.max_step * view.memory as f64 / f64::from(PARTS);
+        (0..PARTS).fold(present.to_vec(), |sizes, _| self.step(&part, &sizes, most))
+    }
+
+    /// What each pool has after a part of the interval: its own credits, less its share of the others', as far as floors and ceilings allow.
+    fn step(&self, view: &View, sizes: &[u64], most: f64) -> Vec<u64> {
         let wanted = self.credits(view, sizes).into_iter();
         let change = wanted.zip(&view.pools).zip(sizes).map(|((wanted, pool), &size)| {
             let (least, room) = (pool.floor as f64 - size as f64, (pool.ceiling - size) as f64);
@@ -134,9 +148,9 @@ impl Policy for Cliffhanger {
             let decision = Decision::to(&seen, grants, |from, to| {
                 let hits = |pool: &Pool| {
                     format!(
-                        "{} hits its shadow {:.1} times per window",
+                        "{} hits its shadow {:.1} times per interval",
                         pool.name,
-                        self.shadow_hits(pool, pool.size)
+                        self.shadow_hits(&seen, pool, pool.size)
                     )
                 };
                 let words: Vec<String> = to.into_iter().chain(from).map(hits).collect();
@@ -200,6 +214,30 @@ mod tests {
         assert!(view.pools[0].size > 55 * MIB);
         let reason = &Cliffhanger::default().decide(&view).moves;
         assert!(reason.iter().all(|step| step.reason.contains("hits its shadow")));
+    }
+
+    /// What was gained in a time must not depend on how often one decides, nor on the unit of memory: a window of one second
+    /// at decisions each 20 s paid a twentieth of the credits, and a shadow of 1 MiB spanned all of a small pool.
+    #[test]
+    fn the_climb_follows_the_interval_and_the_size_of_the_cache() {
+        let share_after_a_minute = |interval_secs: f64, scale: u64| {
+            let unit = MIB / 1024 * scale;
+            let curve: Vec<_> = (1..=300).map(|i| (i * unit, 1.0 / i as f64)).collect();
+            let mut view = View { memory: 90 * unit, interval_secs, ..View::default() };
+            view.pools = vec![pool("hot", &curve, 45 * unit), pool("cold", &curve, 45 * unit)];
+            view.pools.iter_mut().for_each(|pool| pool.floor = 0);
+            view.pools[0].request_rate = 3_000.0;
+            view.pools[1].request_rate = 750.0;
+            let rounds = (60.0 / interval_secs) as usize;
+            run(&mut Cliffhanger::hill_climbing(), &mut view, rounds);
+            view.pools[0].size as f64 / view.memory as f64
+        };
+        let each_second = share_after_a_minute(1.0, 1024);
+        assert!((0.54..0.66).contains(&each_second), "it is on its way: {each_second}");
+        for (interval_secs, scale) in [(5.0, 1024), (20.0, 1024), (5.0, 1), (5.0, 64 * 1024)] {
+            let share = share_after_a_minute(interval_secs, scale);
+            assert!((share - each_second).abs() < 0.01, "{interval_secs} s, {scale}: {share}");
+        }
     }
 
     proptest! {

@@ -190,7 +190,7 @@ mod tests {
             pool.request_rate = 100.0;
             pool
         });
-        View { memory: 1000, resources: Vec::new(), pools: pools.collect() }
+        View { memory: 1000, resources: Vec::new(), pools: pools.collect(), ..View::default() }
     }
 
     fn to(view: &View, sizes: &[u64]) -> Decision {

@@ -83,7 +83,12 @@ mod tests {
         };
         let resources = [("processors", 9.0), ("gigabytes", 18.0)];
         let resources = resources.map(|(name, total)| Resource { name: name.into(), total }).to_vec();
-        let view = View { memory: 20, resources, pools: vec![user("A", 1.0, 4.0), user("B", 3.0, 1.0)] };
+        let view = View {
+            memory: 20,
+            resources,
+            pools: vec![user("A", 1.0, 4.0), user("B", 3.0, 1.0)],
+            ..View::default()
+        };
         let strict = Drf { conserving: false, ..Drf::default() }.decide(&view);
         let expected = [[3.0, 12.0], [6.0, 2.0]];
         for (grant, expected) in strict.grants.iter().zip(expected) {

@@ -44,7 +44,7 @@ mod tests {
         let mut pool = Pool::new("a", MissRatioCurve::uniform(Unit::Bytes, 100), 0);
         (pool.demands, pool.grants) = (vec![Demand::new(1.0, 1.0)], vec![0.0]);
         let resources = vec![Resource { name: "reads".into(), total: 100.0 }];
-        let view = View { memory: 100, resources, pools: vec![pool.clone(), pool] };
+        let view = View { memory: 100, resources, pools: vec![pool.clone(), pool], ..View::default() };
         let mut grants = baseline(&view);
         assert_eq!(normalised(&view, &baseline(&view), &grants), [1.0, 1.0]);
         (grants[0].memory, grants[1].memory) = (75, 25);

@@ -144,7 +144,8 @@ impl<P: Policy + Clone> Guarded<P> {
             let mut resources = view.resources.clone();
             resources.iter_mut().for_each(|resource| resource.total *= part);
             let policy = self.nodes.entry(node).or_insert_with(|| self.policy.clone());
-            let decision = policy.decide(&View { memory, resources, pools });
+            let decision =
+                policy.decide(&View { memory, resources, pools, interval_secs: view.interval_secs });
             for step in &decision.moves {
                 for side in [step.from, step.to].into_iter().flatten() {
                     reasons[places[side]].clone_from(&step.reason);

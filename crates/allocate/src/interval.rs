@@ -159,7 +159,7 @@ fn doubt(pool: &Pool) -> f64 {
 fn error(curve: &MissRatioCurve) -> f64 {
     curve.confidence().map_or(0.0, |confidence| {
         let by_chance = 0.5 / confidence.samples.max(1.0).sqrt();
-        confidence.error.hypot(by_chance)
+        confidence.standard_error().hypot(by_chance)
     })
 }
 
@@ -183,7 +183,7 @@ mod tests {
             pool.request_rate = 1000.0;
             pool
         });
-        View { memory: 1000, resources: Vec::new(), pools: pools.into() }
+        View { memory: 1000, resources: Vec::new(), pools: pools.into(), ..View::default() }
     }
 
     #[test]

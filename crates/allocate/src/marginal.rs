@@ -54,8 +54,9 @@ impl<K: Ord + Copy> Ranks<K> {
 /// A step of memory per round from the pool that would miss it least to the one that would gain most.
 #[derive(Clone, Debug)]
 pub struct MarginalHits {
-    /// How much moves at once, in bytes. Default 4 MiB, a slab.
-    pub step_bytes: u64,
+    /// How much moves at once, in bytes. Default none: a 64th of the mean memory per pool, which is a slab at
+    /// 256 MiB a pool. A fixed step is more than a small pool can give. `CacheLib`: a slab of 4 MiB.
+    pub step_bytes: Option<u64>,
     /// How much of the old average rank is kept. Default 0.3.
     pub moving_average: f64,
     /// Least difference of the hits per second in the last step. Default 1; `CacheLib`: none.
@@ -75,7 +76,7 @@ pub struct MarginalHits {
 impl Default for MarginalHits {
     fn default() -> Self {
         Self {
-            step_bytes: 4 << 20,
+            step_bytes: None,
             moving_average: 0.3,
             min_difference: 1.0,
             min_difference_ratio: 0.1,
@@ -91,12 +92,23 @@ impl Default for MarginalHits {
 impl MarginalHits {
     /// Without thresholds and hold-off.
     pub fn as_in_cachelib() -> Self {
-        Self { min_difference: 0.0, min_difference_ratio: 0.0, hold_off_rounds: 0, ..Self::default() }
+        Self {
+            step_bytes: Some(4 << 20),
+            min_difference: 0.0,
+            min_difference_ratio: 0.0,
+            hold_off_rounds: 0,
+            ..Self::default()
+        }
+    }
+
+    /// How much moves at once among the pools of a view, in bytes, at least 1.
+    fn step(&self, view: &View) -> u64 {
+        self.step_bytes.unwrap_or((view.mean_share() / 64.0) as u64).max(1)
     }
 
     /// Hits per second in the last step of what `pool` has: what a step less would cost.
-    fn tail_hits(&self, pool: &Pool, size: u64) -> f64 {
-        let less = size.saturating_sub(self.step_bytes) as f64;
+    fn tail_hits(&self, pool: &Pool, size: u64, step: u64) -> f64 {
+        let less = size.saturating_sub(step) as f64;
         pool.weight * pool.request_rate * (pool.curve.miss_ratio(less) - pool.curve.miss_ratio(size as f64))
     }
 
@@ -115,9 +127,10 @@ impl MarginalHits {
 
     /// Who gives a step to whom.
     fn pick(&self, view: &View, numbers: &[usize], sizes: &[u64], hits: &[f64]) -> Option<(usize, usize)> {
+        let step = self.step(view);
         let rank = |i: &usize| self.ranks.of(numbers[*i]);
         let may_give = |i: &usize| {
-            sizes[*i] >= view.pools[*i].floor.saturating_add(self.step_bytes)
+            sizes[*i] >= view.pools[*i].floor.saturating_add(step)
                 && !self.hold_off.contains_key(&numbers[*i])
         };
         let victim =
@@ -125,9 +138,7 @@ impl MarginalHits {
         let may_take = |i: &usize| {
             let pool = &view.pools[*i];
             let unused = pool.size.saturating_sub(pool.used);
-            *i != victim
-                && sizes[*i].saturating_add(self.step_bytes) <= pool.ceiling
-                && unused < self.step_bytes
+            *i != victim && sizes[*i].saturating_add(step) <= pool.ceiling && unused < step
         };
         let receiver =
             (0..sizes.len()).filter(may_take).reduce(|a, b| if rank(&b) > rank(&a) { b } else { a })?;
@@ -147,8 +158,9 @@ impl Policy for MarginalHits {
     fn decide(&mut self, view: &View) -> Decision {
         in_order_of_names(view, |view| {
             let mut sizes = partition::present(view);
-            let hits: Vec<f64> =
-                view.pools.iter().zip(&sizes).map(|(pool, &size)| self.tail_hits(pool, size)).collect();
+            let step = self.step(view);
+            let hits = view.pools.iter().zip(&sizes).map(|(pool, &size)| self.tail_hits(pool, size, step));
+            let hits: Vec<f64> = hits.collect();
             let numbers = self.numbers(view);
             self.ranks
                 .update(numbers.iter().copied().zip(hits.iter().copied()).collect(), self.moving_average);
@@ -158,8 +170,8 @@ impl Policy for MarginalHits {
                 *rounds > 0
             });
             if let Some((victim, receiver)) = picked {
-                sizes[victim] -= self.step_bytes;
-                sizes[receiver] += self.step_bytes;
+                sizes[victim] -= step;
+                sizes[receiver] += step;
                 if self.hold_off_rounds > 0 {
                     self.hold_off.insert(numbers[receiver], self.hold_off_rounds);
                 }
@@ -172,7 +184,7 @@ impl Policy for MarginalHits {
                     format!(
                         "{} has {:.1} hits/s in its last step",
                         pool.name,
-                        self.tail_hits(pool, pool.size)
+                        self.tail_hits(pool, pool.size, step)
                     )
                 };
                 let words: Vec<String> = from.into_iter().chain(to).map(words).collect();
@@ -241,10 +253,14 @@ mod tests {
     #[test]
     fn a_step_goes_where_it_is_hit_most_and_the_reason_says_how_often() {
         let mut view = view();
-        let decision = MarginalHits::default().decide(&view);
-        let step = &decision.moves[0];
-        assert_eq!((step.from, step.to, step.bytes), (Some(1), Some(0), 4 << 20));
-        assert!(step.reason.contains("wide has") && step.gain > 0.0, "{step:?}");
+        for (policy, bytes) in
+            [(MarginalHits::default(), 1_638_400), (MarginalHits::as_in_cachelib(), 4 << 20)]
+        {
+            let decision = policy.clone().decide(&view);
+            let step = &decision.moves[0];
+            assert_eq!((step.from, step.to, step.bytes), (Some(1), Some(0), bytes));
+            assert!(step.reason.contains("wide has") && step.gain > 0.0, "{step:?}");
+        }
         view.pools[0].used = 50 << 20;
         assert!(MarginalHits::default().decide(&view).moves.is_empty(), "it has not filled what it has");
     }
@@ -267,6 +283,27 @@ mod tests {
         let mut view = view();
         view.pools[1].floor = 90 << 20;
         rounds(&mut MarginalHits::default(), &mut view, 100);
-        assert_eq!(view.pools[1].size >> 20, 92);
+        let step = view.memory / 128;
+        assert!((90 << 20..(90 << 20) + step).contains(&view.pools[1].size), "{}", view.pools[1].size);
+    }
+
+    /// A share of less than a slab used to be less than a step, and nothing ever moved.
+    #[test]
+    fn shares_of_less_than_a_slab_come_to_the_same_as_large_ones() {
+        let shares = [1, 1 << 10].map(|scale| {
+            let mib = scale << 10;
+            let pool = |name: &str, working_set: u64| {
+                let curve = MissRatioCurve::uniform(Unit::Bytes, working_set * mib);
+                let mut pool = Pool::new(name, curve, 100 * mib);
+                pool.request_rate = 1000.0;
+                pool
+            };
+            let mut view = View { memory: 200 * mib, ..View::default() };
+            view.pools = vec![pool("narrow", 110), pool("wide", 800)];
+            rounds(&mut MarginalHits::default(), &mut view, 100);
+            view.pools[0].size as f64 / view.memory as f64
+        });
+        assert!(shares[0] > 0.54, "the narrow one has what it can use: {shares:?}");
+        assert!((shares[0] - shares[1]).abs() < 1e-3, "{shares:?}");
     }
 }

@@ -167,7 +167,7 @@ mod tests {
             pool.request_rate = rates[i];
             pool
         });
-        View { memory: 1280, resources: Vec::new(), pools: pools.to_vec() }
+        View { memory: 1280, resources: Vec::new(), pools: pools.to_vec(), ..View::default() }
     }
 
     #[test]

@@ -121,6 +121,7 @@ mod tests {
             memory,
             resources: vec![Resource { name: "reads".into(), total: 90.0 }],
             pools: pools.collect(),
+            ..View::default()
         }
     }
 

@@ -35,7 +35,12 @@ pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decis
         return decide(view);
     }
     let pools = order.iter().map(|&place| view.pools[place].clone()).collect();
-    let sorted = View { memory: view.memory, resources: view.resources.clone(), pools };
+    let sorted = View {
+        memory: view.memory,
+        resources: view.resources.clone(),
+        pools,
+        interval_secs: view.interval_secs,
+    };
     let mut decision = decide(&sorted);
     decision.grants = back(&order, decision.grants);
     decision.before = back(&order, decision.before);

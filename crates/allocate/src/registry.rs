@@ -193,7 +193,7 @@ mod tests {
                 pool
             });
             let resources = vec![Resource { name: "reads".into(), total: 5000.0 }];
-            let view = View { memory, resources, pools: pools.collect() };
+            let view = View { memory, resources, pools: pools.collect(), ..View::default() };
             view.validate().unwrap();
             // Two walk half a million steps per round.
             let quick = |entry: &&Entry| seed < 4 || !entry.name.contains("-as-");

@@ -269,7 +269,12 @@ mod tests {
     }
 
     fn view(pools: Vec<Pool>, memory: u64) -> View {
-        View { memory, resources: vec![Resource { name: "reads".into(), total: 1000.0 }], pools }
+        View {
+            memory,
+            resources: vec![Resource { name: "reads".into(), total: 1000.0 }],
+            pools,
+            ..View::default()
+        }
     }
 
     /// Two tenants in one LRU are one tenant with both popularities.

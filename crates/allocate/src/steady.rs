@@ -128,7 +128,7 @@ mod tests {
         let resources = resources.map(|(name, total)| Resource { name: name.into(), total });
         let steady = Arc::new(MissRatioCurve::uniform(Unit::Bytes, 120));
         let pools = vec![pool("phases", phase(fits)), pool("steady", steady)];
-        View { memory: 100, resources: resources.to_vec(), pools }
+        View { memory: 100, resources: resources.to_vec(), pools, ..View::default() }
     }
 
     /// What the pool in phases has of what its share would carry, where its curve has changed since the decision.

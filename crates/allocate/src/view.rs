@@ -173,7 +173,7 @@ impl Pool {
 }
 
 /// All that a policy may see.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct View {
     /// The memory of all pools together, in bytes.
     pub memory: u64,
@@ -181,6 +181,22 @@ pub struct View {
     pub resources: Vec<Resource>,
     /// The pools.
     pub pools: Vec<Pool>,
+    /// The time between two decisions, in seconds; 1 by default. Policies that act a step at a time count
+    /// what happens in it.
+    pub interval_secs: f64,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { memory: 0, resources: Vec::new(), pools: Vec::new(), interval_secs: 1.0 }
+    }
+}
+
+impl View {
+    /// The mean memory per pool, in bytes, against which steps are sized; at least 1.
+    pub fn mean_share(&self) -> f64 {
+        (self.memory as f64 / self.pools.len().max(1) as f64).max(1.0)
+    }
 }
 
 /// Why a view cannot be decided on.
@@ -239,6 +255,7 @@ impl View {
         for resource in &self.resources {
             quantity(&resource.name, "total", resource.total)?;
         }
+        quantity("the view", "interval", self.interval_secs)?;
         let mut floors: u64 = 0;
         for pool in &self.pools {
             if pool.floor > pool.ceiling {
@@ -301,7 +318,12 @@ mod tests {
     #[test]
     fn a_view_that_contradicts_itself_is_refused_by_name() {
         let refuse = |change: fn(&mut View)| {
-            let mut view = View { memory: 100, resources: Vec::new(), pools: vec![pool("a"), pool("b")] };
+            let mut view = View {
+                memory: 100,
+                resources: Vec::new(),
+                pools: vec![pool("a"), pool("b")],
+                ..View::default()
+            };
             view.validate().unwrap();
             change(&mut view);
             view.validate().unwrap_err().to_string()

@@ -148,7 +148,7 @@ fn any_view(rng: &mut impl RngExt, pools: usize) -> View {
         }
         all.push(pool);
     }
-    let view = View { memory, resources, pools: all };
+    let view = View { memory, resources, pools: all, ..View::default() };
     view.validate().expect("it is a view");
     view
 }

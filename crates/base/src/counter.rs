@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
+use crate::striped::Striped;
+
 /// How many stripes a counter block has: 63 owned ones and a shared one.
 pub const STRIPES: usize = 64;
 const SHARED: usize = STRIPES - 1;
@@ -61,12 +63,12 @@ pub fn bump(counter: &AtomicU64, stripe: usize, n: u64) {
 
 /// A block of `N` counters, a copy per stripe; a copy is allocated when its stripe first bumps it.
 pub struct Counters<const N: usize> {
-    stripes: [std::sync::OnceLock<Box<CachePadded<[AtomicU64; N]>>>; STRIPES],
+    stripes: Striped<CachePadded<[AtomicU64; N]>>,
 }
 
 impl<const N: usize> Default for Counters<N> {
     fn default() -> Self {
-        Self { stripes: [const { std::sync::OnceLock::new() }; STRIPES] }
+        Self { stripes: Striped::default() }
     }
 }
 
@@ -78,17 +80,19 @@ impl<const N: usize> Counters<N> {
     #[inline]
     pub fn add(&self, i: usize, n: u64) {
         let stripe = stripe();
-        let block =
-            self.stripes[stripe].get_or_init(|| Box::new(CachePadded::new([const { AtomicU64::new(0) }; N])));
+        let zeroes = || CachePadded::new([const { AtomicU64::new(0) }; N]);
+        let block = self.stripes.get_or_make(stripe, zeroes);
         bump(&block[i], stripe, n);
     }
 
     /// The sum over all stripes; exact once the bumping threads have been synchronised with.
     pub fn sum(&self, i: usize) -> u64 {
-        self.stripes
-            .iter()
-            .filter_map(std::sync::OnceLock::get)
-            .fold(0_u64, |sum, block| sum.wrapping_add(block[i].load(Ordering::Relaxed)))
+        self.stripes.iter().fold(0_u64, |sum, block| sum.wrapping_add(block[i].load(Ordering::Relaxed)))
+    }
+
+    /// Memory of the copies, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.stripes.bytes()
     }
 }
 

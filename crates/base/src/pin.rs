@@ -13,13 +13,15 @@
 //! all threads of the process pass one (`membarrier`, Linux 4.14); where the kernel has none, readers fence themselves.
 //!
 //! Invariants:
-//! 1. A slot below the last belongs to one thread at a time (it is the thread's counter stripe) and its count is odd while
-//!    that thread is pinned. The last slot counts the pinned among all other threads; those protect nothing.
+//! 1. A slot belongs to one thread at a time (it is the thread's counter stripe) and its count is odd while that thread is
+//!    pinned. The pinned among all other threads are counted in `crowd`; those protect nothing.
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
 //!    everything the caller did before, whenever it pins or protects again.
 //!
-//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`; 6 and 7, of gates, in `gate`.
+//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`; 6 and 7, of gates, in
+//! `gate`; 8 and 9, of threads without a slot, in `crowd`.
 
+mod crowd;
 mod gate;
 mod grace;
 mod shared;
@@ -33,6 +35,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::counter::{STRIPES, stripe};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crowd::Crowd;
 pub use gate::{Closed, Gate, Passed};
 pub use grace::Grace;
 use shared::Barriers;
@@ -55,6 +58,8 @@ struct Slot {
 /// The slots of one group of readers.
 pub struct Pins {
     slots: Box<[CachePadded<Slot>]>,
+    /// The pinned threads without a slot.
+    crowd: Crowd,
     /// The kernel has no `membarrier`.
     readers_fence: bool,
     barriers: Barriers,
@@ -70,8 +75,20 @@ impl Pins {
     /// A group without readers. Registers the process with the kernel, which costs a moment the first time.
     pub fn new() -> Self {
         Self {
-            slots: (0..STRIPES).map(|_| CachePadded::default()).collect(),
+            slots: (0..SHARED).map(|_| CachePadded::default()).collect(),
+            crowd: Crowd::default(),
             readers_fence: !membarrier::register(),
+            barriers: Barriers::default(),
+        }
+    }
+
+    /// One with few slots, whose readers fence themselves: for models.
+    #[cfg(all(test, loom))]
+    fn fenced(slots: usize) -> Self {
+        Self {
+            slots: (0..slots).map(|_| CachePadded::default()).collect(),
+            crowd: Crowd::default(),
+            readers_fence: true,
             barriers: Barriers::default(),
         }
     }
@@ -84,17 +101,19 @@ impl Pins {
 
     #[inline]
     fn pin_at(&self, stripe: usize) -> Pinned<'_> {
-        let count = &self.slots[stripe].count;
-        if stripe == SHARED {
-            count.fetch_add(1, Ordering::SeqCst);
+        let shared = stripe == SHARED;
+        let count = if shared {
+            self.crowd.enter()
         } else {
+            let count = &self.slots[stripe].count;
             let before = count.load(Ordering::Relaxed);
             debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
             // Releases what was read while it was pinned before: who waits for that may see this count, and never the one between.
             count.store(before + 1, Ordering::Release);
-        }
+            count
+        };
         self.reader_fence();
-        Pinned { count, shared: stripe == SHARED, thread_bound: PhantomData }
+        Pinned { count, shared, thread_bound: PhantomData }
     }
 
     /// Pins the calling thread unless it is pinned: then whoever pinned it must go on doing so for as long as this caller
@@ -102,7 +121,7 @@ impl Pins {
     #[inline]
     pub fn pin_if_not(&self) -> Option<Pinned<'_>> {
         let stripe = stripe();
-        // Several threads share the last slot, which counts them.
+        // Threads without a slot are counted, as often as they pin.
         let is_pinned = stripe != SHARED && self.slots[stripe].count.load(Ordering::Relaxed) % 2 == 1;
         (!is_pinned).then(|| self.pin())
     }
@@ -155,7 +174,7 @@ impl Pins {
     pub fn protected_since(&self, mark: Mark) -> Protected {
         self.barriers.pass_since(mark, || self.others_fence());
         let mut protected = Protected { words: [0; STRIPES], len: 0 };
-        for slot in self.slots.iter().take(SHARED) {
+        for slot in &self.slots {
             let word = slot.word.load(Ordering::Acquire);
             if word != 0 {
                 protected.words[protected.len] = word as u32;
@@ -324,11 +343,7 @@ mod loom_tests {
     #[test]
     fn loom_what_is_protected_and_there_is_not_overwritten() {
         loom::model(|| {
-            let pins = Pins {
-                slots: (0..2).map(|_| CachePadded::default()).collect(),
-                readers_fence: true,
-                barriers: Barriers::default(),
-            };
+            let pins = Pins::fenced(2);
             let thing = Arc::new(Thing { pins, there: AtomicBool::new(true), content: UnsafeCell::new(1) });
             let reader = {
                 let thing = Arc::clone(&thing);

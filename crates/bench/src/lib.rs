@@ -11,6 +11,7 @@ pub mod cachebench;
 pub mod check;
 pub mod command;
 pub mod curves;
+pub mod engine_memory;
 pub mod generate;
 pub mod histogram;
 pub mod machine;

@@ -1,22 +1,48 @@
 //! Commands that ask a running server by its admin API: `millpond health`, `millpond config get`, `set` and `diff`.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
+use server::config::keys;
 
+use crate::admin_tls;
 use crate::serve::ServeArguments;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which server is asked.
+/// Which server is asked, and what it is shown.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
-    /// Its admin server.
-    #[arg(long, value_name = "URL", env = "MILLPOND_ADMIN", default_value = "http://127.0.0.1:11212")]
+    /// Its admin server; http:// may be left out.
+    #[arg(long, value_name = "URL", env = "MILLPOND_ADMIN", default_value = "http://127.0.0.1:11212", value_parser = url)]
     admin: String,
+    /// The token that it asks for (admin.token); better in the variable, as others see a command's arguments.
+    #[arg(long, value_name = "TOKEN", env = "MILLPOND_ADMIN_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// For https://: the file with the roots of its certificate, in PEM; without it, those that the system trusts.
+    #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_CA")]
+    ca: Option<PathBuf>,
+    /// For https://: the file with the certificate that it is shown, in PEM.
+    #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_CERT", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The file with the certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_KEY", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+/// An address of an admin server, with or without what is spoken there.
+fn url(text: &str) -> Result<String, String> {
+    match text.split_once("://") {
+        Some(("http" | "https", _)) => Ok(text.to_owned()),
+        Some((scheme, _)) => Err(format!(
+            "`{scheme}://` is not what an admin server speaks: write http://IP:PORT or https://IP:PORT"
+        )),
+        None => Ok(format!("http://{text}")),
+    }
 }
 
 /// Settings to change.
@@ -53,7 +79,9 @@ impl AdminArguments {
         let mut text = String::new();
         for (name, setting) in settings.iter().filter(|(name, _)| name.contains(part)) {
             let when = if setting.get("online") == Some(&Value::Bool(true)) { "online" } else { "restart" };
-            let _ = writeln!(text, "{name} = {}  # {when}", setting.get("value").unwrap_or(&Value::Null));
+            let value = setting.get("value").unwrap_or(&Value::Null);
+            let value = written(name, value).map_or_else(|| value.to_string(), |size| format!("\"{size}\""));
+            let _ = writeln!(text, "{name} = {value}  # {when}");
         }
         if text.is_empty() { Err(format!("no setting's name has `{part}` in it")) } else { Ok(text) }
     }
@@ -81,13 +109,46 @@ impl AdminArguments {
         call: impl FnOnce(&ureq::Agent, &str) -> Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<String, String> {
         let url = format!("{}{path}", self.admin.trim_end_matches('/'));
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
-        let cannot = |error: ureq::Error| {
-            format!("{url}: {error}; is the server running, and is --admin its admin.address?")
+        let mut config =
+            ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+        if url.starts_with("https://") {
+            let client = self.cert.as_deref().zip(self.key.as_deref());
+            config = config.tls_config(admin_tls::config(self.ca.as_deref(), client)?);
+        }
+        let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let agent = config.middleware(Show(token)).build().new_agent();
+        let cannot = |error: ureq::Error| match error {
+            ureq::Error::Protocol(_) => {
+                format!("{url}: this is no admin server: {error}; --admin is its admin.address")
+            }
+            error => format!("{url}: {error}; is the server running, and is --admin its admin.address?"),
         };
-        let mut answer = call(&config.build().new_agent(), &url).map_err(cannot)?;
+        let mut answer = call(&agent, &url).map_err(cannot)?;
+        for warning in answer.headers().get_all("millpond-warning") {
+            eprintln!("millpond: {}", String::from_utf8_lossy(warning.as_bytes()));
+        }
         let text = answer.body_mut().read_to_string().map_err(cannot)?;
-        if answer.status().is_success() { Ok(text) } else { Err(text.trim_end().to_owned()) }
+        match answer.status().as_u16() {
+            200..300 => Ok(text),
+            401 => Err(format!("{url}: {}; set MILLPOND_ADMIN_TOKEN", text.trim_end())),
+            _ => Err(text.trim_end().to_owned()),
+        }
+    }
+}
+
+/// Shows the server a token with every request, if there is one.
+struct Show(Option<String>);
+
+impl ureq::middleware::Middleware for Show {
+    fn handle(
+        &self,
+        mut request: ureq::http::Request<ureq::SendBody<'_>>,
+        next: ureq::middleware::MiddlewareNext<'_>,
+    ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        if let Some(token) = self.0.as_ref().and_then(|token| ureq::http::HeaderValue::from_str(token).ok()) {
+            request.headers_mut().insert(ureq::http::header::AUTHORIZATION, token);
+        }
+        next.handle(request)
     }
 }
 
@@ -97,9 +158,9 @@ impl SetArguments {
         let body = Value::Object(assignments(&self.settings)?).to_string();
         let put =
             |agent: &ureq::Agent, url: &str| agent.put(url).content_type("application/json").send(&body);
-        let mut shown = changes(&self.admin.ask("/config", put)?)?;
+        let path = if self.write { "/config?write=true" } else { "/config" };
+        let mut shown = changes(&self.admin.ask(path, put)?)?;
         if self.write {
-            self.admin.ask("/config/rewrite", |agent, url| agent.post(url).send_empty())?;
             shown.push_str("Written into the server's configuration file.\n");
         }
         Ok(shown)
@@ -118,17 +179,27 @@ pub(crate) fn assignments(settings: &[String]) -> Result<Map<String, Value>, Str
     Ok(wanted)
 }
 
+/// A size as a person writes it, if the setting is one.
+pub(crate) fn written(name: &str, value: &Value) -> Option<String> {
+    value.as_u64().filter(|_| keys::is_size(name)).and_then(keys::written_size)
+}
+
+/// A value, or that there is none.
+fn shown_value(name: &str, value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(value) => written(name, value).unwrap_or_else(|| value.to_string()),
+    }
+}
+
 /// Shows the changes that the server told of.
 pub(crate) fn changes(answer: &str) -> Result<String, String> {
     let changes: Vec<Value> = serde_json::from_str(answer).map_err(|error| error.to_string())?;
     let mut shown = String::new();
-    let field = |change: &Value, name: &str| match change.get(name) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(value) => value.to_string(),
-    };
     for change in &changes {
         let name = change.get("setting").and_then(Value::as_str).unwrap_or_default();
-        let _ = writeln!(shown, "{name}: {} -> {}", field(change, "old"), field(change, "new"));
+        let field = |which: &str| shown_value(name, change.get(which));
+        let _ = writeln!(shown, "{name}: {} -> {}", field("old"), field("new"));
     }
     if changes.is_empty() {
         shown.push_str("Nothing has changed.\n");
@@ -151,8 +222,8 @@ impl DiffArguments {
             let is = running.get(name).and_then(|setting| setting.get("value"));
             let would_be = file.get(name);
             if is != would_be {
-                let shown = |value: Option<&Value>| value.map_or_else(|| "-".to_owned(), Value::to_string);
-                let _ = writeln!(text, "{name}: {} -> {}", shown(is), shown(would_be));
+                let _ =
+                    writeln!(text, "{name}: {} -> {}", shown_value(name, is), shown_value(name, would_be));
             }
         }
         Ok(if text.is_empty() { "There is no difference.\n".to_owned() } else { text })

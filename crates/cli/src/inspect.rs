@@ -34,9 +34,9 @@ struct Report {
     /// Bytes of all slabs.
     slab_bytes: u64,
     pools: Vec<PoolReport>,
-    /// Chunks and slabs that changed while they were looked at.
+    /// Chunks and runs of chunks that changed while they were looked at.
     changing_chunks: u64,
-    changing_slabs: u64,
+    changing_runs: u64,
 }
 
 /// A pool.
@@ -65,7 +65,7 @@ struct PoolReport {
 #[derive(Clone, Debug, Default, Serialize)]
 struct ClassReport {
     chunk_bytes: u32,
-    slabs: u64,
+    bytes: u64,
     items: u64,
     item_bytes: u64,
     /// Items that were found at least once.
@@ -104,7 +104,7 @@ impl InspectArguments {
             slab_bytes: 0,
             pools: Vec::new(),
             changing_chunks: 0,
-            changing_slabs: 0,
+            changing_runs: 0,
         };
         for pool in cache.pools()? {
             let mut shown = PoolReport::new(&pool, self.name_of(&pool));
@@ -120,17 +120,17 @@ impl InspectArguments {
                 }
             })?;
             shown.classes = pool
-                .slabs
+                .classes
                 .iter()
-                .map(|(chunk_bytes, slabs)| {
+                .map(|(chunk_bytes, bytes)| {
                     let class = classes.remove(chunk_bytes).unwrap_or_default();
-                    ClassReport { chunk_bytes: *chunk_bytes, slabs: *slabs, ..class }
+                    ClassReport { chunk_bytes: *chunk_bytes, bytes: *bytes, ..class }
                 })
                 .collect();
-            let Walked { dead, links, changing, changing_slabs, .. } = walked;
+            let Walked { dead, links, changing, changing_runs, .. } = walked;
             (shown.dead, shown.links) = (dead, links);
             report.changing_chunks += changing;
-            report.changing_slabs += changing_slabs;
+            report.changing_runs += changing_runs;
             report.slab_bytes += shown.slab_bytes;
             report.pools.push(shown);
         }
@@ -197,11 +197,11 @@ impl Report {
         for pool in &self.pools {
             pool.write(&mut text);
         }
-        if self.changing_chunks + self.changing_slabs > 0 {
+        if self.changing_chunks + self.changing_runs > 0 {
             let _ = writeln!(
                 text,
-                "\n{} chunks and {} slabs changed while they were looked at, and are left out",
-                self.changing_chunks, self.changing_slabs
+                "\n{} chunks and {} runs of chunks changed while they were looked at, and are left out",
+                self.changing_chunks, self.changing_runs
             );
         }
         text
@@ -225,19 +225,19 @@ impl PoolReport {
         );
         let _ = writeln!(
             text,
-            "{:>10} {:>7} {:>10} {:>12} {:>7} {:>7} {:>12} {:>12}",
-            "chunk", "slabs", "items", "item bytes", "filled", "found", "oldest s", "newest s"
+            "{:>10} {:>10} {:>10} {:>12} {:>7} {:>7} {:>12} {:>12}",
+            "chunk", "memory", "items", "item bytes", "filled", "found", "oldest s", "newest s"
         );
         for class in &self.classes {
             let percent = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
             let _ = writeln!(
                 text,
-                "{:>10} {:>7} {:>10} {:>12} {:>6.1}% {:>6.1}% {:>12} {:>12}",
+                "{:>10} {:>10} {:>10} {:>12} {:>6.1}% {:>6.1}% {:>12} {:>12}",
                 class.chunk_bytes,
-                class.slabs,
+                ByteSize::new(class.bytes).to_string(),
                 class.items,
                 class.item_bytes,
-                percent(class.item_bytes, class.slabs * SLAB_BYTES),
+                percent(class.item_bytes, class.bytes),
                 percent(class.found_items, class.items),
                 class.oldest_secs,
                 class.newest_secs,
@@ -255,6 +255,3 @@ impl PoolReport {
         }
     }
 }
-
-/// Bytes of a slab.
-const SLAB_BYTES: u64 = 4 << 20;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod admin_tls;
 mod inspect;
 mod serve;
 mod tenant;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// A cache that memcached clients use unchanged.
+/// A cache server for memcached and Redis clients, with tools to drive, watch, measure and plan one.
 #[derive(Debug, Parser)]
 #[command(name = "millpond", version, arg_required_else_help = true)]
 struct Arguments {
@@ -22,7 +23,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve clients until told to stop by SIGTERM or Ctrl-C. SIGHUP re-reads the configuration.
+    /// Serve memcached and Redis clients until told to stop by SIGTERM or Ctrl-C.
+    ///
+    /// Without a configuration both kinds of clients are served on both ports where they look: 127.0.0.1:11211 and
+    /// 127.0.0.1:6379, and operators on 127.0.0.1:11212. SIGHUP re-reads the configuration.
     Serve(serve::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
@@ -88,8 +92,31 @@ enum ConfigCommand {
     Diff(admin::DiffArguments),
 }
 
+impl Command {
+    /// Whether it has no connections, and so ends well when the reader of its output has gone, as `head` does.
+    fn only_prints(&self) -> bool {
+        match self {
+            Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
+            Self::Completions { .. } | Self::Man { .. } | Self::HashPassword | Self::Version => true,
+            Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
+            Self::Serve(_) | Self::Bench(_) | Self::Config(_) | Self::Top(_) => false,
+            Self::Tenant(_) | Self::Health(_) => false,
+        }
+    }
+}
+
+/// Has the process end by SIGPIPE, as other commands do, rather than report an error or panic.
+fn end_with_reader() {
+    let always = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let _ = signal_hook::flag::register_conditional_default(signal_hook::consts::SIGPIPE, always);
+}
+
 fn main() -> ExitCode {
-    let result: Result<(), String> = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    if command.only_prints() {
+        end_with_reader();
+    }
+    let result: Result<(), String> = match command {
         Command::Serve(arguments) => server::run(|| arguments.load()).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
@@ -108,7 +135,9 @@ fn main() -> ExitCode {
         Command::Tenant(command) => command.execute().map(|text| serve::say(&text)),
         Command::Health(admin) => admin.health().map(|text| serve::say(&text)),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut std::io::stdout());
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "millpond", &mut text);
+            serve::say(&String::from_utf8_lossy(&text));
             Ok(())
         }
         Command::Man { folder } => write_manual(&folder).map_err(|e| format!("{}: {e}", folder.display())),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use server::config::load::{Flags, Loaded, Override};
-use server::config::{Address, Config};
+use server::config::{Config, Listen};
 use server::{Error, config};
 
 /// Where the configuration comes from.
@@ -20,9 +20,16 @@ pub(crate) struct ServeArguments {
     /// Worker threads.
     #[arg(short, long, value_name = "NUMBER")]
     threads: Option<String>,
-    /// Where to listen, tcp://IP:PORT or unix:///PATH; replaces all listeners of the file; may be repeated.
+    /// Where to listen: tcp://IP:PORT or unix:///PATH for all clients, memcached://IP:PORT or redis://IP:PORT for one kind. With
+    /// --port and --redis it replaces all listeners of the file; may be repeated.
     #[arg(short, long, value_name = "ADDRESS", env = "MILLPOND_LISTEN", value_delimiter = ',')]
-    listen: Vec<Address>,
+    listen: Vec<Listen>,
+    /// Listen for all clients on this port of 127.0.0.1; may be repeated.
+    #[arg(short, long, value_name = "PORT")]
+    port: Vec<u16>,
+    /// Listen for Redis clients alone, on this address or port, or else on 127.0.0.1:6379.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "6379", value_parser = Listen::redis)]
+    redis: Option<Listen>,
     /// Any setting, as in limits.max_connections=100; may be repeated.
     #[arg(short, long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -50,7 +57,9 @@ impl ServeArguments {
         for assignment in &self.set {
             settings.push(Override::parse("--set", assignment)?);
         }
-        Ok(Flags { listen: self.listen.clone(), settings })
+        let ports = self.port.iter().copied().map(Listen::port);
+        let listen = self.listen.iter().cloned().chain(ports).chain(self.redis.clone()).collect();
+        Ok(Flags { listen, settings })
     }
 
     /// `millpond config check`.

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use server::config::TenantSettings;
 
-use crate::admin::{AdminArguments, assignments, changes};
+use crate::admin::{AdminArguments, assignments, changes, written};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
@@ -103,7 +103,8 @@ impl ShowArguments {
                 let Some(values) = tenant.get(part).and_then(Value::as_object) else { continue };
                 let _ = writeln!(text, "\n[{part}]");
                 for (name, value) in values.iter().filter(|(name, _)| *name != "name") {
-                    let _ = writeln!(text, "{name} = {}", written(name, value));
+                    let value = written(name, value).unwrap_or_else(|| value.to_string());
+                    let _ = writeln!(text, "{name} = {value}");
                 }
             }
             text
@@ -187,16 +188,6 @@ fn row(tenant: &Value) -> [String; 8] {
 
 fn field(tenant: &Value, name: &str) -> String {
     tenant.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// A value as a person would write it.
-fn written(name: &str, value: &Value) -> String {
-    let is_size =
-        ["limit", "reserve"].contains(&name) || name.ends_with("_bytes") || name.ends_with("_bytes_per_sec");
-    match value.as_u64() {
-        Some(bytes) if is_size => ByteSize::new(bytes).to_string(),
-        _ => value.to_string(),
-    }
 }
 
 /// Columns as wide as what is in them; texts to the left, figures to the right.

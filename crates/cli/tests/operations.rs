@@ -32,6 +32,9 @@ impl Running {
         let socket = OwnedFd::from(socket.try_clone().expect("a second handle"));
         let mut command = Command::new("sh");
         command.args(["-c", script, BINARY]).args(arguments).stdin(Stdio::from(socket));
+        if !arguments.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).env("WATCHDOG_USEC", "300000");
         command.env_remove("MILLPOND_CONFIG").env_remove("MILLPOND_LISTEN").stdout(Stdio::piped());
         match notify {
@@ -178,7 +181,7 @@ fn refused(arguments: &[&str]) -> String {
 fn a_running_server_is_asked_and_changed_by_commands() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("millpond.toml");
-    std::fs::write(&file, "# ours\nmemory = \"64MiB\" # enough\nmax_memory = \"64MiB\"\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n")
+    std::fs::write(&file, "# ours\nmemory = \"64MiB\" # enough\nmax_memory = \"64MiB\"\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n[[listener]]\naddress = \"tcp://127.0.0.1:0\"\n[watch]\nhot_keys = 0\n")
         .expect("a file");
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -203,15 +206,27 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     let changed = said(&set);
     assert!(changed.contains("limits.max_connections: 4096 -> 99\n"), "{changed}");
     let diff = said(&["config", "diff", "--admin", admin, "--config", file]);
-    assert_eq!(diff, "limits.max_connections: 99 -> 4096\nmemory: 50331648 -> 67108864\n");
+    assert_eq!(diff, "limits.max_connections: 99 -> 4096\nmemory: 48MiB -> 64MiB\n");
     let error = refused(&["config", "set", "--admin", admin, "limits.max_conections=99"]);
     assert!(error.contains("did you mean `limits.max_connections`?"), "{error}");
     let written = said(&["config", "set", "--write", "--admin", admin, "log.level=warn"]);
     assert!(written.contains("configuration file"), "{written}");
     let text = std::fs::read_to_string(file).expect("the file");
-    assert!(text.starts_with("# ours\nmemory = 50331648 # enough\n"), "{text}");
+    // What was changed before and is not asked for is not written.
+    assert!(text.starts_with("# ours\nmemory = \"64MiB\" # enough\n"), "{text}");
+    assert!(text.contains("level = \"warn\"") && !text.contains("max_connections"), "{text}");
+    let written =
+        said(&["config", "set", "--write", "--admin", admin, "memory=48MiB", "limits.max_connections=99"]);
+    assert!(written.starts_with("Nothing has changed.\n"), "{written}");
+    let text = std::fs::read_to_string(file).expect("the file");
+    assert!(text.starts_with("# ours\nmemory = \"48MiB\" # enough\n"), "{text}");
     let diff = said(&["config", "diff", "--admin", admin, "--config", file]);
     assert_eq!(diff, "There is no difference.\n");
+    assert!(said(&["config", "get", "memory", "--admin", admin]).contains("memory = \"48MiB\"  # online\n"));
+    // http:// may be left out.
+    let short = admin.strip_prefix("http://").expect("a scheme");
+    assert_eq!(said(&["health", "--admin", short]), "ok\n");
+    assert!(refused(&["health", "--admin", "redis://127.0.0.1:1"]).contains("http://IP:PORT"));
     server.signal(Signal::TERM);
     server.wait();
     let error = refused(&["health", "--admin", admin]);
@@ -223,7 +238,7 @@ fn a_running_server_is_asked_and_changed_by_commands() {
 fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("millpond.toml");
-    let before = "# ours\nmemory = \"64MiB\"\n\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n";
+    let before = "# ours\nmemory = \"64MiB\"\n\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n\n[[listener]]\naddress = \"tcp://127.0.0.1:0\"\n";
     std::fs::write(&file, before).expect("a file");
     let file = file.to_str().expect("text");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
@@ -233,13 +248,20 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     let tenant = |arguments: &[&'static str]| [&["tenant"], arguments, &["--admin", admin]].concat();
 
     let made = said(&tenant(&["set", "shop", "limit=8MiB", "databases=1, 2", "--write"]));
-    assert!(made.contains("tenant.shop.databases: - -> [1,2]\n"), "{made}");
-    assert!(made.ends_with("Written into the server's configuration file.\n"), "{made}");
+    // Of a tenant that is new, what is not the default.
+    let changes =
+        "tenant.shop.databases: - -> [1,2]\ntenant.shop.limit: - -> 8MiB\ntenant.shop.name: - -> \"shop\"\n";
+    assert_eq!(made, format!("{changes}Written into the server's configuration file.\n"));
     let text = std::fs::read_to_string(file).expect("the file");
-    let table = "\n[[tenant]]\nname = \"shop\"\ndatabases = [1, 2]\nlimit = 8388608\n";
+    let table = "\n[[tenant]]\nname = \"shop\"\ndatabases = [1, 2]\nlimit = \"8MiB\"\n";
     assert_eq!(text, format!("{before}{table}"));
 
     assert_eq!(said(&tenant(&["set", "shop", "weight=3"])), "tenant.shop.weight: 1 -> 3\n");
+    let output = millpond(&tenant(&["set", "shop", "limit=1TiB"]));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "tenant.shop.limit: 8MiB -> 1TiB\n");
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(warning.contains("tenant.shop.limit: 1TiB is more than all memory, which is 64MiB"), "{warning}");
+    assert_eq!(said(&tenant(&["set", "shop", "limit=8MiB"])), "tenant.shop.limit: 1TiB -> 8MiB\n");
     assert_eq!(said(&tenant(&["set", "shop", "weight=3"])), "Nothing has changed.\n");
     let list = said(&tenant(&["list"]));
     let (head, rows) = list.split_once('\n').expect("a head");

@@ -104,7 +104,7 @@ fn run(arguments: &[&str]) -> Output {
 
 #[test]
 fn it_says_where_it_listens_and_stops_when_told_to() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::USR1] {
         let mut server = Running::start(serve(&[]));
         let mut said = String::new();
         for _ in 0..3 {

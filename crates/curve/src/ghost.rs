@@ -22,6 +22,7 @@
 //! 3. Hits are corrected as those of SHARDS are ([`Correction`]), since the sample is the same; [`Correction::None`] is the original.
 //! 4. Counts can be aged; there, the reader subtracts snapshots.
 
+use crate::doubt::Sample;
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
@@ -321,6 +322,29 @@ impl Ghost {
     }
 }
 
+impl Ghost {
+    /// The keys in the list and their sizes, from the front.
+    fn sizes(&self) -> impl Iterator<Item = (u64, f64)> {
+        let node = |at: u32| self.nodes.get(at as usize).filter(|_| at != NONE);
+        std::iter::successors(node(self.first), move |last| node(last.below))
+            .map(|node| (node.key, node.size as f64))
+    }
+
+    /// How far the curve may lie from the exact one.
+    fn doubt(&self, requests: f64, samples: f64, misses: &[(u64, f64)]) -> f64 {
+        let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
+        let held = self.boundaries.last().map_or(0, |boundary| boundary.used) as f64 * self.weight;
+        let sample = Sample {
+            requests,
+            rate: (samples / requests.max(1.0)).min(1.0),
+            keys: self.by_key.len() as f64,
+            footprint: held,
+            shares: Sample::shares(self.sizes()),
+        };
+        sample.bound(misses, spread.as_ref())
+    }
+}
+
 impl Estimator for Ghost {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
         self.access(hash, size, if kind == Kind::Read { Mode::Count } else { Mode::Refresh });
@@ -352,13 +376,14 @@ impl Estimator for Ghost {
         });
         let is_known = requests > 0.0;
         let points: Vec<Point> = points.take(if is_known { usize::MAX } else { 0 }).collect();
-        let is_sampled = self.weight > 1.0 && is_known;
+        let misses: Vec<(u64, f64)> =
+            points.iter().map(|point| (point.size, point.miss_ratio * requests)).collect();
         let confidence = Confidence {
             keys: self.by_key.len() as u64,
             samples,
             requests,
             seen: self.seen,
-            error: if is_sampled { self.groups.spread(self.correction).error() / requests } else { 0.0 },
+            error: self.doubt(requests, samples, &misses),
         };
         learnt(self.unit, points.into_iter(), confidence)
     }

@@ -45,7 +45,7 @@ impl FromStr for Correction {
 }
 
 /// Keys are told apart by as many groups.
-const GROUPS: usize = 32;
+pub(crate) const GROUPS: usize = 32;
 /// Groups are told apart by buckets of the histogram, [`Groups::BITS`], so many together: a quarter of an octave.
 const TOGETHER: usize = 16;
 
@@ -90,6 +90,11 @@ impl Groups {
         self.by_distance.capacity() * size_of::<[f64; GROUPS]>() + size_of_val(&self.cold)
     }
 
+    /// The groups' accesses that would hit in no cache: the first ones to keys.
+    pub(crate) fn cold(&self) -> &[f64; GROUPS] {
+        &self.cold
+    }
+
     /// What the groups say of the misses at each size, for this correction.
     pub(crate) fn spread(&self, correction: Correction) -> Spread {
         let mut requests = [0.0; GROUPS];
@@ -110,12 +115,12 @@ impl Groups {
 }
 
 /// Misses against requests over the groups.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Regression {
     /// Further misses for a further request.
     slope: f64,
-    /// Standard error of the sum of all groups' misses, corrected so.
-    error: f64,
+    /// How far each group's misses, corrected so, are from the mean of all groups.
+    off: [f64; GROUPS],
 }
 
 impl Regression {
@@ -131,8 +136,9 @@ impl Regression {
             Correction::Regression if xx > 0.0 => (xy / xx).clamp(0.0, 1.0),
             Correction::Regression => 0.0,
         };
-        let left: f64 = pairs().map(|(x, y)| (y - slope * x).powi(2)).sum();
-        Self { slope, error: (left * GROUPS as f64 / (GROUPS - 2) as f64).sqrt() }
+        let mut off = [0.0; GROUPS];
+        off.iter_mut().zip(pairs()).for_each(|(off, (x, y))| *off = y - slope * x);
+        Self { slope, off }
     }
 }
 
@@ -145,14 +151,34 @@ impl Spread {
     /// Further misses for a further request, in a cache of this size.
     pub(crate) fn slope(&self, size: u64) -> f64 {
         let above = self.rows.partition_point(|row| row.0 <= size);
-        let Some(&(left, low)) = above.checked_sub(1).and_then(|i| self.rows.get(i)) else { return 1.0 };
-        let Some(&(right, high)) = self.rows.get(above) else { return low.slope };
+        let Some((left, low)) = above.checked_sub(1).and_then(|i| self.rows.get(i)) else { return 1.0 };
+        let Some((right, high)) = self.rows.get(above) else { return low.slope };
         low.slope + (high.slope - low.slope) * (size - left) as f64 / (right - left) as f64
     }
 
-    /// The standard error of misses, averaged over the sizes that have any.
-    pub(crate) fn error(&self) -> f64 {
-        let errors = || self.rows.iter().map(|row| row.1.error).filter(|error| *error > 0.0);
-        errors().sum::<f64>() / errors().count().max(1) as f64
+    /// The standard error of misses, averaged over all sizes up to `most` evenly. `shares` are the groups' shares of all that the
+    /// sample takes, `misses` those at each size, of all groups together.
+    ///
+    /// A group with more than its share of the keys also has all distances too large, by as much: what drops at a size drops later by
+    /// that part of the size. So its misses are off by the height of the drops, times their sizes, times its surplus.
+    pub(crate) fn mean_error(&self, most: f64, shares: &[f64; GROUPS], misses: impl Fn(f64) -> f64) -> f64 {
+        let all: f64 = shares.iter().sum();
+        let surplus = shares.map(|share| if all > 0.0 { share / all - 1.0 / GROUPS as f64 } else { 0.0 });
+        let (mut sum, mut from, mut missed) = (0.0, 0.0, misses(0.0));
+        let last = self.rows.last().map(|(_, row)| (u64::MAX, row.clone()));
+        let ends = self.rows.iter().skip(1).chain(&last);
+        for ((_, before), (size, after)) in self.rows.iter().zip(ends) {
+            let to = (*size as f64).min(most);
+            if to <= from {
+                continue;
+            }
+            let left = misses(to);
+            let later = (missed - left) * (from + to) / 2.0 / (to - from);
+            let off = |group: usize| (before.off[group] + after.off[group]) / 2.0 + later * surplus[group];
+            let squares: f64 = (0..GROUPS).map(|group| off(group).powi(2)).sum();
+            sum += (to - from) * (squares * GROUPS as f64 / (GROUPS - 2) as f64).sqrt();
+            (from, missed) = (to, left);
+        }
+        sum / most.max(1.0)
     }
 }

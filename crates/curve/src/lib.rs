@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod che;
+mod doubt;
 pub mod estimate;
 pub mod exact;
 pub mod ghost;

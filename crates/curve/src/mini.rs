@@ -6,6 +6,7 @@
 //!
 //! What policy runs is the caller's: this module knows only [`Simulated`].
 
+use crate::doubt::Sample;
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
@@ -40,6 +41,8 @@ pub struct Miniature<S> {
     requests: f64,
     samples: f64,
     seen: u64,
+    /// The sum of the sizes that were asked for.
+    sizes: f64,
 }
 
 impl<S: Simulated> Miniature<S> {
@@ -73,6 +76,7 @@ impl<S: Simulated> Miniature<S> {
             requests: 0.0,
             samples: 0.0,
             seen: 0,
+            sizes: 0.0,
         }
     }
 
@@ -85,6 +89,24 @@ impl<S: Simulated> Miniature<S> {
     #[must_use]
     pub fn with_correction(self, correction: Correction) -> Self {
         Self { correction, ..self }
+    }
+}
+
+impl<S: Simulated> Miniature<S> {
+    /// How far the curve may lie from the exact one, but for what caches of few items do otherwise than large ones.
+    fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
+        let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
+        let footprint = self.small.last().map_or(0.0, |small| small.size as f64);
+        let rate = (self.samples / requests.max(1.0)).min(1.0);
+        let mean = self.sizes / self.samples.max(1.0);
+        let sample = Sample {
+            requests,
+            rate,
+            keys: footprint * rate / mean.max(1.0),
+            footprint,
+            shares: *self.groups.cold(),
+        };
+        sample.bound(misses, spread.as_ref())
     }
 }
 
@@ -107,6 +129,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
         }
         if read {
             self.samples += 1.0;
+            self.sizes += f64::from(size);
             // Where a larger cache misses what a smaller one has, the groups take it for a hit from the smaller on.
             self.groups.add(hash, smallest.map(bucket::<{ Groups::BITS }>), self.weight);
         }
@@ -126,19 +149,19 @@ impl<S: Simulated> Estimator for Miniature<S> {
         let told = self.requests > self.samples || self.weight == 1.0;
         let requests = if told && self.correction != Correction::None { self.requests } else { sampled };
         let spread = (self.correction == Correction::Regression).then(|| self.groups.spread(self.correction));
-        let points = self.small.iter().filter(|_| requests > 0.0).map(|small| {
+        let misses = self.small.iter().filter(|_| requests > 0.0).map(|small| {
             let slope = spread.as_ref().map_or(0.0, |spread| spread.slope(small.size));
-            let misses = small.misses * self.weight - slope * (sampled - requests);
-            Point { size: small.size, miss_ratio: misses / requests }
+            (small.size, small.misses * self.weight - slope * (sampled - requests))
         });
-        let is_sampled = self.weight > 1.0 && requests > 0.0;
+        let misses: Vec<(u64, f64)> = misses.collect();
         let confidence = Confidence {
             keys: 0,
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: if is_sampled { self.groups.spread(self.correction).error() / requests } else { 0.0 },
+            error: self.doubt(requests, &misses),
         };
+        let points = misses.into_iter().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
         learnt(self.unit, points, confidence)
     }
 
@@ -147,6 +170,7 @@ impl<S: Simulated> Estimator for Miniature<S> {
         self.groups.halve();
         self.requests /= 2.0;
         self.samples /= 2.0;
+        self.sizes /= 2.0;
     }
 
     fn bytes(&self) -> usize {

@@ -71,8 +71,16 @@ pub struct Confidence {
     pub requests: f64,
     /// Requests since the estimator began, whatever their weight is now: against `requests` it tells how old the curve is.
     pub seen: u64,
-    /// Standard error of the miss ratio that comes from sampling, averaged over the sizes. 0 where all keys are followed.
+    /// The distance from the exact curve, averaged over sizes spread evenly up to all keys together, that 95 curves of 100 keep.
+    /// In the median it is some 2.7 times the true distance. 0 where nothing is known of it.
     pub error: f64,
+}
+
+impl Confidence {
+    /// The standard error of a miss ratio: half of the bound that 95 % keep.
+    pub fn standard_error(&self) -> f64 {
+        self.error / 2.0
+    }
 }
 
 /// What a cache would miss at any size.

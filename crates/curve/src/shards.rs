@@ -27,6 +27,7 @@
 //! 4. [`Estimator::age`] halves all counts, and raises the threshold where few keys are left: keys that join count as new once, which
 //!    later ageings forget.
 
+use crate::doubt::Sample;
 use crate::estimate::{Access, Estimator, Kind};
 use crate::exact::learnt;
 use crate::groups::{Correction, Groups};
@@ -224,6 +225,22 @@ impl Shards {
     }
 }
 
+impl Shards {
+    /// How far the curve may lie from the exact one.
+    fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
+        let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
+        let sample = Sample {
+            requests,
+            // Of all requests so far: while all keys were followed, none was left out.
+            rate: (self.samples / requests.max(1.0)).min(1.0),
+            keys: self.stack.len() as f64,
+            footprint: self.footprint().min(self.max_size),
+            shares: Sample::shares(self.stack.sizes().map(|(hash, size)| (hash, f64::from(size)))),
+        };
+        sample.bound(misses, spread.as_ref())
+    }
+}
+
 impl Estimator for Shards {
     #[inline]
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
@@ -262,19 +279,14 @@ impl Estimator for Shards {
 
     fn curve(&self) -> MissRatioCurve {
         let (requests, misses) = self.corrected();
-        let points = misses.into_iter().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
-        let is_sampled = self.weight > 1.0;
         let confidence = Confidence {
             keys: self.stack.len() as u64,
             samples: self.samples,
             requests,
             seen: self.seen,
-            error: if is_sampled && requests > 0.0 {
-                self.groups.spread(self.correction).error() / requests
-            } else {
-                0.0
-            },
+            error: self.doubt(requests, &misses),
         };
+        let points = misses.into_iter().map(|(size, misses)| Point { size, miss_ratio: misses / requests });
         learnt(self.unit, points, confidence)
     }
 

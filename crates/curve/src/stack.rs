@@ -189,6 +189,12 @@ impl Stack {
         self.table.hashes()
     }
 
+    /// The keys and their sizes, in the order of their last accesses.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (u64, u32)> {
+        let places = (self.first..self.weights.next()).map(|place| (place, self.weights.get(place)));
+        places.filter(|(_, size)| *size > 0).map(|(place, size)| (self.table.hash(self.entries[place]), size))
+    }
+
     /// Moves the keys together at the beginning of a row that has two places for each.
     #[cold]
     #[inline(never)]

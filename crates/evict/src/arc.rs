@@ -17,6 +17,7 @@ use crate::generations::Part;
 use crate::ghost::Ghost;
 use crate::hits::Hits;
 use crate::lists::Lists;
+use crate::looks::Looks;
 use crate::{Entry, Items};
 
 const T1: Part = Part::Trial;
@@ -57,7 +58,7 @@ impl Arc {
         self.lists.generations().present(part)
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let capacity = self.lists.len();
         if capacity != self.ghosts.capacity() {
             self.ghosts.set_capacity(capacity);
@@ -67,7 +68,7 @@ impl Arc {
         let parts = if t1 as f64 > self.target || t1 == capacity { [T1, T2] } else { [T2, T1] };
         let (part, entry) = parts
             .into_iter()
-            .find_map(|part| Some((part, self.lists.evict_from(part, items, &mut tries)?)))?;
+            .find_map(|part| Some((part, self.lists.evict_from(part, items, &mut tries, looks)?)))?;
         self.remember(part, entry, capacity, items);
         Some(entry)
     }

@@ -108,6 +108,45 @@ fn whatever_bits_an_item_has_it_is_evicted_in_time() {
     }
 }
 
+/// Every item was hit, several times, and so it would be spared: [`Sim`] counts what an eviction looks at.
+#[test]
+fn an_eviction_looks_at_a_limited_number_of_items_however_often_they_were_hit() {
+    for kind in kinds() {
+        for races in [false, true] {
+            let mut sim = Sim::new(kind, 10_000);
+            (0..10_000).for_each(|key| {
+                sim.access(key);
+            });
+            (0..4).flat_map(|_| 0..10_000).for_each(|key| {
+                sim.access(key);
+            });
+            if races {
+                sim.race();
+            }
+            for key in 10_000..11_000 {
+                sim.access(key);
+                assert!(sim.len() == 10_000 && sim.contains(key), "{kind}: nothing was evicted");
+            }
+            assert_eq!(sim.drain().len(), 10_000, "{kind}");
+        }
+    }
+}
+
+/// All removed items are neighbours in the queues, so that their entries are met in a row.
+#[test]
+fn an_eviction_drops_a_limited_number_of_stale_entries_and_says_so() {
+    for kind in kinds() {
+        let mut sim = Sim::new(kind, 100_000);
+        (0..100_000).for_each(|key| {
+            sim.access(key);
+        });
+        (0..20_000).for_each(|key| sim.remove(key));
+        (0..20_000).for_each(|_| assert!(sim.evict(), "{kind}"));
+        sim.validate();
+        assert_eq!(sim.drain().len(), 60_000, "{kind}");
+    }
+}
+
 #[test]
 fn conversion_keeps_items_and_their_order() {
     for from in kinds() {

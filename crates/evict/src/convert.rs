@@ -58,7 +58,7 @@ impl Policy {
         self.hits.set(Rule::None);
         let leaving = Leaving { items, left: RefCell::new(HashSet::with_capacity(self.len())) };
         let mut entries = Vec::with_capacity(self.len());
-        while let Some(entry) = self.evict(&leaving) {
+        while let Some(entry) = self.evict_unhurried(&leaving) {
             entries.push(entry);
         }
         debug_assert!(self.is_empty(), "{} items of {} stayed behind", self.len(), self.kind);

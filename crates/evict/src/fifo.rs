@@ -1,7 +1,7 @@
 //! Unrolled FIFO queues of 4-byte entries, with room for many queues in one set of blocks.
 //!
 //! A block holds `N` entries and the number of the next block, so that an entry costs `4 + 4/N` bytes. Blocks live in
-//! segments that are allocated as needed and never move; a queue is a chain of blocks. Entries leave at the head and
+//! segments that are allocated as needed, and beyond the first of which they never move; a queue is a chain of blocks. Entries leave at the head and
 //! enter at the tail; a *sweep* goes around the chain and squeezes stale entries out, so a block may hold fewer than
 //! `N`.
 //!
@@ -15,6 +15,8 @@ use crate::{Entry, Items};
 const NONE: u32 = (1 << 26) - 1;
 const LEN_SHIFT: u32 = 26;
 const SEGMENT_BLOCKS: usize = 256;
+/// Blocks of the first segment at first: a class of few items takes little.
+const FIRST_BLOCKS: usize = 1;
 
 /// `N` entries (at most 63) and, in one word, the next block (26 bits) and how many entries there are (6 bits).
 #[derive(Clone, Copy)]
@@ -46,7 +48,8 @@ impl<const N: usize> Block<N> {
 
 /// The blocks of the queues of one policy.
 pub struct Blocks<const N: usize> {
-    segments: Vec<Box<[Block<N>]>>,
+    /// Of [`SEGMENT_BLOCKS`] each; but the first doubles from [`FIRST_BLOCKS`] on until it has as many.
+    segments: Vec<Vec<Block<N>>>,
     free: u32,
 }
 
@@ -60,7 +63,8 @@ impl<const N: usize> Default for Blocks<N> {
 impl<const N: usize> Blocks<N> {
     /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * SEGMENT_BLOCKS * size_of::<Block<N>>()
+        let blocks: usize = self.segments.iter().map(Vec::capacity).sum();
+        blocks * size_of::<Block<N>>()
     }
 
     fn at(&self, block: u32) -> &Block<N> {
@@ -73,17 +77,34 @@ impl<const N: usize> Blocks<N> {
 
     fn take(&mut self) -> u32 {
         if self.free == NONE {
-            let first = (self.segments.len() * SEGMENT_BLOCKS) as u32;
-            assert!(first + (SEGMENT_BLOCKS as u32) < NONE, "a policy cannot queue four billion entries");
-            self.segments.push(vec![Block::EMPTY; SEGMENT_BLOCKS].into_boxed_slice());
-            for block in (first..first + SEGMENT_BLOCKS as u32).rev() {
-                self.give(block);
-            }
+            self.grow();
         }
         let block = self.free;
         self.free = self.at(block).next();
         *self.at_mut(block) = Block::EMPTY;
         block
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let (before, after) = match &mut self.segments[..] {
+            [first] if first.len() < SEGMENT_BLOCKS => {
+                let (before, after) = (first.len(), (first.len() * 2).min(SEGMENT_BLOCKS));
+                first.reserve_exact(after - before);
+                first.resize(after, Block::EMPTY);
+                (before, after)
+            }
+            segments => {
+                let count = if segments.is_empty() { FIRST_BLOCKS } else { SEGMENT_BLOCKS };
+                let before = segments.len() * SEGMENT_BLOCKS;
+                assert!(before + count < NONE as usize, "a policy cannot queue four billion entries");
+                self.segments.push(vec![Block::EMPTY; count]);
+                (before, before + count)
+            }
+        };
+        for block in (before as u32..after as u32).rev() {
+            self.give(block);
+        }
     }
 
     fn give(&mut self, block: u32) {

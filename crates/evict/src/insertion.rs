@@ -18,6 +18,7 @@
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
+use crate::looks::Looks;
 use crate::{Entry, Items};
 
 /// Items that sink below the insertion point for each one evicted, at most.
@@ -48,14 +49,14 @@ impl LruInsertion {
         }
     }
 
-    pub(crate) fn tend(&mut self, items: &impl Items) {
+    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let upper = self.lists.len() - self.below(self.lists.len());
-        self.lists.shrink(Part::Proven, upper, Part::Trial, MOST_SUNK, items);
+        self.lists.shrink((Part::Proven, upper), Part::Trial, MOST_SUNK, items, looks);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
-        self.tend(items);
-        self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0)
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+        self.tend(items, looks);
+        self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0, looks)
     }
 
     /// Queues the items of another policy, the first to go first.

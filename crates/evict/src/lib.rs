@@ -32,6 +32,7 @@ mod hits;
 pub mod insertion;
 mod kind;
 mod lists;
+mod looks;
 pub mod lru;
 mod queues;
 pub mod s3fifo;
@@ -49,6 +50,8 @@ use hits::{Hits, Rule};
 use insertion::LruInsertion;
 pub use kind::{PolicyKind, UnknownPolicy};
 use lists::Lists;
+use looks::Looks;
+pub use looks::{MOST_LOOKS, MOST_STALE};
 use lru::Lru;
 pub use queues::{MAX_QUEUES, Queue};
 use s3fifo::S3Fifo;
@@ -110,6 +113,7 @@ pub struct Policy {
     order: Order,
     tail_items: usize,
     evictions_to_tail: u32,
+    looks: Looks,
 }
 
 /// What belongs to the tail is looked for again after so many evictions.
@@ -143,7 +147,7 @@ impl Policy {
             PolicyKind::Sieve => Order::Sieve(Sieve::default()),
             PolicyKind::Arc => Order::Arc(AdaptiveCache::new(&hits, expected, now)),
         };
-        Self { kind, hits, order, tail_items: 0, evictions_to_tail: 0 }
+        Self { kind, hits, order, tail_items: 0, evictions_to_tail: 0, looks: Looks::default() }
     }
 
     fn rule(&self) -> Rule {
@@ -239,12 +243,14 @@ impl Policy {
     }
 
     /// Brings queues to their shares after items came, without which the next eviction would have more to do. Costs little
-    /// where there is little to do; at most some 64 items are moved.
+    /// where there is little to do; at most some 64 items are moved, and half of [`MOST_LOOKS`] entries looked at.
     pub fn tend(&mut self, items: &impl Items) {
+        self.looks.begin();
+        let looks = &mut self.looks;
         match &mut self.order {
-            Order::LruInsertion(lru) => lru.tend(items),
-            Order::TwoQ(two_q) => two_q.tend(items),
-            Order::TinyLfu(lfu) => lfu.tend(items),
+            Order::LruInsertion(lru) => lru.tend(items, looks),
+            Order::TwoQ(two_q) => two_q.tend(items, looks),
+            Order::TinyLfu(lfu) => lfu.tend(items, looks),
             Order::Lru(_) | Order::S3Fifo(_) | Order::Sieve(_) | Order::Arc(_) => {}
         }
     }
@@ -262,8 +268,11 @@ impl Policy {
         }
     }
 
-    /// Chooses an item, claims it and lets go of it. `None`: there is none, or [`MAX_HELD_TRIES`] were held.
+    /// Chooses an item, claims it and lets go of it. `None`: there is none, or [`MAX_HELD_TRIES`] were held, or so many entries
+    /// were stale that another call has to go on ([`Self::is_unfinished`]). Looks at a limited number of entries, whatever was hit:
+    /// [`MOST_LOOKS`] and then [`MOST_STALE`].
     pub fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+        self.looks.begin();
         if self.tail_items > 0 {
             self.evictions_to_tail = self.evictions_to_tail.saturating_sub(1);
             if self.evictions_to_tail == 0 {
@@ -275,16 +284,37 @@ impl Policy {
         self.evict_once(items).or_else(|| if self.is_empty() { None } else { self.evict_once(items) })
     }
 
-    fn evict_once(&mut self, items: &impl Items) -> Option<Entry> {
-        match &mut self.order {
-            Order::Lru(lru) => lru.evict(items),
-            Order::LruInsertion(lru) => lru.evict(items),
-            Order::TwoQ(two_q) => two_q.evict(items),
-            Order::TinyLfu(lfu) => lfu.evict(items),
-            Order::S3Fifo(s3fifo) => s3fifo.evict(items),
-            Order::Sieve(sieve) => sieve.evict(items),
-            Order::Arc(arc) => arc.evict(items),
+    /// As [`Self::evict`], however many stale entries there are: for callers that nobody waits for.
+    pub fn evict_unhurried(&mut self, items: &impl Items) -> Option<Entry> {
+        loop {
+            let evicted = self.evict(items);
+            if evicted.is_some() || !self.is_unfinished() {
+                return evicted;
+            }
         }
+    }
+
+    fn evict_once(&mut self, items: &impl Items) -> Option<Entry> {
+        let looks = &mut self.looks;
+        match &mut self.order {
+            Order::Lru(lru) => lru.evict(items, looks),
+            Order::LruInsertion(lru) => lru.evict(items, looks),
+            Order::TwoQ(two_q) => two_q.evict(items, looks),
+            Order::TinyLfu(lfu) => lfu.evict(items, looks),
+            Order::S3Fifo(s3fifo) => s3fifo.evict(items, looks),
+            Order::Sieve(sieve) => sieve.evict(items, looks),
+            Order::Arc(arc) => arc.evict(items, looks),
+        }
+    }
+
+    /// Whether the last eviction gave up because it met nothing but stale entries, which it has dropped: another call goes on.
+    pub fn is_unfinished(&self) -> bool {
+        self.looks.is_spent()
+    }
+
+    /// How many entries the last eviction has looked at.
+    pub fn looks(&self) -> u32 {
+        self.looks.count()
     }
 
     /// How many items are queued.

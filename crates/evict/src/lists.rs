@@ -14,13 +14,16 @@
 //! 1. Each item has an entry. Entries beyond those are stale, and a third of the items plus 256 at most after a removal
 //!    for long.
 //! 2. Only alive generations have entries.
-//! 3. An entry lies in the generation of its item's stamp, or in an older one of that part, or in another part.
+//! 3. One of the entries of each item lies in the generation of its stamp, or in an older one of that part, or in another part. A stale
+//!    entry may name a chunk that holds another item by now, with any stamp.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::fifo::{Blocks, Fifo};
 use crate::generations::{Generations, PARTS, Part};
 use crate::hits::Hits;
+use crate::looks::Looks;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 /// Entries that are looked at for each removed item, when sweeping is due.
@@ -29,6 +32,15 @@ const SWEPT_PER_REMOVAL: usize = 4;
 const SHORT: usize = 64;
 /// Entries that are looked at before a generation dies in which items are counted that it does not have.
 const MOST_FOLDED: usize = 512;
+
+/// The tail of a part, with the stamp of its item. Where an eviction has run out of patience, it is an item that may belong elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Tail {
+    pub(crate) entry: Entry,
+    stamp: u8,
+    /// The part that it is the tail of.
+    pub(crate) part: Part,
+}
 
 /// The lists.
 pub(crate) struct Lists {
@@ -117,28 +129,30 @@ impl Lists {
         self.enqueue(entry, stamp);
     }
 
-    /// The tail of `part` and its stamp. It stays there.
-    pub(crate) fn tail(&mut self, part: Part, items: &impl Items) -> Option<(Entry, u8)> {
-        loop {
+    /// The tail of `part`. It stays there.
+    pub(crate) fn tail(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Tail> {
+        while !looks.is_spent() {
             let entry = match self.tails[part as usize].take() {
                 Some(entry) => entry,
-                None => self.pop(part, items)?,
+                None => self.pop(part, items, looks)?,
             };
             self.entries -= 1;
+            looks.add(1);
             let Some(stamp) = items.bits(entry) else { continue };
             let is_here = Part::of(stamp) == part
                 && (stamp == self.generations.oldest(part) || !self.generations.is_alive(stamp));
-            if is_here {
+            if is_here || !looks.is_patient() {
                 self.tails[part as usize] = Some(entry);
                 self.entries += 1;
-                return Some((entry, stamp));
+                return Some(Tail { entry, stamp, part });
             }
             self.move_to(entry, stamp, items);
         }
+        None
     }
 
     /// Takes the first entry of the oldest generation of `part` out of its queue; it still counts as an entry.
-    fn pop(&mut self, part: Part, items: &impl Items) -> Option<Entry> {
+    fn pop(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut is_folded = false;
         loop {
             let oldest = self.generations.oldest(part);
@@ -150,9 +164,9 @@ impl Lists {
                 return Some(entry);
             }
             self.generations.next(oldest)?;
-            if part == Part::Proven && !is_folded && self.generations.live(oldest) > 0 {
+            if part == Part::Proven && !is_folded && looks.is_patient() && self.generations.live(oldest) > 0 {
                 is_folded = true;
-                self.fold(oldest, items);
+                self.fold(oldest, items, looks);
                 continue;
             }
             self.generations.let_oldest_die(part);
@@ -160,8 +174,8 @@ impl Lists {
     }
 
     /// Looks at entries of the trial part for items that belong to the proven one, until one turns up whose stamp is
-    /// `wanted`, all were seen, or [`MOST_FOLDED`].
-    fn fold(&mut self, wanted: u8, items: &impl Items) {
+    /// `wanted`, all were seen, or [`MOST_FOLDED`], or as many as there is patience for.
+    fn fold(&mut self, wanted: u8, items: &impl Items, looks: &mut Looks) {
         if Part::of(self.fold_at) != Part::Trial || !self.generations.is_alive(self.fold_at) {
             self.fold_at = self.generations.oldest(Part::Trial);
         }
@@ -170,11 +184,12 @@ impl Lists {
         loop {
             let at = self.fold_at;
             let looked_at = self.sweep_queue(at, items);
+            looks.add(looked_at);
             if looked_at < SHORT {
                 self.fold_at =
                     self.generations.next(at).unwrap_or_else(|| self.generations.oldest(Part::Trial));
             }
-            if !self.queues[usize::from(wanted)].is_empty() || looked_at >= budget {
+            if !self.queues[usize::from(wanted)].is_empty() || looked_at >= budget || !looks.is_patient() {
                 return;
             }
             budget -= looked_at;
@@ -223,47 +238,62 @@ impl Lists {
     }
 
     /// Moves the tail of a part, just returned by [`Self::tail`], to the top of `to`.
-    pub(crate) fn move_tail(&mut self, (entry, stamp): (Entry, u8), to: Part, items: &impl Items) {
-        self.let_tail_go((entry, stamp));
+    pub(crate) fn move_tail(&mut self, tail: Tail, to: Part, items: &impl Items) {
+        let entry = tail.entry;
+        self.let_tail_go(tail);
         let present = self.generations.present(to);
         items.set_bits(entry, 0xff, present);
         self.generations.count(present, || self.generations.now());
         self.enqueue(entry, present);
     }
 
-    fn let_tail_go(&mut self, (_, stamp): (Entry, u8)) {
-        self.tails[Part::of(stamp) as usize] = None;
+    fn let_tail_go(&mut self, tail: Tail) {
+        self.tails[tail.part as usize] = None;
         self.entries -= 1;
-        self.generations.uncount(stamp);
+        self.generations.uncount(tail.stamp);
     }
 
     /// Lets go of a tail whose item has left.
-    pub(crate) fn forget_tail(&mut self, tail: (Entry, u8)) {
+    pub(crate) fn forget_tail(&mut self, tail: Tail) {
         self.let_tail_go(tail);
         self.items -= 1;
     }
 
-    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of them at most.
-    pub(crate) fn shrink(&mut self, part: Part, most: usize, to: Part, limit: usize, items: &impl Items) {
+    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of them at most, and for as long as
+    /// enough looks are left.
+    pub(crate) fn shrink(
+        &mut self,
+        (part, most): (Part, usize),
+        to: Part,
+        limit: usize,
+        items: &impl Items,
+        looks: &mut Looks,
+    ) {
         for _ in 0..limit {
-            if self.part_len(part) <= most {
+            if self.part_len(part) <= most || !looks.is_generous() {
                 return;
             }
-            let Some(tail) = self.tail(part, items) else { return };
+            let Some(tail) = self.tail(part, items, looks) else { return };
             self.move_tail(tail, to, items);
         }
     }
 
     /// Claims the tail of `part` and lets go of it; tails that are held go to the top of their part. `None`: the part has
     /// no item or only such as are held, or `tries` has come to [`MAX_HELD_TRIES`].
-    pub(crate) fn evict_from(&mut self, part: Part, items: &impl Items, tries: &mut u32) -> Option<Entry> {
+    pub(crate) fn evict_from(
+        &mut self,
+        part: Part,
+        items: &impl Items,
+        tries: &mut u32,
+        looks: &mut Looks,
+    ) -> Option<Entry> {
         let last_try = tries.saturating_add(self.part_len(part) as u32);
         while *tries < MAX_HELD_TRIES && *tries <= last_try {
-            let tail = self.tail(part, items)?;
-            match items.claim(tail.0) {
+            let tail = self.tail(part, items, looks)?;
+            match items.claim(tail.entry) {
                 Claim::Taken => {
                     self.forget_tail(tail);
-                    return Some(tail.0);
+                    return Some(tail.entry);
                 }
                 Claim::Held => {
                     *tries += 1;
@@ -281,8 +311,9 @@ impl Lists {
         parts: &[Part],
         items: &impl Items,
         tries: &mut u32,
+        looks: &mut Looks,
     ) -> Option<Entry> {
-        parts.iter().find_map(|part| self.evict_from(*part, items, tries))
+        parts.iter().find_map(|part| self.evict_from(*part, items, tries, looks))
     }
 
     /// Notes that an item with `stamp` left by another way than eviction.
@@ -316,18 +347,24 @@ impl Lists {
 
     pub(crate) fn validate(&self, items: &impl Items) {
         let mut entries = self.tails.iter().flatten().copied().collect::<Vec<_>>();
+        // Those that invariant 3 holds of.
+        let mut placed: HashSet<u32> = entries.iter().map(|entry| entry.0).collect();
         for (stamp, queue) in (0..=255).zip(self.queues.iter()) {
             assert!(queue.is_empty() || self.generations.is_alive(stamp), "invariant 2: stamp {stamp}");
             for entry in queue.entries(&self.blocks) {
                 entries.push(entry);
-                if let Some(bits) = items.bits(entry)
-                    && Part::of(bits) == Part::of(stamp)
-                    && self.generations.is_alive(bits)
-                {
-                    assert!(self.generations.age(bits) >= self.generations.age(stamp), "invariant 3");
+                let is_above = |bits| {
+                    Part::of(bits) == Part::of(stamp)
+                        && self.generations.is_alive(bits)
+                        && self.generations.age(bits) < self.generations.age(stamp)
+                };
+                if !items.bits(entry).is_some_and(is_above) {
+                    placed.insert(entry.0);
                 }
             }
         }
+        let is_placed = |entry: &Entry| placed.contains(&entry.0);
+        assert!(entries.iter().all(is_placed), "invariant 3");
         assert_eq!(entries.len(), self.entries);
         let stamps: Vec<u8> = entries.iter().filter_map(|entry| items.bits(*entry)).collect();
         assert!(stamps.len() >= self.items, "invariant 1: {} entries for {} items", stamps.len(), self.items);

@@ -16,8 +16,10 @@
 //!
 //! Invariants:
 //! 1. Alive generations are `oldest ..= present`, at most `WINDOW` of 256, so that a stamp names one without doubt.
-//! 2. An item's stamp is never older than the queue that its entry is in.
-//! 3. `items` is the number of queued items; entries beyond that are stale.
+//! 2. An item has an entry in the queue of its stamp or in an older one.
+//! 3. `items` is the number of queued items; entries beyond that are stale. A stale entry, whose chunk another item has by
+//!    now, may lie in a younger queue than that item's stamp (one that was moved brings an old stamp); it is met later than
+//!    the item's own, and does no harm.
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::fifo::{Blocks, Fifo};
 use crate::hits::Hits;
+use crate::looks::Looks;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 /// Most generations alive at once.
@@ -223,10 +226,10 @@ impl Lru {
         }
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
         let mut oldest = self.clock.oldest.load(Ordering::Relaxed);
-        while self.items > 0 && tries < MAX_HELD_TRIES {
+        while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
             let Some(entry) = self.queues[usize::from(oldest)].pop(&mut self.blocks) else {
                 let present = self.clock.present.load(Ordering::Acquire);
                 if oldest == present {
@@ -237,6 +240,7 @@ impl Lru {
                 continue;
             };
             self.entries -= 1;
+            looks.add(1);
             if let Some(ahead) = self.queues[usize::from(oldest)].peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
@@ -244,7 +248,8 @@ impl Lru {
             // A thread that stalled between reading the generation and stamping may leave a stamp that is dead by now:
             // it counts as the oldest.
             let present = self.clock.present.load(Ordering::Acquire);
-            if stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest) {
+            let was_hit = stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest);
+            if was_hit && looks.is_patient() {
                 self.enqueue(entry, stamp);
                 continue;
             }
@@ -301,6 +306,8 @@ impl Lru {
         let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);
         assert!(alive <= WINDOW, "invariant 1");
         let (mut entries, mut live) = (0, 0);
+        // Of each item, the age of the oldest queue that has it.
+        let mut homes = std::collections::HashMap::new();
         for (generation, queue) in self.queues.iter().enumerate() {
             let age = (generation as u8).wrapping_sub(oldest);
             assert!(age <= alive || queue.is_empty(), "a dead generation has entries");
@@ -308,9 +315,13 @@ impl Lru {
                 entries += 1;
                 if let Some(stamp) = items.bits(entry) {
                     live += 1;
-                    assert!(stamp.wrapping_sub(oldest) >= age, "invariant 2");
+                    let home = homes.entry(entry.0).or_insert((age, stamp));
+                    home.0 = home.0.min(age);
                 }
             }
+        }
+        for (age, stamp) in homes.values() {
+            assert!(stamp.wrapping_sub(oldest) >= *age, "invariant 2");
         }
         assert_eq!(entries, self.entries);
         assert!(live >= self.items, "invariant 3: {live} entries for {} items", self.items);

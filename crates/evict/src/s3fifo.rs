@@ -10,7 +10,8 @@
 //! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is evicted.
 //!
 //! Departures: the cache size, from which the shares follow, is the number of items queued now, as a size class has no
-//! fixed number; the ghost queue holds parts of hashes, and forgets a 64th of itself at a time ([`crate::ghost`]).
+//! fixed number; the ghost queue holds parts of hashes, and forgets a 64th of itself at a time ([`crate::ghost`]); an eviction that
+//! has passed over as many items as `crate::looks` allows takes the next one, whatever its count.
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
@@ -21,6 +22,7 @@
 
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
+use crate::looks::Looks;
 use crate::queues::Queue;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
@@ -162,9 +164,9 @@ impl S3Fifo {
         (self.len() * usize::from(self.small_percent) / 100).max(1)
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
-        while self.len() > 0 && tries < MAX_HELD_TRIES {
+        while self.len() > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
             self.small_items = match (self.small.is_empty(), self.main.is_empty()) {
                 (true, true) => return None,
                 (true, false) => 0,
@@ -174,9 +176,9 @@ impl S3Fifo {
             let from_small = self.small_items > 0
                 && (self.small_items >= self.small_target() || self.small_items == self.items);
             let evicted = if from_small || self.main.is_empty() {
-                self.evict_small(items, &mut tries)
+                self.evict_small(items, &mut tries, looks)
             } else {
-                self.evict_main(items, &mut tries)
+                self.evict_main(items, &mut tries, looks)
             };
             if evicted.is_some() {
                 return evicted;
@@ -186,17 +188,20 @@ impl S3Fifo {
     }
 
     /// Works on the small queue until an item is evicted or there is a reason to look at the main queue.
-    fn evict_small(&mut self, items: &impl Items, tries: &mut u32) -> Option<Entry> {
-        while let Some(entry) = self.small.pop(&mut self.blocks) {
+    fn evict_small(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
+        while !looks.is_spent()
+            && let Some(entry) = self.small.pop(&mut self.blocks)
+        {
+            looks.add(1);
             if let Some(ahead) = self.small.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & MAIN != 0 {
+            if bits & MAIN != 0 && looks.is_patient() {
                 self.main.push(&mut self.blocks, entry);
                 continue;
             }
-            if bits & COUNT > 1 {
+            if bits & COUNT > 1 && looks.is_patient() {
                 items.set_bits(entry, COUNT | MAIN, MAIN);
                 self.small_items = self.small_items.saturating_sub(1);
                 self.main.push(&mut self.blocks, entry);
@@ -209,7 +214,7 @@ impl S3Fifo {
                         self.ghost.set_capacity(main_target);
                     }
                     self.ghost.insert(0, items.fingerprint(entry));
-                    self.forget(0);
+                    self.forget(bits);
                     return Some(entry);
                 }
                 Claim::Held => {
@@ -219,31 +224,34 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => self.forget(0),
+                Claim::Gone => self.forget(bits),
             }
         }
         None
     }
 
     /// Works on the main queue until an item is evicted.
-    fn evict_main(&mut self, items: &impl Items, tries: &mut u32) -> Option<Entry> {
-        while let Some(entry) = self.main.pop(&mut self.blocks) {
+    fn evict_main(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
+        while !looks.is_spent()
+            && let Some(entry) = self.main.pop(&mut self.blocks)
+        {
+            looks.add(1);
             if let Some(ahead) = self.main.peek(&self.blocks, 4) {
                 items.prefetch(ahead);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & MAIN == 0 {
+            if bits & MAIN == 0 && looks.is_patient() {
                 self.small.push(&mut self.blocks, entry);
                 continue;
             }
-            if bits & COUNT > 0 {
+            if bits & COUNT > 0 && looks.is_patient() {
                 items.set_bits(entry, COUNT, (bits & COUNT) - 1);
                 self.main.push(&mut self.blocks, entry);
                 continue;
             }
             match items.claim(entry) {
                 Claim::Taken => {
-                    self.forget(MAIN);
+                    self.forget(bits);
                     return Some(entry);
                 }
                 Claim::Held => {
@@ -253,7 +261,7 @@ impl S3Fifo {
                         return None;
                     }
                 }
-                Claim::Gone => self.forget(MAIN),
+                Claim::Gone => self.forget(bits),
             }
         }
         None

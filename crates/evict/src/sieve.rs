@@ -8,11 +8,14 @@
 //! The hand splits the queue in two, and both parts are first-in-first-out: items that the hand has passed in this round,
 //! and items ahead of it, where new ones are added. So the algorithm is followed exactly, without links.
 //!
+//! Departure: a hand that has spared as many items in a row as `crate::looks` allows takes the next one.
+//!
 //! Policy bits: 0 set = hit since the hand last passed.
 //!
 //! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are stale.
 
 use crate::fifo::{Blocks, Fifo};
+use crate::looks::Looks;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 const VISITED: u8 = 1;
@@ -75,9 +78,9 @@ impl Sieve {
         }
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
-        while self.items > 0 && tries < MAX_HELD_TRIES {
+        while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
             // At the newest item the hand turns back to the oldest, before others come.
             let Some(entry) = self.ahead.pop(&mut self.blocks) else {
                 if self.passed.is_empty() {
@@ -86,11 +89,12 @@ impl Sieve {
                 self.turn_back();
                 continue;
             };
+            looks.add(1);
             if let Some(next) = self.ahead.peek(&self.blocks, 4) {
                 items.prefetch(next);
             }
             let Some(bits) = items.bits(entry) else { continue };
-            if bits & VISITED != 0 {
+            if bits & VISITED != 0 && looks.is_patient() {
                 items.set_bits(entry, VISITED, 0);
                 self.passed.push(&mut self.blocks, entry);
                 continue;

@@ -1,13 +1,13 @@
 //! A cache of plain maps around a policy, and the plain policies that it is held against.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use rand_distr::{Distribution, Zipf};
 
-use crate::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
+use crate::{Claim, Entry, HitRule, Items, MAX_HELD_TRIES, MOST_LOOKS, MOST_STALE, Policy, PolicyKind};
 
 #[derive(Clone, Copy)]
 struct Item {
@@ -17,22 +17,55 @@ struct Item {
     held: bool,
 }
 
+/// Looks at live items, and at entries of any kind, that one eviction may take: twice the held items, as it tries twice, and a step of a
+/// sweep.
+const MOST_LIVE: u32 = MOST_LOOKS + 2 * MAX_HELD_TRIES + 75;
+const MOST_ENTRIES: u32 = MOST_LIVE + MOST_STALE;
+
 #[derive(Default)]
-pub(crate) struct Table(RefCell<HashMap<u32, Item>>);
+pub(crate) struct Table {
+    items: RefCell<HashMap<u32, Item>>,
+    /// Live items and entries that the eviction has looked at which is under way.
+    looks: Cell<Option<(u32, u32)>>,
+    /// What hits do to an item each time that its bits are changed: they are always faster.
+    races: RefCell<Option<HitRule>>,
+}
+
+impl Table {
+    /// Counts what is looked at meanwhile, and fails beyond the limits: no loop is waited for that has no end.
+    fn limited<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.looks.set(Some((0, 0)));
+        let result = work();
+        self.looks.set(None);
+        result
+    }
+
+    fn count_look(&self, is_live: bool) {
+        let Some((live, entries)) = self.looks.get() else { return };
+        let (live, entries) = (live + u32::from(is_live), entries + 1);
+        assert!(live <= MOST_LIVE && entries <= MOST_ENTRIES, "{live} items and {entries} entries looked at");
+        self.looks.set(Some((live, entries)));
+    }
+}
 
 impl Items for Table {
     fn bits(&self, entry: Entry) -> Option<u8> {
-        self.0.borrow().get(&entry.0).map(|item| item.bits)
+        let bits = self.items.borrow().get(&entry.0).map(|item| item.bits);
+        self.count_look(bits.is_some());
+        bits
     }
 
     fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
-        if let Some(item) = self.0.borrow_mut().get_mut(&entry.0) {
+        if let Some(item) = self.items.borrow_mut().get_mut(&entry.0) {
             item.bits = item.bits & !mask | value & mask;
+            if let Some(rule) = &*self.races.borrow() {
+                item.bits = rule.apply(item.bits, false, || 0);
+            }
         }
     }
 
     fn claim(&self, entry: Entry) -> Claim {
-        match self.0.borrow().get(&entry.0) {
+        match self.items.borrow().get(&entry.0) {
             None => Claim::Gone,
             Some(item) if item.held => Claim::Held,
             Some(_) => Claim::Taken,
@@ -40,7 +73,7 @@ impl Items for Table {
     }
 
     fn fingerprint(&self, entry: Entry) -> u32 {
-        fingerprint(self.0.borrow()[&entry.0].key)
+        fingerprint(self.items.borrow()[&entry.0].key)
     }
 }
 
@@ -76,7 +109,7 @@ impl Sim {
 
     /// The queue that an access hits, or 0 for a miss.
     pub(crate) fn queue_of_hit(&mut self, key: u64) -> usize {
-        let bits = self.entries.get(&key).map(|entry| self.table.0.borrow()[entry].bits);
+        let bits = self.entries.get(&key).map(|entry| self.table.items.borrow()[entry].bits);
         self.access(key);
         bits.map_or(0, |bits| self.rule.apply_in(bits, false, || self.now).1)
     }
@@ -85,7 +118,7 @@ impl Sim {
     pub(crate) fn access(&mut self, key: u64) -> bool {
         if let Some(entry) = self.entries.get(&key) {
             self.rule.count(|| fingerprint(key));
-            let mut items = self.table.0.borrow_mut();
+            let mut items = self.table.items.borrow_mut();
             let item = items.get_mut(entry).expect("in both maps");
             item.bits = self.rule.apply(item.bits, !item.hit, || self.now);
             item.hit = true;
@@ -98,31 +131,46 @@ impl Sim {
         }
         let bits = self.policy.admit(fingerprint(key));
         self.serial += 1;
-        self.table.0.borrow_mut().insert(self.serial, Item { key, bits, hit: false, held: false });
+        self.table.items.borrow_mut().insert(self.serial, Item { key, bits, hit: false, held: false });
         self.entries.insert(key, self.serial);
         self.policy.push(Entry(self.serial), bits, self.now);
-        self.policy.tend(&self.table);
+        self.table.limited(|| self.policy.tend(&self.table));
         false
     }
 
     pub(crate) fn evict(&mut self) -> bool {
-        let Some(entry) = self.policy.evict(&self.table) else { return false };
-        let item = self.table.0.borrow_mut().remove(&entry.0).expect("claimed items exist");
+        let Some(entry) = self.choose() else { return false };
+        let item = self.table.items.borrow_mut().remove(&entry.0).expect("claimed items exist");
         assert!(!item.held, "a held item was evicted");
         self.entries.remove(&item.key);
         true
     }
 
+    /// What the policy would evict, within the looks that it may take each time.
+    fn choose(&mut self) -> Option<Entry> {
+        loop {
+            let evicted = self.table.limited(|| self.policy.evict(&self.table));
+            if evicted.is_some() || !self.policy.is_unfinished() {
+                return evicted;
+            }
+        }
+    }
+
+    /// Lets hits come to an item whenever its bits have been changed.
+    pub(crate) fn race(&mut self) {
+        *self.table.races.borrow_mut() = Some(self.rule.clone());
+    }
+
     pub(crate) fn remove(&mut self, key: u64) {
         if let Some(entry) = self.entries.remove(&key) {
-            let item = self.table.0.borrow_mut().remove(&entry).expect("in both maps");
+            let item = self.table.items.borrow_mut().remove(&entry).expect("in both maps");
             self.policy.removed(item.bits, &self.table);
         }
     }
 
     pub(crate) fn hold(&mut self, key: u64, held: bool) {
         if let Some(entry) = self.entries.get(&key) {
-            self.table.0.borrow_mut().get_mut(entry).expect("in both maps").held = held;
+            self.table.items.borrow_mut().get_mut(entry).expect("in both maps").held = held;
         }
     }
 
@@ -140,8 +188,8 @@ impl Sim {
     /// Evicts everything and returns the keys in that order.
     pub(crate) fn drain(&mut self) -> Vec<u64> {
         let mut keys = Vec::new();
-        while let Some(entry) = self.policy.evict(&self.table) {
-            let item = self.table.0.borrow_mut().remove(&entry.0).expect("claimed items exist");
+        while let Some(entry) = self.choose() {
+            let item = self.table.items.borrow_mut().remove(&entry.0).expect("claimed items exist");
             self.entries.remove(&item.key);
             keys.push(item.key);
         }

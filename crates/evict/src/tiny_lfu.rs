@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
+use crate::looks::Looks;
 use crate::sketch::Sketch;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
@@ -86,50 +87,53 @@ impl TinyLfu {
     }
 
     /// Gives the window and the protected segment their shares.
-    pub(crate) fn tend(&mut self, items: &impl Items) {
+    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let window = self.window_share(self.lists.len());
         if self.is_segmented {
             let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
-            self.lists.shrink(PROTECTED, protected, PROBATION, MOST_MOVED, items);
+            self.lists.shrink((PROTECTED, protected), PROBATION, MOST_MOVED, items, looks);
         }
         // While the main part fills up, those that the window cannot hold enter without competing.
-        self.lists.shrink(WINDOW, window, self.entrance(), MOST_MOVED, items);
+        self.lists.shrink((WINDOW, window), self.entrance(), MOST_MOVED, items, looks);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         self.sketch.age();
-        self.tend(items);
+        self.tend(items, looks);
         let window = self.window_share(self.lists.len());
         let mut tries = 0;
         while tries < MAX_HELD_TRIES {
-            let Some(newcomer) = self.lists.tail(WINDOW, items) else {
-                return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries);
+            let Some(newcomer) = self.lists.tail(WINDOW, items, looks) else {
+                return self.evict_plainly(&[PROBATION, PROTECTED], items, &mut tries, looks);
             };
-            let main = self.lists.tail(PROBATION, items).or_else(|| self.lists.tail(PROTECTED, items));
+            let mut main = self.lists.tail(PROBATION, items, looks);
+            if main.is_none() {
+                main = self.lists.tail(PROTECTED, items, looks);
+            }
             if self.lists.part_len(WINDOW) < window && main.is_some() {
-                return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries);
+                return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, looks);
             }
             let Some(incumbent) = main else {
-                return self.evict_plainly(&[WINDOW], items, &mut tries);
+                return self.evict_plainly(&[WINDOW], items, &mut tries, looks);
             };
             let seen = |entry| self.sketch.estimate(items.fingerprint(entry));
-            let newcomer_wins = seen(newcomer.0) >= seen(incumbent.0);
+            let newcomer_wins = seen(newcomer.entry) >= seen(incumbent.entry);
             let loser = if newcomer_wins { incumbent } else { newcomer };
-            match items.claim(loser.0) {
+            match items.claim(loser.entry) {
                 Claim::Taken => {
                     self.lists.forget_tail(loser);
                     if newcomer_wins {
                         self.lists.move_tail(newcomer, self.entrance(), items);
                     }
                     // The fingerprint asked for last is that of the evicted item.
-                    items.fingerprint(loser.0);
-                    return Some(loser.0);
+                    items.fingerprint(loser.entry);
+                    return Some(loser.entry);
                 }
                 Claim::Held => {
                     tries += 1;
-                    self.lists.move_tail(loser, Part::of(loser.1), items);
+                    self.lists.move_tail(loser, loser.part, items);
                     if tries >= MOST_COMPETITIONS {
-                        return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries);
+                        return self.evict_plainly(&[PROBATION, PROTECTED, WINDOW], items, &mut tries, looks);
                     }
                 }
                 Claim::Gone => self.lists.forget_tail(loser),
@@ -139,8 +143,14 @@ impl TinyLfu {
     }
 
     /// Evicts without a competition.
-    fn evict_plainly(&mut self, parts: &[Part], items: &impl Items, tries: &mut u32) -> Option<Entry> {
-        let entry = self.lists.evict_in_order(parts, items, tries)?;
+    fn evict_plainly(
+        &mut self,
+        parts: &[Part],
+        items: &impl Items,
+        tries: &mut u32,
+        looks: &mut Looks,
+    ) -> Option<Entry> {
+        let entry = self.lists.evict_in_order(parts, items, tries, looks)?;
         items.fingerprint(entry);
         Some(entry)
     }

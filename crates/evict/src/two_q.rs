@@ -22,6 +22,7 @@
 use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
+use crate::looks::Looks;
 use crate::{Entry, Items};
 
 const HOT: Part = Part::Young;
@@ -55,15 +56,15 @@ impl TwoQ {
         self.lists.generations().present(HOT)
     }
 
-    pub(crate) fn tend(&mut self, items: &impl Items) {
+    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let (hot, warm) = self.shares(self.lists.len());
-        self.lists.shrink(WARM, warm, COLD, MOST_COOLED, items);
-        self.lists.shrink(HOT, hot, COLD, MOST_COOLED, items);
+        self.lists.shrink((WARM, warm), COLD, MOST_COOLED, items, looks);
+        self.lists.shrink((HOT, hot), COLD, MOST_COOLED, items, looks);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items) -> Option<Entry> {
-        self.tend(items);
-        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0)
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+        self.tend(items, looks);
+        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, looks)
     }
 
     /// Queues the items of another policy, the first to go first.

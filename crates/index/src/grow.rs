@@ -81,11 +81,34 @@ impl Index {
         hash_of: impl Fn(ItemPtr) -> u64,
         prefetch: impl Fn(ItemPtr),
     ) -> Vec<ItemPtr> {
-        let mut dropped = Vec::new();
         if !self.is_growing() {
-            return dropped;
+            return Vec::new();
         }
-        let Some(_grower) = self.grower.try_lock() else { return dropped };
+        let Some(_grower) = self.grower.try_lock() else { return Vec::new() };
+        self.move_buckets(buckets, hash_of, prefetch)
+    }
+
+    /// [`Self::grow`] for an entry that found its home full: waits for another thread that is at it, which may not have come to run for as long
+    /// as others filled the index. The caller has no bucket locked.
+    #[must_use]
+    pub fn grow_on(
+        &self,
+        buckets: u32,
+        hash_of: impl Fn(ItemPtr) -> u64,
+        prefetch: impl Fn(ItemPtr),
+    ) -> Vec<ItemPtr> {
+        let _grower = self.grower.lock();
+        self.move_buckets(buckets, hash_of, prefetch)
+    }
+
+    /// Moves buckets while the index is growing. The caller is the grower.
+    fn move_buckets(
+        &self,
+        buckets: u32,
+        hash_of: impl Fn(ItemPtr) -> u64,
+        prefetch: impl Fn(ItemPtr),
+    ) -> Vec<ItemPtr> {
+        let mut dropped = Vec::new();
         for _ in 0..buckets {
             if !self.shape.load().is_growing() {
                 break;

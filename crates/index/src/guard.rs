@@ -111,10 +111,10 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// An entry in the home that belongs to whatever key: what to remove when [`Full`].
-    pub fn any(&self) -> Option<Slot> {
+    /// The entries in the home, of whatever keys: of which to remove one when [`Full`].
+    pub fn home(&self) -> impl Iterator<Item = Slot> {
         let bucket = self.index.table.get(self.home);
-        bucket.occupied().next().map(|slot| Slot { distance: 0, slot })
+        bucket.occupied().map(|slot| Slot { distance: 0, slot })
     }
 }
 

@@ -14,12 +14,12 @@ pub fn bytes(buckets: u32) -> u64 {
     (u64::from(buckets) + u64::from(MAX_REACH)) * size_of::<Bucket>() as u64
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub use mapped::Table;
-#[cfg(loom)]
+#[cfg(any(loom, miri))]
 pub use modelled::Table;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 mod mapped {
     use super::*;
     use rustix::mm::{self, MapFlags, ProtFlags};
@@ -93,17 +93,18 @@ mod mapped {
     }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, miri))]
 mod modelled {
     use super::*;
 
-    /// Buckets on the heap, for the model checker.
+    /// Buckets on the heap, for the model checker and for Miri, which knows few kinds of mappings.
     pub struct Table(Box<[Bucket]>);
 
     impl Table {
         /// As the real one.
         pub fn reserve(max: u32) -> io::Result<Self> {
-            Ok(Self((0..max + 2).map(|_| Bucket::new()).collect()))
+            let spill = if cfg!(loom) { 2 } else { MAX_REACH };
+            Ok(Self((0..max + spill).map(|_| Bucket::new()).collect()))
         }
 
         /// As the real one: all of it has memory.

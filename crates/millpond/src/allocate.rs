@@ -8,15 +8,18 @@ use evict::PolicyKind;
 use index::Index;
 use slab::item::link::CHAIN_BYTES;
 use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
-use slab::{ItemPtr, Layout, SLAB_BYTES, SlabInfo};
+use slab::run::{UNIT_BYTES, UNITS, least_units, units_to_grow};
+use slab::{ItemPtr, Layout, Run, SLAB_BYTES, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class, Inner, SLABS_ADDED};
+use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class, Inner, RUNS_ADDED};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
 use crate::pool::Pool;
+use crate::release::{Taking, Why};
 use crate::sizes::Sizes;
+use crate::strategy::step_for;
 use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
 /// How often an allocation that finds nothing looks again after other threads took slabs from classes, and how long it waits for
@@ -52,6 +55,8 @@ pub(crate) enum Body {
     Value(usize),
     /// A tail of at least this many bytes (invariant 6 of `slab::item`).
     Tail(usize),
+    /// A long value, in links.
+    Long,
 }
 
 impl Body {
@@ -59,29 +64,42 @@ impl Body {
     fn bytes(self) -> usize {
         match self {
             Self::Value(bytes) | Self::Tail(bytes) => bytes,
+            Self::Long => 0,
         }
     }
 
-    fn item_bytes(self, layout: Layout, key_len: usize) -> usize {
-        match self {
-            Self::Value(len) => layout.item_bytes(key_len, len),
-            Self::Tail(bytes) => layout.tailed_item_bytes(key_len, bytes),
-        }
+    /// Bytes of a chunk that an item needs, `ends` bytes for a chain among them; as many as there are numbers for where there is no such item.
+    fn item_bytes(self, layout: Layout, key_len: usize, ends: usize) -> usize {
+        let around = match self {
+            Self::Value(_) | Self::Long => layout.item_bytes(key_len, 0),
+            Self::Tail(_) => layout.tailed_item_bytes(key_len, 0),
+        };
+        self.bytes().saturating_add(around + ends)
     }
 
     /// The length of the value that stands in the header; `None`: no header has room for it.
     fn value_len(self) -> Option<usize> {
         match self {
             Self::Value(len) => (len <= MAX_VALUE_BYTES).then_some(len),
-            Self::Tail(_) => Some(TAILED),
+            Self::Tail(_) | Self::Long => Some(TAILED),
         }
     }
 }
 
+/// # Errors
+/// [`ErrorKind::KeyLength`].
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        let context = format!("a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}", key.len());
+        return Err(Error::new(ErrorKind::KeyLength, context));
+    }
+    Ok(())
+}
+
 pub(crate) fn layout_for(options: &ItemOptions) -> Layout {
     match options.tag {
-        Some(tag) if tag.client_flags != 0 => Layout::TaggedWithFlags,
         Some(_) => Layout::Tagged,
+        None if options.client_flags != 0 => Layout::Flagged,
         None if options.expirable || options.chainable || options.expiry != Expiry::Never => Layout::Expiring,
         None => Layout::Plain,
     }
@@ -135,15 +153,16 @@ impl Core {
         body: Body,
         options: &ItemOptions,
     ) -> Result<WriteHandle<'_>, Error> {
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
-            let context = format!("a key of {} bytes: keys have 1 to {MAX_KEY_BYTES}", key.len());
-            return Err(Error::new(ErrorKind::KeyLength, context));
-        }
+        check_key(key)?;
         let layout = layout_for(options);
         // A tail ends with its chunk.
-        let chainable = options.chainable && matches!(body, Body::Value(_));
+        let chainable = match body {
+            Body::Value(_) => options.chainable,
+            Body::Tail(_) => false,
+            Body::Long => true,
+        };
         let ends = if chainable { CHAIN_BYTES } else { 0 };
-        let bytes = body.item_bytes(layout, key.len()) + ends;
+        let bytes = body.item_bytes(layout, key.len(), ends);
         let sizes = pool.sizes();
         let place = sizes.place_within(bytes, body.value_len().is_some(), pool)?;
         let value_len = body.value_len().unwrap_or(0);
@@ -157,7 +176,7 @@ impl Core {
             created: keyspace.stamp(now),
             expiry: options.expiry.to_unix_secs(|| now),
             cas: options.tag.map_or(0, |tag| tag.cas),
-            client_flags: options.tag.map_or(0, |tag| tag.client_flags),
+            client_flags: options.tag.map_or(options.client_flags, |tag| tag.client_flags),
         };
         let (item, info) = self.arena.item(ptr);
         assert!(bytes <= info.chunk_bytes as usize, "a chunk is at least as long as its item");
@@ -175,7 +194,7 @@ impl Core {
         if options.user_bits != 0 {
             item.state().set_user_bits(options.user_bits);
         }
-        Ok(WriteHandle::new(self, ptr, hash))
+        Ok(WriteHandle::new(self, (ptr, item), hash))
     }
 
     /// The longest tail that an item of the pool with such a key may have, in bytes.
@@ -187,7 +206,23 @@ impl Core {
     /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
     /// of a larger class. Where another thread is taking a slab from a class, waits for that rather than fail.
     pub(crate) fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
+        if self.arena.is_parted() {
+            let context = "this process was forked from the one that has the cache: open another one here";
+            return Err(Error::new(ErrorKind::System, context));
+        }
         let class = self.class_at(pool, sizes, place);
+        if class.is_starved.load(Ordering::Relaxed) {
+            self.feed(pool, class);
+        }
+        match self.take_from_class(pool, class) {
+            Some(ptr) => Ok(ptr),
+            None => self.take_chunk_elsewhere(pool, sizes, place),
+        }
+    }
+
+    /// [`Self::take_chunk`] for a class that had none at once.
+    #[cold]
+    fn take_chunk_elsewhere(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
         for round in 0..MOST_ROUNDS {
             let moves = pool.slabs_moved.load(Ordering::Relaxed);
             if let Some(ptr) = self.try_take_chunk(pool, sizes, place) {
@@ -198,7 +233,14 @@ impl Core {
                 break;
             }
         }
-        class.counters.add(ALLOCATION_FAILURES, 1);
+        // What no pool has claimed yet may be all the memory.
+        if self.discard_unclaimed() > base::ByteSize::new(0)
+            && let Some(ptr) = self.try_take_chunk(pool, sizes, place)
+        {
+            return Ok(ptr);
+        }
+        self.class_at(pool, sizes, place).counters.add(ALLOCATION_FAILURES, 1);
+        pool.upkeep.note_failure();
         Err(Error::new(
             ErrorKind::OutOfMemory,
             format!(
@@ -219,57 +261,198 @@ impl Core {
         if let Some(ptr) = self.take_from_class(pool, class) {
             return Some(ptr);
         }
-        if self.reclaim_for(pool)
+        if self.reclaim_for(pool, class)
             && let Some(ptr) = self.take_from_class(pool, class)
         {
             return Some(ptr);
         }
-        // The class has nothing to evict: typically it has no slab at all while other classes have them all. A class
-        // with several can spare one; else a chunk of a larger class serves; a class's only slab is taken last.
+        // Memory that is free may lie apart: then it is brought together.
+        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        if pool.has_room_for(least)
+            && self.arena.free_unit_bytes() >= 2 * least
+            && self.empty_split_slab(&mut Taking::new(Why::Moved, 0))
+            && let Some(ptr) = self.take_from_class(pool, class)
+        {
+            return Some(ptr);
+        }
+        // The class has nothing to evict: typically it has no memory at all while other classes have it all. A class
+        // with several runs can spare one; else a chunk of a larger class serves; a class's only run is taken last.
         if let Some(ptr) = self.take_after_move(pool, class, 2) {
             return Some(ptr);
         }
         let larger =
             (place + 1..sizes.sizes().len()).filter_map(|place| pool.used_class(sizes.number(place)));
         larger
-            .filter(|larger| larger.inner.lock().chunks.slab_count() > 0)
+            .filter(|larger| larger.inner.lock().chunks.run_count() > 0)
             .find_map(|larger| self.take_from_class(pool, larger))
             .or_else(|| self.take_after_move(pool, class, 1))
     }
 
-    /// A chunk of the class after a slab was taken from another class that has at least `least_slabs`.
-    fn take_after_move(&self, pool: &Pool, class: &Class, least_slabs: usize) -> Option<ItemPtr> {
-        self.move_slab_within_pool(pool, class, least_slabs)
+    /// A chunk of the class after a run was taken from another class that has at least `least_runs`.
+    fn take_after_move(&self, pool: &Pool, class: &Class, least_runs: usize) -> Option<ItemPtr> {
+        let bytes = step_for(pool.slab_bytes());
+        self.move_within_pool(pool, class, least_runs, bytes)
             .then(|| self.take_from_class(pool, class))
             .flatten()
     }
 
-    /// Gives the class one more slab, if the pool's limit and the cache's memory allow.
-    pub(crate) fn add_slab(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
-        if inner.leaving.is_some() || !inner.chunks.has_room_for_slab() {
-            return false;
+    /// Whether a class that got no run may get one by [`Self::feed`].
+    pub(crate) fn could_have_more(&self, pool: &Pool, inner: &Inner) -> bool {
+        // Most classes have more than moves at a time, and need not be told what that is of the pool's classes.
+        let has = inner.chunks.bytes();
+        (has < step_for(pool.slab_bytes()) && has < pool.least_share())
+            || pool.has_room_for(UNIT_BYTES as u64) && self.arena.free_unit_bytes() >= SLAB_BYTES as u64
+    }
+
+    /// Gives a class that evicts more memory. If free units that make a slab lie apart, for which there is no metadata, they are brought
+    /// together and their slab given back, for runs and metadata as they come. Else a class is brought up to its least share of the pool
+    /// ([`Pool::least_share`]): while there is memory, classes grow with what is stored in them; one that comes to have many items
+    /// later would go on with the little that it had until then.
+    #[cold]
+    fn feed(&self, pool: &Pool, class: &Class) {
+        class.is_starved.store(false, Ordering::Relaxed);
+        let has = class.inner.lock().chunks.bytes();
+        let lacking = pool.least_share().saturating_sub(has);
+        let idle = self.arena.free_unit_bytes();
+        let Some(turn) = pool.turn_to_move(lacking.max(UNIT_BYTES as u64)) else { return };
+        if idle >= SLAB_BYTES as u64 && self.bring_together() {
+            pool.note_move(turn);
+        } else if lacking > 0 {
+            // If there is no room for metadata besides, as much has to go as may make a slab.
+            let has_room = self.has_metadata_room(lacking, class.info, pool.policy());
+            let bytes = if has_room { lacking } else { step_for(pool.slab_bytes()) };
+            self.move_within_pool(pool, class, 2, bytes);
         }
-        if !pool.try_add_slab() {
-            pool.set_wants_slab(pool.has_room_for_slab());
+    }
+
+    /// Whether the metadata of so many bytes of chunks finds room besides what is spent and what is to come.
+    fn has_metadata_room(&self, bytes: u64, info: SlabInfo, policy: PolicyKind) -> bool {
+        let metadata = metadata_of(bytes / u64::from(info.chunk_bytes), policy);
+        self.ledger.total() + self.metadata_to_come() + metadata <= self.ledger.limit()
+    }
+
+    /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as much as fits the memory that it has and
+    /// what is left, or else less.
+    pub(crate) fn add_run(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
+        if inner.leaving.is_some() || !inner.chunks.has_room_for_run() {
             return false;
         }
         let info = inner.chunks.info();
-        let (chunks, metadata) = metadata_of_slab(info, pool.policy());
-        if !self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata) {
-            pool.remove_slab();
-            pool.set_wants_slab(true);
+        let least = least_units(info.chunk_bytes);
+        let free = self.ledger.free().saturating_sub(self.metadata_to_come()) + self.arena.free_unit_bytes();
+        let wanted = units_to_grow(info.chunk_bytes, inner.chunks.bytes(), free.min(pool.room_bytes()));
+        let mut units = wanted;
+        loop {
+            if let Some(run) = self.take_run(pool, info, units) {
+                self.adopt_run(class, inner, run);
+                return true;
+            }
+            if units == least {
+                break;
+            }
+            units = (units / 2).max(least);
+        }
+        if pool.has_room_for(u64::from(least) * UNIT_BYTES as u64) {
+            self.note_short(pool);
+        } else {
+            pool.set_wants_memory(false);
+        }
+        false
+    }
+
+    /// Gives the class a run of units that are free in split slabs, whatever the cache's limit: they are on the bill already.
+    pub(crate) fn add_units(&self, pool: &Pool, class: &Class, inner: &mut Inner, units: u32) -> bool {
+        let bytes = u64::from(units) * UNIT_BYTES as u64;
+        if !inner.chunks.has_room_for_run() || !pool.try_add(bytes) {
             return false;
         }
-        let Some(slab) = self.arena.assign(info) else {
-            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
-            pool.remove_slab();
+        let Some(run) = self.arena.assign_units(class.info, units) else {
+            pool.remove(bytes);
             return false;
         };
-        self.add_chunks(chunks, metadata);
-        inner.chunks.add_slab(&self.arena, slab);
-        class.counters.add(SLABS_ADDED, 1);
-        class.note_slabs(inner);
+        let chunks = u64::from(run.chunks(class.info));
+        self.add_chunks(chunks, metadata_of(chunks, pool.policy()));
+        self.adopt_run(class, inner, run);
         true
+    }
+
+    /// Gives the class a run that was assigned to it.
+    fn adopt_run(&self, class: &Class, inner: &mut Inner, run: Run) {
+        inner.chunks.add_run(&self.arena, run);
+        class.counters.add(RUNS_ADDED, 1);
+        class.note_chunks(inner);
+    }
+
+    /// Gives the class memory that was taken from another, as far as that is to be had. Returns how much it got, in bytes.
+    pub(crate) fn grow(&self, pool: &Pool, class: &Class, bytes: u64) -> u64 {
+        let mut inner = class.inner.lock();
+        let had = inner.chunks.bytes();
+        while inner.chunks.bytes() < had + bytes && self.add_run(pool, class, &mut inner) {}
+        inner.chunks.bytes() - had
+    }
+
+    /// A run of so many units for a class of the pool, if its limits, the cache's memory and the units that are free in a row allow.
+    fn take_run(&self, pool: &Pool, info: SlabInfo, units: u32) -> Option<Run> {
+        let bytes = u64::from(units) * UNIT_BYTES as u64;
+        if !pool.try_add(bytes) {
+            return None;
+        }
+        let chunks = u64::from(bytes as u32 / info.chunk_bytes);
+        let metadata = metadata_of(chunks, pool.policy());
+        let run = if units == UNITS {
+            self.take_slab(info, metadata)
+        } else {
+            self.take_units(info, units, metadata)
+        };
+        match run {
+            Some(_) => self.add_chunks(chunks, metadata),
+            None => pool.remove(bytes),
+        }
+        run
+    }
+
+    /// A whole slab, with room for the metadata of its items.
+    fn take_slab(&self, info: SlabInfo, metadata: u64) -> Option<Run> {
+        if !self.charge_slab(metadata) {
+            return None;
+        }
+        let run = self.arena.assign(info);
+        if run.is_none() {
+            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+        }
+        run
+    }
+
+    /// Units of a split slab, of one more if those that there are have not as many in a row.
+    fn take_units(&self, info: SlabInfo, units: u32, metadata: u64) -> Option<Run> {
+        if !self.ledger.try_charge(Part::Slabs, 0, self.metadata_to_come() + metadata) {
+            return None;
+        }
+        if let Some(run) = self.arena.assign_units(info, units) {
+            return Some(run);
+        }
+        if !self.charge_slab(metadata) {
+            return None;
+        }
+        if !self.arena.split() {
+            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+            return None;
+        }
+        self.arena.assign_units(info, units)
+    }
+
+    /// Puts a slab on the bill, if there is room for it and for metadata to come.
+    fn charge_slab(&self, metadata: u64) -> bool {
+        let charge =
+            || self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata);
+        let before = self.retired_runs.count();
+        charge() || (before > 0 && self.free_retired_runs() < before && charge())
+    }
+
+    /// Notes that there was no memory for a run of the pool.
+    fn note_short(&self, pool: &Pool) {
+        pool.set_wants_memory(true);
+        self.is_short.store(true, Ordering::Release);
     }
 
     /// Memory that queues, ghosts and index will yet take when all chunks are in use.
@@ -295,9 +478,7 @@ impl Core {
     }
 }
 
-/// Chunks of a slab, and the memory that queues, ghosts and index take for them, in bytes.
-pub(crate) fn metadata_of_slab(info: SlabInfo, policy: PolicyKind) -> (u64, u64) {
-    let chunks = u64::from(info.chunks_per_slab());
-    let index = Index::bytes_for(chunks);
-    (chunks, chunks * policy.bytes_per_item_x100() / 100 + index)
+/// Memory that queues, ghosts and index take for this many chunks, in bytes.
+pub(crate) fn metadata_of(chunks: u64, policy: PolicyKind) -> u64 {
+    chunks * policy.bytes_per_item_x100() / 100 + Index::bytes_for(chunks)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use base::Clock;
 use base::hash::key_hash;
 use slab::onlooker::{Chunk, Copied, Copies};
-use slab::{ItemPtr, Onlooker, SLAB_BYTES, SlabInfo};
+use slab::{ItemPtr, Onlooker, Run, SlabInfo};
 
 use crate::cache::MAX_POOLS;
 use crate::config::ItemTag;
@@ -60,6 +60,7 @@ pub struct ReadOnlyCache {
 struct Place {
     hash: u64,
     ptr: ItemPtr,
+    run: Run,
     info: SlabInfo,
 }
 
@@ -70,8 +71,8 @@ pub struct AttachedPool {
     pub number: u16,
     /// Whether it has keys of its own.
     pub own_keys: bool,
-    /// Its slabs, by size of their chunks in bytes, ascending.
-    pub slabs: Vec<(u32, u64)>,
+    /// Its memory by the size of its chunks, both in bytes, ascending.
+    pub classes: Vec<(u32, u64)>,
     name_hash: u64,
 }
 
@@ -81,9 +82,9 @@ impl AttachedPool {
         self.name_hash == name_hash(name)
     }
 
-    /// Bytes of all its slabs.
+    /// All its memory, in bytes.
     pub fn slab_bytes(&self) -> u64 {
-        self.slabs.iter().map(|(_, slabs)| slabs * SLAB_BYTES as u64).sum()
+        self.classes.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -91,6 +92,7 @@ impl AttachedPool {
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     copied: Copied<'a>,
+    run: Run,
     info: SlabInfo,
 }
 
@@ -100,7 +102,7 @@ impl<'a> Seen<'a> {
         self.copied.key()
     }
 
-    /// The value; of an item with a chain, what lies before it, and of a structured item nothing.
+    /// The value; of a structured item nothing, nor of one whose value [is long](Self::is_long).
     pub fn value(&self) -> &'a [u8] {
         self.copied.value()
     }
@@ -123,6 +125,11 @@ impl<'a> Seen<'a> {
     /// How many links its chain has, about.
     pub fn links(&self) -> u32 {
         self.copied.links()
+    }
+
+    /// Whether its value is longer than a chunk, and lies in its links.
+    pub fn is_long(&self) -> bool {
+        self.copied.is_long()
     }
 
     /// Whether it is a structured item, which has no value.
@@ -169,6 +176,8 @@ pub struct Snapshot {
     pub tag: Option<ItemTag>,
     /// How many links its chain has, about.
     pub links: u32,
+    /// Whether the value is longer than a chunk, and lies in the links: then it is not here.
+    pub is_long: bool,
 }
 
 /// What a walk met.
@@ -184,8 +193,8 @@ pub struct Walked {
     pub free_chunks: u64,
     /// Chunks that changed while they were looked at.
     pub changing: u64,
-    /// Slabs that were given away or to another class while they were looked at.
-    pub changing_slabs: u64,
+    /// Runs of chunks that were given away or to another class while they were looked at.
+    pub changing_runs: u64,
 }
 
 /// What was flushed in a key space: its words ([`crate::keyspace`]).
@@ -263,21 +272,21 @@ impl ReadOnlyCache {
     pub fn pools(&self) -> Result<Vec<AttachedPool>, Error> {
         let words = self.files.engine_words(0, MAX_POOLS).map_err(|error| self.failed(error))?;
         let mut pools: Vec<AttachedPool> = Vec::new();
-        for (_, info) in self.files.slabs().map_err(|error| self.failed(error))? {
+        for (run, info) in self.files.runs().map_err(|error| self.failed(error))? {
             let at = match pools.binary_search_by_key(&info.pool, |pool| pool.number) {
                 Ok(at) => at,
                 Err(at) => {
                     let name_hash = words.get(usize::from(info.pool)).copied().unwrap_or(0);
                     let own_keys = info.keyspace != 0;
-                    let pool = AttachedPool { number: info.pool, own_keys, slabs: Vec::new(), name_hash };
+                    let pool = AttachedPool { number: info.pool, own_keys, classes: Vec::new(), name_hash };
                     pools.insert(at, pool);
                     at
                 }
             };
-            let slabs = &mut pools[at].slabs;
-            match slabs.binary_search_by_key(&info.chunk_bytes, |(chunk_bytes, _)| *chunk_bytes) {
-                Ok(at) => slabs[at].1 += 1,
-                Err(at) => slabs.insert(at, (info.chunk_bytes, 1)),
+            let classes = &mut pools[at].classes;
+            match classes.binary_search_by_key(&info.chunk_bytes, |(chunk_bytes, _)| *chunk_bytes) {
+                Ok(at) => classes[at].1 += run.bytes(),
+                Err(at) => classes.insert(at, (info.chunk_bytes, run.bytes())),
             }
         }
         Ok(pools)
@@ -296,22 +305,22 @@ impl ReadOnlyCache {
     /// # Errors
     /// [`ErrorKind::System`] where the files cannot be read.
     pub fn walk(&mut self, pool: Option<u16>, mut seen: impl FnMut(Seen<'_>)) -> Result<Walked, Error> {
-        let slabs = self.files.slabs().map_err(|error| self.failed(error))?;
+        let runs = self.files.runs().map_err(|error| self.failed(error))?;
         let mut walked = Walked::default();
-        for (slab, info) in slabs.into_iter().filter(|(_, info)| pool.is_none_or(|pool| info.pool == pool)) {
+        for (run, info) in runs.into_iter().filter(|(_, info)| pool.is_none_or(|pool| info.pool == pool)) {
             let (flush, clock) = (self.flush(info.keyspace)?, &self.clock);
-            let looked = self.files.look_at_slab(slab, info, &mut self.copies, |chunk| match chunk {
+            let looked = self.files.look_at_run(run, info, &mut self.copies, |chunk| match chunk {
                 Chunk::Free => walked.free_chunks += 1,
                 Chunk::Changing => walked.changing += 1,
                 Chunk::Item(copied) if copied.is_link() => walked.links += 1,
                 Chunk::Item(copied) if is_dead(copied, flush, clock) => walked.dead += 1,
                 Chunk::Item(copied) => {
                     walked.items += 1;
-                    seen(Seen { copied, info });
+                    seen(Seen { copied, run, info });
                 }
             });
             let is_there = looked.map_err(|error| self.failed(error))?;
-            walked.changing_slabs += u64::from(!is_there);
+            walked.changing_runs += u64::from(!is_there);
         }
         Ok(walked)
     }
@@ -324,11 +333,11 @@ impl ReadOnlyCache {
     pub fn refresh(&mut self) -> Result<Walked, Error> {
         let mut index = std::mem::take(&mut self.index);
         index.clear();
-        let slabs = self.files.slabs().map_err(|error| self.failed(error))?;
-        self.keyspaces = slabs.into_iter().map(|(_, info)| (info.pool, info.keyspace)).collect();
+        let runs = self.files.runs().map_err(|error| self.failed(error))?;
+        self.keyspaces = runs.into_iter().map(|(_, info)| (info.pool, info.keyspace)).collect();
         let walked = self.walk(None, |item| {
             let hash = hash_of(item.info.keyspace, item.key());
-            index.push(Place { hash, ptr: item.copied.ptr(), info: item.info });
+            index.push(Place { hash, ptr: item.copied.ptr(), run: item.run, info: item.info });
         })?;
         index.sort_unstable_by_key(|place| place.hash);
         self.index = index;
@@ -346,10 +355,12 @@ impl ReadOnlyCache {
         let first = self.index.partition_point(|place| place.hash < hash);
         let candidates = self.index[first..].iter().take_while(|place| place.hash == hash);
         let (flush, clock) = (self.flush(keyspace)?, &self.clock);
-        for Place { ptr, info, .. } in candidates.copied().filter(|place| place.info.keyspace == keyspace) {
-            let found = self.files.look_at_chunk(ptr, info, &mut self.copies, |chunk| match chunk {
+        for Place { ptr, run, info, .. } in
+            candidates.copied().filter(|place| place.info.keyspace == keyspace)
+        {
+            let found = self.files.look_at_chunk((ptr, run), info, &mut self.copies, |chunk| match chunk {
                 Chunk::Item(copied) if copied.key() == key && !is_dead(copied, flush, clock) => {
-                    Some(Snapshot::of(Seen { copied, info }))
+                    Some(Snapshot::of(Seen { copied, run, info }))
                 }
                 _ => None,
             });
@@ -373,6 +384,7 @@ impl Snapshot {
             expires_at: item.expires_at(),
             tag: item.tag(),
             links: item.links(),
+            is_long: item.is_long(),
         }
     }
 }

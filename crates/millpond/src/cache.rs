@@ -1,7 +1,7 @@
 //! The cache itself: what is shared, and how pools come to be.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use base::hash::key_hash;
@@ -16,11 +16,14 @@ use crate::class::Class;
 use crate::compact::Store;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
+use crate::find::FirstKeys;
 use crate::keyspace::Keyspace;
 use crate::life::Life;
+use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
+use crate::release::RetiredRuns;
 use crate::share::Sharing;
 use crate::sizing::Range;
 use crate::structured::Structures;
@@ -32,10 +35,13 @@ use crate::watch::Watch;
 pub(crate) const MAX_POOLS: usize = 4096;
 /// Least memory of a cache: a slab, and what is around it.
 const MIN_MEMORY: u64 = 8 << 20;
+/// Most memory of a cache: the slabs that pointers of 32 bits can name.
+const MAX_MEMORY: u64 = (SLAB_BYTES as u64) << 16;
 
-/// Names a pool of the cache that made it: its number, and how many pools have had that number before.
+/// Names a pool of the cache that made it: its number, and what tells it from pools that had the number before. No other pool ever has the
+/// same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolId(pub(crate) u16, pub(crate) u16);
+pub struct PoolId(pub(crate) u16, pub(crate) u32);
 
 impl PoolId {
     /// The pool's number: the lowest that was free when it was added.
@@ -47,11 +53,15 @@ impl PoolId {
 /// A cache. Cloning is cheap and shares it.
 #[derive(Clone)]
 pub struct Cache {
+    /// Ends, and gives its own hold of the core back, before the others of this cache do.
+    maintenance: Option<Arc<MaintenanceThread>>,
     core: Arc<Core>,
 }
 
 /// What all clones share.
 pub(crate) struct Core {
+    /// Itself, for handles that keep it alive.
+    pub(crate) me: Weak<Core>,
     pub(crate) arena: Arena,
     pub(crate) index: Index,
     pub(crate) ledger: Arc<Ledger>,
@@ -61,9 +71,13 @@ pub(crate) struct Core {
     pub(crate) chain_locks: ChainLocks,
     seed: u64,
     max_memory: u64,
+    /// The most memory that it was given yet, for which tables are charged.
+    pub(crate) most_memory: AtomicU64,
     pub(crate) pools: Pools,
     /// Key space 0 is shared; pool `i` with keys of its own has key space `i + 1`.
     keyspaces: Box<[OnceLock<Box<Keyspace>>]>,
+    /// The pool that was added first, and its key space.
+    pub(crate) first_keys: FirstKeys,
     names: Mutex<HashMap<String, PoolId>>,
     /// What outlives the process, where something does.
     pub(crate) kept: Option<Kept>,
@@ -72,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) recovered: Mutex<Recovered>,
     pub(crate) huge_pages: bool,
     pub(crate) structures: Structures,
+    /// Slabs on their way back to the system.
+    pub(crate) retired_runs: RetiredRuns,
     /// The compact caches whose memory is part of this cache's.
     pub(crate) compact: Mutex<Vec<Weak<Store>>>,
     /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
@@ -79,8 +95,14 @@ pub(crate) struct Core {
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_bytes: AtomicU64,
     pub(crate) touched: Touched,
+    /// Pools that are being removed.
+    pub(crate) removals: AtomicU64,
+    /// Whether a pool has wanted a slab in vain, or was held back for another one, since memory was last shared out.
+    pub(crate) is_short: AtomicBool,
     /// Items that were removed with their pools.
     pub(crate) removed_with_pools: AtomicU64,
+    #[cfg(test)]
+    pub(crate) planted: crate::plant::Planted,
 }
 
 impl std::fmt::Debug for Cache {
@@ -89,45 +111,88 @@ impl std::fmt::Debug for Cache {
     }
 }
 
+/// The arena, and what outlives the process besides, if something does.
+fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Arena, Option<Kept>), Error> {
+    let failed = |what: &'static str| move |error| Error::with_source(ErrorKind::System, what, error);
+    let Some(folder) = &config.shared else {
+        let arena = Arena::reserve(max_slabs, config.huge_pages);
+        return Ok((arena.map_err(failed("cannot reserve address space"))?, None));
+    };
+    let shared = failed("cannot open the shared cache");
+    let files = Shared::open(folder).map_err(shared)?;
+    let kept = Kept::new(files.engine_words());
+    let keep = (memory / SLAB_BYTES as u64) as u32;
+    Ok((Arena::open(files, max_slabs, keep, config.huge_pages).map_err(shared)?, Some(kept)))
+}
+
 /// The memory of a cache, and the most that it may ever have, in bytes.
 fn limits(config: &CacheConfig) -> Result<(u64, u64), Error> {
     let memory = config.memory.as_u64();
-    let max_memory = config.max_memory.map_or(memory, ByteSize::as_u64);
+    let refused = |context: String| Err(Error::new(ErrorKind::Config, context));
     if memory < MIN_MEMORY {
         let least = ByteSize::new(MIN_MEMORY);
-        return Err(Error::new(
-            ErrorKind::Config,
-            format!("memory of {} is too little for a cache: give it at least {least}", config.memory),
+        return refused(format!(
+            "memory of {} is too little for a cache: give it at least {least}",
+            config.memory
         ));
     }
+    let most = ByteSize::new(MAX_MEMORY);
+    if memory > MAX_MEMORY || config.max_memory.is_some_and(|bytes| bytes > most) {
+        let asked = config.max_memory.unwrap_or(config.memory).max(config.memory);
+        return refused(format!("a cache has at most {most}, not {asked}: make several for more"));
+    }
+    if let Some(machine) = base::machine::total_bytes()
+        && memory > machine
+    {
+        return refused(format!(
+            "memory of {} is more than this machine has, {}: give the cache less, so that others have some too",
+            config.memory,
+            ByteSize::new(machine)
+        ));
+    }
+    let max_memory = match config.max_memory {
+        Some(max_memory) => max_memory.as_u64(),
+        None => default_max_memory(config, memory),
+    };
     if max_memory < memory {
-        return Err(Error::new(ErrorKind::Config, "max_memory is below memory: raise it or leave it out"));
+        return refused("max_memory is below memory: raise it or leave it out".to_owned());
     }
     Ok((memory, max_memory))
+}
+
+/// As much as the machine has, if address space for that is to be had and a file may be that long; else `memory`.
+fn default_max_memory(config: &CacheConfig, memory: u64) -> u64 {
+    let machine = base::machine::memory_bytes().min(MAX_MEMORY);
+    let slabs = (machine / SLAB_BYTES as u64).max(1) as u32;
+    let is_there = Arena::may_reserve(slabs, config.shared.is_some());
+    if is_there { machine.max(memory) } else { memory }
+}
+
+/// Memory of the tables of an arena of as many slabs as `memory` has, in bytes: a word and an ordinal for each. Those of more
+/// slabs take none until there are some.
+pub(crate) fn table_bytes(memory: u64) -> u64 {
+    memory / SLAB_BYTES as u64 * 12
 }
 
 impl Cache {
     /// A cache without pools. Reserves address space; memory is taken as items come.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space is to be had.
+    /// [`ErrorKind::Config`] for sizes out of range, and for more memory than the machine has, swap included;
+    /// [`ErrorKind::System`] where no address space is to be had.
     pub fn new(config: CacheConfig) -> Result<Self, Error> {
         let (memory, max_memory) = limits(&config)?;
-        let max_slabs = (max_memory / SLAB_BYTES as u64).min(1 << 16) as u32;
+        let max_slabs = (max_memory / SLAB_BYTES as u64) as u32;
         let system = |error| Error::with_source(ErrorKind::System, "cannot reserve address space", error);
         let ledger = Arc::new(Ledger::new(memory));
-        let (arena, kept) = match &config.shared {
-            None => (Arena::reserve(max_slabs, config.huge_pages).map_err(system)?, None),
-            Some(folder) => {
-                let shared =
-                    |error| Error::with_source(ErrorKind::System, "cannot open the shared cache", error);
-                let files = Shared::open(folder).map_err(shared)?;
-                let kept = Kept::new(files.engine_words());
-                (Arena::open(files, max_slabs, config.huge_pages).map_err(shared)?, Some(kept))
-            }
-        };
-        let unclaimed = kept.as_ref().map(|kept| Unclaimed::new(kept, arena.found())).unwrap_or_default();
-        ledger.charge(Part::Slabs, unclaimed.slab_count() as u64 * SLAB_BYTES as u64);
+        let (arena, kept) = open_arena(&config, memory, max_slabs)?;
+        let (unclaimed, damaged) =
+            kept.as_ref().map(|kept| Unclaimed::new(kept, arena.found())).unwrap_or_default();
+        for run in damaged {
+            // SAFETY: nobody has seen the run.
+            unsafe { arena.give_back(run) };
+        }
+        ledger.charge(Part::Slabs, u64::from(arena.assigned_slabs()) * SLAB_BYTES as u64);
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
         // What was left behind is all to find a place.
@@ -138,11 +203,13 @@ impl Cache {
         let pools = Pools::new();
         let fixed = pools.table_bytes()
             + size_of_val::<[OnceLock<Box<Keyspace>>]>(&keyspaces)
-            + max_slabs as usize * 12;
+            + table_bytes(memory) as usize;
         let structures = Structures::new();
         ledger.charge(Part::Fixed, fixed as u64 + structures.bytes());
         Ok(Self {
-            core: Arc::new(Core {
+            maintenance: None,
+            core: Arc::new_cyclic(|me| Core {
+                me: Weak::clone(me),
                 arena,
                 index,
                 ledger,
@@ -152,8 +219,10 @@ impl Cache {
                 chain_locks: ChainLocks::default(),
                 seed: config.hash_seed.unwrap_or_else(rng::entropy_seed),
                 max_memory,
+                most_memory: AtomicU64::new(memory),
                 pools,
                 keyspaces,
+                first_keys: FirstKeys::default(),
                 names: Mutex::new(HashMap::new()),
                 kept,
                 sharing: Mutex::new(Sharing::new(config.optimizer, config.resize_slabs)),
@@ -161,11 +230,16 @@ impl Cache {
                 recovered: Mutex::default(),
                 huge_pages: config.huge_pages,
                 structures,
+                retired_runs: RetiredRuns::default(),
                 compact: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
                 touched: Touched::default(),
+                removals: AtomicU64::new(0),
+                is_short: AtomicBool::new(false),
                 removed_with_pools: AtomicU64::new(0),
+                #[cfg(test)]
+                planted: crate::plant::Planted::default(),
             }),
         })
     }
@@ -173,6 +247,21 @@ impl Cache {
     #[inline]
     pub(crate) fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// The same cache without a hold of the thread that maintains it.
+    pub(crate) fn unattended(&self) -> Self {
+        Self { maintenance: None, core: Arc::clone(&self.core) }
+    }
+
+    /// What the thread has done that [`Self::maintained`] started. `None`: this cache was made without it.
+    pub fn maintenance_status(&self) -> Option<MaintenanceStatus> {
+        self.maintenance.as_ref().map(|thread| thread.status())
+    }
+
+    /// The same cache, which the thread maintains as long as there are clones of it.
+    pub(crate) fn attended_by(self, thread: MaintenanceThread) -> Self {
+        Self { maintenance: Some(Arc::new(thread)), core: self.core }
     }
 
     /// Adds a pool, while serving.
@@ -196,7 +285,10 @@ impl Cache {
         let id = self.core.pools.id_of(number);
         let keyspace_id = if config.own_keys { number + 1 } else { 0 };
         let kept = self.core.kept.as_ref();
-        let make = || Box::new(keyspace(kept, keyspace_id));
+        let make = || {
+            self.core.ledger.charge(Part::Fixed, size_of::<Keyspace>() as u64);
+            Box::new(keyspace(kept, keyspace_id))
+        };
         let space = self.core.keyspaces[usize::from(keyspace_id)].get_or_init(make);
         if keyspace_id != 0 && !self.core.unclaimed.lock().reserves(number) {
             space.reset();
@@ -213,9 +305,13 @@ impl Cache {
         pool.range = range;
         pool.set_share(config.reserve, config.weight);
         pool.hooks = config.lifecycle.map(|hooks| Arc::new(Life::new(hooks)));
+        if config.tuning.is_some() {
+            pool.upkeep.note_tuning();
+        }
         *pool.tuner.lock() = config.tuning.map(|tuning| Box::new(Tuner::new(tuning, self.core.now())));
         self.core.ledger.charge(Part::Fixed, pool.fixed_bytes());
         self.core.pools.add(pool);
+        self.core.first_keys.note(id, keyspace_id);
         self.recover_pool(id);
         names.insert(config.name, id);
         Ok(id)
@@ -325,6 +421,7 @@ impl Core {
     /// Gives one reference back, and the chunk with the last.
     #[inline]
     pub(crate) fn release(&self, ptr: ItemPtr) {
+        self.check_unpinned();
         if self.arena.item(ptr).0.state().release() {
             self.free(ptr);
         }
@@ -353,9 +450,9 @@ impl Cache {
     /// Where one does not hold, naming it.
     pub fn validate(&self) {
         let core = &self.core;
-        let mut indexed = 0;
+        let (mut indexed, mut all_bytes) = (0, core.unclaimed.lock().bytes() + core.retired_runs.bytes());
         for pool in core.pools.all().iter() {
-            let mut slabs = 0;
+            let mut bytes = 0;
             for (number, class) in pool.used_classes() {
                 core.fold_magazines(class);
                 let inner = class.inner.lock();
@@ -363,12 +460,12 @@ impl Cache {
                 assert_eq!((info.pool, info.class), (pool.number, number), "a class's slabs name the class");
                 let view = crate::class::View::new(core, &inner.chunks);
                 inner.policy.validate(&view);
-                slabs += inner.chunks.slab_count() as u64;
+                bytes += inner.chunks.bytes();
                 let (mut items, mut queued, mut links) = (0, 0, 0);
-                for slab in inner.chunks.slabs().collect::<Vec<_>>() {
-                    assert_eq!(core.arena.info(slab), info, "the slab table says whose a slab is");
-                    for number in 0..info.chunks_per_slab() {
-                        let ptr = ItemPtr::new(slab, number as u16);
+                for run in inner.chunks.runs().collect::<Vec<_>>() {
+                    assert!(core.arena.is_there(run, info), "the tables say whose a run is");
+                    for ptr in (0..run.chunks(info)).map(|number| run.chunk(number)) {
+                        assert_eq!(core.arena.info_of(ptr), info, "the table says whose a chunk is");
                         let state = core.arena.item(ptr).0.state();
                         queued += usize::from(state.is_queued());
                         // SAFETY: the item is in the index or in a chain, and nobody changes that.
@@ -377,6 +474,10 @@ impl Cache {
                             assert!(core.is_chained(ptr), "a link is in the chain of its item");
                         } else if state.is_indexed() {
                             items += 1;
+                            assert!(
+                                !state.is_chained() || core.is_whole(ptr),
+                                "a chain is as long as it says"
+                            );
                             assert!(state.is_queued(), "an item in the index is in its queue");
                             // SAFETY: the item is in the index, and the class's lock keeps it from being evicted.
                             let hash = unsafe { core.hash_of_item(ptr) };
@@ -389,10 +490,13 @@ impl Cache {
                 assert_eq!(links, class.links(), "the counters count the links");
                 indexed += items;
             }
-            assert_eq!(slabs * SLAB_BYTES as u64, pool.slab_bytes(), "a pool counts its slabs");
+            assert_eq!(bytes, pool.slab_bytes(), "a pool counts its memory");
+            all_bytes += bytes;
         }
         assert_eq!(core.index.len(), indexed, "the index has an entry per item");
         let slabs = u64::from(core.arena.assigned_slabs()) * SLAB_BYTES as u64;
         assert_eq!(core.ledger.part(Part::Slabs), slabs, "the bill counts the slabs");
+        let tables = core.arena.split_slabs() as u64 * slab::run::UNIT_TABLE_BYTES as u64;
+        assert_eq!(all_bytes + tables + core.arena.free_unit_bytes(), slabs, "no memory is lost");
     }
 }

@@ -22,7 +22,7 @@ use slab::{Item, ItemPtr};
 
 use crate::cache::{Cache, Core};
 use crate::error::Error;
-use crate::handle::{ReadHandle, WriteHandle};
+use crate::handle::{MOST_HELD, ReadHandle, WriteHandle};
 
 const STRIPES: usize = 64;
 
@@ -121,6 +121,11 @@ impl<'c> LinkHandle<'c> {
     pub fn is_current(&self) -> bool {
         self.item.state().is_indexed()
     }
+
+    /// Another handle of the same link. `None`: 16,382 are held, and nothing has changed.
+    pub fn try_clone(&self) -> Option<Self> {
+        self.item.state().duplicate().then(|| Self { ..*self })
+    }
 }
 
 impl Deref for LinkHandle<'_> {
@@ -132,9 +137,12 @@ impl Deref for LinkHandle<'_> {
 }
 
 impl Clone for LinkHandle<'_> {
+    /// Another handle of the same link.
+    ///
+    /// # Panics
+    /// Where 16,382 are held, with nothing changed: see [`Self::try_clone`].
     fn clone(&self) -> Self {
-        self.item.state().duplicate();
-        Self { ..*self }
+        self.try_clone().expect(MOST_HELD)
     }
 }
 
@@ -151,7 +159,7 @@ impl std::fmt::Debug for LinkHandle<'_> {
 }
 
 /// The links of an item, the latest first, while others change the chain: what is chained meanwhile is not seen, what is taken
-/// away may be seen or not, and all others are seen once.
+/// away may be seen or not, and all others are seen once. [`Iterator::next`] panics where 16,382 handles of a link are held.
 pub struct Links<'c> {
     core: &'c Core,
     parent: ItemPtr,
@@ -213,14 +221,14 @@ impl<'c> Iterator for Links<'c> {
             let state = self.core.arena.item(ptr).0.state();
             let acquired = state.acquire();
             drop(locked);
-            if acquired != Acquired::Yes {
-                // 16,382 others read it now.
-                std::thread::yield_now();
+            // Nothing waits for those who hold it: this thread may be one of them.
+            assert!(acquired != Acquired::Overflow, "{MOST_HELD}");
+            if acquired == Acquired::Gone {
                 continue;
             }
             let link = LinkHandle::adopt(self.core, ptr);
             // SAFETY: `link` holds a reference.
-            let class = unsafe { self.core.class_of(self.core.arena.info(ptr.slab())) };
+            let class = unsafe { self.core.class_of(self.core.arena.info_of(ptr)) };
             state.record_access(|bits, first| class.rule.apply(bits, first, || self.core.now()));
             self.at = At::After(link.clone(), left - 1);
             return Some(link);
@@ -245,31 +253,33 @@ macro_rules! chain_methods {
         /// [`crate::ErrorKind::TooLarge`] beyond the largest chunk of the pool; [`crate::ErrorKind::OutOfMemory`] where nothing can be evicted.
         pub fn allocate_link(&self, len: usize) -> Result<Link<'c>, Error> {
             let (core, ptr) = self.parts();
+            core.check_open(ptr)?;
             core.allocate_link(ptr, len)
         }
 
         /// Puts a link that was allocated for this item, or another of the same key, in front of its chain.
         ///
         /// # Errors
-        /// The link, where it was allocated for another key or in another pool.
+        /// The link, where it was allocated for another key, or in another pool or cache.
         pub fn push_link(&self, link: Link<'c>) -> Result<(), Link<'c>> {
             let (core, ptr) = self.parts();
-            core.push_link(ptr, link)
+            if core.is_open(ptr) { core.push_link(ptr, link) } else { Err(link) }
         }
 
         /// Takes the first link away: the one that was pushed last.
         pub fn pop_link(&self) -> Option<LinkHandle<'c>> {
             let (core, ptr) = self.parts();
-            core.pop_link(ptr)
+            if core.is_open(ptr) { core.pop_link(ptr) } else { None }
         }
 
         /// Puts a link in the place of another one.
         ///
         /// # Errors
-        /// The new link, where the old one is not in this item's chain, or the new one was allocated for another key.
+        /// The new link, where the old one is not in this item's chain, or the new one was allocated for another key, or in another
+        /// pool or cache.
         pub fn replace_link(&self, old: &LinkHandle<'_>, new: Link<'c>) -> Result<(), Link<'c>> {
             let (core, ptr) = self.parts();
-            core.replace_link(ptr, old.ptr, new)
+            if core.is_open(ptr) { core.replace_link(ptr, old, new) } else { Err(new) }
         }
 
         /// What is chained to it, the latest first.
@@ -284,10 +294,11 @@ macro_rules! chain_methods {
             core.link_count(ptr)
         }
 
-        /// Whether links can be chained to it.
+        /// Whether links can be chained to it. Not to a [long value](crate::Cache::allocate_value), which lies in links of its own: those
+        /// can be read, and stay as they are.
         pub fn is_chainable(&self) -> bool {
             let (core, ptr) = self.parts();
-            core.arena.item(ptr).0.state().is_chained()
+            core.is_open(ptr)
         }
     };
 }
@@ -306,13 +317,16 @@ impl Cache {
     ///
     /// # Errors
     /// `new`, and the chain stays where it is: where [`Self::replace_matching`] fails, where one of the two is not
-    /// [`crate::ItemOptions::chainable`], or where `new` has links already.
+    /// [`crate::ItemOptions::chainable`] or is an item of another cache, or where `new` has links already.
     pub fn transfer_chain_and_replace<'c>(
         &'c self,
         old: &ReadHandle<'_>,
         new: WriteHandle<'c>,
     ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
-        if old.key() != new.key()
+        let core = new.core();
+        if !old.is_of(core)
+            || !std::ptr::eq(core, self.core())
+            || old.key() != new.key()
             || old.pool() != new.pool()
             || !old.is_chainable()
             || !new.is_chainable()
@@ -320,7 +334,7 @@ impl Cache {
         {
             return Err(new);
         }
-        let (core, from, to) = (new.core(), old.ptr(), new.ptr());
+        let (from, to) = (old.ptr(), new.ptr());
         core.move_chain(from, to);
         // What others have pushed to the old item meanwhile stays in front.
         self.replace_matching(old, new).inspect_err(|_| core.move_chain(to, from))

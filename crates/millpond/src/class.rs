@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
 use base::hash::key_hash;
@@ -10,11 +10,12 @@ use base::pin::Stock;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
-use slab::{ChunkNumber, Chunks, Item, ItemPtr, SlabId, SlabInfo, Withheld};
+use slab::{ChunkNumber, Chunks, Item, ItemPtr, Run, RunId, SlabInfo, Withheld};
 
 use crate::cache::Core;
 use crate::life::{Life, RemovalCause};
 use crate::magazine::{Magazines, batch_for, stock_for};
+use crate::upkeep::Upkeep;
 use crate::wheel::Wheel;
 
 /// Counters of a class. Hits have one for each queue of the policy, from this one on.
@@ -42,9 +43,9 @@ pub(crate) const REAPED: usize = INSERTS + 15;
 /// Items of slabs that left: those that were moved, and those that were evicted.
 pub(crate) const MOVED: usize = INSERTS + 16;
 pub(crate) const MOVE_EVICTIONS: usize = INSERTS + 17;
-/// Slabs that came, that left, and that could not be emptied.
-pub(crate) const SLABS_ADDED: usize = INSERTS + 18;
-pub(crate) const SLABS_RELEASED: usize = INSERTS + 19;
+/// Runs that came, that left, and that could not be emptied.
+pub(crate) const RUNS_ADDED: usize = INSERTS + 18;
+pub(crate) const RUNS_RELEASED: usize = INSERTS + 19;
 pub(crate) const RELEASES_ABORTED: usize = INSERTS + 20;
 /// Items that came from another class of the pool, or went to one, when chunk sizes changed.
 pub(crate) const MOVED_IN: usize = INSERTS + 21;
@@ -75,26 +76,41 @@ pub(crate) struct Class {
     batch: AtomicU32,
     chunks: AtomicU64,
     threads: AtomicU32,
-    /// The slab that is being emptied; [`NO_SLAB`] = none.
-    leaving: AtomicU32,
+    /// The run that is being emptied: its name, and its units below; [`NO_RUN`] = none.
+    leaving: AtomicU64,
+    /// When something of it may be due, as [`Upkeep`] says; and what of its pool is.
+    reap_at: AtomicU32,
+    pub(crate) upkeep: Arc<Upkeep>,
+    /// What it was charged for besides queues and ghosts, in bytes.
+    fixed_bytes: AtomicU64,
+    /// The place among its runs from which on one to release is looked for.
+    pub(crate) release_from: AtomicU32,
+    /// Whether it had to evict while it has less than its share, or while memory lies idle ([`Core::feed`]).
+    pub(crate) is_starved: AtomicBool,
 }
 
-const NO_SLAB: u32 = u32::MAX;
+const NO_RUN: u64 = 0;
 
 /// What the lock of a class protects.
 pub(crate) struct Inner {
     pub(crate) chunks: Chunks,
     pub(crate) policy: Policy,
-    /// When items expire.
-    pub(crate) wheel: Wheel,
-    /// The free chunks of a slab that is being emptied.
+    /// When items expire, once one of them does.
+    pub(crate) wheel: Option<Box<Wheel>>,
+    /// The free chunks of a run that is being emptied.
     pub(crate) leaving: Option<Withheld>,
     queue_bytes: usize,
     ghost_bytes: usize,
 }
 
 impl Class {
-    pub(crate) fn new(info: SlabInfo, policy: PolicyKind, life: Option<Arc<Life>>, now: u32) -> Self {
+    pub(crate) fn new(
+        info: SlabInfo,
+        policy: PolicyKind,
+        life: Option<Arc<Life>>,
+        upkeep: Arc<Upkeep>,
+        now: u32,
+    ) -> Self {
         let mut policy = Policy::new(policy, now);
         policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
@@ -103,7 +119,7 @@ impl Class {
             inner: Mutex::new(Inner {
                 chunks: Chunks::new(info),
                 policy,
-                wheel: Wheel::new(now),
+                wheel: None,
                 leaving: None,
                 queue_bytes: 0,
                 ghost_bytes: 0,
@@ -117,7 +133,12 @@ impl Class {
             batch: AtomicU32::new(1),
             chunks: AtomicU64::new(0),
             threads: AtomicU32::new(0),
-            leaving: AtomicU32::new(NO_SLAB),
+            leaving: AtomicU64::new(NO_RUN),
+            release_from: AtomicU32::new(0),
+            is_starved: AtomicBool::new(false),
+            reap_at: AtomicU32::new(u32::MAX),
+            upkeep,
+            fixed_bytes: AtomicU64::new(0),
         }
     }
 
@@ -133,40 +154,69 @@ impl Class {
         self.stock.set_target(stock_for(chunks));
     }
 
-    /// Notes how many slabs the class has now.
-    pub(crate) fn note_slabs(&self, inner: &Inner) {
-        let per_slab = u64::from(inner.chunks.info().chunks_per_slab());
-        self.chunks.store(inner.chunks.slab_count() as u64 * per_slab, Ordering::Relaxed);
+    /// Notes how many chunks the class has now.
+    pub(crate) fn note_chunks(&self, inner: &Inner) {
+        self.chunks.store(inner.chunks.chunks(), Ordering::Relaxed);
         self.set_batch();
     }
 
-    /// Notes that one more thread has a magazine. Says how many have.
-    pub(crate) fn note_magazine(&self) -> u32 {
-        let threads = self.threads.fetch_add(1, Ordering::Relaxed) + 1;
+    /// Notes that one more thread has a magazine.
+    pub(crate) fn note_magazine(&self) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
         self.set_batch();
-        threads
     }
 
-    /// The slab that is being emptied.
+    /// Something in its wheel is due at that second, or an item that expires waits in a magazine (0).
+    pub(crate) fn note_due(&self, at: u32) {
+        if at < self.reap_at.load(Ordering::Relaxed) {
+            self.reap_at.fetch_min(at, Ordering::Relaxed);
+            self.upkeep.note_due(at);
+        }
+    }
+
+    /// Whether something may be due. If so, whoever asks looks, and says when the next is due; else the pool is told when that is.
+    pub(crate) fn take_due(&self, now: u32) -> bool {
+        let at = self.reap_at.load(Ordering::Relaxed);
+        if at > now {
+            self.upkeep.note_due(at);
+            return false;
+        }
+        self.reap_at.store(u32::MAX, Ordering::Relaxed);
+        true
+    }
+
+    /// Brings the bill up to date for what it takes besides queues, ghosts, and what magazines hold.
+    pub(crate) fn settle_fixed(&self, ledger: &Ledger) {
+        let bytes = size_of::<Self>() + self.counters.bytes() + self.stock.bytes() + self.magazines.bytes();
+        let before = self.fixed_bytes.swap(bytes as u64, Ordering::Relaxed);
+        adjust(ledger, Part::Fixed, before, bytes as u64);
+    }
+
+    /// The run that is being emptied.
     #[inline]
-    pub(crate) fn leaving_slab(&self) -> Option<SlabId> {
-        let slab = self.leaving.load(Ordering::Relaxed);
-        (slab != NO_SLAB).then_some(SlabId(slab as u16))
+    pub(crate) fn leaving_run(&self) -> Option<Run> {
+        let bits = self.leaving.load(Ordering::Relaxed);
+        (bits != NO_RUN).then(|| Run { id: RunId::from_bits((bits >> 32) as u32), units: bits as u32 })
     }
 
-    /// Says which slab is being emptied. Magazines that are locked from now on know of it.
+    /// Says which run is being emptied. Magazines that are locked from now on know of it.
     pub(crate) fn set_leaving(&self, inner: &mut Inner, withheld: Option<Withheld>) -> Option<Withheld> {
-        let slab = withheld.as_ref().map_or(NO_SLAB, |withheld| withheld.slab().0.into());
-        self.leaving.store(slab, Ordering::Relaxed);
+        let bits = withheld.as_ref().map_or(NO_RUN, |withheld| {
+            let run = withheld.run();
+            u64::from(run.id.to_bits()) << 32 | u64::from(run.units)
+        });
+        self.leaving.store(bits, Ordering::Relaxed);
         std::mem::replace(&mut inner.leaving, withheld)
     }
 
     /// Takes all that the class has been charged for off the bill: nobody uses it any more.
     pub(crate) fn end_bill(&self, ledger: &Ledger) {
-        let inner = self.inner.lock();
-        ledger.release(Part::Queues, inner.queue_bytes as u64);
-        ledger.release(Part::Ghosts, inner.ghost_bytes as u64);
-        ledger.release(Part::Fixed, size_of::<Self>() as u64 + self.magazines.bytes());
+        let mut inner = self.inner.lock();
+        ledger.release(Part::Queues, std::mem::take(&mut inner.queue_bytes) as u64);
+        ledger.release(Part::Ghosts, std::mem::take(&mut inner.ghost_bytes) as u64);
+        drop(inner);
+        ledger.release(Part::Fixed, self.fixed_bytes.swap(0, Ordering::Relaxed));
+        self.magazines.end_bill(ledger);
     }
 
     /// How many items are in the index; exact when nobody changes that.
@@ -259,7 +309,7 @@ impl Inner {
     /// Gives a chunk back that nobody uses.
     pub(crate) fn free(&mut self, core: &Core, ptr: ItemPtr) {
         match &mut self.leaving {
-            Some(leaving) if leaving.slab() == ptr.slab() => leaving.push(ptr),
+            Some(leaving) if leaving.run().has(ptr) => leaving.push(ptr),
             _ => self.chunks.push(&core.arena, ptr),
         }
     }
@@ -306,20 +356,30 @@ impl Inner {
         Some(entry)
     }
 
+    /// Memory of the wheel, in bytes.
+    pub(crate) fn wheel_bytes(&self) -> usize {
+        self.wheel.as_ref().map_or(0, |wheel| size_of::<Wheel>() + wheel.bytes())
+    }
+
     /// Brings the bill for queues and ghosts up to date.
     pub(crate) fn settle(&mut self, ledger: &Ledger) {
-        let queues = self.policy.queue_bytes() + self.wheel.bytes();
+        let queues = self.policy.queue_bytes() + self.wheel_bytes();
         let ghosts = self.policy.ghost_bytes();
         for (part, before, after) in
             [(Part::Queues, &mut self.queue_bytes, queues), (Part::Ghosts, &mut self.ghost_bytes, ghosts)]
         {
-            if after > *before {
-                ledger.charge(part, (after - *before) as u64);
-            } else if after < *before {
-                ledger.release(part, (*before - after) as u64);
-            }
+            adjust(ledger, part, *before as u64, after as u64);
             *before = after;
         }
+    }
+}
+
+/// Changes what was charged from `before` to `after` bytes.
+pub(crate) fn adjust(ledger: &Ledger, part: Part, before: u64, after: u64) {
+    if after > before {
+        ledger.charge(part, after - before);
+    } else if after < before {
+        ledger.release(part, before - after);
     }
 }
 
@@ -331,8 +391,33 @@ pub(crate) struct View<'a> {
     seed: u64,
     /// Who may keep items from being evicted.
     life: Option<&'a Life>,
-    /// The hash of the key that was last asked for.
-    pub(crate) hash: Cell<Option<u64>>,
+    /// The item whose fingerprint was last asked for.
+    asked: Cell<Option<Keyed>>,
+}
+
+/// An item with the hash of its key, under which the index has it. Only the hash of that very item is ever put beside its pointer, so
+/// that no item is unlinked under the hash of another.
+#[derive(Clone, Copy)]
+pub(crate) struct Keyed {
+    ptr: ItemPtr,
+    hash: u64,
+}
+
+impl Keyed {
+    /// # Safety
+    /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other item.
+    pub(crate) unsafe fn of(core: &Core, ptr: ItemPtr) -> Self {
+        // SAFETY: passed on.
+        Self { ptr, hash: unsafe { core.hash_of_item(ptr) } }
+    }
+
+    pub(crate) fn ptr(self) -> ItemPtr {
+        self.ptr
+    }
+
+    pub(crate) fn hash(self) -> u64 {
+        self.hash
+    }
 }
 
 impl<'a> View<'a> {
@@ -342,12 +427,24 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn with_seed(core: &'a Core, chunks: &'a Chunks, seed: u64) -> Self {
-        Self { core, chunks, seed, life: None, hash: Cell::new(None) }
+        Self { core, chunks, seed, life: None, asked: Cell::new(None) }
     }
 
     /// Asks before an item is claimed.
     pub(crate) fn asking(self, life: Option<&'a Life>) -> Self {
         Self { life, ..self }
+    }
+
+    /// An item that was claimed through this view, with its hash: that which the policy has asked for, if it asked for this item last.
+    ///
+    /// # Safety
+    /// The item in the chunk was claimed through this view, and is no link.
+    pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
+        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as the view is there.
+        self.asked
+            .take()
+            .filter(|asked| asked.ptr == ptr)
+            .unwrap_or_else(|| unsafe { Keyed::of(self.core, ptr) })
     }
 
     #[inline]
@@ -401,7 +498,7 @@ impl Items for View<'_> {
 
     #[inline]
     fn fingerprint(&self, entry: Entry) -> u32 {
-        let Some((_, item)) = self.resolve(entry) else { return 0 };
+        let Some((ptr, item)) = self.resolve(entry) else { return 0 };
         // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock of the class, without which
         // no chunk that was freed since it was queued is used again.
         unsafe {
@@ -409,7 +506,7 @@ impl Items for View<'_> {
                 return item.link_tag();
             }
             let hash = key_hash(self.seed, item.key());
-            self.hash.set(Some(hash));
+            self.asked.set(Some(Keyed { ptr, hash }));
             fingerprint(hash)
         }
     }

@@ -14,10 +14,10 @@ use crate::strategy::{OptimizerConfig, Strategy};
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
-    /// All memory that the cache may use. At least 8 MiB. Default 64 MiB.
+    /// All memory that the cache may use. At least 8 MiB, at most 256 GiB and what the machine has. Default 64 MiB.
     pub memory: ByteSize,
-    /// The most that [`crate::Cache::set_memory`] may ever be given: address space is reserved for it now. At most
-    /// 256 GiB. Default: `memory`.
+    /// The most that [`crate::Cache::set_memory`] may ever be given: address space is reserved for it now, no memory. At most
+    /// 256 GiB. Default: what the machine or the container has, or `memory` if there is no address space for that.
     pub max_memory: Option<ByteSize>,
     /// Where time comes from. Default: the system.
     pub clock: Clock,
@@ -107,8 +107,8 @@ pub struct PoolConfig {
     pub strategy: Strategy,
     /// What is told of its items' ends, and asked whether they may be evicted. Default: nothing.
     pub lifecycle: Option<Arc<dyn Lifecycle>>,
-    /// Whether its keys are apart from those of other pools. By default all pools share one key space, as in CacheLib:
-    /// inserting a key in one pool replaces it in another.
+    /// Whether its keys are apart from those of other pools. Default: yes. Pools with `false` share one key space, as all do in
+    /// CacheLib: inserting a key in one of them replaces it in another.
     pub own_keys: bool,
 }
 
@@ -124,7 +124,7 @@ impl Default for PoolConfig {
             tuning: None,
             strategy: Strategy::Base,
             lifecycle: None,
-            own_keys: false,
+            own_keys: true,
         }
     }
 }
@@ -149,6 +149,13 @@ pub enum Expiry {
 }
 
 impl Expiry {
+    /// So long from now. Items keep whole seconds: a part of one counts as a whole. ([`crate::typed::TypedCache`] keeps
+    /// milliseconds.)
+    pub fn after(ttl: std::time::Duration) -> Self {
+        let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
+        Self::After(u32::try_from(secs).unwrap_or(u32::MAX))
+    }
+
     /// The Unix time, in seconds, with 0 for never.
     #[inline]
     pub(crate) fn to_unix_secs(self, now: impl Fn() -> u32) -> u32 {
@@ -171,7 +178,11 @@ pub struct ItemOptions {
     pub expirable: bool,
     /// Whether links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes. Implies `expirable`.
     pub chainable: bool,
-    /// A tag, for servers: 16 bytes, or 20 with client flags. Implies `expirable`.
+    /// What memcached calls flags, for servers. Unless they are 0, they take 4 bytes and imply `expirable`. With a tag, they are
+    /// the tag's.
+    pub client_flags: u32,
+    /// A tag, for servers: with an expiry time 20 bytes. An item that was made without one can be given it later
+    /// ([`crate::Keys::give_tag`]). Implies `expirable`.
     pub tag: Option<ItemTag>,
     /// The item's two user bits at the start.
     pub user_bits: u8,
@@ -182,6 +193,6 @@ pub struct ItemOptions {
 pub struct ItemTag {
     /// The CAS token.
     pub cas: u64,
-    /// The client's flags; take 4 bytes unless 0.
+    /// The client's flags.
     pub client_flags: u32,
 }

@@ -29,7 +29,7 @@ pub enum ErrorKind {
     /// The structured item that a handle was opened for is not there any more. Make it anew, and fill it from its source.
     Gone,
     /// The item of the key is not a structured item of the type that was asked for, or is corrupt. Open it as what it was
-    /// made as, or remove it.
+    /// made as, or remove it. Or the codec of a typed cache cannot encode the value.
     WrongType,
     /// The item was not allocated with room for a chain ([`crate::ItemOptions::chainable`]).
     NotChainable,

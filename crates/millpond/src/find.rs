@@ -1,6 +1,7 @@
 //! Looking items up.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use base::pin::Guard;
 use slab::item::Acquired;
@@ -8,57 +9,110 @@ use slab::{Item, ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::{HITS, fingerprint};
-use crate::config::{Expiry, ItemOptions};
+use crate::config::{Expiry, ItemOptions, ItemTag};
+use crate::error::Error;
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
+use crate::plant::Plant;
 use crate::watch::{EventKind, Timed, Wanted};
 
 /// How many look-ups of a batch are under way at once.
 const BATCH: usize = 16;
 
 /// A key space: look-ups and removals by key. Made by [`Cache::keys`].
+///
+/// It ends with the pool that it was asked for: once that was removed, nothing is found, removed or flushed by it any more, whoever has
+/// the pool's number then.
 #[derive(Clone, Copy)]
 pub struct Keys<'c> {
     cache: &'c Cache,
     id: u16,
+    /// The pool that it ends with. `None`: it was asked for without one.
+    pool: Option<PoolId>,
+}
+
+/// The key space of the pool that was added first, in a word that is 0 before: life and number of the pool, and the key space.
+#[derive(Default)]
+pub(crate) struct FirstKeys(AtomicU64);
+
+impl FirstKeys {
+    /// Notes a pool that is being added, which nobody else does meanwhile. The first one stays.
+    pub(crate) fn note(&self, PoolId(number, life): PoolId, keyspace: u16) {
+        if self.0.load(Ordering::Relaxed) == 0 {
+            let word = u64::from(life) << 32 | u64::from(number) << 16 | u64::from(keyspace);
+            self.0.store(word, Ordering::Release);
+        }
+    }
+
+    /// The key space, and the pool with which it ends, if it is that pool's own.
+    #[inline]
+    fn get(&self) -> (Option<PoolId>, u16) {
+        let word = self.0.load(Ordering::Acquire);
+        let keyspace = word as u16;
+        ((keyspace != 0).then_some(PoolId((word >> 16) as u16, (word >> 32) as u32)), keyspace)
+    }
 }
 
 impl Cache {
-    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist: the shared one.
+    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist, one in which there is nothing.
+    ///
+    /// ```
+    /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
+    /// # fn main() -> Result<(), millpond::Error> {
+    /// let cache = Cache::new(CacheConfig::default())?;
+    /// cache.add_pool(PoolConfig::named("first"))?;
+    /// let tenant = cache.add_pool(PoolConfig::named("tenant"))?;
+    /// cache.put(cache.allocate(tenant, b"key", 0, &ItemOptions::default())?);
+    /// let keys = cache.keys(tenant);
+    /// assert!(keys.find(b"key").is_some() && cache.find(b"key").is_none());
+    /// cache.remove_pool(tenant)?;
+    /// assert!(keys.is_gone() && keys.find(b"key").is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keys(&self, pool: PoolId) -> Keys<'_> {
-        Keys { cache: self, id: self.core().pool(pool).map_or(0, |pool| pool.keyspace) }
+        let id = self.core().pools.get_even_leaving(pool).map_or(0, |pool| pool.keyspace);
+        Keys { cache: self, id, pool: Some(pool) }
     }
 
-    fn shared_keys(&self) -> Keys<'_> {
-        Keys { cache: self, id: 0 }
+    /// The key space of the pool that was added first. It ends with that pool, if it is its own.
+    #[inline]
+    fn first_keys(&self) -> Keys<'_> {
+        let (pool, id) = self.core().first_keys.get();
+        Keys { cache: self, id, pool }
     }
 
-    /// [`Keys::find`] in the shared key space.
+    /// [`Keys::find`] in the key space of the pool that was added first: for caches with one pool, or whose
+    /// pools share their keys.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
-        self.shared_keys().find(key)
+        self.first_keys().find(key)
     }
 
-    /// [`Keys::find_with`] in the shared key space.
+    /// [`Keys::find_with`] in the key space of the pool that was added first: for caches with one pool, or whose
+    /// pools share their keys.
     #[inline]
     pub fn find_with<R>(&self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
-        self.shared_keys().find_with(key, seen)
+        self.first_keys().find_with(key, seen)
     }
 
-    /// [`Keys::peek`] in the shared key space.
+    /// [`Keys::peek`] in the key space of the pool that was added first: for caches with one pool, or whose
+    /// pools share their keys.
     pub fn peek(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
-        self.shared_keys().peek(key)
+        self.first_keys().peek(key)
     }
 
-    /// [`Keys::remove`] in the shared key space.
+    /// [`Keys::remove`] in the key space of the pool that was added first: for caches with one pool, or whose
+    /// pools share their keys.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.shared_keys().remove(key)
+        self.first_keys().remove(key)
     }
 
-    /// [`Keys::touch`] in the shared key space.
+    /// [`Keys::touch`] in the key space of the pool that was added first: for caches with one pool, or whose
+    /// pools share their keys.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        self.shared_keys().touch(key, expiry)
+        self.first_keys().touch(key, expiry)
     }
 }
 
@@ -73,6 +127,19 @@ enum Candidate {
 impl<'c> Keys<'c> {
     fn space(self) -> &'c Keyspace {
         self.cache.core().keyspace(self.id)
+    }
+
+    /// Whether the pool was removed that these keys were asked for.
+    #[inline]
+    pub fn is_gone(self) -> bool {
+        self.pool.is_some_and(|pool| !self.cache.core().pools.has(pool))
+    }
+
+    #[inline]
+    fn count_miss(self) {
+        if !self.is_gone() {
+            self.space().count_miss();
+        }
     }
 
     /// The item of `key`. Counts a hit or a miss and tells the eviction policy. Takes no lock.
@@ -108,16 +175,22 @@ impl<'c> Keys<'c> {
     #[inline]
     pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let core = self.cache.core();
-        let hash = core.hash(self.space(), key);
+        let space = self.space();
+        let hash = core.hash(space, key);
         let wanted = core.watch.wants(hash);
         if wanted.any() {
             return self.find_with_watched(wanted, hash, key, seen);
         }
-        self.find_in_place(hash, key, seen)
+        self.find_in_place(space, (hash, key), seen)
     }
 
     #[inline]
-    fn find_in_place<R>(self, hash: u64, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
+    fn find_in_place<R>(
+        self,
+        space: &Keyspace,
+        (hash, key): (u64, &[u8]),
+        seen: impl FnOnce(Found<'_>) -> R,
+    ) -> Option<R> {
         let core = self.cache.core();
         let Some(guard) = core.pins.guard() else {
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
@@ -125,7 +198,7 @@ impl<'c> Keys<'c> {
         let pinned = core.pins.pin();
         let found = self.protect(hash, key, &guard);
         drop(pinned);
-        self.show((key, hash), found, guard, seen)
+        self.show(space, (hash, key), found, guard, seen)
     }
 
     /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a miss. Waits for memory
@@ -148,10 +221,10 @@ impl<'c> Keys<'c> {
         let core = self.cache.core();
         let mut hashes = [0_u64; BATCH];
         let pinned = core.pins.pin();
-        self.prefetch(keys, &mut hashes);
+        let space = self.prefetch(keys, &mut hashes);
         drop(pinned);
         for (i, (key, hash)) in keys.iter().zip(hashes).enumerate() {
-            if self.find_in_place(hash, key, |found| seen(i, hash, Some(found))).is_none() {
+            if self.find_in_place(space, (hash, key), |found| seen(i, hash, Some(found))).is_none() {
                 seen(i, hash, None);
             }
         }
@@ -225,7 +298,7 @@ impl<'c> Keys<'c> {
     pub(crate) fn note_change(self, pool: PoolId, key: &[u8]) {
         let core = self.cache.core();
         if core.watch.records() {
-            core.note_change(self.hash(key), pool, key);
+            core.note_change(self.hash(key), || (pool, key));
         }
     }
 
@@ -248,13 +321,20 @@ impl<'c> Keys<'c> {
 
     fn remove_hashed(self, hash: u64, key: &[u8]) -> bool {
         let core = self.cache.core();
+        core.note_writing(self.id);
         let mut guard = core.index.lock(hash);
         let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
         let ptr = guard.ptr(slot);
         // SAFETY: the item is in the index, and the bucket that points to it is locked.
         let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
+        // Asked now that the item was seen (invariant 5 of `pools`).
+        if self.is_gone() {
+            return false;
+        }
         let unindexed = core.arena.item(ptr).0.state().unindex();
-        guard.clear(slot);
+        if !core.strikes(Plant::RemovedStays) {
+            guard.clear(slot);
+        }
         drop(guard);
         if unindexed {
             let cause = if live { RemovalCause::Removed } else { RemovalCause::Expired };
@@ -277,34 +357,86 @@ impl<'c> Keys<'c> {
                 return false;
             };
             if old.set_expiry(expiry) {
-                return true;
+                // One that `widen` has just put a copy of aside may have been copied before.
+                fence(Ordering::SeqCst);
+                if old.is_current() {
+                    return true;
+                }
+                continue;
             }
-            let options =
-                ItemOptions { expiry, expirable: true, user_bits: old.user_bits(), ..ItemOptions::default() };
-            let Ok(mut copy) = self.cache.allocate(old.pool(), key, old.len(), &options) else {
-                return false;
-            };
-            copy.value_mut().copy_from_slice(&old);
-            if self.cache.replace_matching(&old, copy).is_ok() {
-                return true;
+            let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
+            match self.widen(&old, &options) {
+                Ok(Some(_)) => return true,
+                Ok(None) => {}
+                Err(_) => return false,
             }
         }
+    }
+
+    /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place, with a CAS token that `next_cas`
+    /// gives. If the item of the key is another one by now, that one. So items of which nobody asks for a token do without.
+    ///
+    /// # Errors
+    /// The item as it is: it has left the cache, there is no memory for the copy, or it is a structured or a long one.
+    pub fn give_tag(
+        self,
+        mut item: ReadHandle<'c>,
+        next_cas: impl Fn() -> u64,
+    ) -> Result<ReadHandle<'c>, ReadHandle<'c>> {
+        loop {
+            if item.tag().is_some() {
+                return Ok(item);
+            }
+            if item.is_structured() || item.is_long() {
+                return Err(item);
+            }
+            let tag = ItemTag { cas: next_cas(), client_flags: item.client_flags() };
+            let expiry = item.expires_at().map_or(Expiry::Never, Expiry::At);
+            let options = ItemOptions { expiry, tag: Some(tag), ..ItemOptions::default() };
+            match self.widen(&item, &options) {
+                Ok(Some(tagged)) => return Ok(tagged),
+                Ok(None) => {}
+                Err(_) => return Err(item),
+            }
+            let Some(present) = self.peek(item.key()) else { return Err(item) };
+            item = present;
+        }
+    }
+
+    /// Puts a copy of `old` in its place that has room for what `options` say, and is otherwise equal, its age included. `None`: it is not
+    /// the item of its key any more.
+    fn widen(self, old: &ReadHandle<'_>, options: &ItemOptions) -> Result<Option<ReadHandle<'c>>, Error> {
+        let options =
+            ItemOptions { client_flags: old.client_flags(), user_bits: old.user_bits(), ..*options };
+        let mut copy = self.cache.allocate(old.pool(), old.key(), old.len(), &options)?;
+        copy.value_mut().copy_from_slice(old);
+        copy.age_as(old);
+        let Ok(copy) = self.cache.replace_matching(old, copy) else { return Ok(None) };
+        // What others changed of it in place meanwhile. Who changes its end from here on looks whether it still is there.
+        fence(Ordering::SeqCst);
+        if options.tag.is_some() {
+            let copied = options.expiry.to_unix_secs(|| self.cache.core().now());
+            copy.change_expiry_from(copied, old.expires_at().unwrap_or(0));
+        }
+        copy.set_user_bits(old.user_bits());
+        Ok(Some(copy))
     }
 
     /// Lets everything in this key space count as gone, at once. Takes no time: items leave when they are met or
     /// evicted.
     pub fn flush(self) {
-        self.space().flush(self.cache.core().now());
+        let core = self.cache.core();
+        core.while_there(self.pool, || self.space().flush(core.now()));
     }
 
     /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier such order.
     pub fn flush_at(self, at: u32) {
-        self.space().flush_at(at);
+        self.cache.core().while_there(self.pool, || self.space().flush_at(at));
     }
 
-    /// Hashes up to [`BATCH`] keys and asks for the memory that looking them up needs. The caller has pinned.
+    /// Hashes up to [`BATCH`] keys and asks for the memory that looking them up needs. Returns their key space. The caller has pinned.
     #[inline]
-    fn prefetch(self, keys: &[&[u8]], hashes: &mut [u64; BATCH]) {
+    fn prefetch(self, keys: &[&[u8]], hashes: &mut [u64; BATCH]) -> &'c Keyspace {
         let core = self.cache.core();
         let space = self.space();
         for (hash, key) in hashes.iter_mut().zip(keys) {
@@ -316,6 +448,7 @@ impl<'c> Keys<'c> {
                 core.arena.item(ptr).0.prefetch();
             }
         }
+        space
     }
 
     /// Finds the item and protects it. The caller has pinned.
@@ -327,7 +460,8 @@ impl<'c> Keys<'c> {
             guard.protect(ptr.to_bits());
             // SAFETY: the item is protected, and then seen to be in the index.
             let ours = info.keyspace == self.id && item.state().is_indexed() && unsafe { item.has_key(key) };
-            ours.then_some((ptr, item, info))
+            // Invariant 5 of `pools`.
+            (ours && !self.is_gone()).then_some((ptr, item, info))
         })
     }
 
@@ -335,20 +469,21 @@ impl<'c> Keys<'c> {
     #[inline]
     fn show<R>(
         self,
-        (key, hash): (&[u8], u64),
+        space: &Keyspace,
+        (hash, key): (u64, &[u8]),
         found: Option<(ItemPtr, Item<'c>, SlabInfo)>,
         guard: Guard<'_>,
         seen: impl FnOnce(Found<'_>) -> R,
     ) -> Option<R> {
         let core = self.cache.core();
         let Some((ptr, item, info)) = found else {
-            self.space().count_miss();
+            self.count_miss();
             return None;
         };
         // SAFETY: the item is protected until `guard` is dropped.
-        if unsafe { core.is_dead(item, self.space()) } {
+        if unsafe { core.is_dead(item, space) || item.is_long() } {
             drop(guard);
-            // Clears it away, and finds what may have come in its place.
+            // Clears it away, and finds what may have come in its place; or holds it, and with it the links that a long value lies in.
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
         // SAFETY: as above.
@@ -392,8 +527,8 @@ impl<'c> Keys<'c> {
                 return None;
             }
             let handle = ReadHandle::adopt(core, ptr);
-            // SAFETY: the handle holds a reference.
-            if unsafe { !item.has_key(key) } {
+            // SAFETY: the handle holds a reference. For the second question see invariant 5 of `pools`.
+            if unsafe { !item.has_key(key) } || self.is_gone() {
                 strangers.push(handle);
                 return None;
             }
@@ -419,11 +554,11 @@ impl<'c> Keys<'c> {
             }
             Some((Candidate::Dead, handle, _)) => {
                 core.remove_item(&handle, RemovalCause::Expired);
-                self.space().count_miss();
+                self.count_miss();
                 None
             }
             None => {
-                self.space().count_miss();
+                self.count_miss();
                 None
             }
         }
@@ -434,7 +569,7 @@ impl<'c> Keys<'c> {
 impl<'c> Keys<'c> {
     /// The pool whose keys these are, if it has keys of its own.
     fn own_pool(self) -> Option<PoolId> {
-        self.id.checked_sub(1).map(|number| self.cache.core().pools.id_of(number))
+        self.pool.filter(|_| self.id != 0)
     }
 
     #[inline(never)]
@@ -457,7 +592,7 @@ impl<'c> Keys<'c> {
     ) -> Option<R> {
         let core = self.cache.core();
         let mut stopwatch = core.watch.stopwatch(wanted, &core.clock);
-        let result = self.find_in_place(hash, key, |found| {
+        let result = self.find_in_place(self.space(), (hash, key), |found| {
             stopwatch.pause(&core.clock);
             self.note_find(wanted, (key, hash), Some(found));
             seen(found)
@@ -495,6 +630,14 @@ impl<'c> Keys<'c> {
 const NO_KEY: u64 = 0;
 
 impl Core {
+    /// Does something to the key space of a pool, which nobody else is given meanwhile; nothing if the pool is not there.
+    fn while_there(&self, pool: Option<PoolId>, change: impl FnOnce()) {
+        let used = pool.map(|pool| self.pools.get_even_leaving(pool));
+        if !matches!(used, Some(None)) {
+            change();
+        }
+    }
+
     /// Whether an item has expired or was flushed.
     ///
     /// # Safety

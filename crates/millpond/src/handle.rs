@@ -1,11 +1,13 @@
 //! Handles: an item's memory, kept alive and in place.
 
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use slab::{Item, ItemPtr};
 
 use crate::cache::{Core, PoolId};
+use crate::chain::Links;
 use crate::config::{Expiry, ItemTag};
 
 /// An item that is there to be read: what [`ReadHandle`] has, and what [`crate::Keys::find_with`] shows.
@@ -14,7 +16,12 @@ pub(crate) struct View<'c> {
     core: &'c Core,
     item: Item<'c>,
     ptr: ItemPtr,
+    /// Where the bytes of a long value go to lie together. `None`: only for a moment is there anybody who looks.
+    whole: Option<&'c Whole>,
 }
+
+/// The bytes of a long value, once somebody has asked for them.
+type Whole = OnceLock<Box<Vec<u8>>>;
 
 impl<'c> View<'c> {
     /// # Safety
@@ -22,8 +29,35 @@ impl<'c> View<'c> {
     /// (invariant 5 of `slab::item`), and it is initialised.
     #[inline]
     pub(crate) unsafe fn new(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
-        Self { core, item, ptr }
+        Self { core, item, ptr, whole: None }
     }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after publication.
+        let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
+        match self.whole {
+            Some(whole) if is_long => gathered(whole, self.core, self.ptr),
+            _ => value,
+        }
+    }
+
+    /// The length of the value. Of a long one only where somebody holds or owns the item.
+    fn len(&self) -> usize {
+        // SAFETY: the duty of whoever made the view.
+        let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
+        if is_long { Links::of(self.core, self.ptr).map(|link| link.len()).sum() } else { value.len() }
+    }
+}
+
+/// The bytes of a long value, together. Somebody holds a reference to its item.
+#[cold]
+fn gathered<'a>(whole: &'a Whole, core: &Core, ptr: ItemPtr) -> &'a [u8] {
+    whole.get_or_init(|| {
+        let mut bytes = Vec::with_capacity(Links::of(core, ptr).map(|link| link.len()).sum());
+        Links::of(core, ptr).for_each(|link| bytes.extend_from_slice(&link));
+        Box::new(bytes)
+    })
 }
 
 /// The questions that can be asked of an item, for [`ReadHandle`] and [`Found`] alike. `$view` is the [`View`].
@@ -36,11 +70,11 @@ macro_rules! item_questions {
             unsafe { self.$view.item.key() }
         }
 
-        /// The value.
+        /// Whether its value is longer than a chunk, and lies in several ([`crate::Cache::put_value`]).
         #[inline]
-        pub fn value(&self) -> &[u8] {
-            // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after publication.
-            unsafe { self.$view.item.value() }
+        pub fn is_long(&self) -> bool {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.is_long() }
         }
 
         /// Whether it is a structured item ([`crate::structured`]), whose content is
@@ -83,10 +117,21 @@ macro_rules! item_questions {
             }
         }
 
-        /// When it was last found, Unix seconds, for items with a tag: the time of its making if it never was.
+        /// The client's flags; 0 unless it was made with some.
+        #[inline]
+        pub fn client_flags(&self) -> u32 {
+            // SAFETY: the duty of whoever made the view.
+            unsafe { self.$view.item.client_flags() }
+        }
+
+        /// When it was last found, Unix seconds: the time of its making if it never was. `None`: it was found, and has no tag, in which
+        /// that would stand.
         pub fn last_access(&self) -> Option<u32> {
             // SAFETY: the duty of whoever made the view.
-            unsafe { self.$view.item.last_access() }.map(|time| time.load(Ordering::Relaxed))
+            match unsafe { self.$view.item.last_access() } {
+                Some(time) => Some(time.load(Ordering::Relaxed)),
+                None => (!self.was_fetched()).then(|| self.created_at()),
+            }
         }
 
         /// Sets the time of the last access to now, for items with a tag, and returns what it was.
@@ -117,17 +162,17 @@ macro_rules! item_questions {
 
         /// The pool that it is in.
         pub fn pool(&self) -> PoolId {
-            self.$view.core.pools.id_of(self.$view.core.arena.info(self.$view.ptr.slab()).pool)
+            self.$view.core.pools.id_of(self.$view.core.arena.info_of(self.$view.ptr).pool)
         }
 
         /// The number of its size class, as in [`crate::ClassStats::number`].
         pub fn class_number(&self) -> u8 {
-            self.$view.core.arena.info(self.$view.ptr.slab()).class
+            self.$view.core.arena.info_of(self.$view.ptr).class
         }
 
         /// Bytes of the chunk that the item lies in: what it takes of its pool's memory, but for what is chained to it.
         pub fn chunk_bytes(&self) -> u32 {
-            self.$view.core.arena.info(self.$view.ptr.slab()).chunk_bytes
+            self.$view.core.arena.info_of(self.$view.ptr).chunk_bytes
         }
 
         /// Bytes that header, key and value take.
@@ -144,6 +189,18 @@ pub struct Found<'a>(pub(crate) View<'a>);
 
 impl Found<'_> {
     item_questions!(0);
+
+    /// The value, whole: one that is long is copied together when it is first asked for. What a [`crate::Lifecycle`] is shown of a
+    /// long value is empty: see [`crate::Departed::pieces`].
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+
+    /// The length of the value, without a copy of a long one.
+    pub fn whole_len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Deref for Found<'_> {
@@ -157,7 +214,7 @@ impl Deref for Found<'_> {
 
 impl std::fmt::Debug for Found<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show(f, "Found", self.key(), self.value().len())
+        show(f, "Found", self.key(), self.0.len())
     }
 }
 
@@ -168,9 +225,11 @@ fn show(f: &mut std::fmt::Formatter<'_>, what: &str, key: &[u8], value_len: usiz
 /// A reference to an item: its value, without a copy.
 ///
 /// The item is not evicted, moved or reused while the handle lives; it may be replaced or removed meanwhile, and the
-/// handle then still shows the old value. At most 16,382 handles of one item may live at once.
+/// handle then still shows the old value. At most 16,382 handles of one item live at once: a find is a miss then, [`Self::try_clone`] gives
+/// nothing, and [`Clone::clone`] panics before it has changed anything.
 pub struct ReadHandle<'c> {
     view: View<'c>,
+    whole: Whole,
 }
 
 // SAFETY: a handle only reads what is not written while it lives, or uses atomics (invariant 3 of `slab::item`).
@@ -182,7 +241,7 @@ impl<'c> ReadHandle<'c> {
     /// A handle that takes over one reference, which the caller has.
     #[inline]
     pub(crate) fn adopt(core: &'c Core, ptr: ItemPtr) -> Self {
-        Self { view: View { core, item: core.arena.item(ptr).0, ptr } }
+        Self { view: View { core, item: core.arena.item(ptr).0, ptr, whole: None }, whole: Whole::new() }
     }
 
     pub(crate) fn ptr(&self) -> ItemPtr {
@@ -198,10 +257,30 @@ impl<'c> ReadHandle<'c> {
     }
 
     pub(crate) fn found(&self) -> Found<'_> {
-        Found(self.view)
+        Found(View { whole: Some(&self.whole), ..self.view })
+    }
+
+    /// Whether the item lies in the cache of `core`. A pointer to an item of another cache names some chunk of this one.
+    #[inline]
+    pub(crate) fn is_of(&self, core: &Core) -> bool {
+        std::ptr::eq(self.view.core, core)
     }
 
     item_questions!(view);
+
+    /// The value, whole. One that is [long](Self::is_long) is copied together when this handle is first asked for it, and the copy stays
+    /// with the handle; [`Self::pieces`] has it without a copy.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        // SAFETY: the handle holds a reference; the value, unlike a tail, is not written after publication.
+        let (value, is_long) = unsafe { (self.view.item.value(), self.view.item.is_long()) };
+        if is_long { gathered(&self.whole, self.view.core, self.view.ptr) } else { value }
+    }
+
+    /// Another handle of the same item. `None`: 16,382 are held, and nothing has changed.
+    pub fn try_clone(&self) -> Option<Self> {
+        self.view.item.state().duplicate().then(|| Self { view: self.view, whole: Whole::new() })
+    }
 
     /// Changes when it expires, in place. `false`: the item has no room for an expiry time (see
     /// [`crate::ItemOptions::expirable`]); [`crate::Keys::touch`] copies such an item.
@@ -213,6 +292,14 @@ impl<'c> ReadHandle<'c> {
                 true
             }
             None => expiry == Expiry::Never,
+        }
+    }
+
+    /// Changes when it expires from one Unix time to another, 0 for never, unless somebody else has changed it.
+    pub(crate) fn change_expiry_from(&self, from: u32, to: u32) {
+        // SAFETY: the handle holds a reference.
+        if let Some(field) = unsafe { self.view.item.expiry() } {
+            self.view.core.change_expiry_from(self.view.ptr, field, from, to);
         }
     }
 
@@ -237,26 +324,31 @@ impl Deref for ReadHandle<'_> {
 }
 
 impl Clone for ReadHandle<'_> {
+    /// Another handle of the same item.
+    ///
+    /// # Panics
+    /// Where 16,382 are held, with nothing changed: see [`Self::try_clone`].
     fn clone(&self) -> Self {
-        self.view.item.state().duplicate();
-        Self { view: self.view }
+        self.try_clone().expect(MOST_HELD)
     }
 }
 
 impl Drop for ReadHandle<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.view.item.state().release() {
-            self.view.core.free(self.view.ptr);
-        }
+        self.view.core.release(self.view.ptr);
     }
 }
 
 impl std::fmt::Debug for ReadHandle<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show(f, "ReadHandle", self.key(), self.value().len())
+        show(f, "ReadHandle", self.key(), self.view.len())
     }
 }
+
+/// Why a handle cannot be cloned.
+pub(crate) const MOST_HELD: &str =
+    "at most 16,382 handles of one item are held at once: `try_clone` says where";
 
 /// An item that is being made: nobody sees it until it is inserted. Dropping it frees it.
 pub struct WriteHandle<'c> {
@@ -273,8 +365,12 @@ unsafe impl Sync for WriteHandle<'_> {}
 
 impl<'c> WriteHandle<'c> {
     /// A handle of a freshly initialised chunk with its first reference.
-    pub(crate) fn new(core: &'c Core, ptr: ItemPtr, hash: u64) -> Self {
-        Self { core, item: core.arena.item(ptr).0, ptr, hash }
+    pub(crate) fn new(core: &'c Core, (ptr, item): (ItemPtr, Item<'c>), hash: u64) -> Self {
+        Self { core, item, ptr, hash }
+    }
+
+    pub(crate) fn item(&self) -> Item<'c> {
+        self.item
     }
 
     pub(crate) fn ptr(&self) -> ItemPtr {
@@ -301,7 +397,8 @@ impl<'c> WriteHandle<'c> {
     /// Turns into a handle for reading; the item is in the index now.
     pub(crate) fn into_read(self) -> ReadHandle<'c> {
         let this = std::mem::ManuallyDrop::new(self);
-        ReadHandle { view: View { core: this.core, item: this.item, ptr: this.ptr } }
+        let view = View { core: this.core, item: this.item, ptr: this.ptr, whole: None };
+        ReadHandle { view, whole: Whole::new() }
     }
 
     /// The key.
@@ -310,7 +407,8 @@ impl<'c> WriteHandle<'c> {
         unsafe { self.item.key() }
     }
 
-    /// The value as written so far. What was not written yet is arbitrary, and may be what another item left.
+    /// The value as written so far. What was not written yet is arbitrary, and may be what another item left. Of a long value
+    /// ([`crate::Cache::allocate_value`]) nothing: it is written by then.
     pub fn value(&self) -> &[u8] {
         // SAFETY: the handle holds the only reference, and `&self` keeps `value_mut` away.
         unsafe { self.item.value() }
@@ -348,6 +446,21 @@ impl<'c> WriteHandle<'c> {
         unsafe { self.item.set_client_flags(client_flags) }
     }
 
+    /// Lets it count as made when, and found if, another was.
+    pub(crate) fn age_as(&mut self, other: &ReadHandle<'_>) {
+        // SAFETY: as for `value_mut`.
+        unsafe { self.item.set_created(other.created_at()) };
+        // What was found, nobody knows when, counts as found now.
+        let used = other.last_access().unwrap_or_else(|| self.core.now());
+        // SAFETY: as for `value_mut`.
+        if let Some(time) = unsafe { self.item.last_access() } {
+            time.store(used, Ordering::Relaxed);
+        }
+        if other.was_fetched() {
+            self.item.state().record_access(|bits, _| bits);
+        }
+    }
+
     /// Changes when it will expire. `false`: it has no room for an expiry time.
     pub fn set_expiry(&mut self, expiry: Expiry) -> bool {
         // SAFETY: the handle holds the only reference.
@@ -367,7 +480,7 @@ impl<'c> WriteHandle<'c> {
 
     /// The pool that it was allocated in.
     pub fn pool(&self) -> PoolId {
-        self.core.pools.id_of(self.core.arena.info(self.ptr.slab()).pool)
+        self.core.pools.id_of(self.core.arena.info_of(self.ptr).pool)
     }
 }
 

@@ -3,18 +3,23 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use index::Guard;
-use slab::ItemPtr;
+use slab::{ItemPtr, SlabInfo};
 
 use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, Gone, INSERTS};
 use crate::config::Expiry;
 use crate::handle::{ReadHandle, WriteHandle};
 use crate::life::RemovalCause;
+use crate::plant::Plant;
 use crate::watch::{EventKind, EventResult, Timed, gone_for};
 
 /// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
 const BUCKETS_PER_INSERT: u32 = 4;
+/// Buckets that an insertion moves, and how often, if its home in a growing index is full, before it has another item make room.
+const BUCKETS_AT_ONCE: u32 = 256;
+const MOST_GROWN_ON: u32 = 64;
 
+/// An item goes into the cache that it was allocated in, whichever the method is called on.
 impl Cache {
     /// Makes an item visible, in the place of the one that its key has. Returns handles of it and of the one it
     /// replaced. Where neither is wanted, [`Self::put`] is cheaper.
@@ -42,7 +47,7 @@ impl Cache {
     /// The item, unchanged, where its key has one.
     pub fn insert<'c>(&'c self, item: WriteHandle<'c>) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
         let core = item.core();
-        let space = core.keyspace(core.arena.info(item.ptr().slab()).keyspace);
+        let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
         // SAFETY: `publish` asks with the bucket locked that points to the old item.
         let expired = |old: ItemPtr| unsafe { core.is_dead(core.arena.item(old).0, space) };
         let verdict = |old: Option<ItemPtr>| match old {
@@ -59,14 +64,18 @@ impl Cache {
     /// identity, safe because `old` is held and so cannot be reused.
     ///
     /// # Errors
-    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, or has another key.
+    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, has another key, or is an item of another
+    /// cache; also where `item` is.
     pub fn replace_matching<'c>(
         &'c self,
         old: &ReadHandle<'_>,
         item: WriteHandle<'c>,
     ) -> Result<ReadHandle<'c>, WriteHandle<'c>> {
         let core = item.core();
-        let space = core.keyspace(core.arena.info(item.ptr().slab()).keyspace);
+        if !old.is_of(core) || !std::ptr::eq(core, self.core()) {
+            return Err(item);
+        }
+        let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
         // What was made of an item that is flushed meanwhile must not outlive it: either `item` was stamped before the
         // flush, and goes with it, or the flush is seen here.
         // SAFETY: `old` holds a reference.
@@ -74,15 +83,15 @@ impl Cache {
         let verdict = |found: Option<ItemPtr>| {
             if found == Some(old.ptr()) && !is_gone() { Verdict::Replace } else { Verdict::Refuse }
         };
-        match item.core().publish(&item, verdict, false) {
+        match core.publish(&item, verdict, false) {
             Published::Refused => Err(item),
             _ => Ok(item.into_read()),
         }
     }
 
-    /// Removes `old`, if it still is the item of its key.
+    /// Removes `old`, if it still is the item of its key. `false`: it is not, or it is an item of another cache.
     pub fn remove_matching(&self, old: &ReadHandle<'_>) -> bool {
-        self.core().remove_item(old, RemovalCause::Removed)
+        old.is_of(self.core()) && self.core().remove_item(old, RemovalCause::Removed)
     }
 }
 
@@ -116,7 +125,7 @@ impl Core {
         if !wanted.any() {
             let published = self.publish_unwatched(new, verdict, hold_old);
             if matches!(published, Published::Done { .. }) {
-                self.note_change(new.hash(), new.found().pool(), new.key());
+                self.note_change(new.hash(), || (new.found().pool(), new.key()));
             }
             return published;
         }
@@ -129,7 +138,7 @@ impl Core {
             self.note_insertion(new.hash(), new.found(), replaced);
         }
         if matches!(published, Published::Done { .. }) {
-            self.note_change(new.hash(), new.found().pool(), new.key());
+            self.note_change(new.hash(), || (new.found().pool(), new.key()));
         }
         if self.watch.samples(new.hash()) {
             let (kind, result) = match published {
@@ -148,7 +157,9 @@ impl Core {
         verdict: impl Fn(Option<ItemPtr>) -> Verdict,
         hold_old: bool,
     ) -> Published {
-        let (item, info) = self.arena.item(new.ptr());
+        let (item, info) = (new.item(), self.arena.info_of(new.ptr()));
+        self.note_writing(info.keyspace);
+        let mut rounds = MOST_GROWN_ON;
         loop {
             let mut guard = self.index.lock(new.hash());
             let slot = guard.find(|ptr| self.is_item_of(ptr, info.keyspace, new.key()));
@@ -158,7 +169,7 @@ impl Core {
             }
             // Visible as soon as the slot points to it.
             item.state().publish();
-            match slot {
+            match slot.filter(|_| !self.strikes(Plant::ReplacedStays)) {
                 Some(slot) => guard.exchange(slot, new.ptr()),
                 None if guard.add(new.ptr()).is_ok() => {}
                 None => {
@@ -166,7 +177,13 @@ impl Core {
                     if item.state().unindex() {
                         let _ = item.state().release();
                     }
-                    self.make_room(guard);
+                    if rounds > 0 && self.may_grow_on() {
+                        rounds -= 1;
+                        drop(guard);
+                        self.grow_index_on();
+                    } else {
+                        self.make_room(guard);
+                    }
                     continue;
                 }
             }
@@ -174,7 +191,7 @@ impl Core {
             // be evicting the old item, and then sees to the rest.
             let old = old.filter(|old| self.arena.item(*old).0.state().unindex());
             drop(guard);
-            self.enqueue(new);
+            self.enqueue(new, info);
             if let Some(old) = old {
                 self.retire(old, RemovalCause::Replaced, hold_old);
             }
@@ -183,14 +200,22 @@ impl Core {
         }
     }
 
+    /// To be called before anything is written to a key space, with no lock held.
+    #[inline]
+    pub(crate) fn note_writing(&self, keyspace: u16) {
+        let space = self.keyspace(keyspace);
+        if !space.is_written() {
+            self.begin_writing(space, keyspace);
+        }
+    }
+
     /// Counts and queues an item that has just become visible.
-    fn enqueue(&self, new: &WriteHandle<'_>) {
-        let (item, info) = self.arena.item(new.ptr());
+    fn enqueue(&self, new: &WriteHandle<'_>, info: SlabInfo) {
         // SAFETY: the handle holds a reference.
-        let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
+        let (class, bytes) = unsafe { (self.class_of(info), new.item().used_bytes()) };
         class.counters.add(INSERTS, 1);
         class.counters.add(BYTES_IN, bytes as u64);
-        self.queue(class, new.ptr(), new.hash());
+        self.queue(class, (new.ptr(), new.item()), new.hash());
     }
 
     /// Changes when an item expires, whose `field` this is. The caller holds a reference or protects it.
@@ -203,15 +228,29 @@ impl Core {
         }
         // An entry in the wheel that comes too early moves when it is due; one that comes too late does not do.
         if after != 0 && (before == 0 || after < before) {
+            let (item, info) = self.arena.item(ptr);
             // SAFETY: the caller's duty.
-            let (class, hash) = unsafe { (self.class_of(self.arena.item(ptr).1), self.hash_of_item(ptr)) };
-            self.queue(class, ptr, hash);
+            let (class, hash) = unsafe { (self.class_of(info), self.hash_of_item(ptr)) };
+            self.queue(class, (ptr, item), hash);
+        }
+    }
+
+    /// Does so if it still expires at `from`, both Unix seconds, 0 for never. The caller holds a reference.
+    pub(crate) fn change_expiry_from(&self, ptr: ItemPtr, field: &AtomicU32, from: u32, to: u32) {
+        let is_changed =
+            from != to && field.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_changed && to != 0 && (from == 0 || to < from) {
+            let (item, info) = self.arena.item(ptr);
+            // SAFETY: the caller's duty.
+            let (class, hash) = unsafe { (self.class_of(info), self.hash_of_item(ptr)) };
+            self.queue(class, (ptr, item), hash);
         }
     }
 
     /// Counts an item that this thread has unindexed, and gives the reference that came with that back unless it is to be
     /// kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
+        self.check_unpinned();
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let cause = unsafe { self.cause_of_end(cause, item, self.keyspace(info.keyspace)) };
@@ -237,11 +276,13 @@ impl Core {
 
     /// Removes a held item if it still is the item of its key.
     pub(crate) fn remove_item(&self, old: &ReadHandle<'_>, cause: RemovalCause) -> bool {
-        let space = self.keyspace(self.arena.info(old.ptr().slab()).keyspace);
+        let space = self.keyspace(self.arena.info_of(old.ptr()).keyspace);
         let mut guard = self.index.lock(self.hash(space, old.key()));
         let Some(slot) = guard.find(|ptr| ptr == old.ptr()) else { return false };
         let removed = old.item().state().unindex();
-        guard.clear(slot);
+        if !self.strikes(Plant::HeldStays) {
+            guard.clear(slot);
+        }
         drop(guard);
         if removed {
             self.retire(old.ptr(), cause, false);
@@ -250,36 +291,126 @@ impl Core {
     }
 
     /// Evicts the item of some entry near a full home, so that another fits in.
-    pub(crate) fn make_room(&self, mut guard: Guard<'_>) {
-        let Some(slot) = guard.any() else { return };
+    pub(crate) fn make_room(&self, guard: Guard<'_>) {
+        if let Some(victim) = self.displace(guard) {
+            self.retire(victim, RemovalCause::Evicted, false);
+        }
+    }
+
+    /// Takes the item of some entry near a full home out of the index: one that the embedder wants to keep only if there is
+    /// no other. The caller retires it.
+    pub(crate) fn displace(&self, mut guard: Guard<'_>) -> Option<ItemPtr> {
+        let others = guard.home().find(|slot| self.gives_way(guard.ptr(*slot)));
+        let slot = others.or_else(|| guard.home().next())?;
         let victim = guard.ptr(slot);
         let unindexed = self.arena.item(victim).0.state().unindex();
         guard.clear(slot);
-        drop(guard);
-        if unindexed {
-            self.retire(victim, RemovalCause::Evicted, false);
+        unindexed.then_some(victim)
+    }
+
+    /// Whether the item of an entry, whose bucket is locked, is gone or may be evicted.
+    fn gives_way(&self, ptr: ItemPtr) -> bool {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the bucket that points to the item is locked, so its chunk is not used again (invariant 2 of `Index`).
+        unsafe {
+            let life = self.class_of(info).life.as_deref();
+            !item.state().is_indexed() || life.is_none_or(|life| self.may_evict(life, ptr))
         }
     }
 
     /// Lets the index grow a little, if it is time.
     #[inline]
     pub(crate) fn grow_index(&self, hash: u64) {
+        for ptr in self.displace_by_growth(hash) {
+            self.retire(ptr, RemovalCause::Evicted, false);
+        }
+    }
+
+    /// Whether the index can make room by growing, for an entry whose home is full. That hardly happens: growth begins long before, and keeps
+    /// up with insertions unless the thread that is at it does not come to run.
+    #[cold]
+    fn may_grow_on(&self) -> bool {
+        self.index.is_growing()
+            || (self.index.wants_growth() && self.index.begin_growth(self.expected_entries()))
+            || self.index.is_growing()
+    }
+
+    /// Lets the index grow by more than an insertion's share, waiting for who is at it.
+    #[cold]
+    fn grow_index_on(&self) {
+        for ptr in self.move_buckets(BUCKETS_AT_ONCE, true) {
+            self.retire(ptr, RemovalCause::Evicted, false);
+        }
+    }
+
+    /// Has the index move buckets, and waits for another thread that is at it or leaves it to that. The caller retires those items that
+    /// found no place.
+    fn move_buckets(&self, buckets: u32, waits: bool) -> Vec<ItemPtr> {
+        // SAFETY: the index asks about items in buckets that it has locked.
+        let hash_of = |ptr| unsafe { self.hash_of_item(ptr) };
+        let prefetch = |ptr| self.arena.item(ptr).0.prefetch();
+        let mut dropped = if waits {
+            self.index.grow_on(buckets, hash_of, prefetch)
+        } else {
+            self.index.grow(buckets, hash_of, prefetch)
+        };
+        dropped.retain(|ptr| self.arena.item(*ptr).0.state().unindex());
+        dropped
+    }
+
+    /// [`Self::grow_index`], after which the caller retires those items that found no place in the index any more.
+    #[inline]
+    pub(crate) fn displace_by_growth(&self, hash: u64) -> Vec<ItemPtr> {
         // One insertion in 64 asks.
         if hash >> 8 & 63 == 0 && self.index.wants_growth() {
             self.index.begin_growth(self.expected_entries());
         }
-        if self.index.is_growing() {
-            let dropped = self.index.grow(
-                BUCKETS_PER_INSERT,
-                // SAFETY: the index asks about items in buckets that it has locked.
-                |ptr| unsafe { self.hash_of_item(ptr) },
-                |ptr| self.arena.item(ptr).0.prefetch(),
-            );
-            for ptr in dropped {
-                if self.arena.item(ptr).0.state().unindex() {
-                    self.retire(ptr, RemovalCause::Evicted, false);
-                }
+        if !self.index.is_growing() {
+            return Vec::new();
+        }
+        self.move_buckets(BUCKETS_PER_INSERT, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{ByteSize, Cache, CacheConfig, Found, ItemOptions, Lifecycle, PoolConfig};
+
+    struct KeepsEven;
+
+    impl Lifecycle for KeepsEven {
+        fn may_evict(&self, item: Found<'_>) -> bool {
+            item.key()[0] % 2 == 1
+        }
+    }
+
+    #[test]
+    fn a_full_home_gives_up_what_may_be_evicted_before_what_may_not() {
+        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let lifecycle = Some(Arc::new(KeepsEven) as Arc<dyn Lifecycle>);
+        let pool = cache.add_pool(PoolConfig { lifecycle, ..PoolConfig::named("p") }).expect("a pool");
+        for i in 0..8_000_u16 {
+            let item = cache.allocate(pool, &i.to_le_bytes(), 100, &ItemOptions::default()).expect("room");
+            cache.put(item);
+        }
+        let core = cache.core();
+        // As if each home were full, as often as there are items.
+        for i in 0..8_000_u16 {
+            let guard = core.index.lock(core.hash(core.keyspace(0), &i.to_le_bytes()));
+            if guard.home().any(|slot| core.gives_way(guard.ptr(slot))) {
+                core.make_room(guard);
             }
         }
+        let cache = &cache;
+        let left = |is_kept: bool| {
+            (0..8_000_u16).filter(move |i| (i % 2 == 0) == is_kept && cache.peek(&i.to_le_bytes()).is_some())
+        };
+        assert_eq!(left(true).count(), 4_000);
+        // Some lie in other homes than their own.
+        assert!(left(false).count() < 400, "{}", left(false).count());
+        cache.validate();
     }
 }

@@ -1,12 +1,12 @@
 //! Walking over the items of a live cache.
 //!
-//! The walk goes through the slabs of the classes as they are when it comes to each class, chunk by chunk, and takes
+//! The walk goes through the runs of the classes as they are when it comes to each class, chunk by chunk, and takes
 //! references as [`crate::Keys::find`] does. It holds no lock while the caller works, and stops nobody.
 
 use std::collections::VecDeque;
 
 use slab::item::Acquired;
-use slab::{ItemPtr, SlabId};
+use slab::{ItemPtr, Run, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::error::Error;
@@ -21,7 +21,7 @@ impl Cache {
     /// An item that is there from the beginning to the end is seen, and seen once unless it is moved to another slab meanwhile
     /// ([`Cache::move_slab`], [`Cache::maintain`], a limit that is lowered): then it may be seen twice or not at all. One
     /// that is inserted or goes meanwhile may be seen or not; of a key whose item is replaced, the old one, the new one or both. Expired and flushed items are left
-    /// out. Each item is held until its handle is dropped; at most 64 are held ahead.
+    /// out. Each item is held until its handle is dropped; at most 64 are held ahead. The walk ends when the pool is removed.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NoSuchPool`].
@@ -36,16 +36,16 @@ impl Cache {
     /// As there.
     pub fn items_from(&self, pool: PoolId, place: Place) -> Result<Items<'_>, Error> {
         let core = self.core();
-        let (number, keyspace) = core.pool(pool).map(|pool| (pool.number, pool.keyspace))?;
+        let keyspace = core.pool(pool)?.keyspace;
         Ok(Items {
             core,
             pool,
-            number,
             keyspace,
             next_class: Some((place.0 >> 32) as u8),
             class: 0,
             first: ItemPtr::from_bits(place.0 as u32),
-            slabs: Vec::new(),
+            info: None,
+            runs: Vec::new(),
             next_chunk: 0,
             held: VecDeque::new(),
         })
@@ -111,16 +111,17 @@ impl Cache {
         let core = self.core();
         let mut held = Held::default();
         for (_, class) in core.pool(pool)?.used_classes() {
-            let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
-            for slab in slabs {
-                for first in (0..class.info.chunks_per_slab()).step_by(STEP as usize) {
-                    // No slab is given back while it is looked at.
+            let runs: Vec<Run> = class.inner.lock().chunks.runs().collect();
+            for run in runs {
+                let chunks = run.chunks(class.info);
+                for first in (0..chunks).step_by(STEP as usize) {
+                    // No run is given back while it is looked at.
                     let _pinned = core.pins.pin();
-                    if core.arena.info(slab) != class.info {
+                    if !core.arena.is_there(run, class.info) {
                         break;
                     }
-                    for number in first..class.info.chunks_per_slab().min(first + STEP) {
-                        let (item, _) = core.arena.item(ItemPtr::new(slab, number as u16));
+                    for number in first..chunks.min(first + STEP) {
+                        let (item, _) = core.arena.item(run.chunk(number));
                         let handles = item.state().references();
                         held.items += u64::from(handles > 0);
                         held.handles += u64::from(handles);
@@ -148,41 +149,42 @@ pub enum Step<'c> {
 pub struct Items<'c> {
     core: &'c Core,
     pool: PoolId,
-    number: u16,
     keyspace: u16,
-    /// The class to go on with after `slabs`.
+    /// The class to go on with after `runs`.
     next_class: Option<u8>,
-    /// That of `slabs`.
+    /// That of `runs`, and what its runs are marked with.
     class: u8,
+    info: Option<SlabInfo>,
     /// Chunks before it are not walked, in the class that is walked next.
     first: ItemPtr,
-    /// The slabs of the present class that are yet to be walked, from the last to the first.
-    slabs: Vec<SlabId>,
+    /// The runs of the present class that are yet to be walked, from the last to the first.
+    runs: Vec<Run>,
     /// Where to go on in the last of them.
     next_chunk: u32,
     held: VecDeque<ReadHandle<'c>>,
 }
 
 impl<'c> Items<'c> {
-    /// Takes the next slab up, of this class or a further one. `None`: the walk is over.
-    fn slab(&mut self) -> Option<SlabId> {
-        while self.slabs.is_empty() {
+    /// Takes the next run up, of this class or a further one. `None`: the walk is over.
+    fn run(&mut self) -> Option<Run> {
+        while self.runs.is_empty() {
             self.class = self.next_class?;
             self.next_class = self.class.checked_add(1);
             // A pool that was removed meanwhile has no items.
             let pool = self.core.pools.get(self.pool)?;
             if let Some(class) = pool.used_class(self.class) {
                 let first = std::mem::replace(&mut self.first, ItemPtr::from_bits(0));
-                self.slabs = class.inner.lock().chunks.slabs().filter(|slab| *slab >= first.slab()).collect();
-                // By number, so that a place stays one while slabs come and go.
-                self.slabs.sort_unstable_by(|a, b| b.cmp(a));
-                self.next_chunk =
-                    if self.slabs.last() == Some(&first.slab()) { u32::from(first.number()) } else { 0 };
+                self.info = Some(class.info);
+                let is_after = |run: &Run| run.id.to_bits() >= first.to_bits() || run.has(first);
+                self.runs = class.inner.lock().chunks.runs().filter(is_after).collect();
+                // By number, so that a place stays one while runs come and go.
+                self.runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.id));
+                self.next_chunk = self.runs.last().and_then(|run| run.number_of(first)).unwrap_or(0);
             } else {
                 self.first = ItemPtr::from_bits(0);
             }
         }
-        self.slabs.last().copied()
+        self.runs.last().copied()
     }
 
     /// Where the walk is, for [`Cache::items_from`]: before the item that [`Self::step`] would give next. `None`: it is over.
@@ -190,8 +192,8 @@ impl<'c> Items<'c> {
         if let Some(next) = self.held.front() {
             return Some(Place::new(self.class, next.ptr()));
         }
-        match self.slabs.last() {
-            Some(slab) => Some(Place::new(self.class, ItemPtr::new(*slab, self.next_chunk as u16))),
+        match self.runs.last() {
+            Some(run) => Some(Place::new(self.class, run.chunk(self.next_chunk))),
             None => self.next_class.map(|class| Place::new(class, self.first)),
         }
     }
@@ -227,25 +229,23 @@ impl<'c> Items<'c> {
             if *chunks == 0 {
                 return Step::Later;
             }
-            let Some(slab) = self.slab() else { return Step::End };
-            *chunks = chunks.saturating_sub(self.look(slab).max(1));
+            let Some(run) = self.run() else { return Step::End };
+            *chunks = chunks.saturating_sub(self.look(run).max(1));
         }
     }
 
-    /// Looks at the next chunks of `slab`, and says at how many.
-    fn look(&mut self, slab: SlabId) -> u32 {
-        let _pinned = self.core.pins.pin();
-        let info = self.core.arena.info(slab);
-        // A slab that has left the class since then may belong to another: its items were evicted or will be seen there.
-        let per_slab = if info.pool == self.number && info.class == self.class && info.chunk_bytes > 0 {
-            info.chunks_per_slab()
-        } else {
-            0
-        };
-        let start = self.next_chunk.min(per_slab);
-        let end = per_slab.min(start + STEP);
+    /// Looks at the next chunks of `run`, and says at how many.
+    fn look(&mut self, run: Run) -> u32 {
+        // The last handle of an item may call the embedder, so those that are left out are dropped when nothing is pinned.
+        let mut left_out = Vec::new();
+        let pinned = self.core.pins.pin();
+        // A run that has left the class since then may belong to another: its items were evicted or will be seen there.
+        let info = self.info.filter(|info| self.core.arena.is_there(run, *info));
+        let chunks = info.map_or(0, |info| run.chunks(info));
+        let start = self.next_chunk.min(chunks);
+        let end = chunks.min(start + STEP);
         for number in start..end {
-            let ptr = ItemPtr::new(slab, number as u16);
+            let ptr = run.chunk(number);
             let (item, _) = self.core.arena.item(ptr);
             if item.state().acquire() != Acquired::Yes {
                 continue;
@@ -254,11 +254,21 @@ impl<'c> Items<'c> {
             // SAFETY: the handle holds a reference.
             if unsafe { !item.is_link() && !self.core.is_dead(item, self.core.keyspace(self.keyspace)) } {
                 self.held.push_back(handle);
+            } else {
+                left_out.push(handle);
             }
         }
+        drop(pinned);
+        if !self.core.pools.has(self.pool) {
+            // They may be items of the pool that has the number now (invariant 5 of `pools`).
+            left_out.extend(self.held.drain(..));
+            self.runs.clear();
+            self.next_class = None;
+            return end.saturating_sub(start);
+        }
         self.next_chunk = end;
-        if end == per_slab {
-            self.slabs.pop();
+        if end == chunks {
+            self.runs.pop();
             self.next_chunk = 0;
         }
         end.saturating_sub(start)

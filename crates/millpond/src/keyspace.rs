@@ -5,7 +5,7 @@
 //! items made later in the same second are stamped with the next one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::counter::Counters;
 use slab::Words;
@@ -18,6 +18,8 @@ pub(crate) struct Keyspace {
     /// one comes, what was made before it goes (0 = none). They outlive the process where the items do.
     words: Arc<Words>,
     first_word: usize,
+    /// Whether something may have been written to it by this process.
+    is_written: AtomicBool,
     counters: Counters<1>,
     /// Misses that pools before had, which had the same number.
     misses_before: AtomicU64,
@@ -35,9 +37,20 @@ impl Keyspace {
             salt: base::hash::mix64(u64::from(id)),
             words,
             first_word,
+            is_written: AtomicBool::new(false),
             counters: Counters::default(),
             misses_before: AtomicU64::new(0),
         }
+    }
+
+    /// Whether something may have been written to it by this process.
+    #[inline]
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_written(&self) {
+        self.is_written.store(true, Ordering::Release);
     }
 
     fn flushed_before(&self) -> &AtomicU64 {

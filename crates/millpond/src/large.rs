@@ -1,11 +1,15 @@
-//! Values of any length up to 1 GiB: what does not fit into one chunk continues in links ([`crate::chain`]), in order.
+//! Values of any length up to 1 GiB: one that does not fit into a chunk is *long*, and lies in links ([`crate::chain`]), in order. The item
+//! itself has none of it, and its header says so, so that a part is never taken for the whole.
+
+use std::ops::Deref;
 
 use base::ByteSize;
+use slab::ItemPtr;
 use slab::item::link::{CHAIN_BYTES, link_item_bytes};
 
-use crate::allocate::layout_for;
-use crate::cache::{Cache, PoolId};
-use crate::chain::Link;
+use crate::allocate::{Body, layout_for};
+use crate::cache::{Cache, Core, PoolId};
+use crate::chain::{Link, LinkHandle, Links};
 use crate::config::ItemOptions;
 use crate::error::{Error, ErrorKind};
 use crate::handle::{ReadHandle, WriteHandle};
@@ -24,8 +28,8 @@ pub struct ValueWriter<'c> {
 
 impl Cache {
     /// Makes an item for `key` with a value of `len` bytes, at most 1 GiB, to be written piece by piece. A value that fits into a
-    /// chunk of the pool becomes a plain item; of a longer one the item holds the beginning, and its
-    /// links ([`ReadHandle::links`]) the rest in order. All of its memory is taken at once, in the place of what is evicted.
+    /// chunk of the pool becomes a plain item; a longer one lies in links ([`ReadHandle::pieces`]), which nobody else changes. All of
+    /// its memory is taken at once, in the place of what is evicted.
     ///
     /// # Errors
     /// As [`Self::allocate`]; [`ErrorKind::TooLarge`] beyond 1 GiB, or the memory of the cache or the limit of the pool.
@@ -49,15 +53,11 @@ impl Cache {
             let item = self.allocate(pool, key, len, options)?;
             return Ok(ValueWriter { item, links: Vec::new(), written: 0, len });
         }
+        let of_link = largest.saturating_sub(link_item_bytes(0)).max(1);
         let options = ItemOptions { chainable: true, ..*options };
-        let around = layout_for(&options).item_bytes(key.len(), CHAIN_BYTES);
-        let (of_item, of_link) = (largest.saturating_sub(around), largest.saturating_sub(link_item_bytes(0)));
-        // As many links as possible are full; the item has what remains.
-        let count = (len - of_item.min(len)).div_ceil(of_link);
-        let first = len.saturating_sub(count * of_link);
-        let item = self.allocate(pool, key, first, &options)?;
-        let links = (0..count)
-            .map(|i| item.allocate_link(of_link.min(len - first - i * of_link)))
+        let item = core.make_item(pool, key, Body::Long, &options)?;
+        let links = (0..len.div_ceil(of_link))
+            .map(|i| core.allocate_link(item.ptr(), of_link.min(len - i * of_link)))
             .collect::<Result<_, _>>()?;
         Ok(ValueWriter { item, links, written: 0, len })
     }
@@ -73,9 +73,10 @@ impl Cache {
     /// cache.put_value(pool, b"image", &image, &ItemOptions::default())?;
     /// let found = cache.find(b"image").expect("just put");
     /// assert_eq!(found.whole_len(), image.len());
-    /// let mut whole = Vec::new();
-    /// found.read_whole(&mut whole);
-    /// assert!(whole == image);
+    /// // Piece by piece, where they lie.
+    /// assert_eq!(found.pieces().map(|piece| piece.len()).sum::<usize>(), image.len());
+    /// // Together, in a copy that is made now.
+    /// assert!(*found == image[..]);
     /// # Ok(())
     /// # }
     /// ```
@@ -150,7 +151,7 @@ impl<'c> ValueWriter<'c> {
         }
         // The first link is the one that is pushed last.
         while let Some(link) = self.links.pop() {
-            let pushed = self.item.push_link(link);
+            let pushed = self.item.core().push_link(self.item.ptr(), link);
             debug_assert!(pushed.is_ok(), "links were allocated for this item");
         }
         Ok(self.item)
@@ -158,17 +159,78 @@ impl<'c> ValueWriter<'c> {
 }
 
 impl ReadHandle<'_> {
-    /// The length of a value that continues in links, in bytes; of another one that of [`Self::value`].
+    /// The length of the value, in bytes, without a copy of one that is long.
     pub fn whole_len(&self) -> usize {
-        self.value().len() + self.links().map(|link| link.len()).sum::<usize>()
+        self.pieces().map(|piece| piece.len()).sum()
     }
 
-    /// Appends a value to `out`, with what continues in links. To read it in place, use [`Self::value`] and
-    /// then [`Self::links`].
+    /// Appends the value to `out`: one that is long piece by piece, without a copy besides.
     pub fn read_whole(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.value());
-        for link in self.links() {
-            out.extend_from_slice(&link);
+        self.pieces().for_each(|piece| out.extend_from_slice(&piece));
+    }
+
+    /// The value, as it lies there: in one piece, or a long one in several, in order.
+    pub fn pieces(&self) -> Pieces<'_> {
+        let (core, ptr) = self.parts();
+        // SAFETY: the handle holds a reference, for as long as the result borrows from it.
+        unsafe { Pieces::of(core, ptr) }
+    }
+}
+
+/// The pieces of a value: see [`ReadHandle::pieces`].
+#[derive(Debug)]
+pub struct Pieces<'c>(Rest<'c>);
+
+#[derive(Debug)]
+enum Rest<'c> {
+    One(Option<&'c [u8]>),
+    Several(Links<'c>),
+}
+
+impl<'c> Pieces<'c> {
+    /// Those of an item.
+    ///
+    /// # Safety
+    /// As for [`slab::Item::value`], for as long as the result and what comes from it is used.
+    pub(crate) unsafe fn of(core: &'c Core, ptr: ItemPtr) -> Self {
+        let item = core.arena.item(ptr).0;
+        // SAFETY: passed on.
+        Self(match unsafe { item.is_long() } {
+            true => Rest::Several(Links::of(core, ptr)),
+            // SAFETY: passed on.
+            false => Rest::One(Some(unsafe { item.value() })),
+        })
+    }
+}
+
+impl<'c> Iterator for Pieces<'c> {
+    type Item = Piece<'c>;
+
+    fn next(&mut self) -> Option<Piece<'c>> {
+        Some(Piece(match &mut self.0 {
+            Rest::One(bytes) => Bytes::Own(bytes.take()?),
+            Rest::Several(links) => Bytes::Link(links.next()?),
+        }))
+    }
+}
+
+/// A piece of a value: its bytes, where they lie.
+#[derive(Clone, Debug)]
+pub struct Piece<'c>(Bytes<'c>);
+
+#[derive(Clone, Debug)]
+enum Bytes<'c> {
+    Own(&'c [u8]),
+    Link(LinkHandle<'c>),
+}
+
+impl Deref for Piece<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Link(link) => link,
         }
     }
 }

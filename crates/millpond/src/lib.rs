@@ -6,18 +6,20 @@
 //! ```
 //! use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
 //! # fn main() -> Result<(), millpond::Error> {
-//! let cache = Cache::new(CacheConfig { memory: millpond::ByteSize::mib(64), ..CacheConfig::default() })?;
-//! let pool = cache.add_pool(PoolConfig::named("users"))?;
+//! let cache = Cache::maintained(CacheConfig { memory: millpond::ByteSize::mib(64), ..CacheConfig::default() })?;
+//! let users = cache.add_pool(PoolConfig::named("users"))?;
 //!
-//! let mut item = cache.allocate(pool, b"user:1", 5, &ItemOptions::default())?;
-//! item.value_mut().copy_from_slice(b"Alice");
-//! cache.insert_or_replace(item);
+//! cache.put_value(users, b"user:1", b"Alice", &ItemOptions::default())?;
 //!
-//! let found = cache.find(b"user:1").expect("just inserted");
+//! let found = cache.keys(users).find(b"user:1").expect("just put");
 //! assert_eq!(&*found, b"Alice");
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Most programs want [`typed::TypedCache`], for values of their own types by keys of any length, or [`Loader`], for bytes. docs/embedding.md
+//! shows both. [`Cache::maintained`] starts the thread that keeps the promises below while nobody calls; who uses
+//! [`Cache::new`] calls [`Cache::maintain`] about once a second.
 //!
 //! What the crate promises:
 //! 1. Concurrent calls on a key are linearizable; eviction is a removal that may happen at any time.
@@ -49,14 +51,19 @@ mod large;
 mod life;
 mod load;
 mod magazine;
+mod maintenance;
 pub mod monitor;
 pub mod negative;
+mod owned;
+mod pick;
+mod plant;
 mod policy;
 mod pool;
 mod pools;
 mod reap;
 mod rebalance;
 mod recover;
+mod release;
 mod relocate;
 mod remove;
 mod resize;
@@ -69,6 +76,8 @@ pub mod strategy;
 pub mod structured;
 mod touch;
 mod tune;
+pub mod typed;
+mod upkeep;
 pub mod watch;
 mod wheel;
 
@@ -82,11 +91,13 @@ pub use evict::PolicyKind;
 pub use find::Keys;
 pub use handle::{Found, ReadHandle, WriteHandle};
 pub use iterate::{Held, Items, Place, Step};
-pub use large::{MAX_VALUE_BYTES, ValueWriter};
+pub use large::{MAX_VALUE_BYTES, Piece, Pieces, ValueWriter};
 pub use life::{Departed, Lifecycle, RemovalCause};
 pub use load::{
     Fetched, Job, LoadError, LoadOptions, LoadStats, Loaded, Loader, OnTimeout, Origin, Task, Value,
 };
+pub use maintenance::{MaintenanceStatus, MaintenanceThread};
+pub use owned::{OwnedHandle, OwnedValue};
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
 pub use share::Reclaimed;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use base::Part;
@@ -12,6 +13,7 @@ use crate::cache::Core;
 use crate::chain::{LinkHandle, Links};
 use crate::class::{Class, EVICTIONS, EXPIRED, REMOVED, REPLACED};
 use crate::handle::{Found, View};
+use crate::large::Pieces;
 
 /// Why an item left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +43,9 @@ impl RemovalCause {
 /// What a pool tells of its items, and asks about them: [`crate::PoolConfig::lifecycle`]. All methods have a default that does
 /// nothing, and are called on whichever thread ends an item. [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for
 /// what takes slabs away or waits for that: limits, memory, policies, [`crate::Cache::move_slab`], [`crate::Cache::maintain`].
+///
+/// The engine is in the middle of its work when it calls them. One that panics is taken for one that has returned, [`Self::may_evict`] for
+/// one that has said yes: the panic is reported as the program wants it (`std::panic::set_hook`), and goes no further.
 ///
 /// An item that was inserted ends exactly once: first [`Self::on_remove`], then [`Self::on_destroy`]. One that was allocated and never
 /// inserted, and one that another process left and this one could not take over, does not count. When the cache itself
@@ -80,7 +85,7 @@ pub trait Lifecycle: Send + Sync {
     /// cannot be given up, so that lowering a limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation where
     /// some thousands of such items stand in a row.
     ///
-    /// Called with locks of the engine held, and often: it must return at once, and must neither use the cache nor panic. It
+    /// Called with locks of the engine held, and often: it must return at once, and must not use the cache. It
     /// may be asked about an item that is evicted only later, or never. Default: yes.
     fn may_evict(&self, item: Found<'_>) -> bool {
         let _ = item;
@@ -114,6 +119,12 @@ pub struct Departed<'a> {
 }
 
 impl<'a> Departed<'a> {
+    /// Its value, as it lies there: in one piece, or a long one in several, in order.
+    pub fn pieces(&self) -> Pieces<'a> {
+        // SAFETY: as long as the item is shown, somebody holds or owns it.
+        unsafe { Pieces::of(self.core, self.ptr) }
+    }
+
     /// What is chained to it, the latest first.
     pub fn links(&self) -> Links<'a> {
         Links::of(self.core, self.ptr)
@@ -156,7 +167,20 @@ impl Life {
     }
 }
 
+/// What the embedder's own code returns; `None`: it has panicked. Items in the middle of their end must come to it all the same.
+fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
+}
+
 impl Core {
+    /// Checks, in builds with debug assertions, that this thread is not pinned, where an item may end: who is told of that may use the
+    /// cache, which pins again, and may wait for those that are pinned. Asked whenever a reference is given back, were it the last or
+    /// not, of an item that is told of or not: so every test asks it.
+    #[inline]
+    pub(crate) fn check_unpinned(&self) {
+        debug_assert!(self.pins.pin_if_not().is_some(), "an item ends on a thread that is pinned");
+    }
+
     /// # Safety
     /// As for [`View::new`].
     unsafe fn departed(&self, ptr: ItemPtr) -> Departed<'_> {
@@ -172,13 +196,15 @@ impl Core {
     pub(crate) unsafe fn may_evict(&self, life: &Life, ptr: ItemPtr) -> bool {
         let item = self.arena.item(ptr).0;
         // SAFETY: passed on.
-        life.hooks.may_evict(Found(unsafe { View::new(self, item, ptr) }))
+        let found = Found(unsafe { View::new(self, item, ptr) });
+        told(|| life.hooks.may_evict(found)).unwrap_or(true)
     }
 
     /// Tells that an item has left the index. The caller holds a reference and no lock.
     pub(crate) fn tell_removed(&self, life: &Life, ptr: ItemPtr, cause: RemovalCause) {
         // SAFETY: the caller holds a reference.
-        life.hooks.on_remove(unsafe { self.departed(ptr) }, cause);
+        let departed = unsafe { self.departed(ptr) };
+        told(|| life.hooks.on_remove(departed, cause));
         life.leaving.lock().insert(ptr.to_bits(), cause);
         self.ledger.charge(Part::Fixed, LEAVING_BYTES);
     }
@@ -193,7 +219,8 @@ impl Core {
             if let Some(cause) = cause {
                 self.ledger.release(Part::Fixed, LEAVING_BYTES);
                 // SAFETY: this thread owns the chunk.
-                life.hooks.on_destroy(unsafe { self.departed(ptr) }, cause);
+                let departed = unsafe { self.departed(ptr) };
+                told(|| life.hooks.on_destroy(departed, cause));
             }
         }
         if self.arena.item(ptr).0.state().is_chained() {

@@ -135,7 +135,9 @@ impl Loader {
     ///
     /// # Errors
     /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and [`LoadError::TimedOut`] where another
-    /// caller's did; none of them where there is a stale value or a fallback.
+    /// caller's did; none of them where there is a stale value or a fallback. [`LoadError::Failed`] also where the cache has nothing and
+    /// could not keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for what is no key, and
+    /// [`crate::ErrorKind::NoSuchPool`] where the pool was removed. A value that finds no room is given to its callers all the same.
     ///
     /// # Panics
     /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on working.

@@ -20,17 +20,18 @@
 //!    once all its chunks are in, so that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
 //! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those is while the other is held.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use base::counter::{STRIPES, stripe};
-use crossbeam_utils::CachePadded;
+use base::counter::stripe;
+use base::striped::Striped;
+use base::{Ledger, Part};
 use parking_lot::{Mutex, MutexGuard};
-use slab::{ChunkNumber, ItemPtr};
+use slab::{ChunkNumber, Item, ItemPtr};
 
 use crate::cache::Core;
-use crate::class::{Class, Gone, Inner, View, fingerprint};
+use crate::class::{Class, Gone, Inner, Keyed, View, adjust, fingerprint};
 use crate::life::RemovalCause;
+use crate::plant::Plant;
 use crate::pool::Pool;
 use crate::watch::gone_for;
 
@@ -46,15 +47,14 @@ const MAX_SMALL_BATCH: u64 = 64;
 /// A class's chunks are divided by this for the number that its stock should have.
 const PART_IN_STOCK: u64 = 128;
 const MAX_STOCK: u64 = 2_048;
-/// Memory of a stock, in bytes, at most about: what waits and is clear, up to twice what it should have, and what is in hand.
-const STOCK_BYTES: u64 = 3 * MAX_STOCK * size_of::<ItemPtr>() as u64;
+/// Entries at which a batch of evictions looks under one hold of the class's lock; the last eviction may add what one takes
+/// ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to be looked at for each.
+const LOOKS_PER_BATCH: u32 = 2_048;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
 /// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
 /// [`evict::MAX_HELD_TRIES`] items and more.
 const ROUNDS_ASKING: u32 = 64;
-/// What a magazine takes, in bytes, about.
-const MAGAZINE_BYTES: u64 = MAX_BATCH * (4 + 2 * 4 + 2 * 12 + 2 * 16);
 
 /// Chunks and entries that one thread has for itself.
 #[derive(Default)]
@@ -66,9 +66,25 @@ pub(crate) struct Magazine {
     /// Freed, perhaps still queued, perhaps still read.
     freed: Vec<ItemPtr>,
     /// Evicted, and still in the index: empty but while a batch is evicted.
-    evicted: Vec<(ItemPtr, u64)>,
+    evicted: Vec<Keyed>,
     /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but meanwhile.
     ending: Vec<ItemPtr>,
+    /// Memory of all these that was charged, in bytes.
+    billed: u32,
+}
+
+impl Magazine {
+    /// Brings the bill up to date for what it holds.
+    fn settle(&mut self, ledger: &Ledger) {
+        let pointers = self.ready.capacity() + self.freed.capacity() + self.ending.capacity();
+        let bytes = pointers * size_of::<ItemPtr>()
+            + self.pending.capacity() * size_of::<Pending>()
+            + self.evicted.capacity() * size_of::<(ItemPtr, u64)>();
+        if bytes as u32 != self.billed {
+            adjust(ledger, Part::Fixed, self.billed.into(), bytes as u64);
+            self.billed = bytes as u32;
+        }
+    }
 }
 
 /// An item to be queued.
@@ -83,36 +99,42 @@ struct Pending {
 pub(crate) struct Magazines {
     /// That of all threads while batches are of one.
     common: Mutex<Magazine>,
-    own: OnceLock<Box<[Own; STRIPES]>>,
+    own: Striped<Own>,
 }
 
 /// The magazine of one thread, made when it first needs it.
-type Own = OnceLock<Box<CachePadded<Mutex<Magazine>>>>;
+#[derive(Default)]
+#[repr(align(64))]
+struct Own(Mutex<Magazine>);
 
 impl Magazines {
     /// The magazine of the calling thread.
-    fn mine(&self, core: &Core, class: &Class) -> &Mutex<Magazine> {
+    fn mine(&self, class: &Class) -> &Mutex<Magazine> {
         if class.batch() == 1 {
             return &self.common;
         }
-        let own = self.own.get_or_init(|| Box::new([const { OnceLock::new() }; STRIPES]));
-        own[stripe()].get_or_init(|| {
-            let stock = if class.note_magazine() == 1 { STOCK_BYTES } else { 0 };
-            core.ledger.charge(base::Part::Fixed, MAGAZINE_BYTES + stock);
-            Box::default()
-        })
+        let own = self.own.get_or_make(stripe(), || {
+            class.note_magazine();
+            Own::default()
+        });
+        &own.0
     }
 
-    /// Memory of those that were made, and of the stock then, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        let made = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get).count();
-        made as u64 * MAGAZINE_BYTES + if made > 0 { STOCK_BYTES } else { 0 }
+    /// Memory of those that were made, in bytes, without what they hold.
+    pub(crate) fn bytes(&self) -> usize {
+        self.own.bytes()
+    }
+
+    /// Takes what they hold off the bill: nobody uses them any more.
+    pub(crate) fn end_bill(&self, ledger: &Ledger) {
+        for magazine in self.all() {
+            ledger.release(Part::Fixed, std::mem::take(&mut magazine.lock().billed).into());
+        }
     }
 
     /// All of them.
     fn all(&self) -> impl Iterator<Item = &Mutex<Magazine>> {
-        let own = self.own.get().into_iter().flat_map(|own| own.iter()).filter_map(OnceLock::get);
-        std::iter::once(&self.common).chain(own.map(|magazine| &***magazine))
+        std::iter::once(&self.common).chain(self.own.iter().map(|own| &own.0))
     }
 }
 
@@ -147,7 +169,7 @@ impl Core {
     /// A free chunk of the class, one of a new slab, or that of an evicted item.
     pub(crate) fn take_from_class(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
         for _ in 0..ATTEMPTS {
-            let mut magazine = class.magazines.mine(self, class).lock();
+            let mut magazine = class.magazines.mine(class).lock();
             let mut ptr = magazine.ready.pop();
             match ptr {
                 Some(_) => self.fill_ahead(pool, class, &mut magazine),
@@ -178,7 +200,8 @@ impl Core {
                 return;
             }
             if attempt > 0 || class.stock.level() < class.stock.target() {
-                self.gather(pool, class, class.inner.lock(), magazine, attempt > 0);
+                // Others have the lock between two turns of what has to drop many stale entries.
+                while self.gather(pool, class, class.inner.lock(), magazine, attempt > 0) {}
             }
             if !magazine.ready.is_empty() || class.stock.level() == 0 {
                 return;
@@ -192,7 +215,11 @@ impl Core {
     /// half of what is ready is used up.
     fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
-        if left * 2 > batch || !left.is_multiple_of(LOOK_EACH) || class.stock.level() >= class.stock.target()
+        // A chunk ahead is a large part of a class that has few.
+        if batch == 1
+            || left * 2 > batch
+            || !left.is_multiple_of(LOOK_EACH)
+            || class.stock.level() >= class.stock.target()
         {
             return;
         }
@@ -204,8 +231,8 @@ impl Core {
     /// Takes a batch of clear chunks from the stock.
     fn take_clear(&self, class: &Class, magazine: &mut Magazine) {
         class.stock.take(class.batch() as usize, &mut magazine.ready);
-        if let Some(leaving) = class.leaving_slab() {
-            for ptr in magazine.ready.extract_if(.., |ptr| ptr.slab() == leaving) {
+        if let Some(leaving) = class.leaving_run() {
+            for ptr in magazine.ready.extract_if(.., |ptr| leaving.has(*ptr)) {
                 class.inner.lock().free(self, ptr);
             }
         }
@@ -216,7 +243,7 @@ impl Core {
 
     /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab, to be ready; or those of
     /// evicted items, for the stock, as many as it lacks; or one more than that, if the caller `insists` because all that it has is
-    /// still read.
+    /// still read. Returns whether it got none because it came upon stale entries alone, and has to go on.
     fn gather(
         &self,
         pool: &Pool,
@@ -224,23 +251,42 @@ impl Core {
         mut inner: MutexGuard<'_, Inner>,
         magazine: &mut Magazine,
         insists: bool,
-    ) {
+    ) -> bool {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
         self.fold(class, &mut inner, magazine);
+        if batch > 1 {
+            self.take_common(class, &mut inner, magazine);
+        }
         self.pop_free(&mut inner, magazine, batch);
         let lacking = class.stock.target().saturating_sub(class.stock.level() + magazine.freed.len());
         let wanted = lacking.max(usize::from(insists)).min(batch);
+        let mut goes_on = false;
         if magazine.ready.len() == left && wanted > 0 {
-            if self.add_slab(pool, class, &mut inner) {
+            if self.add_run(pool, class, &mut inner) {
                 self.pop_free(&mut inner, magazine, batch);
             } else {
-                self.evict(class, &mut inner, magazine, wanted);
+                class.is_starved.store(self.could_have_more(pool, &inner), Ordering::Relaxed);
+                goes_on = self.evict(class, &mut inner, magazine, wanted);
             }
         }
         inner.settle(&self.ledger);
         drop(inner);
+        class.upkeep.note_work();
         self.unlink_evicted(class, magazine);
         class.stock.append(&self.pins, &mut magazine.freed);
+        magazine.settle(&self.ledger);
+        goes_on
+    }
+
+    /// Takes over what was left in the common magazine when the class came to have more chunks, and nobody would look at again. Does not
+    /// wait for the magazine, whose place is before the class's lock.
+    fn take_common(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
+        let Some(mut common) = class.magazines.common.try_lock() else { return };
+        self.fold(class, inner, &mut common);
+        magazine.ready.append(&mut common.ready);
+        magazine.freed.append(&mut common.freed);
+        magazine.evicted.append(&mut common.evicted);
+        magazine.ending.append(&mut common.ending);
     }
 
     fn pop_free(&self, inner: &mut Inner, magazine: &mut Magazine, batch: usize) {
@@ -251,15 +297,23 @@ impl Core {
         }
     }
 
-    /// Evicts up to `wanted` items. They are still in the index.
-    fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) {
+    /// Evicts up to `wanted` items, as far as [`LOOKS_PER_BATCH`] lets it. They are still in the index. Returns whether there were none
+    /// but stale entries to be looked at this time.
+    fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) -> bool {
         let keyspace = self.keyspace(inner.chunks.info().keyspace);
         let Inner { chunks, policy, .. } = inner;
         let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.life.as_deref());
         // Where an embedder may keep items, more of them may stand in a row than are held otherwise.
         let mut rounds = if class.life.is_some() { ROUNDS_ASKING } else { 1 };
-        while magazine.evicted.len() + magazine.ending.len() < wanted {
-            let Some(entry) = policy.evict(&view) else {
+        let mut looks = 0;
+        let chosen = |magazine: &Magazine| magazine.evicted.len() + magazine.ending.len();
+        while chosen(magazine) < wanted && (looks < LOOKS_PER_BATCH || chosen(magazine) == 0) {
+            let evicted = policy.evict(&view);
+            looks += policy.looks();
+            let Some(entry) = evicted else {
+                if policy.is_unfinished() {
+                    break;
+                }
                 rounds -= 1;
                 if rounds == 0 {
                     break;
@@ -277,31 +331,37 @@ impl Core {
                 magazine.ending.push(ptr);
                 continue;
             }
-            // SAFETY: the item was claimed, so this thread owns its chunk.
-            let hash = view.hash.take().unwrap_or_else(|| unsafe { self.hash_of_item(ptr) });
-            self.index.prefetch(hash);
-            magazine.evicted.push((ptr, hash));
+            // SAFETY: the item was claimed by the policy, and is no link, as none of those stays claimed.
+            let keyed = unsafe { view.keyed(ptr) };
+            self.index.prefetch(keyed.hash());
+            magazine.evicted.push(keyed);
         }
+        chosen(magazine) == 0 && policy.is_unfinished()
     }
 
     /// Takes what was evicted out of the index.
     fn unlink_evicted(&self, class: &Class, magazine: &mut Magazine) {
-        self.unlink(class, RemovalCause::Evicted, magazine.evicted.iter().copied());
-        magazine.freed.extend(magazine.evicted.drain(..).map(|(ptr, _)| ptr));
+        let (cause, plant) = (RemovalCause::Evicted, Plant::EvictedUnderAnother);
+        self.unlink(class, (cause, plant), magazine.evicted.iter().copied());
+        magazine.freed.extend(magazine.evicted.drain(..).map(Keyed::ptr));
     }
 
-    /// Takes items that this thread has claimed, with the hashes of their keys, out of the index, and counts them as gone
-    /// for `cause`, those that were evicted when they were over as expired.
-    pub(crate) fn unlink(
+    /// Takes items that this thread has claimed out of the index, and counts them as gone for `cause`, those that were evicted when they
+    /// were over as expired.
+    fn unlink(
         &self,
         class: &Class,
-        cause: RemovalCause,
-        claimed: impl Iterator<Item = (ItemPtr, u64)>,
+        (cause, plant): (RemovalCause, Plant),
+        claimed: impl Iterator<Item = Keyed>,
     ) {
         let space = self.keyspace(class.info.keyspace);
         let (now, mut gone, mut expired) = (self.now(), Gone::default(), Gone::default());
-        for (ptr, hash) in claimed {
-            self.index.remove(hash, ptr);
+        let mut before = None;
+        for keyed in claimed {
+            let (ptr, hash) = (keyed.ptr(), keyed.hash());
+            let another = before.replace(hash).filter(|_| self.strikes(plant));
+            self.index.remove(another.unwrap_or(hash), ptr);
+            self.check_unlinked(ptr);
             let item = self.arena.item(ptr).0;
             // SAFETY: the item was claimed, so this thread owns its chunk.
             unsafe {
@@ -325,16 +385,35 @@ impl Core {
             !wants_finish
         });
         // SAFETY: the items were claimed, so this thread owns their chunks.
-        let with_hash = claimed.iter().map(|ptr| (*ptr, unsafe { self.hash_of_item(*ptr) }));
-        self.unlink(class, cause, with_hash);
+        let keyed = claimed.iter().map(|ptr| unsafe { Keyed::of(self, *ptr) });
+        let plant = match cause {
+            RemovalCause::Expired => Plant::ExpiredUnderAnother,
+            _ => Plant::ReleasedUnderAnother,
+        };
+        self.unlink(class, (cause, plant), keyed);
         self.free_evicted(class, claimed);
     }
 
     /// Takes an item out of the index that this thread has taken out of sight, with a reference, and gives that back.
     pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
-        // SAFETY: this thread holds a reference.
-        self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
+        if !self.strikes(Plant::FinishedStays) {
+            // SAFETY: this thread holds a reference.
+            self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
+        }
         self.retire(ptr, cause, false);
+    }
+
+    /// Checks, in builds with debug assertions, that no entry of the index leads to an item whose chunk this thread owns and is about
+    /// to free. Whoever calls this holds no lock of the index and none of a class.
+    #[inline]
+    pub(crate) fn check_unlinked(&self, ptr: ItemPtr) {
+        if cfg!(debug_assertions) && self.checks_ends() {
+            // SAFETY: this thread owns the chunk.
+            let entry = unsafe {
+                (!self.arena.item(ptr).0.is_link()).then(|| self.index.contains(self.hash_of_item(ptr), ptr))
+            };
+            assert!(entry != Some(true), "the index leads to an item whose chunk is being freed");
+        }
     }
 
     /// Queues what is pending, and takes what was freed out of the queue.
@@ -357,7 +436,7 @@ impl Core {
             // SAFETY: the item was in the index while this thread held the lock of the class, without which no chunk that
             // was freed since then is used again.
             if let Some(expiry) = unsafe { item.expiry() } {
-                self.put_in_wheel(inner, entry, expiry.load(Ordering::Relaxed));
+                self.put_in_wheel(class, inner, entry, expiry.load(Ordering::Relaxed));
             }
         }
         let Inner { chunks, policy, .. } = inner;
@@ -372,6 +451,7 @@ impl Core {
         let _using = self.pools.enter();
         // SAFETY: this thread uses the table of pools.
         let class = unsafe { self.class_of(self.arena.item(ptr).1) };
+        self.check_unlinked(ptr);
         if self.wants_finish(class, ptr) {
             self.finish(class, ptr);
         }
@@ -380,13 +460,15 @@ impl Core {
 
     /// Frees a chunk that this thread owns, whatever it held.
     pub(crate) fn free_chunk(&self, class: &Class, ptr: ItemPtr) {
-        let mut magazine = class.magazines.mine(self, class).lock();
+        let mut magazine = class.magazines.mine(class).lock();
         magazine.freed.push(ptr);
         let Some(mut inner) = lock_for(class, magazine.freed.len()) else { return };
         self.fold(class, &mut inner, &mut magazine);
         inner.settle(&self.ledger);
         drop(inner);
+        class.upkeep.note_work();
         class.stock.append(&self.pins, &mut magazine.freed);
+        magazine.settle(&self.ledger);
         let target = class.stock.target();
         if class.stock.level() > 2 * target {
             let spare = class.stock.take_out(&self.pins, target);
@@ -412,13 +494,20 @@ impl Core {
 
     /// Queues an item that has just become visible, or was given an expiry, sooner or later. The caller holds a reference
     /// or protects the item.
-    pub(crate) fn queue(&self, class: &Class, ptr: ItemPtr, hash: u64) {
-        let incarnation = self.arena.item(ptr).0.state().incarnation();
-        let mut magazine = class.magazines.mine(self, class).lock();
+    pub(crate) fn queue(&self, class: &Class, (ptr, item): (ItemPtr, Item<'_>), hash: u64) {
+        let incarnation = item.state().incarnation();
+        let mut magazine = class.magazines.mine(class).lock();
+        // SAFETY: the caller holds a reference, or protects the item.
+        if unsafe { item.expiry() }.is_some_and(|at| at.load(Ordering::Relaxed) != 0) {
+            // Whoever reaps looks into the magazine, which is locked until it has the item.
+            class.note_due(0);
+        }
         magazine.pending.push(Pending { ptr, incarnation, fingerprint: fingerprint(hash) });
         if let Some(mut inner) = lock_for(class, magazine.pending.len()) {
             self.fold(class, &mut inner, &mut magazine);
             inner.settle(&self.ledger);
+            drop(inner);
+            magazine.settle(&self.ledger);
         }
     }
 
@@ -429,10 +518,15 @@ impl Core {
             .all()
             .map(|magazine| {
                 let mut magazine = magazine.lock();
-                self.fold(class, &mut class.inner.lock(), &mut magazine);
+                let mut inner = class.inner.lock();
+                self.fold(class, &mut inner, &mut magazine);
+                inner.settle(&self.ledger);
+                drop(inner);
+                magazine.settle(&self.ledger);
                 magazine.ready.len() + magazine.freed.len()
             })
             .sum();
+        class.settle_fixed(&self.ledger);
         in_magazines + class.stock.level()
     }
 
@@ -459,6 +553,44 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread that has chosen the common magazine may put something into it when the class has already outgrown that.
+    #[test]
+    fn what_is_left_in_the_common_magazine_is_taken_over() {
+        use crate::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig};
+        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        let put = |i: u32| {
+            let item = cache.allocate(pool, &i.to_le_bytes(), 200, &ItemOptions::default()).expect("room");
+            cache.put(item);
+        };
+        // So many that the class has outgrown it.
+        (0..4_000).for_each(put);
+        let core = cache.core();
+        let held = cache.find(&7_u32.to_le_bytes()).expect("put");
+        let pools = core.pools.all();
+        let class =
+            pools.iter().next().and_then(|pool| pool.used_class(held.class_number())).expect("in use");
+        assert!(class.batch() > 1);
+        core.fold_magazines(class);
+        let (mut mine, mut common) = (class.magazines.mine(class).lock(), class.magazines.common.lock());
+        // A chunk that is free, and an item that is to be queued.
+        common.ready.extend(mine.ready.pop());
+        assert!(core.arena.item(held.ptr()).0.state().dequeue());
+        let mut inner = class.inner.lock();
+        let Inner { chunks, policy, .. } = &mut *inner;
+        policy.removed(core.arena.item(held.ptr()).0.state().policy(), &View::new(core, chunks));
+        drop(inner);
+        let incarnation = core.arena.item(held.ptr()).0.state().incarnation();
+        common.pending.push(Pending { ptr: held.ptr(), incarnation, fingerprint: 0 });
+        drop((mine, common));
+        (100..1_000).for_each(put);
+        assert!(core.arena.item(held.ptr()).0.state().is_queued());
+        assert!(class.magazines.common.lock().ready.is_empty());
+        drop(held);
+        cache.validate();
+    }
 
     #[test]
     fn a_stock_is_a_small_part_of_a_class() {

@@ -220,7 +220,8 @@ impl NegativeCache {
             seed: config.hash_seed.unwrap_or_else(base::rng::entropy_seed),
             ttl_secs: config.ttl_secs,
             versions: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(),
-            epoch: AtomicU32::new(0),
+            // At random, so that a ticket of another negative cache is void here.
+            epoch: AtomicU32::new(base::rng::entropy_seed() as u32),
             counters: Counters::default(),
         };
         cache.ledger().charge(Part::Compact, inner.versions_bytes());

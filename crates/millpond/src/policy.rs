@@ -2,7 +2,7 @@
 
 use evict::PolicyKind;
 
-use crate::allocate::metadata_of_slab;
+use crate::allocate::metadata_of;
 use crate::cache::{Cache, PoolId};
 use crate::class::{Inner, View};
 use crate::error::Error;
@@ -17,12 +17,12 @@ impl Cache {
     pub fn set_pool_policy(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
         let core = self.core();
         let pool = core.pool(pool)?;
-        // Nobody takes slabs away meanwhile, which the bill for the future goes by.
+        // Nobody takes runs away meanwhile, which the bill for the future goes by.
         let _resizing = pool.resizing.lock();
         let before = pool.set_policy(policy);
         for (_, class) in pool.used_classes() {
             let mut inner = class.inner.lock();
-            let slabs = inner.chunks.slab_count() as u64;
+            let chunks_now = inner.chunks.chunks();
             let info = inner.chunks.info();
             let seed = core.hash_seed(core.keyspace(info.keyspace));
             let Inner { chunks, policy: queues, .. } = &mut *inner;
@@ -30,10 +30,8 @@ impl Cache {
             queues.convert(policy, &view, core.now());
             class.begin_hits_of_queues();
             inner.settle(&core.ledger);
-            let (chunks, now) = metadata_of_slab(info, policy);
-            core.add_chunks(chunks * slabs, now * slabs);
-            let (chunks, then) = metadata_of_slab(info, before);
-            core.remove_chunks(chunks * slabs, then * slabs);
+            core.add_chunks(0, metadata_of(chunks_now, policy));
+            core.remove_chunks(0, metadata_of(chunks_now, before));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use base::{ByteSize, Part};
 use evict::PolicyKind;
 use parking_lot::{Mutex, RwLock};
-use slab::{SLAB_BYTES, SizeClasses, SlabInfo};
+use slab::{SizeClasses, SlabInfo};
 
 use crate::cache::{Core, PoolId};
 use crate::class::Class;
@@ -17,15 +17,16 @@ use crate::sizing::Range;
 use crate::slot::{Retired, Slot};
 use crate::stats::ClassStats;
 use crate::strategy::reclaim::Stake;
-use crate::strategy::{Rebalancer, Strategy, VictimRule};
+use crate::strategy::{Rebalancer, Strategy, VictimRule, step_for};
 use crate::tune::{LeavingClass, Tuner};
+use crate::upkeep::Upkeep;
 use crate::watch::{Curves, PoolHeat};
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
     pub(crate) number: u16,
-    /// Tells it from pools that had its number before.
-    life: u16,
+    /// Tells it from pools that had its number before: see [`crate::pools::Pools`].
+    life: u32,
     pub(crate) name: String,
     pub(crate) keyspace: u16,
     policy: RwLock<PolicyKind>,
@@ -37,19 +38,21 @@ pub(crate) struct Pool {
     /// Classes that it allocates from no more.
     pub(crate) leaving_classes: Mutex<Vec<LeavingClass>>,
     /// What happened in classes that are gone.
-    pub(crate) past: Mutex<ClassStats>,
-    /// Most bytes of slabs; `u64::MAX` = whatever is free.
+    pub(crate) past: Mutex<Option<Box<ClassStats>>>,
+    /// Most bytes of slabs and runs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
     /// Bytes of slabs that other pools do not take from it.
     reserve_bytes: AtomicU64,
     /// Its part of what is beyond the reserves.
     weight: AtomicU32,
-    /// Whether there was no memory for a slab when it asked for one.
-    wants_slab: AtomicBool,
+    /// Whether there was no memory for it when it asked for some.
+    wants_memory: AtomicBool,
     /// Most bytes of slabs for now, as others want memory who have less; `u64::MAX` = nobody does.
     ceiling_bytes: AtomicU64,
     classes: Classes,
+    /// What of it is due.
+    pub(crate) upkeep: Arc<Upkeep>,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
     /// How many slabs allocations have moved between classes, and how many bytes had been inserted when the last one was.
@@ -62,6 +65,8 @@ pub(crate) struct Pool {
     pub(crate) slabs_moved: AtomicU64,
     /// How many of those its strategy asked for.
     pub(crate) rebalances: AtomicU64,
+    /// When it last could not give a slab, in seconds; 0 = it could.
+    pub(crate) refused_at: AtomicU32,
     /// How many slabs other pools took from it.
     pub(crate) slabs_reclaimed: AtomicU64,
     /// How often its limit was set.
@@ -84,6 +89,10 @@ impl Pool {
         strategy: Strategy,
     ) -> Self {
         let range = Range::of(&sizes);
+        let upkeep = Arc::new(Upkeep::new());
+        upkeep.set_waits_for_failures(strategy == Strategy::Base);
+        let classes = Classes::new(sizes.sizes().len());
+        let rebalancer = Rebalancer::with(strategy, VictimRule::default(), id.0.into()).of_a_new_pool();
         Self {
             number: id.0,
             life: id.1,
@@ -99,15 +108,17 @@ impl Pool {
             slab_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
             weight: AtomicU32::new(0),
-            wants_slab: AtomicBool::new(false),
+            wants_memory: AtomicBool::new(false),
             ceiling_bytes: AtomicU64::new(u64::MAX),
-            classes: Classes::new(),
+            classes,
+            upkeep,
             resizing: Mutex::new(()),
             moves: Mutex::new((0, 0)),
-            rebalancer: Mutex::new(Rebalancer::with(strategy, VictimRule::default(), id.0.into())),
+            rebalancer: Mutex::new(rebalancer),
             hooks: None,
             slabs_moved: AtomicU64::new(0),
             rebalances: AtomicU64::new(0),
+            refused_at: AtomicU32::new(0),
             slabs_reclaimed: AtomicU64::new(0),
             resizes: AtomicU64::new(0),
             hot: PoolHeat::default(),
@@ -171,6 +182,13 @@ impl Pool {
     }
 
     /// The classes that were ever used, with their numbers.
+    /// What a class that has to evict takes from the largest, if it has less, in bytes: what moves at a time in the pool, but at most half of
+    /// what a class has on average, so that the largest always has more to give.
+    pub(crate) fn least_share(&self) -> u64 {
+        let bytes = self.slab_bytes();
+        step_for(bytes).min(bytes / (2 * self.used_classes().count().max(1) as u64))
+    }
+
     pub(crate) fn used_classes(&self) -> impl Iterator<Item = (u8, &Class)> {
         self.classes.iter()
     }
@@ -178,8 +196,11 @@ impl Pool {
     /// Memory of the pool's own tables, in bytes. Classes count for themselves.
     pub(crate) fn fixed_bytes(&self) -> u64 {
         let tuner = if self.tuner.lock().is_some() { Tuner::bytes() } else { 0 };
-        let tables =
-            Classes::table_bytes() + self.sizes().table_bytes() + self.hot.bytes() + self.curves.bytes();
+        let tables = self.classes.table_bytes()
+            + size_of::<Upkeep>()
+            + self.sizes().table_bytes()
+            + self.hot.bytes()
+            + self.curves.bytes();
         (size_of::<Self>() + tables) as u64 + tuner
     }
 
@@ -218,17 +239,17 @@ impl Pool {
     pub(crate) fn stake(&self) -> Stake {
         Stake {
             pool: self.number,
-            slabs: self.slab_bytes() / SLAB_BYTES as u64,
-            reserve_slabs: self.reserve_bytes() / SLAB_BYTES as u64,
+            bytes: self.slab_bytes(),
+            reserve_bytes: self.reserve_bytes(),
             weight: self.weight.load(Ordering::Relaxed),
-            wants: self.wants_slab.load(Ordering::Relaxed),
+            wants: self.wants_memory.load(Ordering::Relaxed),
         }
     }
 
-    /// Notes whether there was no memory for a slab of it.
-    pub(crate) fn set_wants_slab(&self, wants: bool) {
-        if self.wants_slab.load(Ordering::Relaxed) != wants {
-            self.wants_slab.store(wants, Ordering::Relaxed);
+    /// Notes whether there was no memory for a run of it.
+    pub(crate) fn set_wants_memory(&self, wants: bool) {
+        if self.wants_memory.load(Ordering::Relaxed) != wants {
+            self.wants_memory.store(wants, Ordering::Relaxed);
         }
     }
 
@@ -241,29 +262,36 @@ impl Pool {
         self.slab_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit allows one more slab.
-    pub(crate) fn has_room_for_slab(&self) -> bool {
-        self.slab_bytes() + SLAB_BYTES as u64 <= self.limit_bytes()
+    /// Whether the limit allows so much more.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        self.slab_bytes() + bytes <= self.limit_bytes()
     }
 
-    /// Counts one more slab, if its limits allow it and the pool is to stay.
-    pub(crate) fn try_add_slab(&self) -> bool {
+    /// What its limits allow it to be given, in bytes.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let most = self.limit_bytes().min(self.ceiling_bytes.load(Ordering::Relaxed));
+        most.saturating_sub(self.slab_bytes())
+    }
+
+    /// Counts the bytes of one more run, if its limits allow it and the pool is to stay.
+    pub(crate) fn try_add(&self, run_bytes: u64) -> bool {
         let most = self.limit_bytes().min(self.ceiling_bytes.load(Ordering::Relaxed));
         self.slab_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
-                let after = bytes + SLAB_BYTES as u64;
+                let after = bytes + run_bytes;
                 (after <= most && !self.is_leaving()).then_some(after)
             })
             .is_ok()
     }
 
-    /// Counts a slab that is there already, whatever the limit.
-    pub(crate) fn add_slab(&self) {
-        self.slab_bytes.fetch_add(SLAB_BYTES as u64, Ordering::Relaxed);
+    /// Counts a run that is there already, whatever the limit.
+    pub(crate) fn add(&self, run_bytes: u64) {
+        self.slab_bytes.fetch_add(run_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_slab(&self) {
-        self.slab_bytes.fetch_sub(SLAB_BYTES as u64, Ordering::Relaxed);
+    /// Counts a run that was given back.
+    pub(crate) fn remove(&self, run_bytes: u64) {
+        self.slab_bytes.fetch_sub(run_bytes, Ordering::Relaxed);
     }
 }
 
@@ -285,12 +313,15 @@ impl Core {
     #[cold]
     fn make_class<'p>(&self, pool: &'p Pool, number: u8, chunk_bytes: u32) -> &'p Class {
         let info = SlabInfo { chunk_bytes, pool: pool.number, class: number, keyspace: pool.keyspace };
-        let (class, made) = pool
-            .classes
-            .get_or_make(number, || Class::new(info, pool.policy(), pool.hooks.clone(), self.now()));
-        if made {
-            self.ledger.charge(Part::Fixed, size_of::<Class>() as u64);
-        }
+        let make = || {
+            let class =
+                Class::new(info, pool.policy(), pool.hooks.clone(), Arc::clone(&pool.upkeep), self.now());
+            class.settle_fixed(&self.ledger);
+            class
+        };
+        let (class, table_bytes) =
+            pool.classes.get_or_make(number, make, |other| other.end_bill(&self.ledger));
+        self.ledger.charge(Part::Fixed, table_bytes as u64);
         class
     }
 }

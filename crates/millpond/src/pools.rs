@@ -12,8 +12,11 @@
 //! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of a class that has
 //!    no chunk any more.
 //! 4. A number is given to another pool only after the one that had it was freed.
+//! 5. The life of a number is odd while a pool has it, and grows by one when a pool comes or goes. It grows before the first item of a pool
+//!    can be seen, and after the last one is gone. So who finds an item of a pool's key space, and then sees the life that the pool
+//!    had, has found an item of that pool and not of another one with its number. A number whose lives are used up is given to nobody.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::pin::{Grace, Pinned, Pins};
 use parking_lot::Mutex;
@@ -27,14 +30,17 @@ use crate::slot::{Retired, Slot};
 /// All pools by number.
 pub(crate) struct Pools {
     slots: Box<[Slot<Pool>]>,
-    /// How many pools have had each number before: what tells them apart.
-    lives: Box<[AtomicU16]>,
+    /// The life of each number.
+    lives: Box<[AtomicU32]>,
     /// All pools have numbers below this.
     bound: AtomicU32,
     users: Pins,
     /// What left the table, or a pool, and may be looked at yet.
     retired: Mutex<Vec<(Grace, Remains)>>,
 }
+
+/// From this life on a number is given to no pool any more.
+const LAST_LIFE: u32 = u32::MAX - 1;
 
 /// What is to be freed.
 pub(crate) enum Remains {
@@ -79,7 +85,7 @@ impl Pools {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..MAX_POOLS).map(|_| Slot::empty()).collect(),
-            lives: (0..MAX_POOLS).map(|_| AtomicU16::new(0)).collect(),
+            lives: (0..MAX_POOLS).map(|_| AtomicU32::new(0)).collect(),
             bound: AtomicU32::new(0),
             users: Pins::new(),
             retired: Mutex::default(),
@@ -88,7 +94,7 @@ impl Pools {
 
     /// Memory of the table, in bytes.
     pub(crate) fn table_bytes(&self) -> usize {
-        size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU16]>(&self.lives)
+        size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU32]>(&self.lives)
     }
 
     /// Uses the table until the result is dropped. May be nested, but then the outer use must last as long.
@@ -128,18 +134,30 @@ impl Pools {
 
     /// What the pool with this number is called now, or would be.
     pub(crate) fn id_of(&self, number: u16) -> PoolId {
-        PoolId(number, self.lives[usize::from(number)].load(Ordering::Acquire))
+        PoolId(number, self.life(number) | 1)
+    }
+
+    fn life(&self, number: u16) -> u32 {
+        self.lives[usize::from(number)].load(Ordering::Acquire)
+    }
+
+    /// Whether the pool of this name is in the table, being removed or not.
+    #[inline]
+    pub(crate) fn has(&self, id: PoolId) -> bool {
+        self.lives.get(usize::from(id.0)).is_some_and(|life| life.load(Ordering::Acquire) == id.1)
     }
 
     /// Whether a pool may be given this number.
     pub(crate) fn is_vacant(&self, number: u16) -> bool {
-        self.slots[usize::from(number)].get().is_none()
+        self.life(number) < LAST_LIFE
+            && self.slots[usize::from(number)].get().is_none()
             && !self.has_retired(|remains| matches!(remains, Remains::Pool(pool) if pool.number == number))
     }
 
     /// Adds a pool, whose number is vacant. The caller is the only one who adds or removes pools.
     pub(crate) fn add(&self, pool: Pool) {
-        let number = pool.number;
+        let PoolId(number, life) = pool.id();
+        self.lives[usize::from(number)].store(life, Ordering::Release);
         let before = self.slots[usize::from(number)].put(Box::new(pool));
         debug_assert!(before.is_none(), "the number is vacant");
         self.bound.fetch_max(u32::from(number) + 1, Ordering::Release);

@@ -9,29 +9,44 @@ use crate::cache::{Cache, Core};
 use crate::class::{Class, Inner, REAPED, View};
 use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::wheel::Wheel;
 
 /// Entries of a wheel that are looked at under one hold of a class's lock.
 const STEP: usize = 64;
 
 impl Cache {
     /// Takes out the items that have expired, and returns how many. [`Self::maintain`] does so as well. Costs in
-    /// proportion to what expires; an item is reaped late by at most a 16th of its time to live, and is never found
+    /// proportion to what expires, and a look at one cache line of each pool; an item is reaped late by at most a 16th of its time to live, and is never found
     /// meanwhile.
     pub fn reap(&self) -> u64 {
         let core = self.core();
-        let pools = core.pools.all();
-        pools.iter().flat_map(Pool::used_classes).map(|(_, class)| core.reap_class(class)).sum()
+        let (pools, now) = (core.pools.all(), core.now());
+        let due = pools.iter().filter(|pool| pool.upkeep.take_due(now));
+        // The class says when it is due next, even if it is not due now.
+        let due = due.flat_map(Pool::used_classes).filter(|(_, class)| class.take_due(now));
+        due.map(|(_, class)| core.reap_class(class)).sum()
+    }
+}
+
+impl Inner {
+    /// Puts an entry that was taken out of the wheel back for another time.
+    fn put_off(&mut self, entry: Entry, expiry: u32, now: u32) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.insert(entry, expiry, now);
+        }
     }
 }
 
 impl Core {
     /// Notes when an item expires. Called under the lock of its class.
-    pub(crate) fn put_in_wheel(&self, inner: &mut Inner, entry: Entry, expiry: u32) {
+    pub(crate) fn put_in_wheel(&self, class: &Class, inner: &mut Inner, entry: Entry, expiry: u32) {
         if expiry == 0 {
             return;
         }
         let Inner { chunks, policy, wheel, .. } = inner;
-        wheel.insert(entry, expiry);
+        let now = self.now();
+        let wheel = wheel.get_or_insert_with(|| Box::new(Wheel::new(now)));
+        class.note_due(wheel.insert(entry, expiry, now));
         let view = View::new(self, chunks);
         wheel.sweep(policy.len(), |entry| view.prefetch(entry), |entry| view.bits(entry).is_some());
     }
@@ -56,7 +71,8 @@ impl Core {
         let now = self.now();
         let mut inner = class.inner.lock();
         for _ in 0..STEP {
-            let Some(entry) = inner.wheel.pop_due(now) else {
+            let Some(entry) = inner.wheel.as_mut().and_then(|wheel| wheel.pop_due(now)) else {
+                class.note_due(inner.wheel.as_ref().map_or(u32::MAX, |wheel| wheel.next_due()));
                 inner.settle(&self.ledger);
                 return false;
             };
@@ -70,13 +86,13 @@ impl Core {
             }
             if expiry > now {
                 // It was put off.
-                inner.wheel.insert(entry, expiry);
+                inner.put_off(entry, expiry, now);
                 continue;
             }
             match inner.claim(self, ptr) {
                 Ok(_) => due.push(ptr),
                 // Its holder will have let go of it by then.
-                Err(slab::item::Claim::Held) => inner.wheel.insert(entry, now.saturating_add(1)),
+                Err(slab::item::Claim::Held) => inner.put_off(entry, now.saturating_add(1), now),
                 Err(_) => {}
             }
         }

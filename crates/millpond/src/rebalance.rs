@@ -8,15 +8,33 @@ use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::resize::{MOVE_WAITS, Why};
-use crate::strategy::{Move, PoolView, Strategy};
+use crate::release::{Amount, MOVE_WAITS, Taking, Why};
+use crate::strategy::{Move, PoolView, Strategy, step_for};
 
 impl Cache {
     /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]): at most one slab moves
     /// in each. Returns what was moved, and why. [`Self::maintain`] does so as well.
     pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
+        self.rebalance_those(|_| true)
+    }
+
+    /// The same in the pools that were in use lately, or in which an allocation failed if their strategy goes by that alone. Brings the
+    /// queues and the bill of those up to date in which something was done.
+    pub(crate) fn rebalance_where_due(&self) {
+        self.rebalance_those(|pool| {
+            let round = pool.upkeep.begin_round();
+            if round.folds {
+                for (_, class) in pool.used_classes() {
+                    self.core().fold_magazines(class);
+                }
+            }
+            round.rebalances
+        });
+    }
+
+    fn rebalance_those(&self, which: impl Fn(&Pool) -> bool) -> Vec<(PoolId, Move)> {
         let mut moved = Vec::new();
-        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving()) {
+        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving() && which(pool)) {
             let view = PoolView::of(&self.stats_of(pool), self.core().is_full(pool));
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
             if self.core().move_slab(pool, decided.victim, decided.receiver) {
@@ -34,11 +52,14 @@ impl Cache {
     /// # Errors
     /// [`ErrorKind::NoSuchPool`].
     pub fn set_pool_strategy(&self, pool: PoolId, strategy: Strategy) -> Result<(), Error> {
-        self.core().pool(pool)?.rebalancer.lock().set_strategy(strategy);
+        let pool = self.core().pool(pool)?;
+        pool.upkeep.set_waits_for_failures(strategy == Strategy::Base);
+        pool.rebalancer.lock().set_strategy(strategy);
         Ok(())
     }
 
-    /// Takes a slab from the class `victim` of a pool and gives it to the class `receiver`, or back to the pool. Items that
+    /// Takes a slab from the class `victim` of a pool, or in a pool below 64 MiB a sixteenth of it, and gives it to the class `receiver`, or
+    /// back to the pool. Items that
     /// nobody holds move to other chunks of their class in the place of what would be evicted next there.
     ///
     /// # Errors
@@ -52,8 +73,8 @@ impl Cache {
             let context = format!("pool `{}` has no size class {class}: `stats` lists them", pool.name);
             return Err(Error::new(ErrorKind::Config, context));
         }
-        let has_slabs = |class: &Class| class.inner.lock().chunks.slab_count() > 0;
-        if !pool.used_class(victim).is_some_and(has_slabs) {
+        let has_runs = |class: &Class| class.inner.lock().chunks.run_count() > 0;
+        if !pool.used_class(victim).is_some_and(has_runs) {
             let context = format!("size class {victim} of pool `{}` has no slab", pool.name);
             return Err(Error::new(ErrorKind::Config, context));
         }
@@ -71,27 +92,29 @@ impl Cache {
 }
 
 impl Core {
-    /// Whether a pool can get no more slabs.
+    /// Whether a pool can get no more memory.
     pub(crate) fn is_full(&self, pool: &Pool) -> bool {
         let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
-        !pool.has_room_for_slab() || free < SLAB_BYTES as u64
+        let step = step_for(pool.slab_bytes());
+        // Units of split slabs may lie apart, so that not all of them can be had.
+        !pool.has_room_for(step) || (free < SLAB_BYTES as u64 && self.arena.free_unit_bytes() < 4 * step)
     }
 
     fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>) -> bool {
         let Some(from) = pool.used_class(victim) else { return false };
         // Another thread that takes slabs is doing what this one is about to do.
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        if !self.release_slab(pool, from, (Why::Moved, MOVE_WAITS)) {
+        let step = Amount::about(step_for(pool.slab_bytes()));
+        let released = self.release_bytes(pool, from, step, &mut Taking::new(Why::Moved, MOVE_WAITS));
+        if released == 0 {
             return false;
         }
         pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
         let sizes = pool.sizes();
         // A class that the pool allocates from no more gets nothing.
         if let Some(place) = receiver.and_then(|receiver| sizes.place_of(receiver)) {
-            let to = self.class_at(pool, sizes, place);
-            let mut inner = to.inner.lock();
-            // Where another class was quicker, the slab is at least in use.
-            self.add_slab(pool, to, &mut inner);
+            // If another class was quicker, the memory is at least in use.
+            self.grow(pool, self.class_at(pool, sizes, place), released);
         }
         true
     }

@@ -12,21 +12,24 @@
 //! Invariants:
 //! 1. A pool's name, by its hash, stands in the words before the first of its slabs is assigned. A number is not given to
 //!    another pool while slabs of its old one are unclaimed.
-//! 2. Slabs that are unclaimed are charged to the ledger.
+//! 2. Slabs that are unclaimed, whole or in part, are charged to the ledger.
+//! 3. Once a key space is written to, no run of it is unclaimed, nor will be in a later process: what lies there is older than
+//!    what was written. A pool takes its runs over while nobody writes to their key space, with the lock on what is unclaimed.
+//! 4. The words are another process's, or a damaged file's: what they name is checked here, before it is used.
 
 mod chains;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::Part;
 use base::hash::key_hash;
-use slab::{ItemPtr, SLAB_BYTES, SizeClasses, SlabId, SlabInfo, Words};
+use base::{ByteSize, Part};
+use slab::{ItemPtr, Run, SLAB_BYTES, SizeClasses, SlabInfo, Words};
 
 use chains::Chains;
 
-use crate::allocate::metadata_of_slab;
+use crate::allocate::metadata_of;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::Keyspace;
@@ -38,6 +41,8 @@ use crate::sizing::{self, Range, SizeHistogram};
 const CHUNKS_AHEAD: u32 = 8;
 /// Buckets of the index that are asked for ahead of the one that is put into.
 const BUCKETS_AHEAD: usize = 12;
+/// Key spaces are flushed at times of 32 bits; each flush may stamp the next one a second ahead.
+const MOST_FLUSHED: u64 = u32::MAX as u64 - (1 << 20);
 /// A seed of its own for the hashes of names, which outlive processes.
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
@@ -79,6 +84,25 @@ impl Kept {
         self.first_word + flush_words(keyspace)
     }
 
+    /// Whether what was flushed in a key space cannot have been: then nobody knows what was. Forgets it.
+    fn take_damage(&self, keyspace: u16) -> bool {
+        let at = self.word_of(keyspace);
+        let words = [&self.words[at], &self.words[at + 1]];
+        let damaged = words.iter().any(|word| word.load(Ordering::Acquire) > MOST_FLUSHED);
+        if damaged {
+            words.iter().for_each(|word| word.store(0, Ordering::Release));
+        }
+        damaged
+    }
+
+    /// Whether the word of a slab names a pool, and a key space that the pool may have.
+    fn is_plausible(&self, info: SlabInfo) -> bool {
+        let has_name = |pool: usize| self.words[self.first_word + pool].load(Ordering::Acquire) != 0;
+        usize::from(info.pool) < MAX_POOLS
+            && (info.keyspace == 0 || info.keyspace == info.pool + 1)
+            && has_name(usize::from(info.pool))
+    }
+
     /// What was flushed in a key space, as the last process left it.
     fn flushes(&self, keyspace: u16) -> (u64, u64) {
         let at = self.word_of(keyspace);
@@ -91,20 +115,35 @@ impl Kept {
 pub(crate) struct Unclaimed {
     /// Numbers of pools by the hash of their names.
     ids: HashMap<u64, u16>,
-    slabs: HashMap<u16, Vec<(SlabId, SlabInfo)>>,
+    runs: HashMap<u16, Vec<(Run, SlabInfo)>>,
 }
 
 impl Unclaimed {
-    pub(crate) fn new(kept: &Kept, found: Vec<(SlabId, SlabInfo)>) -> Self {
-        let mut unclaimed = Self::default();
-        for (slab, info) in found {
-            unclaimed.slabs.entry(info.pool).or_default().push((slab, info));
+    /// What the last process left, but for runs that no pool can have left: those are returned.
+    pub(crate) fn new(kept: &Kept, found: Vec<(Run, SlabInfo)>) -> (Self, Vec<Run>) {
+        let (mut unclaimed, mut damaged) = (Self::default(), Vec::new());
+        let unknown: HashSet<u16> = (0..=MAX_POOLS as u16).filter(|id| kept.take_damage(*id)).collect();
+        for (run, info) in found {
+            if kept.is_plausible(info) && !unknown.contains(&info.keyspace) {
+                unclaimed.runs.entry(info.pool).or_default().push((run, info));
+            } else {
+                damaged.push(run);
+            }
         }
-        for id in unclaimed.slabs.keys() {
+        for id in unclaimed.runs.keys() {
             let hash = kept.words[kept.first_word + usize::from(*id)].load(Ordering::Acquire);
             unclaimed.ids.insert(hash, *id);
         }
-        unclaimed
+        (unclaimed, damaged)
+    }
+
+    /// Takes those runs out that are in a key space.
+    fn take_keyspace(&mut self, keyspace: u16) -> Vec<Run> {
+        let runs = self.runs.values_mut();
+        let taken = runs.flat_map(|runs| runs.extract_if(.., |(_, info)| info.keyspace == keyspace));
+        let taken = taken.map(|(run, _)| run).collect();
+        self.runs.retain(|_, runs| !runs.is_empty());
+        taken
     }
 
     /// The number that the pool of this name had, if it left slabs.
@@ -114,15 +153,16 @@ impl Unclaimed {
 
     /// Whether slabs of the pool that had this number are unclaimed.
     pub(crate) fn reserves(&self, id: u16) -> bool {
-        self.slabs.contains_key(&id)
+        self.runs.contains_key(&id)
     }
 
     pub(crate) fn chunks(&self) -> u64 {
-        self.slabs.values().flatten().map(|(_, info)| u64::from(info.chunks_per_slab())).sum()
+        self.runs.values().flatten().map(|(run, info)| u64::from(run.chunks(*info))).sum()
     }
 
-    pub(crate) fn slab_count(&self) -> usize {
-        self.slabs.values().map(Vec::len).sum()
+    /// Memory of all runs, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.values().flatten().map(|(run, _)| run.bytes()).sum()
     }
 }
 
@@ -143,88 +183,121 @@ impl Cache {
     }
 
     /// Gives the memory of those pools back that another process left and that were not added again. To be called once all
-    /// pools are there; until then that memory is kept for them. Returns how many slabs they had.
-    pub fn discard_unclaimed(&self) -> usize {
-        let unclaimed = std::mem::take(&mut *self.core().unclaimed.lock());
-        let count = unclaimed.slab_count();
-        for (slab, _) in unclaimed.slabs.into_values().flatten() {
-            self.core().discard_slab(slab);
-        }
-        count
+    /// pools are there. Until then that memory is kept for them, unless something is written to their key space: what is
+    /// kept is older than that, so the first write to a key space gives back what nobody has added of it. An allocation
+    /// that finds no memory and nothing to evict gives it all back too. Returns how much memory there was.
+    pub fn discard_unclaimed(&self) -> ByteSize {
+        self.core().discard_unclaimed()
     }
 
     /// The chunk sizes of the slabs that the pool with this number left, as far as it may have so many.
     pub(crate) fn sizes_left(&self, number: u16, range: &Range) -> Option<SizeClasses> {
         let unclaimed = self.core().unclaimed.lock();
-        let slabs = unclaimed.slabs.get(&number)?;
+        let runs = unclaimed.runs.get(&number)?;
         // As if each were full of items that fill their chunks: then the best sizes are theirs.
         let mut items = SizeHistogram::new();
-        slabs.iter().for_each(|(_, info)| items.add(info.chunk_bytes, info.chunks_per_slab().into()));
+        runs.iter().for_each(|(run, info)| items.add(info.chunk_bytes, run.chunks(*info).into()));
         SizeClasses::by_list(&sizing::choose(&items, range)).ok()
     }
 
     /// Takes over what the pool of this name left. The pool was just added and is not in use yet.
     pub(crate) fn recover_pool(&self, id: PoolId) {
         let core = self.core();
-        let Some(slabs) = core.unclaimed.lock().slabs.remove(&id.0) else { return };
         let Ok(pool) = core.pool(id) else { return };
-        if let (Some(kept), Some((_, info))) = (&core.kept, slabs.first())
-            && info.keyspace != pool.keyspace
+        // The pool is in the table: until all is there, nobody is to take a run of it, or a class that has none yet.
+        let resizing = pool.resizing.lock();
+        // Held as long: whoever writes to the key space waits (invariant 3).
+        let mut unclaimed = core.unclaimed.lock();
+        let Some(mut runs) = unclaimed.runs.remove(&id.0) else { return };
+        // Nobody knows what was written to the shared key space while these were in another.
+        let strange: Vec<_> =
+            runs.extract_if(.., |(_, info)| info.keyspace != pool.keyspace && pool.keyspace == 0).collect();
+        strange.into_iter().for_each(|(run, _)| core.discard_run(run));
+        if let (Some(kept), true) = (&core.kept, runs.iter().any(|(_, info)| info.keyspace != pool.keyspace))
         {
-            core.keyspace(pool.keyspace).inherit(kept.flushes(info.keyspace));
+            core.keyspace(pool.keyspace).inherit(kept.flushes(0));
         }
-        let threads = base::thread::available_cpus().min(slabs.len()).max(1);
-        let workers: Vec<_> = slabs
-            .chunks(slabs.len().div_ceil(threads))
-            .map(|slabs| {
-                let (cache, slabs) = (self.clone(), slabs.to_vec());
+        if runs.is_empty() {
+            return;
+        }
+        let threads = base::thread::available_cpus().min(runs.len()).max(1);
+        let workers: Vec<_> = runs
+            .chunks(runs.len().div_ceil(threads))
+            .map(|runs| {
+                let (cache, runs) = (self.clone(), runs.to_vec());
                 base::thread::spawn("recover", move || {
                     let core = cache.core();
-                    core.pool(id).map_or_else(|_| Chains::default(), |pool| core.recover_slabs(&pool, &slabs))
+                    core.pool(id).map_or_else(|_| Chains::default(), |pool| core.recover_runs(&pool, &runs))
                 })
             })
             .collect();
         let mut chains = Chains::default();
-        for (worker, slabs) in workers.into_iter().zip(slabs.chunks(slabs.len().div_ceil(threads))) {
+        for (worker, runs) in workers.into_iter().zip(runs.chunks(runs.len().div_ceil(threads))) {
             let found = match worker {
                 Ok(worker) => worker.join().unwrap_or_default(),
                 // No thread is to be had: this one does it.
-                Err(_) => core.recover_slabs(&pool, slabs),
+                Err(_) => core.recover_runs(&pool, runs),
             };
             chains.items.extend(found.items);
             chains.links.extend(found.links);
+            chains.displaced.extend(found.displaced);
         }
-        core.recover_chains(chains);
+        core.recover_chains(&mut chains);
+        drop((unclaimed, resizing));
+        // The embedder may be told of them, and write.
+        chains.displaced.into_iter().for_each(|ptr| core.retire(ptr, RemovalCause::Evicted, false));
     }
 }
 
 impl Core {
-    /// Gives a slab back that belongs to no pool of this process.
-    fn discard_slab(&self, slab: SlabId) {
-        // SAFETY: no index entry, queue or free list of this process names the slab.
-        unsafe { self.arena.give_back(slab) };
-        self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+    /// To be called before the first write to a key space: gives up what is unclaimed of it (invariant 3). No lock is held
+    /// meanwhile but by whoever adds a pool.
+    #[cold]
+    pub(crate) fn begin_writing(&self, space: &Keyspace, id: u16) {
+        let mut unclaimed = self.unclaimed.lock();
+        unclaimed.take_keyspace(id).into_iter().for_each(|run| self.discard_run(run));
+        space.note_written();
     }
 
-    fn recover_slabs(&self, pool: &Pool, slabs: &[(SlabId, SlabInfo)]) -> Chains {
+    /// Gives back all that no pool has claimed. Returns how much it was.
+    #[cold]
+    pub(crate) fn discard_unclaimed(&self) -> ByteSize {
+        let unclaimed = std::mem::take(&mut *self.unclaimed.lock());
+        let bytes = unclaimed.bytes();
+        for (run, _) in unclaimed.runs.into_values().flatten() {
+            self.discard_run(run);
+        }
+        ByteSize::new(bytes)
+    }
+
+    /// Gives a run back that belongs to no pool of this process.
+    fn discard_run(&self, run: Run) {
+        // SAFETY: no index entry, queue or free list of this process names the run.
+        if unsafe { self.arena.give_back(run) } {
+            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+        }
+    }
+
+    fn recover_runs(&self, pool: &Pool, runs: &[(Run, SlabInfo)]) -> Chains {
         let mut chains = Chains::default();
-        slabs.iter().for_each(|(slab, info)| self.recover_slab(pool, *slab, *info, &mut chains));
+        runs.iter().for_each(|(run, info)| self.recover_run(pool, *run, *info, &mut chains));
         chains
     }
 
-    fn recover_slab(&self, pool: &Pool, slab: SlabId, info: SlabInfo, chains: &mut Chains) {
-        let Some(class) = self.class_for_found(pool, info.chunk_bytes) else {
-            let lost = self.items_of(slab, info).0.len() as u64;
+    fn recover_run(&self, pool: &Pool, run: Run, info: SlabInfo, chains: &mut Chains) {
+        let class = self.class_for_found(pool, info.chunk_bytes);
+        let Some(class) = class.filter(|class| class.inner.lock().chunks.has_room_for_run()) else {
+            let lost = self.items_of(run, info).0.len() as u64;
             self.recovered.lock().dropped += lost;
-            return self.discard_slab(slab);
+            return self.discard_run(run);
         };
         let info = class.info;
-        self.arena.reassign(slab, info);
-        pool.add_slab();
-        let (chunks, metadata) = metadata_of_slab(info, pool.policy());
-        self.add_chunks(chunks, metadata);
+        self.arena.reassign(run, info);
+        pool.add(run.bytes());
+        let chunks = u64::from(run.chunks(info));
+        self.add_chunks(chunks, metadata_of(chunks, pool.policy()));
         // What has expired or was flushed is not found, as ever; but it must not leave before its twin, if it has one.
-        let (found, free) = self.items_of(slab, info);
+        let (found, free) = self.items_of(run, info);
         let mut items = Vec::with_capacity(found.len());
         for (ptr, hash) in found {
             let item = self.arena.item(ptr).0;
@@ -239,9 +312,9 @@ impl Core {
         }
         {
             let mut inner = class.inner.lock();
-            inner.chunks.add_used_slab(&self.arena, slab);
+            inner.chunks.add_used_run(&self.arena, run);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
-            class.note_slabs(&inner);
+            class.note_chunks(&inner);
         }
         // A twin of what is put into the index may be taken out of it at once, and must have been counted.
         class.counters.add(INSERTS, items.len() as u64);
@@ -251,7 +324,7 @@ impl Core {
             if let Some((_, ahead)) = items.get(i + BUCKETS_AHEAD) {
                 self.index.prefetch(*ahead);
             }
-            revived += u64::from(self.index_recovered(ptr, hash));
+            revived += u64::from(self.index_recovered(ptr, hash, &mut chains.displaced));
         }
         self.queue_recovered(class, &items);
         self.note_recovered(items.len() as u64, revived);
@@ -269,7 +342,7 @@ impl Core {
     /// Gives up an item that was taken over and then found to be doubtful, and is out of sight: nobody is told.
     fn forget(&self, ptr: ItemPtr) {
         // SAFETY: this thread holds the reference that taking it out of sight gave it.
-        let class = unsafe { self.class_of(self.arena.info(ptr.slab())) };
+        let class = unsafe { self.class_of(self.arena.info_of(ptr)) };
         self.count_given_up(class, ptr);
         self.release(ptr);
     }
@@ -282,17 +355,17 @@ impl Core {
         class.count_gone(RemovalCause::Removed, &gone);
     }
 
-    /// The chunks of a slab that hold an item, with the hashes of their keys, and those that do not.
-    fn items_of(&self, slab: SlabId, info: SlabInfo) -> (Vec<(ItemPtr, u64)>, Vec<ItemPtr>) {
-        let per_slab = info.chunks_per_slab();
-        let (mut items, mut free) = (Vec::with_capacity(per_slab as usize), Vec::new());
-        for number in 0..per_slab {
-            let ptr = ItemPtr::new(slab, number as u16);
-            if number + CHUNKS_AHEAD < per_slab {
-                self.arena.item(ItemPtr::new(slab, (number + CHUNKS_AHEAD) as u16)).0.prefetch();
+    /// The chunks of a run that hold an item, with the hashes of their keys, and those that do not.
+    fn items_of(&self, run: Run, info: SlabInfo) -> (Vec<(ItemPtr, u64)>, Vec<ItemPtr>) {
+        let chunks = run.chunks(info);
+        let (mut items, mut free) = (Vec::with_capacity(chunks as usize), Vec::new());
+        for number in 0..chunks {
+            let ptr = run.chunk(number);
+            if number + CHUNKS_AHEAD < chunks {
+                self.arena.item(run.chunk(number + CHUNKS_AHEAD)).0.prefetch();
             }
             let item = self.arena.item(ptr).0;
-            // SAFETY: this thread alone knows of the slab.
+            // SAFETY: this thread alone knows of the run.
             if item.state().revive() && unsafe { item.is_plausible() } {
                 items.push((ptr, self.recovered_hash(ptr)));
             } else {
@@ -316,8 +389,9 @@ impl Core {
         unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
-    /// Puts an item into the index. `false`: its key has another, and both are out now.
-    fn index_recovered(&self, ptr: ItemPtr, hash: u64) -> bool {
+    /// Puts an item into the index. `false`: its key has another, and both are out now. Items that had to leave for it are
+    /// `displaced`.
+    fn index_recovered(&self, ptr: ItemPtr, hash: u64, displaced: &mut Vec<ItemPtr>) -> bool {
         let (item, info) = self.arena.item(ptr);
         loop {
             let mut guard = self.index.lock(hash);
@@ -341,9 +415,9 @@ impl Core {
             if guard.add(ptr).is_ok() {
                 break;
             }
-            self.make_room(guard);
+            displaced.extend(self.displace(guard));
         }
-        self.grow_index(hash);
+        displaced.extend(self.displace_by_growth(hash));
         true
     }
 
@@ -360,7 +434,7 @@ impl Core {
             // SAFETY: the item is in the index or a chain, and cannot be used again while this thread holds the class's lock.
             let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
             if let Some(entry) = inner.queue_again(self, ptr, state.policy(), hash, now) {
-                self.put_in_wheel(&mut inner, entry, expiry);
+                self.put_in_wheel(class, &mut inner, entry, expiry);
             }
         }
         inner.settle(&self.ledger);

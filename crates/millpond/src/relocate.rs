@@ -12,28 +12,30 @@
 use std::sync::atomic::Ordering;
 
 use slab::item::Acquired;
-use slab::{ItemPtr, SlabId};
+use slab::{ItemPtr, Run};
 
 use crate::cache::Core;
 use crate::class::{BYTES_IN, BYTES_OUT, Class, LINKS_IN, LINKS_OUT, MOVED, MOVED_IN, MOVED_OUT};
+use crate::handle::ReadHandle;
+use crate::plant::Plant;
 use crate::pool::Pool;
 
 impl Core {
-    /// Moves the items of a slab that leaves to other chunks, until there are no more of those.
-    pub(crate) fn move_items(&self, pool: &Pool, class: &Class, slab: SlabId) {
-        // From here on no magazine gives out chunks of the slab.
+    /// Moves the items of a run that leaves, which are in its first `used` chunks, to other chunks, until there are no more of those.
+    pub(crate) fn move_items(&self, pool: &Pool, class: &Class, run: Run, used: u32) {
+        // From here on no magazine gives out chunks of the run.
         self.empty_magazines(class);
         if pool.is_class_leaving(class.info.class) {
-            return self.move_to_others(pool, class, slab);
+            return self.move_to_others(pool, class, run, used);
         }
         let (mut moved, mut spare) = (Vec::new(), None);
-        for number in 0..class.info.chunks_per_slab() {
-            let from = ItemPtr::new(slab, number as u16);
+        for from in (0..used).map(|number| run.chunk(number)) {
             if !self.arena.item(from).0.state().is_indexed() {
                 continue;
             }
             let Some(to) = spare.take().or_else(|| self.take_from_class(pool, class)) else { break };
             if self.relocate(class, from, to) {
+                self.check_unlinked(from);
                 moved.push(from);
             } else {
                 spare = Some(to);
@@ -48,20 +50,21 @@ impl Core {
         }
     }
 
-    /// Moves the items of a slab that leaves to the classes that fit them now.
-    fn move_to_others(&self, pool: &Pool, class: &Class, slab: SlabId) {
+    /// Moves the items of a run that leaves to the classes that fit them now.
+    fn move_to_others(&self, pool: &Pool, class: &Class, run: Run, used: u32) {
         let sizes = pool.sizes();
-        let has_others = class.inner.lock().chunks.slab_count() > 1;
+        let has_others = class.inner.lock().chunks.run_count() > 1;
         let mut moved = Vec::new();
-        for number in 0..class.info.chunks_per_slab() {
-            let from = ItemPtr::new(slab, number as u16);
-            let Some(bytes) = self.size_of_item(from) else { continue };
+        for from in (0..used).map(|number| run.chunk(number)) {
+            let Some((held, bytes)) = self.hold_with_size(from) else { continue };
+            drop(held);
             let Some(place) = sizes.place_for(bytes) else { continue };
             let fitting = self.class_at(pool, sizes, place);
             let to = self.take_spare(pool, fitting);
             let to = to.or_else(|| has_others.then(|| self.take_from_class(pool, class)).flatten());
             let Some(to) = to.or_else(|| self.take_from_class(pool, fitting)) else { continue };
             if self.relocate(class, from, to) {
+                self.check_unlinked(from);
                 moved.push(from);
             } else {
                 // SAFETY: this thread owns the chunk.
@@ -74,23 +77,23 @@ impl Core {
         self.free_evicted(class, moved);
     }
 
-    /// Bytes that the item at `ptr` takes, if there is one.
-    pub(crate) fn size_of_item(&self, ptr: ItemPtr) -> Option<usize> {
+    /// A handle of the item or link at `ptr`, if there is one, and the bytes that it takes.
+    pub(crate) fn hold_with_size(&self, ptr: ItemPtr) -> Option<(ReadHandle<'_>, usize)> {
         let item = self.arena.item(ptr).0;
         if item.state().acquire() != Acquired::Yes {
             return None;
         }
-        // SAFETY: this thread holds a reference.
+        let handle = ReadHandle::adopt(self, ptr);
+        // SAFETY: the handle holds a reference.
         let bytes = unsafe { item.used_bytes() };
-        self.release(ptr);
-        Some(bytes)
+        Some((handle, bytes))
     }
 
     /// A chunk of the class that is free, or one of a new slab: nothing is evicted.
     fn take_spare(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
         let mut inner = class.inner.lock();
         inner.chunks.pop(&self.arena).or_else(|| {
-            let is_added = self.add_slab(pool, class, &mut inner);
+            let is_added = self.add_run(pool, class, &mut inner);
             is_added.then(|| inner.chunks.pop(&self.arena)).flatten()
         })
     }
@@ -98,7 +101,6 @@ impl Core {
     /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns, in the same class or another of the
     /// pool. The caller owns `from` then, which others may still read.
     fn relocate(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> bool {
-        debug_assert_ne!(from.slab(), to.slab(), "a slab that leaves gives out no chunks");
         let (item, (target, target_info)) = (self.arena.item(from).0, self.arena.item(to));
         if item.state().acquire() != Acquired::Yes {
             return false;
@@ -129,12 +131,18 @@ impl Core {
         let mut inner = class.inner.lock();
         // Whoever comes by one of its links finds the item here or there.
         let chain = item.state().is_chained().then(|| self.lock_chain_of(hash));
+        // SAFETY: the chain's lock is held, and the item is in the index, as its bucket says.
+        if chain.is_some() && !unsafe { self.is_movable(from) } {
+            return false;
+        }
         let Ok(bits) = inner.claim(self, from) else { return false };
         drop(inner);
         // SAFETY: this thread has claimed the one and was given the other, and the item fits into both.
         unsafe { item.copy_to(target) };
         target.state().publish();
-        guard.exchange(slot, to);
+        if !self.strikes(Plant::MovedStays) {
+            guard.exchange(slot, to);
+        }
         if chain.is_some() {
             // SAFETY: the chain's lock is held, and this thread owns the item.
             unsafe { self.follow(to) };
@@ -173,7 +181,7 @@ impl Core {
             // SAFETY: the caller holds a reference.
             let expiry =
                 unsafe { self.arena.item(ptr).0.expiry() }.map_or(0, |at| at.load(Ordering::Relaxed));
-            self.put_in_wheel(&mut inner, entry, expiry);
+            self.put_in_wheel(class, &mut inner, entry, expiry);
         }
     }
 }

@@ -9,16 +9,15 @@ use std::sync::atomic::Ordering;
 use base::Part;
 use base::pin::Grace;
 use parking_lot::Mutex;
-use slab::{ItemPtr, SLAB_BYTES, SlabId};
+use slab::Run;
 
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::handle::ReadHandle;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
 use crate::pools::Remains;
-use crate::resize::{WAIT, WAITS, Why};
+use crate::release::{Taking, WAIT, WAITS, Why};
 
 /// What a removal came to: see [`Cache::remove_pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub struct PoolRemoval {
     /// Whether the pool is gone, and its name free.
     pub is_gone: bool,
     /// Slabs that held items, or items that were being made, keep.
-    pub slabs_left: u64,
+    pub bytes_left: u64,
 }
 
 /// Whether a pool is being removed.
@@ -68,7 +67,7 @@ impl Cache {
     /// [`ErrorKind::NoSuchPool`].
     pub fn remove_pool(&self, pool: PoolId) -> Result<PoolRemoval, Error> {
         let core = self.core();
-        let mut removal = PoolRemoval { items: 0, is_gone: false, slabs_left: 0 };
+        let mut removal = PoolRemoval { items: 0, is_gone: false, bytes_left: 0 };
         for wait in 0..=WAITS {
             if wait > 0 {
                 base::thread::sleep(WAIT);
@@ -76,7 +75,7 @@ impl Cache {
             let Some(found) = core.pools.get_even_leaving(pool) else {
                 if wait > 0 {
                     // Another thread has ended it.
-                    removal = PoolRemoval { is_gone: true, slabs_left: 0, ..removal };
+                    removal = PoolRemoval { is_gone: true, bytes_left: 0, ..removal };
                     break;
                 }
                 let context = format!("there is no pool number {} in this cache", pool.number());
@@ -84,8 +83,9 @@ impl Cache {
             };
             core.begin_removal(&found);
             removal.items += core.drain(&found);
-            removal.slabs_left = found.slab_bytes() / SLAB_BYTES as u64;
+            removal.bytes_left = found.slab_bytes();
             drop(found);
+            core.free_retired_runs();
             removal.is_gone = self.end_removal(pool);
             if removal.is_gone {
                 break;
@@ -103,11 +103,16 @@ impl Cache {
     /// Goes on with removals that held items have kept from ending.
     pub(crate) fn go_on_removing(&self) {
         let core = self.core();
+        if core.removals.load(Ordering::Relaxed) == 0 {
+            core.free_retired();
+            return;
+        }
         let leaving: Vec<PoolId> = {
             let pools = core.pools.all();
             let leaving = pools.iter().filter(|pool| pool.is_leaving());
             leaving.map(|pool| (core.drain(pool), pool.id()).1).collect()
         };
+        core.free_retired_runs();
         for pool in leaving {
             self.end_removal(pool);
         }
@@ -126,8 +131,12 @@ impl Cache {
         if let Some(kept) = &core.kept {
             kept.forget_name(pool.number);
         }
+        let was_watched = pool.hot.keys.lock().is_some() || pool.curves.below() > 0;
         core.pools.remove(pool.number);
-        core.watch_as_pools_want();
+        core.removals.fetch_sub(1, Ordering::Relaxed);
+        if was_watched {
+            core.watch_as_pools_want();
+        }
         true
     }
 }
@@ -137,16 +146,21 @@ impl Core {
         let mut grace = pool.removal.grace.lock();
         if !pool.is_leaving() {
             pool.set_leaving();
+            self.removals.fetch_add(1, Ordering::Relaxed);
             *grace = Some(self.pools.grace());
         }
     }
 
     /// Whether the pool has no slab and gets none any more.
     fn is_empty_for_good(&self, pool: &Pool) -> bool {
+        // A run that is being moved is not counted meanwhile.
+        let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let mut grace = pool.removal.grace.lock();
         let Some(before) = &mut *grace else { return false };
         // The calling thread uses the table, but does so since later.
-        self.pools.has_passed(before) && pool.slab_bytes() == 0
+        self.pools.has_passed(before)
+            && pool.slab_bytes() == 0
+            && !self.retired_runs.has_one_of(pool.number, None)
     }
 
     /// Removes the items of a pool, and gives those of its slabs back in which nobody holds anything. Says how many items there
@@ -155,20 +169,24 @@ impl Core {
         let _resizing = pool.resizing.lock();
         let mut removed = 0;
         for (_, class) in pool.used_classes() {
-            let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
-            for slab in slabs {
-                removed += self.remove_items_of(class, slab);
-                self.release_this_slab(pool, class, slab, (Why::Moved, 0));
+            let runs: Vec<(Run, u32)> = {
+                let inner = class.inner.lock();
+                inner.chunks.runs().map(|run| (run, inner.chunks.used_chunks_of(run))).collect()
+            };
+            for (run, used) in runs {
+                removed += self.remove_items_of(run, used);
+                self.release_run(pool, class, run, &mut Taking::new(Why::Moved, 0));
             }
         }
         self.removed_with_pools.fetch_add(removed, Ordering::Relaxed);
         removed
     }
 
-    /// Takes all items of a slab out of the index, and says how many there were. The caller keeps the slab from leaving its class.
-    fn remove_items_of(&self, class: &Class, slab: SlabId) -> u64 {
-        let chunks = (0..class.info.chunks_per_slab()).map(|number| ItemPtr::new(slab, number as u16));
-        let is_removed = |ptr: &ItemPtr| {
+    /// Takes all items of a run, which are in its first `used` chunks, out of the index, and says how many there were. The caller keeps
+    /// the run from leaving its class.
+    fn remove_items_of(&self, run: Run, used: u32) -> u64 {
+        let chunks = (0..used).map(|number| run.chunk(number));
+        let is_removed = |ptr: &slab::ItemPtr| {
             let state = self.arena.item(*ptr).0.state();
             state.acquire() == slab::item::Acquired::Yes
                 && self.remove_item(&ReadHandle::adopt(self, *ptr), RemovalCause::Removed)

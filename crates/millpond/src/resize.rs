@@ -1,50 +1,46 @@
-//! Taking slabs away from classes: when a pool's limit or the cache's memory is lowered, and for a class that has none.
+//! Taking memory away from classes: when a pool's limit or the cache's memory is lowered, and for a class that has none.
 //!
-//! A slab leaves in steps: its free chunks are withheld and new frees go to the same list; its items move to other
-//! chunks of the class ([`crate::relocate`]), in the place of what would be evicted next; those that find none are evicted;
-//! those that somebody holds are waited for; when all chunks are in, the class forgets the slab; when no
-//! reader can still look into it (a grace period), its memory goes back to the system.
+//! Which class gives is decided here; how a run of chunks leaves it, in [`crate::release`]. A split slab gets free once nothing of it is in
+//! use. So that one does, its runs can be emptied in turn, whichever class they belong to: their items move to runs elsewhere, which is done
+//! only if all of them find room there.
+//!
+//! A class or a pool that cannot give is passed over
+//! for the next one: what one of them keeps, because items are held or may not be evicted, the others can still give.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
-use slab::item::Claim;
-use slab::{ItemPtr, SLAB_BYTES, SlabId, Withheld};
+use slab::run::{FREE_UNITS, UNIT_BYTES, least_units};
+use slab::{Run, SLAB_BYTES, SlabId, SlabInfo};
 
-use crate::allocate::metadata_of_slab;
-use crate::cache::{Cache, Core, PoolId};
-use crate::class::{
-    BYTES_IN, Class, EVICTIONS, LIMIT_EVICTIONS, MOVE_EVICTIONS, RELEASES_ABORTED, SHIFT_EVICTIONS,
-    SLABS_RELEASED,
-};
+use crate::cache::{Cache, Core, PoolId, table_bytes};
+use crate::class::{BYTES_IN, Class};
 use crate::error::{Error, ErrorKind};
-use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::release::{Amount, Taking, WAITS, Why};
 use crate::strategy::reclaim::{Stake, first_to_give};
 
-/// Chunks that are looked at under one hold of a class's lock.
-const STEP: u16 = 64;
-/// How often, and how long each time, held items of a slab are waited for before another slab is tried.
-pub(crate) const WAITS: u32 = 10;
-/// The same when slabs are rebalanced, which another round may do as well.
-pub(crate) const MOVE_WAITS: u32 = 2;
-pub(crate) const WAIT: Duration = Duration::from_millis(1);
-/// Slabs of a pool that allocations may move between classes as fast as they like.
+/// Split slabs that are tried if one of them is to get free.
+const MOST_SLABS_TRIED: usize = 4;
+/// Most free memory of split slabs that cannot be brought together, in bytes, before a limit counts as out of reach.
+const MOST_APART_BYTES: u64 = 16 << 20;
+/// Moves of memory within a pool that allocations may make as fast as they like.
 const FREE_MOVES: u64 = 64;
-
-/// Why a slab leaves its class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// For another class or pool, or because the class or its pool goes.
-    Moved,
-    /// A limit was lowered.
-    Limit,
-}
+/// Pools that one call asks in vain before it gives up.
+const MOST_REFUSALS: usize = 64;
+/// For how long a pool that could not give is asked after the others, in seconds.
+const REFUSAL_SECS: u32 = 10;
+/// How often pools give in one call without a slab getting free: each may give but some units of one, and others may take them.
+const MOST_VAIN_GIFTS: u32 = FREE_UNITS;
+/// How long the cache's own resizing waits for another thread that takes slabs from the same pool.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cache {
     /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
-    /// back, on the calling thread.
+    /// back, on the calling thread. Held items are waited for 10 ms in all, and slabs into which somebody still looks another 50 ms; what
+    /// is looked into then goes back to the system at a later call, of [`Self::maintain`] at the latest.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set
@@ -54,11 +50,15 @@ impl Cache {
         let pool = core.pool(pool)?;
         pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
         pool.resizes.fetch_add(1, Ordering::Relaxed);
-        core.shrink_pool(&pool)
+        let shrunk = core.shrink_pool(&pool);
+        drop(pool);
+        core.wait_for_retired_runs();
+        shrunk
     }
 
     /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
-    /// calling thread, from the pools that are farthest over their reserves first.
+    /// calling thread, from the pools that are farthest over their reserves first. A pool whose items are held or may not be evicted is
+    /// passed over for the next one. Waits as long as [`Self::set_pool_limit`] at most.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB; [`ErrorKind::OutOfMemory`] where held items
@@ -70,15 +70,21 @@ impl Cache {
                 format!("memory of {memory} is not between 8MiB and max_memory, {}", self.max_memory()),
             ));
         }
+        let before = self.core().most_memory.fetch_max(memory.as_u64(), Ordering::Relaxed);
+        let tables = table_bytes(memory.as_u64()).saturating_sub(table_bytes(before));
+        self.core().ledger.charge(Part::Fixed, tables);
         self.core().ledger.set_limit(memory.as_u64());
-        self.core().shrink_to_limit()
+        let shrunk = self.core().shrink_to_limit();
+        self.core().wait_for_retired_runs();
+        // What readers kept may have been all that was left to bring together.
+        shrunk.and_then(|()| self.core().shrink_to_limit())
     }
 
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
-    /// ([`Self::rebalance`]) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
+    /// ([`Self::rebalance`], in pools that were in use in the last 16 rounds) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
     /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), and gives slabs back where more than the
-    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Cheap when there is nothing to do. What can take long,
+    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Costs some ten nanoseconds for each pool that has nothing to do. What can take long,
     /// and can wait, is for another thread: [`Self::touch_ahead`].
     ///
     /// # Errors
@@ -87,19 +93,43 @@ impl Cache {
         self.reap();
         self.core().tend_curves();
         self.go_on_removing();
-        self.rebalance();
+        self.rebalance_where_due();
         self.tune();
-        self.share()?;
+        // What one pool cannot give is no reason not to ask the others.
+        let shared = self.share();
         self.give_back_touched();
-        self.core().shrink_to_limit()
+        let shrunk = self.core().shrink_to_limit();
+        self.core().free_retired_runs();
+        shared.and(shrunk)
+    }
+}
+
+impl Pool {
+    /// Whether an allocation may move about so many bytes now; the bytes that were inserted until then, for [`Self::note_move`].
+    pub(crate) fn turn_to_move(&self, bytes: u64) -> Option<u64> {
+        let inserted = self.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
+        let (count, inserted_before) = *self.moves.lock();
+        (count < FREE_MOVES || inserted >= inserted_before + bytes).then_some(inserted)
+    }
+
+    /// Notes that an allocation has moved memory, in a turn that it was given.
+    pub(crate) fn note_move(&self, turn: u64) {
+        let mut moves = self.moves.lock();
+        *moves = (moves.0 + 1, turn);
     }
 }
 
 impl Core {
-    /// Takes slabs from the pool until it keeps its limit.
+    /// Takes memory from the pool until it keeps its limit.
     fn shrink_pool(&self, pool: &Pool) -> Result<(), Error> {
-        while pool.slab_bytes() > pool.limit_bytes() {
-            if !self.shrink_by_a_slab(pool) {
+        let mut taking = Taking::new(Why::Limit, WAITS);
+        while let Some(over) = pool.slab_bytes().checked_sub(pool.limit_bytes()).filter(|over| *over > 0) {
+            let resizing = pool.resizing.lock();
+            // One run at a time, so that others that take memory from it get their turn.
+            let amount = Amount::about(over.min(SLAB_BYTES as u64));
+            let taken = self.take_bytes(pool, None, 1, amount, &mut taking);
+            parking_lot::MutexGuard::unlock_fair(resizing);
+            if taken.is_none() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     format!("pool `{}` cannot shrink to its limit: its items are held", pool.name),
@@ -109,22 +139,127 @@ impl Core {
         Ok(())
     }
 
-    /// Takes slabs from the pools that are farthest over their reserves until the cache keeps its limit.
+    /// Takes slabs from the pools that are farthest over their reserves until the cache keeps its limit. One that cannot give is passed
+    /// over, and is asked after the others for a while. If readers keep what was taken, as much as has to go is taken and no more: a
+    /// later call brings it together.
     pub(crate) fn shrink_to_limit(&self) -> Result<(), Error> {
-        while self.ledger.total() > self.ledger.limit() {
-            let pools = self.pools.all();
-            let stakes: Vec<Stake> = pools.iter().map(Pool::stake).collect();
-            let first = first_to_give(&stakes);
-            let first = pools.iter().find(|pool| Some(pool.number) == first);
-            let taken = first.is_some_and(|pool| self.shrink_by_a_slab(pool));
-            if !taken && !self.shrink_compact() {
+        let mut taking = Taking::new(Why::Limit, WAITS);
+        let mut refused = HashSet::new();
+        let (mut least, mut vain_gifts) = (u64::MAX, 0);
+        loop {
+            self.free_retired_runs();
+            let (slabs, units) = self.retired_bytes();
+            let spent = self.ledger.total().saturating_sub(slabs);
+            if spent <= self.ledger.limit() + units {
+                return Ok(());
+            }
+            vain_gifts = if spent < least { 0 } else { vain_gifts + 1 };
+            least = least.min(spent);
+            if vain_gifts > MOST_VAIN_GIFTS {
+                return Err(Error::new(
+                    ErrorKind::OutOfMemory,
+                    "the cache cannot shrink to its limit: what some pools give, others take",
+                ));
+            }
+            let mut has_given = self.has_emptyable_slab() && self.empty_split_slab(&mut taking);
+            has_given = has_given
+                || refused.len() < MOST_REFUSALS
+                    && self.first_to_give(&refused).is_some_and(|number| {
+                        let gives = self.give_a_slab(number, &mut taking);
+                        // Another one is asked next.
+                        gives || refused.insert(number)
+                    });
+            if !has_given && !self.shrink_compact() {
                 return Err(Error::new(
                     ErrorKind::OutOfMemory,
                     "the cache cannot shrink to its limit: items are held, or what remains is neither in slabs nor in compact caches",
                 ));
             }
         }
-        Ok(())
+    }
+
+    /// The pool that should give a slab, of those that have not `refused`: one that did so in another call only where there is no other.
+    fn first_to_give(&self, refused: &HashSet<u16>) -> Option<u16> {
+        let (pools, now) = (self.pools.all(), self.now());
+        let others = || pools.iter().filter(|pool| !refused.contains(&pool.number));
+        let willing =
+            |pool: &&Pool| now.saturating_sub(pool.refused_at.load(Ordering::Relaxed)) > REFUSAL_SECS;
+        let stakes: Vec<Stake> = others().filter(willing).map(Pool::stake).collect();
+        first_to_give(&stakes).or_else(|| first_to_give(&others().map(Pool::stake).collect::<Vec<_>>()))
+    }
+
+    /// Empties a split slab whose runs find room in the others, so that it gets free. Does not wait for anybody.
+    pub(crate) fn bring_together(&self) -> bool {
+        self.has_emptyable_slab() && self.empty_split_slab(&mut Taking::new(Why::Moved, 0)) && {
+            self.free_retired_runs();
+            true
+        }
+    }
+
+    /// Whether there is a split slab of which all that is in use would find room in the others.
+    fn has_emptyable_slab(&self) -> bool {
+        let slabs = self.arena.emptiest_split_slabs();
+        let Some((_, free)) = slabs.first() else { return false };
+        let in_use = u64::from(FREE_UNITS) * UNIT_BYTES as u64 - free;
+        let elsewhere: u64 = slabs[1..].iter().map(|(_, free)| free).sum();
+        // Free units lie apart, so that not all of them fit.
+        elsewhere / 2 >= in_use
+    }
+
+    /// Empties one of the split slabs with most free memory: its runs move to others, whoever they are of, so that it gets free.
+    pub(crate) fn empty_split_slab(&self, taking: &mut Taking) -> bool {
+        let slabs = self.arena.emptiest_split_slabs();
+        slabs.iter().take(MOST_SLABS_TRIED).any(|(slab, _)| self.empty_this_split_slab(*slab, taking))
+    }
+
+    fn empty_this_split_slab(&self, slab: SlabId, taking: &mut Taking) -> bool {
+        let runs = self.arena.withdraw(slab, true);
+        let is_empty =
+            !runs.is_empty() && runs.into_iter().all(|(run, info)| self.move_run(run, info, taking));
+        if !is_empty {
+            self.arena.withdraw(slab, false);
+        }
+        is_empty
+    }
+
+    /// Whether the class has free chunks for all that a run may hold, or was given them: then nothing is evicted if the run leaves.
+    fn has_room_beside(&self, pool: &Pool, class: &Class, run: Run) -> bool {
+        let mut inner = class.inner.lock();
+        let needed = u64::from(run.chunks(class.info));
+        // Its own free chunks do not count, and stay as many while the lock is held.
+        let beside = inner.chunks.free_chunks_beside(&self.arena, run);
+        let within = u64::from(inner.chunks.free_chunks()) - beside;
+        // A pool that has no more than its reserve keeps that: free chunks are no reason to take a run from it.
+        let had = inner.chunks.bytes();
+        let kept = if pool.slab_bytes() < pool.reserve_bytes() { run.bytes() } else { 0 };
+        let (mut units, least) = (run.units, least_units(class.info.chunk_bytes));
+        while inner.chunks.bytes() < had + kept || u64::from(inner.chunks.free_chunks()) < needed + within {
+            if self.add_units(pool, class, &mut inner, units) {
+                continue;
+            }
+            if units <= least {
+                return false;
+            }
+            units = (units / 2).max(least);
+        }
+        true
+    }
+
+    /// Has the items of a run move to another run of their class. `false`: items are held, or somebody else is at work in the pool.
+    fn move_run(&self, run: Run, info: SlabInfo, taking: &mut Taking) -> bool {
+        let pools = self.pools.all();
+        let Some(pool) = pools.iter().find(|pool| pool.number == info.pool) else { return false };
+        let Some(_resizing) = pool.resizing.try_lock() else { return false };
+        let Some(class) = pool.used_class(info.class) else { return false };
+        if !class.inner.lock().chunks.runs().any(|other| other == run) {
+            // It was given back meanwhile.
+            return !self.arena.is_there(run, info);
+        }
+        // What comes for it is not to fail for a limit that counts both.
+        pool.remove(run.bytes());
+        let is_moved = self.has_room_beside(pool, class, run) && self.release_run(pool, class, run, taking);
+        pool.add(run.bytes());
+        is_moved
     }
 
     /// Takes memory from the largest compact cache that has some to give.
@@ -134,175 +269,95 @@ impl Core {
         stores.iter().any(|store| store.shrink(self))
     }
 
-    /// Takes a slab from another class than `class`, one of at least `least_slabs`, for an allocation. A move empties a
-    /// whole slab, so that after the first [`FREE_MOVES`] there is one for each slab's worth of inserted bytes.
+    /// Takes about so many bytes from another class than `class`, one of at least `least_runs` runs, for an allocation. A move empties a
+    /// whole run, so that after the first [`FREE_MOVES`] there is one for each time as many bytes were inserted.
     ///
-    /// Does not wait, neither for another thread that takes slabs nor for held items: the caller may hold some itself.
-    pub(crate) fn move_slab_within_pool(&self, pool: &Pool, class: &Class, least_slabs: usize) -> bool {
-        let inserted = pool.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
-        let (count, inserted_before) = *pool.moves.lock();
-        if count >= FREE_MOVES && inserted < inserted_before + SLAB_BYTES as u64 {
-            return false;
-        }
-        let Some(_resizing) = pool.resizing.try_lock() else { return false };
-        let moved = self.take_slab(pool, Some(class.info.class), least_slabs, (Why::Moved, 0)).is_some();
-        if moved {
+    /// Does not wait, neither for another thread that takes memory nor for held items: the caller may hold some itself.
+    pub(crate) fn move_within_pool(&self, pool: &Pool, class: &Class, least_runs: usize, bytes: u64) -> bool {
+        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        let bytes = least.max(bytes);
+        let Some(turn) = pool.turn_to_move(bytes) else { return false };
+        let before = pool.slab_bytes();
+        let giver = {
+            let Some(_resizing) = pool.resizing.try_lock() else { return false };
+            let mut taking = Taking::new(Why::Moved, 0);
+            let amount = Amount::about(bytes);
+            self.take_bytes(pool, Some(class.info.class), least_runs, amount, &mut taking)
+        };
+        if let Some(giver) = giver {
+            self.wait_for_retired_runs();
+            // All of it, so that no other pool has what may be this one's reserve.
+            let taken = before.saturating_sub(pool.slab_bytes());
+            if self.grow(pool, class, taken) == 0 && self.bring_together() {
+                self.grow(pool, class, taken);
+            }
+            // What is left over may be too short a row for this class, but not for the one that it comes from.
+            let left = before.saturating_sub(pool.slab_bytes());
+            if left > 0 {
+                self.give_back_to(pool, giver, left);
+            }
             pool.slabs_moved.fetch_add(1, Ordering::Relaxed);
-            let mut moves = pool.moves.lock();
-            *moves = (moves.0 + 1, inserted);
+            pool.note_move(turn);
         }
-        moved
+        giver.is_some()
     }
 
-    /// Takes a slab from the class of the pool that has most, for whoever lowers a limit.
-    fn shrink_by_a_slab(&self, pool: &Pool) -> bool {
-        let _resizing = pool.resizing.lock();
-        self.take_any_slab(pool).is_some()
+    /// Gives the class with this number memory that was taken from it, unless it leaves: then it may be gone in a moment, with what it was
+    /// given. Nor if somebody else is at work in the pool.
+    pub(crate) fn give_back_to(&self, pool: &Pool, number: u8, bytes: u64) {
+        let Some(_resizing) = pool.resizing.try_lock() else { return };
+        if !pool.is_class_leaving(number)
+            && let Some(class) = pool.used_class(number)
+        {
+            self.grow(pool, class, bytes);
+        }
     }
 
-    /// Takes a slab from the class of the pool that has most, because a limit was lowered, and returns the number of that class. The caller
-    /// holds the pool's `resizing`.
-    pub(crate) fn take_any_slab(&self, pool: &Pool) -> Option<u8> {
-        self.take_slab(pool, None, 1, (Why::Limit, WAITS))
+    /// Has the pool with this number give a slab's worth of memory, or what it has over its reserve if there is such, because the cache's
+    /// memory was lowered. `false`: it gave nothing, or what it gave cannot be brought together.
+    fn give_a_slab(&self, number: u16, taking: &mut Taking) -> bool {
+        let pools = self.pools.all();
+        let Some(pool) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let most_bytes = match pool.slab_bytes().saturating_sub(pool.reserve_bytes()) {
+            0 => u64::MAX,
+            over => over,
+        };
+        let amount = Amount { bytes: most_bytes.min(SLAB_BYTES as u64), most_bytes };
+        let resizing = pool.resizing.try_lock_for(PATIENCE);
+        let gives = resizing.is_some() && self.take_bytes(pool, None, 1, amount, taking).is_some();
+        drop(resizing);
+        pool.refused_at.store(if gives { 0 } else { self.now() }, Ordering::Relaxed);
+        // What it gave may not have been a slab in one piece: then it may be called upon again, unless items that are held lie in all
+        // that are split.
+        let free = self.arena.free_unit_bytes();
+        gives && (free < SLAB_BYTES as u64 || self.empty_split_slab(taking) || free < MOST_APART_BYTES)
     }
 
-    /// Takes a slab from the class of the pool that has most, other than `except`, and at least `least_slabs`; held items
-    /// are waited for `waits` times in each. Returns its number. `None`: there is none, or none could be emptied. The caller holds the
-    /// pool's `resizing`.
-    pub(crate) fn take_slab(
+    /// Takes about as much as `amount` says from the class of the pool that has most, other than `except`, and at least `least_runs` runs, or
+    /// from the next one that can give some. Returns the number of the class. `None`: none gave anything. The caller holds the pool's
+    /// `resizing`.
+    pub(crate) fn take_bytes(
         &self,
         pool: &Pool,
         except: Option<u8>,
-        least_slabs: usize,
-        (why, waits): (Why, u32),
+        least_runs: usize,
+        amount: Amount,
+        taking: &mut Taking,
     ) -> Option<u8> {
         let mut candidates: Vec<_> = pool
             .used_classes()
             .filter(|(number, _)| Some(*number) != except)
             .map(|(number, class)| {
-                (pool.is_class_leaving(number), class.inner.lock().chunks.slab_count(), class)
+                let inner = class.inner.lock();
+                let size = (pool.is_class_leaving(number), inner.chunks.bytes());
+                (size, inner.chunks.run_count(), class)
             })
-            .filter(|(_, slabs, _)| *slabs >= least_slabs)
+            .filter(|(_, runs, _)| *runs >= least_runs)
             .collect();
         // Those that leave come first.
-        candidates.sort_by_key(|(leaves, slabs, _)| std::cmp::Reverse((*leaves, *slabs)));
-        let (_, _, class) =
-            candidates.iter().find(|(_, _, class)| self.release_slab(pool, class, (why, waits)))?;
+        candidates.sort_by_key(|(size, _, _)| std::cmp::Reverse(*size));
+        let gives = |class: &Class, taking: &mut Taking| self.release_bytes(pool, class, amount, taking) > 0;
+        let (_, _, class) = candidates.iter().find(|(_, _, class)| gives(class, taking))?;
         Some(class.info.class)
-    }
-
-    /// Empties a slab of the class and gives it back: of its slabs the one with the lowest ordinal. `false`: items of it are
-    /// held for too long, or there is none.
-    pub(crate) fn release_slab(&self, pool: &Pool, class: &Class, how: (Why, u32)) -> bool {
-        let first = class.inner.lock().chunks.slabs().next();
-        first.is_some_and(|slab| self.release_this_slab(pool, class, slab, how))
-    }
-
-    /// Empties a slab of the class and gives it back. `false`: items of it are held for too long. The caller holds the pool's
-    /// `resizing`.
-    pub(crate) fn release_this_slab(
-        &self,
-        pool: &Pool,
-        class: &Class,
-        slab: SlabId,
-        (why, waits): (Why, u32),
-    ) -> bool {
-        let evicted = class.counters.sum(EVICTIONS);
-        let left = self.empty_slab(pool, class, slab, waits);
-        let counter = if why == Why::Limit { LIMIT_EVICTIONS } else { SHIFT_EVICTIONS };
-        class.counters.add(counter, class.counters.sum(EVICTIONS).saturating_sub(evicted));
-        left
-    }
-
-    fn empty_slab(&self, pool: &Pool, class: &Class, slab: SlabId, waits: u32) -> bool {
-        self.begin_leave(class, slab);
-        let per_slab = class.info.chunks_per_slab();
-        // The class's only slab has nowhere to move its items to, unless others have taken its place.
-        let moves = !pool.is_leaving()
-            && (class.inner.lock().chunks.slab_count() > 1 || pool.is_class_leaving(class.info.class));
-        for wait in 0..=waits {
-            if wait > 0 {
-                base::thread::sleep(WAIT);
-            }
-            if moves {
-                self.move_items(pool, class, slab);
-            }
-            for first in (0..per_slab).step_by(usize::from(STEP)) {
-                self.evict_range(class, slab, first as u16, (per_slab - first).min(u32::from(STEP)) as u16);
-            }
-            self.empty_magazines(class);
-            let mut inner = class.inner.lock();
-            let free = inner.leaving.as_ref().map_or(0, Withheld::len);
-            if free == per_slab as usize {
-                inner.chunks.remove_slab(&self.arena, slab);
-                let _ = class.set_leaving(&mut inner, None);
-                class.note_slabs(&inner);
-                drop(inner);
-                self.finish_leave(pool, class, slab);
-                class.counters.add(SLABS_RELEASED, 1);
-                return true;
-            }
-        }
-        let mut inner = class.inner.lock();
-        if let Some(withheld) = class.set_leaving(&mut inner, None) {
-            inner.chunks.restore(&self.arena, withheld);
-        }
-        class.counters.add(RELEASES_ABORTED, 1);
-        false
-    }
-
-    /// Withholds the chunks of a slab that is to leave.
-    fn begin_leave(&self, class: &Class, slab: SlabId) {
-        let mut inner = class.inner.lock();
-        let withheld = inner.chunks.withhold(&self.arena, slab);
-        let _ = class.set_leaving(&mut inner, Some(withheld));
-    }
-
-    /// Evicts those of `count` chunks of a leaving slab whose items nobody holds.
-    fn evict_range(&self, class: &Class, slab: SlabId, first: u16, count: u16) {
-        let (mut evicted, mut parents) = (Vec::new(), Vec::new());
-        let mut inner = class.inner.lock();
-        for number in first..=first + (count - 1) {
-            if inner.leaving.as_ref().is_some_and(|leaving| leaving.is_fresh(number)) {
-                continue;
-            }
-            let ptr = ItemPtr::new(slab, number);
-            let item = self.arena.item(ptr).0;
-            if !item.state().is_indexed() {
-                continue;
-            }
-            let life = class.life.as_deref();
-            // SAFETY: the item was in the index or in a chain with the lock of the class held, without which no chunk that was
-            // freed since then is used again.
-            unsafe {
-                if item.is_link() {
-                    if self.claim_by_link(item, life) == Claim::Taken {
-                        parents.extend(self.parent_of_claimed(ptr));
-                    }
-                } else if life.is_none_or(|life| self.may_evict(life, ptr)) && inner.claim(self, ptr).is_ok()
-                {
-                    evicted.push(ptr);
-                }
-            }
-        }
-        drop(inner);
-        class.counters.add(MOVE_EVICTIONS, (evicted.len() + parents.len()) as u64);
-        self.end_claimed(class, RemovalCause::Evicted, evicted);
-        parents.into_iter().for_each(|parent| self.unlink_held(parent, RemovalCause::Evicted));
-    }
-
-    /// Gives an emptied slab, which its class has forgotten, back to the system.
-    fn finish_leave(&self, pool: &Pool, class: &Class, slab: SlabId) {
-        self.fold_magazines(class);
-        let (chunks, metadata) = metadata_of_slab(self.arena.info(slab), pool.policy());
-        // Readers that found a pointer into the slab before it was emptied may still be looking at a state word.
-        self.pins.synchronize();
-        // SAFETY: the class has forgotten the slab, all its chunks were free and unprotected, no slot of the index points
-        // to them, all readers that might have read such a slot before are done, and no magazine names its chunks
-        // (invariant 3 of `magazine`).
-        unsafe { self.arena.give_back(slab) };
-        self.remove_chunks(chunks, metadata);
-        self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
-        pool.remove_slab();
     }
 }

@@ -1,27 +1,31 @@
-//! Memory between pools: bringing pools to their limits a few slabs at a time, and moving limits to where they bring most.
+//! Memory between pools: bringing pools to their limits a little at a time, and moving limits to where they bring most.
 //!
-//! The decisions are those of [`crate::strategy`]: the resizer says how many slabs a pool over its limit gives back in one round, its
+//! The decisions are those of [`crate::strategy`]: the resizer says how much a pool over its limit gives back in one round, its
 //! rebalancer which class gives them, and the optimizer whose limit should be whose.
 
 use std::sync::atomic::Ordering;
 
 use base::ByteSize;
 use slab::SLAB_BYTES;
+use slab::run::{UNIT_BYTES, least_units};
 
 use crate::cache::{Cache, Core, PoolId};
+use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::resize::{MOVE_WAITS, Why};
-use crate::strategy::reclaim::{Stake, is_held_back, victim};
-use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
+use crate::release::{Amount, MOVE_WAITS, Taking, WAITS, Why};
+use crate::strategy::reclaim::{Stake, goes_first, lowest_that_wants, victim};
+use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize, step_for};
 
-/// A slab that one pool has given so that another may have it.
+/// Memory that one pool has given so that another may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Who gave it.
     pub victim: PoolId,
     /// Who wanted it.
     pub receiver: PoolId,
+    /// How much, in bytes: about a slab, or a part of one if the receiver is small.
+    pub bytes: u64,
 }
 
 /// What moves limits and slabs between pools.
@@ -31,12 +35,22 @@ pub(crate) struct Sharing {
     is_automatic: bool,
     /// Most slabs that a pool over its limit gives back in one round.
     resize_slabs: u64,
+    /// Whether the last round of reclaiming held pools back, which the next one has to end.
+    holds_back: bool,
 }
+
+/// Pools that give as much as one may in a round; further ones wait for the next.
+const POOLS_IN_FULL: u64 = 4;
 
 impl Sharing {
     pub(crate) fn new(config: Option<OptimizerConfig>, resize_slabs: u64) -> Self {
         let is_automatic = config.is_some();
-        Self { optimizer: Optimizer::new(config.unwrap_or_default()), is_automatic, resize_slabs }
+        Self {
+            optimizer: Optimizer::new(config.unwrap_or_default()),
+            is_automatic,
+            resize_slabs,
+            holds_back: false,
+        }
     }
 }
 
@@ -58,11 +72,16 @@ impl Cache {
         let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
         let sizes: Vec<PoolSize> = staying.iter().map(|pool| pool.size()).collect();
         let (mut given, mut stuck) = (Vec::new(), None);
-        let most_slabs = core.sharing.lock().resize_slabs;
-        for shrink in resize(&sizes, most_slabs) {
+        let most_bytes = core.sharing.lock().resize_slabs.saturating_mul(SLAB_BYTES as u64);
+        let mut left = most_bytes.saturating_mul(POOLS_IN_FULL);
+        for shrink in resize(&sizes, most_bytes) {
             let Some(pool) = staying.iter().find(|pool| pool.number == shrink.pool) else { continue };
-            for _ in 0..shrink.slabs {
-                match self.give_slab_back(pool) {
+            // So that a round ends soon, however many pools there are; the others come to it in the next ones.
+            let bytes = shrink.bytes.min(left);
+            left -= bytes;
+            let least = pool.slab_bytes().saturating_sub(bytes);
+            while let Some(over) = pool.slab_bytes().checked_sub(least).filter(|over| *over > 0) {
+                match self.give_back(pool, Amount::about(over.min(step_for(pool.slab_bytes())))) {
                     Some(moved) => given.push((pool.id(), moved)),
                     None => {
                         stuck = Some(pool.name.clone());
@@ -90,7 +109,7 @@ impl Cache {
         let by_number = |number: u16| limited.iter().find(|pool| pool.number == number);
         let (victim, receiver) = (by_number(decided.victim)?, by_number(decided.receiver)?);
         // A limit that somebody has lowered meanwhile has nothing to give.
-        if !victim.lower_limit(decided.bytes, SLAB_BYTES as u64) {
+        if !victim.lower_limit(decided.bytes, decided.bytes) {
             return None;
         }
         receiver.raise_limit(decided.bytes);
@@ -101,7 +120,7 @@ impl Cache {
     /// is forgotten.
     pub fn set_optimizer(&self, config: Option<OptimizerConfig>) {
         let mut sharing = self.core().sharing.lock();
-        *sharing = Sharing::new(config, sharing.resize_slabs);
+        *sharing = Sharing { holds_back: sharing.holds_back, ..Sharing::new(config, sharing.resize_slabs) };
     }
 
     /// Changes what a pool is entitled to of the memory, while serving: see [`crate::PoolConfig::reserve`] and
@@ -122,37 +141,48 @@ impl Cache {
     /// A pool whose class has no slab at all does not wait for a round: it takes one as it allocates.
     pub fn reclaim(&self) -> Vec<Reclaimed> {
         let core = self.core();
-        let most = core.sharing.lock().resize_slabs;
+        let most = {
+            let mut sharing = core.sharing.lock();
+            let is_short = core.is_short.swap(false, Ordering::AcqRel);
+            if !std::mem::replace(&mut sharing.holds_back, is_short) && !is_short {
+                return Vec::new();
+            }
+            sharing.resize_slabs
+        };
         let pools = core.pools.all();
         let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
         let mut stakes: Vec<Stake> = staying.iter().map(|pool| pool.stake()).collect();
-        for pool in &staying {
-            pool.set_wants_slab(false);
-            let is_held_back = is_held_back(&stakes, pool.number);
+        let lowest = lowest_that_wants(&stakes);
+        for (pool, stake) in staying.iter().zip(&stakes) {
+            pool.set_wants_memory(false);
+            let is_held_back = lowest.is_some_and(|lowest| goes_first(&lowest, stake));
             pool.set_ceiling_bytes(if is_held_back { pool.slab_bytes() } else { u64::MAX });
         }
         let wanting: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
         let mut taken = Vec::new();
         for receiver in staying.iter().filter(|pool| wanting.contains(&pool.number)) {
-            for _ in 0..most {
-                let Some(number) = victim(&stakes, receiver.number) else { break };
+            let step = receiver.step_to_take();
+            let mut given = 0;
+            while given < most.saturating_mul(SLAB_BYTES as u64) {
+                let Some(number) = victim(&stakes, receiver.number, step) else { break };
                 let Some(from) = staying.iter().find(|pool| pool.number == number) else { break };
-                let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.slabs);
+                let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.bytes);
                 // What it was given in this round, and does not have yet, goes on to the other; nothing of its own does.
-                let is_passed_on = planned > from.slab_bytes() / SLAB_BYTES as u64;
+                let is_passed_on = planned >= from.slab_bytes() + step;
                 if is_passed_on {
-                    from.set_ceiling_bytes((planned - 1) * SLAB_BYTES as u64);
-                } else if !from.give_to_another(|| self.give_slab_back(from).is_some()) {
+                    from.set_ceiling_bytes(planned - step);
+                } else if !from.give_to_another(step, |amount| self.give_back(from, amount).is_some()) {
                     // Its items are held: it is none to take from in this round.
                     stakes.retain(|stake| stake.pool != number);
                     continue;
                 }
+                given += step;
                 for stake in &mut stakes {
-                    stake.slabs += u64::from(stake.pool == receiver.number);
-                    stake.slabs -= u64::from(stake.pool == number);
+                    stake.bytes += step * u64::from(stake.pool == receiver.number);
+                    stake.bytes = stake.bytes.saturating_sub(step * u64::from(stake.pool == number));
                 }
                 if !is_passed_on {
-                    taken.push(Reclaimed { victim: from.id(), receiver: receiver.id() });
+                    taken.push(Reclaimed { victim: from.id(), receiver: receiver.id(), bytes: step });
                 }
             }
         }
@@ -174,53 +204,67 @@ impl Cache {
         }
     }
 
-    /// Takes a slab from the class of a pool over its limit that should give one, or from another where that one cannot.
-    fn give_slab_back(&self, pool: &Pool) -> Option<Move> {
+    /// Takes about as much as `amount` says from the class of a pool over its limit that should give it, or from another if that one cannot.
+    fn give_back(&self, pool: &Pool, amount: Amount) -> Option<Move> {
         let core = self.core();
         let _resizing = pool.resizing.lock();
         let leaves = pool.used_classes().any(|(number, class)| {
-            pool.is_class_leaving(number) && class.inner.lock().chunks.slab_count() > 0
+            pool.is_class_leaving(number) && class.inner.lock().chunks.run_count() > 0
         });
         if !leaves {
             let view = PoolView::of(&self.stats_of(pool), core.is_full(pool));
             let decided = pool.rebalancer.lock().victim_for_resizing(&view);
             if let Some(decided) = decided
                 && let Some(class) = pool.used_class(decided.victim)
-                && core.release_slab(pool, class, (Why::Limit, MOVE_WAITS))
+                && core.release_bytes(pool, class, amount, &mut Taking::new(Why::Limit, MOVE_WAITS)) > 0
             {
                 return Some(decided);
             }
         }
-        let victim = core.take_any_slab(pool)?;
+        let victim = core.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, WAITS))?;
         let limit = ByteSize::new(pool.limit_bytes());
-        let reason = format!("the pool is over its limit of {limit}, and class {victim} could give a slab");
+        let reason =
+            format!("the pool is over its limit of {limit}, and class {victim} could give some memory");
         Some(Move { victim, receiver: None, reason })
     }
 }
 
 impl Core {
-    /// Takes a slab for the pool from the one that should give it, for an allocation. Waits neither for another thread that takes slabs nor
-    /// for held items, as [`Core::move_slab_within_pool`].
-    pub(crate) fn reclaim_for(&self, pool: &Pool) -> bool {
-        if !pool.has_room_for_slab() {
+    /// Takes memory for a class of the pool from the pool that should give it, for an allocation. Waits neither for another thread that takes
+    /// memory nor for held items, as [`Core::move_within_pool`].
+    pub(crate) fn reclaim_for(&self, pool: &Pool, class: &Class) -> bool {
+        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        if !pool.has_room_for(least) {
             return false;
         }
+        let step = least.max(pool.step_to_take());
         let pools = self.pools.all();
         let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
-        let Some(number) = victim(&stakes, pool.number) else { return false };
+        let Some(number) = victim(&stakes, pool.number, step) else { return false };
         let Some(from) = pools.iter().find(|pool| pool.number == number) else { return false };
-        let Some(_resizing) = from.resizing.try_lock() else { return false };
+        let Some(resizing) = from.resizing.try_lock() else { return false };
         pool.set_ceiling_bytes(u64::MAX);
-        from.give_to_another(|| self.take_slab(from, None, 1, (Why::Moved, 0)).is_some())
+        // The next round lifts the ceiling of the one that gives.
+        self.is_short.store(true, Ordering::Release);
+        let mut taking = Taking::new(Why::Moved, 0);
+        let gives = from
+            .give_to_another(step, |amount| self.take_bytes(from, None, 1, amount, &mut taking).is_some());
+        drop(resizing);
+        if gives {
+            self.wait_for_retired_runs();
+        }
+        gives
     }
 }
 
 impl Pool {
-    /// Has `take` take a slab from it, which gets free for another pool. Says whether that worked.
-    fn give_to_another(&self, take: impl FnOnce() -> bool) -> bool {
-        // It is not to come back at once.
-        self.set_ceiling_bytes(self.slab_bytes().saturating_sub(SLAB_BYTES as u64));
-        let is_taken = take();
+    /// Has `take` take so many bytes from it, which get free for another pool. Says whether that worked.
+    fn give_to_another(&self, bytes: u64, take: impl FnOnce(Amount) -> bool) -> bool {
+        // They are not to come back at once.
+        self.set_ceiling_bytes(self.slab_bytes().saturating_sub(bytes));
+        // Nobody takes its reserve.
+        let most_bytes = self.slab_bytes().saturating_sub(self.reserve_bytes());
+        let is_taken = take(Amount { bytes, most_bytes });
         if is_taken {
             self.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -229,11 +273,17 @@ impl Pool {
         is_taken
     }
 
+    /// What it takes from others at a time, in bytes: more if it has a reserve to come to.
+    fn step_to_take(&self) -> u64 {
+        let lacking = self.reserve_bytes().saturating_sub(self.slab_bytes()) / 4;
+        step_for(self.slab_bytes()).max(lacking.min(SLAB_BYTES as u64))
+    }
+
     fn size(&self) -> PoolSize {
         let limit = self.limit_bytes();
         PoolSize {
             number: self.number,
-            slabs: self.slab_bytes() / SLAB_BYTES as u64,
+            bytes: self.slab_bytes(),
             limit_bytes: (limit != u64::MAX).then_some(limit),
         }
     }

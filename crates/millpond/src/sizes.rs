@@ -4,6 +4,8 @@
 //! order of their chunk sizes at first, and in any order once its sizes have changed. A class that is none of them any more
 //! takes no new items, and goes when its last slab has left.
 
+use std::sync::OnceLock;
+
 use slab::SizeClasses;
 
 use crate::class::Class;
@@ -86,39 +88,74 @@ impl Sizes {
     }
 }
 
-/// The classes of a pool by number, each made when first used.
-pub(crate) struct Classes(Box<[Slot<Class>; NUMBERS]>);
+/// The classes of a pool by number, each made when first used. There is room for as many as the pool begins with; that for other
+/// numbers is made when chunk sizes change.
+pub(crate) struct Classes {
+    first: Box<[Slot<Class>]>,
+    rest: OnceLock<Box<[Slot<Class>]>>,
+}
 
 /// Numbers of classes.
 const NUMBERS: usize = 256;
 
 impl Classes {
-    pub(crate) fn new() -> Self {
-        Self(Box::new([const { Slot::empty() }; NUMBERS]))
+    /// Room for a pool of so many classes.
+    pub(crate) fn new(count: usize) -> Self {
+        Self { first: slots(count.min(NUMBERS)), rest: OnceLock::new() }
+    }
+
+    #[inline]
+    fn slot(&self, number: u8) -> Option<&Slot<Class>> {
+        let number = usize::from(number);
+        match self.first.get(number) {
+            Some(slot) => Some(slot),
+            None => self.rest.get()?.get(number - self.first.len()),
+        }
     }
 
     #[inline]
     pub(crate) fn get(&self, number: u8) -> Option<&Class> {
-        self.0[usize::from(number)].get()
+        self.slot(number)?.get()
     }
 
-    /// The class with this number; `make` makes it where there is none. Says whether this call did.
-    pub(crate) fn get_or_make(&self, number: u8, make: impl FnOnce() -> Class) -> (&Class, bool) {
-        self.0[usize::from(number)].get_or_make(make)
+    /// The class with this number; `make` makes it where there is none, and `drop` is shown one that another thread was quicker than.
+    /// How many bytes the table grew by.
+    pub(crate) fn get_or_make(
+        &self,
+        number: u8,
+        make: impl FnOnce() -> Class,
+        drop: impl FnOnce(&Class),
+    ) -> (&Class, usize) {
+        let mut grown = 0;
+        if usize::from(number) >= self.first.len() {
+            self.rest.get_or_init(|| {
+                let rest = slots(NUMBERS - self.first.len());
+                grown = size_of_val::<[Slot<Class>]>(&rest);
+                rest
+            });
+        }
+        let slot = self.slot(number).expect("there is room for all numbers");
+        (slot.get_or_make(make, drop), grown)
     }
 
     /// All that there are, with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &Class)> {
-        (0..=u8::MAX).zip(&*self.0).filter_map(|(number, slot)| slot.get().map(|class| (number, class)))
+        let slots = self.first.iter().chain(self.rest.get().into_iter().flatten());
+        (0..=u8::MAX).zip(slots).filter_map(|(number, slot)| slot.get().map(|class| (number, class)))
     }
 
     /// Takes a class out that has no slab and gets none any more.
     pub(crate) fn take(&self, number: u8) -> Option<Retired<Class>> {
-        self.0[usize::from(number)].take()
+        self.slot(number)?.take()
     }
 
     /// Memory of the table, in bytes.
-    pub(crate) const fn table_bytes() -> usize {
-        size_of::<[Slot<Class>; NUMBERS]>()
+    pub(crate) fn table_bytes(&self) -> usize {
+        let rest = self.rest.get().map_or(0, |rest| size_of_val::<[Slot<Class>]>(rest));
+        size_of_val::<[Slot<Class>]>(&self.first) + rest
     }
+}
+
+fn slots(count: usize) -> Box<[Slot<Class>]> {
+    (0..count).map(|_| Slot::empty()).collect()
 }

@@ -33,20 +33,21 @@ impl<T> Slot<T> {
         unsafe { self.at.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What is there; `make` makes it where there is nothing. Says whether this call put it there.
-    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> (&T, bool) {
+    /// What is there; `make` makes it where there is nothing. `unused` is shown what was made in vain, as another thread was quicker.
+    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T, unused: impl FnOnce(&T)) -> &T {
         if let Some(value) = self.get() {
-            return (value, false);
+            return value;
         }
         let made = Box::into_raw(Box::new(make()));
         match self.at.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: it was made a moment ago, and belongs to the slot now.
-            Ok(_) => (unsafe { &*made }, true),
+            Ok(_) => unsafe { &*made },
             Err(other) => {
                 // SAFETY: it was made a moment ago, and nobody has seen it.
-                drop(unsafe { Box::from_raw(made) });
+                let made = unsafe { Box::from_raw(made) };
+                unused(&made);
                 // SAFETY: as for `get`.
-                (unsafe { &*other }, false)
+                unsafe { &*other }
             }
         }
     }
@@ -114,8 +115,9 @@ mod tests {
         let count = Arc::new(());
         let slot = Slot::empty();
         assert!(slot.get().is_none() && slot.take().is_none());
-        assert!(slot.get_or_make(|| Arc::clone(&count)).1);
-        assert!(!slot.get_or_make(|| unreachable!("it is there")).1);
+        let unused = |_: &_| unreachable!("no other thread makes one");
+        slot.get_or_make(|| Arc::clone(&count), unused);
+        slot.get_or_make(|| unreachable!("it is there"), unused);
         let first = slot.put(Box::new(Arc::clone(&count))).expect("was there");
         assert_eq!((Arc::strong_count(&first), Arc::strong_count(&count)), (3, 3));
         // SAFETY: this thread alone looks at it.

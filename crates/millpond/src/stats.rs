@@ -9,8 +9,8 @@ use crate::cache::{Cache, Core, PoolId};
 use crate::class::{
     ALLOCATION_FAILURES, ALLOCATIONS, BYTES_IN, BYTES_OUT, Class, EVICTED_AGE_SECS, EVICTED_EXPIRING,
     EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, FLUSHED, INSERTS, Inner, LIMIT_EVICTIONS,
-    MOVE_EVICTIONS, MOVED, REAPED, RELEASES_ABORTED, REMOVED, REPLACED, SHIFT_EVICTIONS, SLABS_ADDED,
-    SLABS_RELEASED, View,
+    MOVE_EVICTIONS, MOVED, REAPED, RELEASES_ABORTED, REMOVED, REPLACED, RUNS_ADDED, RUNS_RELEASED,
+    SHIFT_EVICTIONS, View,
 };
 use crate::compact::CompactStats;
 use crate::error::Error;
@@ -52,7 +52,7 @@ pub struct PoolStats {
     pub policy: String,
     /// Its limit in bytes of slabs, if it has one.
     pub limit_bytes: Option<u64>,
-    /// Bytes of its slabs.
+    /// Bytes of its slabs, and of its runs of units of split ones.
     pub slab_bytes: u64,
     /// Its reserve in bytes of slabs ([`crate::PoolConfig::reserve`]).
     pub reserve_bytes: u64,
@@ -84,9 +84,9 @@ pub struct ClassStats {
     pub chunk_bytes: u32,
     /// Whether the pool allocates in it no more, since its chunk sizes have changed: it goes when its slabs are empty.
     pub is_leaving: bool,
-    /// Its slabs.
-    pub slabs: u64,
-    /// Chunks of all its slabs.
+    /// Its memory: whole slabs and runs of units of split ones, in bytes.
+    pub bytes: u64,
+    /// Chunks of all that.
     pub chunks: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
@@ -146,11 +146,11 @@ pub struct ClassStats {
     /// The same for slabs that were taken away because a limit was lowered, of the pool or of the whole cache.
     pub limit_evictions: u64,
     /// Slabs that were given to it.
-    pub slabs_added: u64,
+    pub runs_added: u64,
     /// Slabs that were taken from it, for another class, a lower limit, or with its pool.
-    pub slabs_released: u64,
+    pub runs_released: u64,
     /// How often a slab that should leave stayed because items of it were held.
-    pub slab_releases_aborted: u64,
+    pub run_releases_aborted: u64,
     /// Chunks that threads keep at hand; part of [`Self::free_chunks`].
     pub magazine_chunks: u64,
     /// Memory of its queues and expiry wheel, in bytes.
@@ -207,17 +207,17 @@ impl ClassStats {
             (&mut self.shift_evictions, gone.shift_evictions),
             (&mut self.limit_evictions, gone.limit_evictions),
             (&mut self.flushed, gone.flushed),
-            (&mut self.slabs_added, gone.slabs_added),
-            (&mut self.slabs_released, gone.slabs_released),
-            (&mut self.slab_releases_aborted, gone.slab_releases_aborted),
+            (&mut self.runs_added, gone.runs_added),
+            (&mut self.runs_released, gone.runs_released),
+            (&mut self.run_releases_aborted, gone.run_releases_aborted),
         ] {
             *sum += count;
         }
     }
 
-    /// Bytes at the ends of slabs that are no chunk.
+    /// Bytes at the ends of slabs and runs that are no chunk.
     pub fn unused_slab_bytes(&self) -> u64 {
-        (self.slabs * slab::SLAB_BYTES as u64).saturating_sub(self.chunks * u64::from(self.chunk_bytes))
+        self.bytes.saturating_sub(self.chunks * u64::from(self.chunk_bytes))
     }
 }
 
@@ -245,6 +245,8 @@ impl Cache {
     /// moment: about 1 µs for each class.
     pub fn stats(&self) -> CacheStats {
         let core = self.core();
+        // Before the bill, as it brings queues up to date, which may take memory.
+        let pools = core.pools.all().iter().map(|pool| self.stats_of(pool)).collect();
         CacheStats {
             memory_limit_bytes: core.ledger.limit(),
             memory: Part::ALL.iter().map(|part| (*part, core.ledger.part(*part))).collect(),
@@ -253,7 +255,7 @@ impl Cache {
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
             removed_with_pools: core.removed_with_pools.load(Ordering::Relaxed),
-            pools: core.pools.all().iter().map(|pool| self.stats_of(pool)).collect(),
+            pools,
             compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
         }
     }
@@ -286,7 +288,7 @@ impl Cache {
                 .used_classes()
                 .map(|(number, class)| self.core().class_stats(number, class, pool.is_class_leaving(number)))
                 .collect(),
-            past: pool.past.lock().clone(),
+            past: pool.past.lock().as_deref().cloned().unwrap_or_default(),
         }
     }
 }
@@ -321,9 +323,9 @@ impl Core {
             shift_evictions: count(SHIFT_EVICTIONS),
             limit_evictions: count(LIMIT_EVICTIONS),
             flushed: count(FLUSHED),
-            slabs_added: count(SLABS_ADDED),
-            slabs_released: count(SLABS_RELEASED),
-            slab_releases_aborted: count(RELEASES_ABORTED),
+            runs_added: count(RUNS_ADDED),
+            runs_released: count(RUNS_RELEASED),
+            run_releases_aborted: count(RELEASES_ABORTED),
             is_leaving,
             ..partial
         }
@@ -333,23 +335,23 @@ impl Core {
     fn locked_stats(&self, number: u8, class: &Class, inner: &Inner, in_magazines: u64) -> ClassStats {
         let now = self.now();
         let info = inner.chunks.info();
-        let slabs = inner.chunks.slab_count() as u64;
+        let (bytes, chunks) = (inner.chunks.bytes(), inner.chunks.chunks());
         let per_slab = info.chunks_per_slab();
         ClassStats {
             number,
             chunk_bytes: info.chunk_bytes,
-            slabs,
-            chunks: slabs * u64::from(per_slab),
+            bytes,
+            chunks,
             free_chunks: u64::from(inner.chunks.free_chunks()) + in_magazines,
             magazine_chunks: in_magazines,
             tail_age_secs: inner.policy.tail_age_secs(now),
             projected_tail_age_secs: inner.policy.projected_age_secs(per_slab as usize, now),
             queues: self.queue_stats(class, inner, now),
             tail_hits: inner.policy.tail_hits().unwrap_or(0),
-            queue_bytes: (inner.policy.queue_bytes() + inner.wheel.bytes()) as u64,
+            queue_bytes: (inner.policy.queue_bytes() + inner.wheel_bytes()) as u64,
             ghost_bytes: inner.policy.ghost_bytes() as u64,
             ghosts: inner.policy.ghosts() as u64,
-            wheel_entries: inner.wheel.len() as u64,
+            wheel_entries: inner.wheel.as_ref().map_or(0, |wheel| wheel.len()) as u64,
             ..ClassStats::default()
         }
     }

@@ -63,6 +63,7 @@ pub use optimizer::{LimitMove, Optimizer, OptimizerConfig};
 pub use random::Random;
 pub use resizer::{PoolSize, Shrink, resize};
 pub use tail_age::TailAge;
+pub(crate) use view::step_for;
 pub use view::{ClassView, Counts, PoolView};
 use view::{History, Round};
 
@@ -175,6 +176,14 @@ impl Rebalancer {
             ranks: Ranks::default(),
             rng: seeded(seed),
         }
+    }
+
+    /// The same for a pool in which nothing has happened yet: allocations that fail before the first round count in it.
+    pub(crate) fn of_a_new_pool(mut self) -> Self {
+        if self.strategy == Strategy::Base {
+            self.history.end(&PoolView::default(), true);
+        }
+        self
     }
 
     /// The strategy.

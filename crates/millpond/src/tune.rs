@@ -18,14 +18,14 @@ use base::Part;
 use base::hash::mix64;
 use base::pin::Grace;
 use base::rng::{RngExt, seeded};
-use slab::{ItemPtr, SizeClasses, SlabId};
+use slab::{Run, SizeClasses, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::pools::Remains;
-use crate::resize::{MOVE_WAITS, WAIT, WAITS, Why};
+use crate::release::{MOVE_WAITS, Taking, WAIT, WAITS, Why};
 use crate::sizes::Sizes;
 use crate::sizing::{Decision, SizeHistogram, Tuning};
 
@@ -35,8 +35,8 @@ const MOST_LOOKS: u64 = 32_768;
 const LEAST_LOOKS: u64 = 256;
 /// Chunks that are looked at under one pin.
 const STEP: usize = 64;
-/// Slabs of leaving classes that one call of [`Cache::maintain`] empties in each pool.
-const SLABS_PER_ROUND: usize = 8;
+/// Memory of leaving classes that one call of [`Cache::maintain`] empties in each pool, in bytes.
+const BYTES_PER_ROUND: u64 = 32 << 20;
 
 /// What keeps the sizes of a pool to its items.
 pub(crate) struct Tuner {
@@ -65,13 +65,40 @@ pub(crate) struct LeavingClass {
     grace: Option<Grace>,
 }
 
+/// The chunks of a class, numbered over its runs.
+struct Places {
+    /// Each with how many chunks come before it.
+    runs: Vec<(u64, Run)>,
+    chunks: u64,
+}
+
+impl Places {
+    fn new(runs: impl Iterator<Item = Run>, info: SlabInfo) -> Self {
+        let mut chunks = 0;
+        let mut number = |run: Run| {
+            let before = chunks;
+            chunks += u64::from(run.chunks(info));
+            (before, run)
+        };
+        let runs = runs.map(&mut number).collect();
+        Self { runs, chunks }
+    }
+
+    /// The run of a chunk, and the chunk's number within the run.
+    fn at(&self, place: u64) -> Option<(Run, u32)> {
+        let after = self.runs.partition_point(|(before, _)| *before <= place);
+        let (before, run) = self.runs.get(after.checked_sub(1)?)?;
+        Some((*run, (place - before) as u32))
+    }
+}
+
 /// What came of a call to tune: see [`Cache::tune_classes`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
     /// What was decided, and why.
     pub decision: Decision,
-    /// Slabs of the classes of before that held items keep.
-    pub slabs_left: u64,
+    /// Memory of the classes of before that held items keep, in bytes.
+    pub bytes_left: u64,
 }
 
 impl Cache {
@@ -113,20 +140,20 @@ impl Cache {
             core.retune(&pool, &tuning, &seen)
         };
         // What leaves is emptied once those who saw the old table have stopped, and this thread was one of them.
-        let mut slabs_left = 0;
+        let (mut bytes_left, mut taking) = (0, Taking::new(Why::Moved, WAITS));
         for wait in 0..=WAITS {
             if wait > 0 {
                 base::thread::sleep(WAIT);
             }
             let Ok(pool) = core.pool(pool) else { break };
-            let _resizing = pool.resizing.lock();
-            slabs_left = core.empty_leaving(&pool, usize::MAX);
+            bytes_left = core.empty_all_leaving(&pool, &mut taking);
+            core.free_retired_runs();
             if pool.leaving_classes.lock().is_empty() {
                 break;
             }
         }
         core.free_retired();
-        Ok(Tuned { decision, slabs_left })
+        Ok(Tuned { decision, bytes_left })
     }
 
     /// Has a pool's size classes follow its items, or stay as they are (`None`), while serving.
@@ -142,6 +169,7 @@ impl Cache {
             (none @ None, Some(tuning)) => {
                 core.ledger.charge(Part::Fixed, Tuner::bytes());
                 *none = Some(Box::new(Tuner::new(tuning, core.now())));
+                pool.upkeep.note_tuning();
             }
             (some, None) => {
                 if some.take().is_some() {
@@ -155,11 +183,15 @@ impl Cache {
     /// Tunes the pools whose time has come, and goes on emptying classes that leave.
     pub(crate) fn tune(&self) {
         let core = self.core();
-        for pool in core.pools.all().iter().filter(|pool| !pool.is_leaving()) {
-            // Another thread that takes slabs is at work: the next round will do.
-            let Some(_resizing) = pool.resizing.try_lock() else { continue };
-            core.tune_if_due(pool);
-            core.empty_leaving(pool, SLABS_PER_ROUND);
+        for pool in core.pools.all().iter().filter(|pool| !pool.is_leaving() && pool.upkeep.take_tuning()) {
+            // Where another thread that takes memory is at work, the next round will do.
+            if let Some(_resizing) = pool.resizing.try_lock() {
+                core.tune_if_due(pool);
+                core.empty_leaving(pool, BYTES_PER_ROUND, &mut Taking::new(Why::Moved, MOVE_WAITS));
+            }
+            if pool.tuner.lock().is_some() || !pool.leaving_classes.lock().is_empty() {
+                pool.upkeep.note_tuning();
+            }
         }
         core.free_retired();
     }
@@ -197,25 +229,21 @@ impl Core {
 
     /// Adds the sizes of a sample of the pool's items, each for as many as it stands for.
     fn look_at_sizes(&self, pool: &Pool, seen: &mut SizeHistogram) {
-        let slabs: Vec<(&Class, Vec<SlabId>)> = pool
+        let classes: Vec<(&Class, Places)> = pool
             .used_classes()
-            .map(|(_, class)| (class, class.inner.lock().chunks.slabs().collect()))
+            .map(|(_, class)| (class, Places::new(class.inner.lock().chunks.runs(), class.info)))
             .collect();
-        let chunks = |(class, slabs): &(&Class, Vec<SlabId>)| {
-            slabs.len() as u64 * u64::from(class.info.chunks_per_slab())
-        };
-        let all: u64 = slabs.iter().map(chunks).sum();
+        let all: u64 = classes.iter().map(|(_, places)| places.chunks).sum();
         let mut rng = seeded(mix64(u64::from(pool.number) << 32 | u64::from(self.now())));
-        for of_class in &slabs {
-            let chunks = chunks(of_class);
+        for (class, of_class) in &classes {
+            let chunks = of_class.chunks;
             let looks = (MOST_LOOKS * chunks / all.max(1)).max(LEAST_LOOKS).min(chunks);
             // One of each of so many equal parts.
             let part = |look: u64| look * chunks / looks.max(1);
             let places: Vec<u64> =
                 (0..looks).map(|look| rng.random_range(part(look)..part(look + 1))).collect();
-            let (class, slabs) = of_class;
             let found: Vec<u32> =
-                places.chunks(STEP).flat_map(|places| self.sizes_at(class, slabs, places)).collect();
+                places.chunks(STEP).flat_map(|places| self.sizes_at(class, of_class, places)).collect();
             let (items, count) = (class.items() + class.links(), found.len() as u64);
             for (i, bytes) in (0_u64..).zip(found) {
                 // The whole number of items that this one stands for, such that all stand for all.
@@ -224,20 +252,24 @@ impl Core {
         }
     }
 
-    /// The sizes of the items in some of the chunks of a class, numbered over `slabs`.
-    fn sizes_at(&self, class: &Class, slabs: &[SlabId], places: &[u64]) -> Vec<u32> {
-        let per_slab = u64::from(class.info.chunks_per_slab());
-        let _pinned = self.pins.pin();
+    /// The sizes of the items in some of the chunks of a class, numbered over its runs.
+    fn sizes_at(&self, class: &Class, of_class: &Places, places: &[u64]) -> Vec<u32> {
+        // The last handle of an item may call the embedder, so all are dropped when nothing is pinned.
+        let mut held = Vec::with_capacity(places.len());
+        let pinned = self.pins.pin();
         let size = |place: &u64| {
-            let slab = slabs[(place / per_slab) as usize];
-            // A slab that has left the class since then may have other chunks.
-            if self.arena.info(slab) != class.info {
+            let (run, number) = of_class.at(*place)?;
+            // A run that has left the class since then may have other chunks.
+            if !self.arena.is_there(run, class.info) {
                 return None;
             }
-            let ptr = ItemPtr::new(slab, (place % per_slab) as u16);
-            self.size_of_item(ptr).map(|bytes| bytes as u32)
+            let (handle, bytes) = self.hold_with_size(run.chunk(number))?;
+            held.push(handle);
+            Some(bytes as u32)
         };
-        places.iter().filter_map(size).collect()
+        let sizes = places.iter().filter_map(size).collect();
+        drop(pinned);
+        sizes
     }
 
     /// Has the pool, which holds items as `seen`, allocate from classes of these sizes. `false`: too many numbers are in use. The
@@ -267,6 +299,7 @@ impl Core {
             let grace = Some(grace.clone());
             pool.is_class_leaving(number).then_some(LeavingClass { number, chunk_bytes: *size, grace })
         };
+        pool.upkeep.note_tuning();
         leaving.extend(before.sizes().iter().enumerate().filter_map(goes));
         self.pools.retire(Remains::Sizes(before));
         true
@@ -300,47 +333,74 @@ impl Core {
             None => {
                 let number = self.vacant_numbers(pool, &leaving).next()?;
                 leaving.push(LeavingClass { number, chunk_bytes, grace: None });
+                pool.upkeep.note_tuning();
                 number
             }
         };
         Some(self.class_numbered(pool, number, chunk_bytes))
     }
 
-    /// Empties up to `most_slabs` slabs of classes that the pool allocates from no more, and takes those out that have none. The caller
-    /// holds the pool's `resizing`. Says how many slabs they have yet.
-    fn empty_leaving(&self, pool: &Pool, most_slabs: usize) -> u64 {
-        let mut left = most_slabs;
-        let mut leaving = std::mem::take(&mut *pool.leaving_classes.lock());
-        leaving.retain_mut(|class| !self.empty_class(pool, class, &mut left));
-        let slabs_of = |class: &LeavingClass| {
-            pool.used_class(class.number).map_or(0, |class| class.inner.lock().chunks.slab_count() as u64)
-        };
-        let slabs_left = leaving.iter().map(slabs_of).sum();
-        pool.leaving_classes.lock().extend(leaving);
-        slabs_left
+    /// Empties the classes that the pool allocates from no more, with the pool's `resizing` given back after each run. Says how many
+    /// bytes they have yet.
+    fn empty_all_leaving(&self, pool: &Pool, taking: &mut Taking) -> u64 {
+        let mut before = u64::MAX;
+        loop {
+            let resizing = pool.resizing.lock();
+            let left = self.empty_leaving(pool, 1, taking);
+            parking_lot::MutexGuard::unlock_fair(resizing);
+            if left == 0 || left >= before {
+                return left;
+            }
+            before = left;
+        }
     }
 
-    /// Empties up to `left` slabs of a class, and takes it out when it has none. `true`: its number is free, or will be.
-    fn empty_class(&self, pool: &Pool, leaving: &mut LeavingClass, left: &mut usize) -> bool {
+    /// Empties runs of classes that the pool allocates from no more until `most_bytes` have come, and takes those out that have none. The
+    /// caller holds the pool's `resizing`. Says how many bytes they have yet.
+    fn empty_leaving(&self, pool: &Pool, most_bytes: u64, taking: &mut Taking) -> u64 {
+        let mut left = most_bytes;
+        let mut leaving = std::mem::take(&mut *pool.leaving_classes.lock());
+        leaving.retain_mut(|class| !self.empty_class(pool, class, &mut left, taking));
+        let bytes_of = |class: &LeavingClass| {
+            pool.used_class(class.number).map_or(0, |class| class.inner.lock().chunks.bytes())
+        };
+        let bytes_left = leaving.iter().map(bytes_of).sum();
+        if !leaving.is_empty() {
+            pool.upkeep.note_tuning();
+        }
+        pool.leaving_classes.lock().extend(leaving);
+        bytes_left
+    }
+
+    /// Empties runs of a class until `left` bytes have come, and takes the class out when it has none. `true`: its number is free, or will
+    /// be.
+    fn empty_class(
+        &self,
+        pool: &Pool,
+        leaving: &mut LeavingClass,
+        left: &mut u64,
+        taking: &mut Taking,
+    ) -> bool {
         if leaving.grace.as_mut().is_some_and(|grace| !self.pools.has_passed(grace)) {
             return false;
         }
         let Some(class) = pool.used_class(leaving.number) else { return true };
-        let slabs: Vec<SlabId> = class.inner.lock().chunks.slabs().collect();
-        for slab in slabs {
+        let runs: Vec<Run> = class.inner.lock().chunks.runs().collect();
+        for run in runs {
             if *left == 0 {
                 return false;
             }
             // What held items keep is for another round.
-            if self.release_this_slab(pool, class, slab, (Why::Moved, MOVE_WAITS)) {
-                *left -= 1;
+            if self.try_to_release(pool, class, run, taking) {
+                *left = left.saturating_sub(run.bytes());
             }
         }
-        if class.inner.lock().chunks.slab_count() > 0 {
+        let is_retired = self.retired_runs.has_one_of(pool.number, Some(leaving.number));
+        if is_retired || class.inner.lock().chunks.run_count() > 0 {
             return false;
         }
         let past = self.class_stats(leaving.number, class, true);
-        pool.past.lock().add(&past);
+        pool.past.lock().get_or_insert_default().add(&past);
         if let Some(class) = pool.take_class(leaving.number) {
             self.pools.retire(Remains::Class(class));
         }
@@ -365,4 +425,34 @@ const MOVES_FOR_ONE_THAT_STAYS: u64 = 20;
 
 fn number_of_leaving(leaving: &[LeavingClass], chunk_bytes: u32) -> Option<u8> {
     leaving.iter().find(|class| class.chunk_bytes == chunk_bytes).map(|class| class.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByteSize, CacheConfig, ItemOptions, PoolConfig};
+
+    #[test]
+    fn a_class_that_leaves_is_given_no_memory_back() {
+        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let id = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        for key in 0..100_u32 {
+            let item = cache.allocate(id, &key.to_le_bytes(), 1_000, &ItemOptions::default()).expect("room");
+            cache.put(item);
+        }
+        let core = cache.core();
+        let pool = core.pool(id).expect("added");
+        let (number, class) = pool.used_classes().next().expect("one has the items");
+        let bytes = || class.inner.lock().chunks.bytes();
+        let grows = || {
+            let before = bytes();
+            core.give_back_to(&pool, number, 1 << 16);
+            bytes() > before
+        };
+        assert!(grows(), "while it stays");
+        assert!(core.change_sizes(&pool, &[512, 4096], &SizeHistogram::new()));
+        assert!(pool.is_class_leaving(number) && !grows());
+        cache.validate();
+    }
 }

@@ -166,6 +166,11 @@ impl Watch {
         curve::sample::place(hash) < self.curved_below.load(Ordering::Relaxed)
     }
 
+    /// Whether any key is followed for a curve.
+    fn follows_any(&self) -> bool {
+        self.curved_below.load(Ordering::Relaxed) > 0
+    }
+
     /// Follows keys whose place lies below the largest of these.
     fn follow(&self, below: impl Iterator<Item = u32>) {
         let most = below.max().unwrap_or(0);
@@ -347,9 +352,9 @@ impl Core {
         match kind {
             EventKind::Allocate | EventKind::Find => {}
             EventKind::Evict | EventKind::Expire => {
-                self.note_change_by_itself(hash, found.pool(), found.key());
+                self.note_change_by_itself(hash, || (found.pool(), found.key()));
             }
-            _ => self.note_change(hash, found.pool(), found.key()),
+            _ => self.note_change(hash, || (found.pool(), found.key())),
         }
         if self.watch.samples(hash) {
             self.record_found(kind, EventResult::Done, found);
@@ -364,7 +369,7 @@ impl Core {
             key: found.key(),
             pool: Some(found.pool()),
             class: Some(found.class_number()),
-            value_bytes: Some(found.value().len() as u64),
+            value_bytes: Some(found.whole_len() as u64),
             ttl_secs: found.ttl_secs_left(),
             time_nanos: 0,
         });

@@ -44,6 +44,8 @@ pub(crate) struct Wheel {
     entries: usize,
     /// No entry is due before this.
     done_until: u32,
+    /// No slot with an entry ends before this.
+    next_due: u32,
     sweep_credit: usize,
     sweep_at: usize,
 }
@@ -56,6 +58,7 @@ impl Wheel {
             levels: std::array::from_fn(|_| None),
             entries: 0,
             done_until: now,
+            next_due: u32::MAX,
             sweep_credit: 0,
             sweep_at: 0,
         }
@@ -71,8 +74,12 @@ impl Wheel {
         self.entries
     }
 
-    /// Adds an entry that is due at `time`, Unix seconds.
-    pub(crate) fn insert(&mut self, entry: Entry, time: u32) {
+    /// Adds an entry that is due at `time`; both are Unix seconds. A second at which it is due, or the end of its slot.
+    pub(crate) fn insert(&mut self, entry: Entry, time: u32, now: u32) -> u32 {
+        // Nobody asks what is due while nothing is; without this the entry would go to the level for a time that has long begun.
+        if now < self.next_due {
+            self.done_until = self.done_until.max(now);
+        }
         for (l, level) in self.levels.iter_mut().enumerate() {
             // What lies before this slot was taken out.
             let first = self.done_until >> (SHIFT * l as u32);
@@ -84,9 +91,17 @@ impl Wheel {
                 level.next = next;
                 level.slots[slot as usize % SLOTS].push(&mut self.blocks, entry);
                 self.entries += 1;
-                return;
+                let due = end_of(slot, l);
+                self.next_due = self.next_due.min(due);
+                return due;
             }
         }
+        unreachable!("the last level takes what the others do not reach")
+    }
+
+    /// A second at which the first slot that has entries has ended, or an earlier one; `u32::MAX`: there is none.
+    pub(crate) fn next_due(&self) -> u32 {
+        self.next_due
     }
 
     /// Takes an entry whose slot has ended at `now`, Unix seconds; once there is none, time before that is past.
@@ -107,7 +122,18 @@ impl Wheel {
             }
         }
         self.done_until = self.done_until.max(now.saturating_add(1));
+        self.next_due = self.first_end();
         None
+    }
+
+    /// The end of the first slot that has entries.
+    fn first_end(&self) -> u32 {
+        let ends = self.levels.iter().enumerate().filter_map(|(l, level)| {
+            let level = level.as_ref().filter(|_| self.entries > 0)?;
+            let mut slots = level.next..level.next.saturating_add(SLOTS as u32);
+            slots.find(|slot| !level.slots[*slot as usize % SLOTS].is_empty()).map(|slot| end_of(slot, l))
+        });
+        ends.min().unwrap_or(u32::MAX)
     }
 
     /// Sweeps a little, where there are many more entries than `items`: called once for each insertion.
@@ -136,6 +162,13 @@ impl Wheel {
     }
 }
 
+/// The last second of a slot of level `l`, at which it counts as ended.
+fn end_of(slot: u32, l: usize) -> u32 {
+    let shift = SHIFT * l as u32;
+    // The last slots reach beyond what can be said.
+    (((u64::from(slot) + 1) << shift) - 1).min(u32::MAX.into()) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +184,7 @@ mod tests {
     fn near_entries_are_due_to_the_second() {
         let mut wheel = Wheel::new(1_000);
         for i in 0..60 {
-            wheel.insert(Entry(i), 1_000 + i);
+            wheel.insert(Entry(i), 1_000 + i, 0);
         }
         for i in 0..60 {
             assert_eq!(due(&mut wheel, 1_000 + i), [i]);
@@ -162,8 +195,8 @@ mod tests {
     #[test]
     fn what_is_past_is_due_at_once_and_the_farthest_future_is_kept() {
         let mut wheel = Wheel::new(1_000_000);
-        wheel.insert(Entry(1), 5);
-        wheel.insert(Entry(2), u32::MAX);
+        wheel.insert(Entry(1), 5, 0);
+        wheel.insert(Entry(2), u32::MAX, 0);
         assert_eq!(due(&mut wheel, 1_000_000), [1]);
         assert_eq!(due(&mut wheel, u32::MAX - 400_000_000), []);
         assert_eq!(wheel.len(), 1);
@@ -181,10 +214,12 @@ mod tests {
             for (i, (ttl, wait)) in steps.into_iter().enumerate() {
                 // Most times to live are short.
                 let ttl = ttl >> (mix64(i as u64) % 18);
-                wheel.insert(Entry(i as u32), now + ttl);
+                wheel.insert(Entry(i as u32), now + ttl, now);
                 model.insert(i as u32, (now, now + ttl));
                 now += wait >> (mix64(i as u64 + 7) % 12);
-                for entry in due(&mut wheel, now) {
+                // Nobody asks before something is due, as the wheel says.
+                let entries = if now < wheel.next_due() { Vec::new() } else { due(&mut wheel, now) };
+                for entry in entries {
                     let (_, time) = model.remove(&entry).expect("due once");
                     prop_assert!(time <= now, "early");
                 }
@@ -201,7 +236,7 @@ mod tests {
         let mut wheel = Wheel::new(0);
         // Of what is inserted only the newest thousand is alive.
         for i in 0..200_000_u32 {
-            wheel.insert(Entry(i), 1_000_000 + i % 4_000);
+            wheel.insert(Entry(i), 1_000_000 + i % 4_000, 0);
             wheel.sweep(1_000, |_| (), |entry| entry.0 + 1_000 > i);
         }
         assert!(wheel.len() < 2 * (2_000 + TOLERATED), "{}", wheel.len());

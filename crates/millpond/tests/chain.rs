@@ -8,8 +8,14 @@ use millpond::{
     ByteSize, Cache, CacheConfig, ErrorKind, Expiry, ItemOptions, PolicyKind, PoolConfig, PoolId, ReadHandle,
 };
 
-const CHAINABLE: ItemOptions =
-    ItemOptions { expiry: Expiry::Never, expirable: false, chainable: true, tag: None, user_bits: 0 };
+const CHAINABLE: ItemOptions = ItemOptions {
+    expiry: Expiry::Never,
+    expirable: false,
+    chainable: true,
+    client_flags: 0,
+    tag: None,
+    user_bits: 0,
+};
 
 fn cache(memory: u64, policy: PolicyKind) -> (Cache, PoolId) {
     let config = CacheConfig { memory: ByteSize::mib(memory), huge_pages: false, ..CacheConfig::default() };
@@ -175,13 +181,17 @@ fn slabs_that_leave_take_items_and_links_along() {
         (0..3).for_each(|i| push(&item, &bytes(n + i)));
     }
     let classes: Vec<_> =
-        cache.stats().pools[0].classes.iter().map(|class| (class.number, class.slabs)).collect();
-    for (number, _) in classes.iter().filter(|(_, slabs)| *slabs > 0) {
+        cache.stats().pools[0].classes.iter().map(|class| (class.number, class.bytes)).collect();
+    for (number, before) in classes.iter().filter(|(_, bytes)| *bytes > 0) {
         // Room for what is moved.
         let class = cache.stats().pools[0].classes.iter().find(|class| class.number == *number).cloned();
         let chunk = class.expect("a class").chunk_bytes as usize;
         let mut extra = Vec::new();
-        while cache.stats().pools[0].classes.iter().any(|class| class.number == *number && class.slabs < 2) {
+        while cache.stats().pools[0]
+            .classes
+            .iter()
+            .any(|class| class.number == *number && class.bytes < 2 * before + (1 << 20))
+        {
             let key = [&b"extra"[..], &(extra.len() as u32).to_le_bytes()].concat();
             extra.push(cache.allocate(pool, &key, chunk - 21, &ItemOptions::default()).expect("room"));
         }
@@ -353,7 +363,7 @@ fn threads_change_chains_while_items_come_and_go() {
         for _ in 0..150 {
             base::thread::sleep(std::time::Duration::from_millis(5));
             let classes = cache.stats().pools[0].classes.clone();
-            let used: Vec<_> = classes.iter().filter(|class| class.slabs > 0).collect();
+            let used: Vec<_> = classes.iter().filter(|class| class.bytes > 0).collect();
             let victim = used[rng.random_range(0..used.len())].number;
             let receiver = classes[rng.random_range(0..classes.len())].number;
             let _ = cache.move_slab(pool, victim, Some(receiver));

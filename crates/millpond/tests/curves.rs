@@ -122,8 +122,10 @@ fn a_curve_follows_the_time() {
 fn what_learning_takes_is_on_the_bill_and_bounded() {
     let (cache, pool) = cache(&Clock::manual(1_000), true);
     let fixed = |cache: &Cache| cache.ledger().part(Part::Fixed);
-    // Makes the size class, which is on the bill too.
-    request(&cache, pool, u64::MAX, 10);
+    // Makes the size class and what a thread has of it, which are on the bill too.
+    (0..200_000).for_each(|key| {
+        request(&cache, pool, u64::MAX - key, 10);
+    });
     let before = fixed(&cache);
     let config = CurveConfig { rate: 1.0, keys: 1_000, ..CurveConfig::default() };
     cache.set_curve(pool, Some(config)).unwrap();
@@ -136,7 +138,8 @@ fn what_learning_takes_is_on_the_bill_and_bounded() {
     let learnt = cache.curve(pool).unwrap().expect("it is learnt");
     assert!(learnt.curve.confidence().unwrap().keys <= 1_000 && learnt.rate < 0.01);
     cache.set_curve(pool, None).unwrap();
-    assert_eq!(fixed(&cache), before);
+    // What threads have of the class may have grown a little meanwhile.
+    assert!(fixed(&cache).abs_diff(before) < 16 << 10, "{} {before}", fixed(&cache));
     assert!(cache.curve(pool).unwrap().is_none());
 }
 

@@ -33,8 +33,14 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8], options: &ItemOpti
     cache.put(item);
 }
 
-const PLAIN: ItemOptions =
-    ItemOptions { expiry: Expiry::Never, expirable: false, chainable: false, tag: None, user_bits: 0 };
+const PLAIN: ItemOptions = ItemOptions {
+    expiry: Expiry::Never,
+    expirable: false,
+    chainable: false,
+    client_flags: 0,
+    tag: None,
+    user_bits: 0,
+};
 
 #[test]
 fn what_is_inserted_is_found_until_it_is_removed() {
@@ -51,7 +57,7 @@ fn what_is_inserted_is_found_until_it_is_removed() {
     assert!(cache.find(b"k").is_none());
     let stats = cache.stats();
     assert_eq!(stats.pools[0].sum(|class| class.hits), 2);
-    assert_eq!(stats.shared_misses, 2);
+    assert_eq!((stats.shared_misses, stats.pools[0].misses), (0, 2));
     assert_eq!(
         (stats.pools[0].sum(|class| class.replaced), stats.pools[0].sum(|class| class.removed)),
         (1, 1)
@@ -172,10 +178,60 @@ fn tags_and_user_bits_are_kept() {
 }
 
 #[test]
-fn pools_share_keys_unless_told_otherwise() {
-    let (cache, a, _) = small();
-    let b = cache.add_pool(PoolConfig::named("b")).expect("new");
-    let own = cache.add_pool(PoolConfig { own_keys: true, ..PoolConfig::named("own") }).expect("new");
+fn an_item_gets_a_tag_when_one_is_asked_for() {
+    let (cache, pool, clock) = small();
+    let keys = cache.keys(pool);
+    for (expiry, client_flags) in [(Expiry::Never, 0), (Expiry::After(60), 0), (Expiry::After(60), 5)] {
+        put(&cache, pool, b"k", b"value", &ItemOptions { expiry, client_flags, user_bits: 0b10, ..PLAIN });
+        let made = clock.unix_secs();
+        clock.advance(Duration::from_secs(3));
+        let item = keys.peek(b"k").expect("inserted");
+        assert_eq!((item.tag(), item.client_flags(), item.last_access()), (None, client_flags, Some(made)));
+        let held = item.clone();
+        let tagged = keys.give_tag(item, || 7).expect("there is memory");
+        assert_eq!(tagged.tag(), Some(ItemTag { cas: 7, client_flags }));
+        assert_eq!((&*tagged, tagged.created_at(), tagged.last_access()), (&b"value"[..], made, Some(made)));
+        assert_eq!((tagged.expires_at(), tagged.user_bits()), (held.expires_at(), 0b10));
+        assert!(tagged.is_current() && !held.is_current() && !tagged.was_fetched());
+        let again = keys.give_tag(held, || 8).expect("the present one has one");
+        assert_eq!(again.tag().map(|tag| tag.cas), Some(7));
+        assert!(keys.touch(b"k", Expiry::After(90)) && again.expires_at() == Some(clock.unix_secs() + 90));
+        assert_eq!(again.tag().map(|tag| tag.cas), Some(7), "touching leaves it");
+        keys.remove(b"k");
+        assert!(keys.find(b"k").is_none());
+    }
+    put(&cache, pool, b"k", b"v", &PLAIN);
+    let gone = keys.peek(b"k").expect("inserted");
+    keys.remove(b"k");
+    assert!(keys.give_tag(gone, || 9).is_err_and(|item| item.tag().is_none()));
+    cache.validate();
+}
+
+/// An end that is given while the item is copied is not lost, whichever comes first.
+#[test]
+fn a_touch_beside_a_tag_that_is_given_is_not_lost() {
+    let (cache, pool, clock) = small();
+    let keys = cache.keys(pool);
+    for round in 0..3_000_u32 {
+        put(&cache, pool, b"k", b"v", &ItemOptions { expiry: Expiry::After(10), ..PLAIN });
+        let late = clock.unix_secs() + 100 + round;
+        std::thread::scope(|threads| {
+            threads.spawn(|| assert!(keys.touch(b"k", Expiry::At(late))));
+            let item = keys.peek(b"k").expect("nobody removes it");
+            assert!(keys.give_tag(item, || 1).is_ok());
+        });
+        let item = keys.peek(b"k").expect("nobody removes it");
+        assert_eq!((item.expires_at(), item.tag().is_some()), (Some(late), true), "round {round}");
+    }
+}
+
+#[test]
+fn pools_share_keys_if_told_to() {
+    let cache = cache(64, &Clock::manual(1_000));
+    let shared = |name| PoolConfig { own_keys: false, ..PoolConfig::named(name) };
+    let a = cache.add_pool(shared("a")).expect("new");
+    let b = cache.add_pool(shared("b")).expect("new");
+    let own = cache.add_pool(PoolConfig::named("own")).expect("new");
     put(&cache, a, b"k", b"in a", &PLAIN);
     put(&cache, own, b"k", b"in own", &PLAIN);
     put(&cache, b, b"k", b"in b", &PLAIN);
@@ -243,12 +299,13 @@ fn limits_can_be_lowered_and_raised_while_items_are_held() {
     let before = cache.stats().pools[0].slab_bytes;
     assert!(before > 16 << 20);
     cache.set_pool_limit(pool, Some(ByteSize::mib(8))).expect("nothing is held");
-    assert_eq!(cache.stats().pools[0].slab_bytes, 8 << 20);
+    let keeps_limit = |bytes: u64| (7 << 20..=8 << 20).contains(&bytes);
+    assert!(keeps_limit(cache.stats().pools[0].slab_bytes));
     cache.validate();
     for i in 0..100_000_u32 {
         put(&cache, pool, format!("other-{i}").as_bytes(), &[7; 200], &PLAIN);
     }
-    assert_eq!(cache.stats().pools[0].slab_bytes, 8 << 20);
+    assert!(keeps_limit(cache.stats().pools[0].slab_bytes));
     cache.set_pool_limit(pool, None).expect("raising");
     for i in 0..100_000_u32 {
         put(&cache, pool, format!("more-{i}").as_bytes(), &[7; 200], &PLAIN);
@@ -293,7 +350,8 @@ fn when_all_items_are_held_allocation_fails_and_recovers() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    assert_eq!(held.len(), 4);
+    // Of a slab that other classes may share, 12 KiB are a table.
+    assert_eq!(held.len(), 3);
     held.pop();
     assert!(cache.allocate(pool, b"again", 1_000_000, &PLAIN).is_ok());
 }
@@ -382,7 +440,7 @@ fn find_many_with_shows_hits_and_misses_in_order() {
         (0..60_u8).map(|i| (usize::from(i), (i < 40 && i % 3 != 0).then_some(i))).collect();
     assert_eq!(seen, expected);
     let stats = cache.stats();
-    assert_eq!((stats.pools[0].sum(|class| class.hits), stats.shared_misses), (26, 34));
+    assert_eq!((stats.pools[0].sum(|class| class.hits), stats.pools[0].misses), (26, 34));
     assert_eq!(stats.pools[0].sum(|class| class.expired), 14);
 }
 
@@ -489,16 +547,18 @@ fn slabs_move_between_classes_by_hand_and_by_strategy() {
         cache.put(cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
     };
     let slabs = || {
-        let slabs: Vec<u64> = cache.stats().pools[0].classes.iter().map(|class| class.slabs).collect();
+        let slabs: Vec<u64> = cache.stats().pools[0].classes.iter().map(|class| class.bytes).collect();
         (slabs[0], slabs[1])
     };
     // Large items come first and take all slabs but one.
     put(0, 500);
     (1..20_000).for_each(|key| put(key, 8_000));
     let (small, large) = slabs();
-    assert!(small == 1 && large >= 7, "{small} {large}");
+    assert!(small == 4_096 && large >= 28 << 20, "{small} {large}");
     cache.move_slab(pool, 1, Some(0)).expect("nothing is held");
-    assert_eq!(slabs(), (2, large - 1));
+    // A sixteenth of the pool goes, or the whole slab of which that is a part.
+    let (got, left) = slabs();
+    assert!(got > 2 << 20 && left < large - (2 << 20), "{got} {left}");
     assert!(cache.find(&0_u32.to_le_bytes()).is_some(), "the receiver's items stay");
     // From now on small items are asked for, and large ones are not.
     cache.rebalance();
@@ -513,7 +573,7 @@ fn slabs_move_between_classes_by_hand_and_by_strategy() {
         cache.rebalance();
     }
     let (small, large) = slabs();
-    assert!(small > 4 && large >= 1, "{small} {large}");
+    assert!(small > 12 << 20 && large > 0, "{small} {large}");
     assert!(cache.stats().pools[0].slabs_moved > 3);
     assert_eq!(cache.move_slab(pool, 2, None).expect_err("no such class").kind(), ErrorKind::Config);
     cache.validate();
@@ -611,10 +671,10 @@ fn items_move_out_of_a_slab_that_leaves() {
         );
         assert_eq!(found.user_bits(), (key % 4) as u8);
     };
-    let slabs = || cache.stats().pools[0].classes[0].slabs;
+    let slabs = || cache.stats().pools[0].classes[0].bytes;
     let before = slabs();
-    cache.move_slab(pool, 0, None).expect("the held item lies in the last slab");
-    assert_eq!(slabs(), before - 1);
+    cache.move_slab(pool, 0, None).expect("the held item lies in one of several runs");
+    assert!(slabs() < before);
     (20_000..30_000).for_each(is_whole);
     cache.validate();
     drop(held);

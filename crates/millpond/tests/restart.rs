@@ -125,7 +125,7 @@ fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
     let apart = cache.add_pool(apart).expect("new");
     let mine = PoolConfig { limit: Some(ByteSize::mib(80)), ..PoolConfig::named("mine") };
     let mine = cache.add_pool(mine).expect("new");
-    assert_eq!(cache.discard_unclaimed(), 1);
+    assert!(cache.discard_unclaimed() > ByteSize::new(0));
     let recovered = cache.recovered();
     assert_eq!((recovered.items, recovered.dropped), (19_500 + 1_000 + 1_000 + 1_000, 0));
     assert_eq!(cache.reap(), 1_000, "what expired meanwhile leaves as ever");
@@ -139,7 +139,7 @@ fn a_new_process_finds_what_the_old_one_held_though_much_has_changed() {
     clock.advance(Duration::from_secs(86));
     assert_eq!(cache.reap(), 1_000);
     let new = cache.add_pool(PoolConfig::named("new")).expect("new");
-    (100_000..400_000).for_each(|key| put(&cache, new, key, 100, Expiry::Never));
+    (100_000..900_000).for_each(|key| put(&cache, new, key, 100, Expiry::Never));
     assert!(cache.stats().pools.iter().any(|pool| pool.sum(|class| class.evictions) > 0));
     cache.validate();
 }
@@ -188,15 +188,15 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
     {
         // What a process leaves that dies between the two stores of a replacement: two items of one key.
         let shared = slab::Shared::open(&folder.0).expect("opens");
-        let arena = slab::Arena::open(shared, 4, false).expect("maps");
+        let arena = slab::Arena::open(shared, 4, 4, false).expect("maps");
         let (slab, info) = arena.found()[0];
-        let chunk = |number: u32| arena.item(slab::ItemPtr::new(slab, number as u16)).0;
+        let chunk = |number: u32| arena.item(slab.chunk(number)).0;
         let key = 3_u32.to_le_bytes();
-        let twin = (0..info.chunks_per_slab()).map(chunk).find(|item| {
+        let twin = (0..slab.chunks(info)).map(chunk).find(|item| {
             // SAFETY: nobody else uses the arena.
             item.state().is_indexed() && unsafe { item.key() } == key
         });
-        let vacant = (0..info.chunks_per_slab()).rev().map(chunk).find(|item| !item.state().is_indexed());
+        let vacant = (0..slab.chunks(info)).rev().map(chunk).find(|item| !item.state().is_indexed());
         // SAFETY: nobody else uses the arena, and the chunk holds no item.
         unsafe { twin.expect("it was put").copy_to(vacant.expect("hardly any is used")) };
         vacant.expect("as above").state().publish();

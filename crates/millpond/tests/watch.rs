@@ -25,7 +25,8 @@ fn cache(clock: &Clock) -> (Cache, PoolId) {
         ..CacheConfig::default()
     };
     let cache = Cache::new(config).expect("a valid configuration");
-    let pool = cache.add_pool(PoolConfig::named("default")).expect("a new name");
+    let pool =
+        cache.add_pool(PoolConfig { own_keys: false, ..PoolConfig::named("default") }).expect("a new name");
     (cache, pool)
 }
 

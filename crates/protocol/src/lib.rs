@@ -5,6 +5,7 @@
 //!
 //! - [`memcached`]: the classic text commands, the meta commands and the binary protocol, for servers and for clients.
 //! - [`resp`]: the protocol of Redis, versions 2 and 3, for servers.
+//! - [`http`]: how a request that was meant for a web server is recognised.
 //!
 //! Everything here reads bytes that strangers sent: there is no `unsafe`, and what could panic is denied by lints.
 
@@ -20,5 +21,6 @@
     )
 )]
 
+pub mod http;
 pub mod memcached;
 pub mod resp;

@@ -48,10 +48,12 @@ impl Activated {
     /// [`ErrorKind::Listen`], naming the one that belongs to nobody.
     pub(crate) fn match_names(&mut self, config: &Config) -> Result<(), Error> {
         let is_known = |name: &str| name == ADMIN || config.listeners.iter().any(|it| it.name == name);
-        if let ([(name, _)], [only]) = (self.0.as_mut_slice(), config.listeners.as_slice())
+        // Listeners that the server may do without are none that a socket without a name is for.
+        if let ([(name, _)], [first, others @ ..]) = (self.0.as_mut_slice(), config.listeners.as_slice())
             && !is_known(name)
+            && others.iter().all(|it| it.optional)
         {
-            name.clone_from(&only.name);
+            name.clone_from(&first.name);
         }
         match self.0.iter().find(|(name, _)| !is_known(name)) {
             None => Ok(()),

@@ -21,10 +21,11 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// For an item that ends at that Unix millisecond, and had those flags. An end beyond the year 2106 is never.
+    /// For an item that ends at that Unix millisecond, and had those flags. It ends in the year
+    /// 2106 at the latest, which is what its client is told then.
     pub(crate) fn new(deadline: Option<u64>, flags_before: u32) -> Self {
         let kept = shown_flags(flags_before);
-        let Some(deadline) = deadline.filter(|deadline| *deadline <= MAX_MILLIS) else {
+        let Some(deadline) = deadline.map(|deadline| deadline.min(MAX_MILLIS)) else {
             return Self { expires_at: None, client_flags: kept };
         };
         // Second 0 is the engine's word for never.
@@ -82,7 +83,11 @@ mod tests {
             }
         }
         assert_eq!(Stamp::new(None, ROOM), Stamp { expires_at: None, client_flags: 0 });
-        assert_eq!(Stamp::new(Some(MAX_MILLIS + 1), 0).expires_at, None);
+        let last = Stamp::new(Some(u64::MAX), 0);
+        assert_eq!(
+            (deadline(last.expires_at, last.client_flags), last),
+            (Some(MAX_MILLIS), Stamp::new(Some(MAX_MILLIS), 0))
+        );
         assert_eq!(shown_flags(ROOM), 0);
     }
 

@@ -8,8 +8,10 @@ use std::fmt;
 pub enum ErrorKind {
     /// A setting is wrong. The message names it and says what to write; trying again does not help.
     Config,
-    /// An address cannot be listened on: in use, or not permitted. Free it or choose another.
+    /// An address cannot be listened on: not permitted, or not there. Choose another.
     Listen,
+    /// Another program has an address. Stop that one or choose another.
+    Taken,
     /// The cache cannot be built as configured. The message says which part.
     Engine,
     /// The operating system refused something else: threads, descriptors, signals.

@@ -37,6 +37,38 @@ pub(crate) struct RequestLatencies {
     resp: Counters<{ BUCKETS + 1 }>,
 }
 
+/// Bounds of a tenant's histogram double twice: there may be many tenants, and each bound is a line of `/metrics`.
+const TENANT_BUCKETS: usize = 12;
+
+/// How long the requests of one tenant take.
+#[derive(Default)]
+pub(crate) struct TenantLatencies(Counters<{ TENANT_BUCKETS + 1 }>);
+
+impl TenantLatencies {
+    /// Counts a turn that took `nanos` and answered so many requests.
+    pub(crate) fn add(&self, nanos: u64, requests: u64) {
+        self.0.add(bucket(nanos).div_ceil(2).min(TENANT_BUCKETS - 1), requests);
+        self.0.add(TENANT_BUCKETS, nanos.saturating_mul(requests));
+    }
+
+    /// Those of several tenants together.
+    pub(crate) fn histogram<'t>(tenants: impl IntoIterator<Item = &'t Self>) -> Histogram {
+        let mut sums = [0_u64; TENANT_BUCKETS + 1];
+        for tenant in tenants {
+            for (at, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.wrapping_add(tenant.0.sum(at));
+            }
+        }
+        let [counts @ .., nanos] = sums;
+        let bound = |at: usize| {
+            if at + 1 == TENANT_BUCKETS { f64::INFINITY } else { (1_u64 << (2 * at)) as f64 * 1e-6 }
+        };
+        let buckets: Vec<(f64, u64)> =
+            counts.iter().enumerate().map(|(at, count)| (bound(at), *count)).collect();
+        Histogram { sum_secs: nanos as f64 * 1e-9, count: counts.iter().sum(), buckets }
+    }
+}
+
 /// A histogram as Prometheus wants it.
 pub(crate) struct Histogram {
     pub(crate) sum_secs: f64,
@@ -92,5 +124,24 @@ mod tests {
         let filled: Vec<(f64, u64)> = histogram.buckets.into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(filled, [(1e-6, 1), (4e-6, 2)]);
         assert_eq!(latencies.histogram(Spoken::Memcached).count, 0);
+    }
+
+    #[test]
+    fn those_of_tenants_have_wider_bounds_and_can_be_added_up() {
+        let (a, b) = (TenantLatencies::default(), TenantLatencies::default());
+        a.add(900, 1);
+        a.add(1_001, 2);
+        b.add(4_000, 3);
+        b.add(4_001, 4);
+        b.add(u64::MAX / 100, 1);
+        let filled = |histogram: Histogram| -> Vec<(f64, u64)> {
+            histogram.buckets.into_iter().filter(|(_, count)| *count > 0).collect()
+        };
+        assert_eq!(filled(TenantLatencies::histogram([&a])), [(1e-6, 1), (4e-6, 2)]);
+        assert_eq!(
+            filled(TenantLatencies::histogram([&a, &b])),
+            [(1e-6, 1), (4e-6, 5), (16e-6, 4), (f64::INFINITY, 1)]
+        );
+        assert_eq!(TenantLatencies::histogram([&a, &b]).count, 11);
     }
 }

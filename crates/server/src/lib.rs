@@ -9,6 +9,7 @@
 //! - `tenants`: those who share the server, and how much each may use.
 //! - `tracking`: who has copies of which keys, and is told when those change.
 //! - `users`: who a client is, and what it may do.
+//! - `several`: writes of several keys that are seen as a whole.
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
@@ -27,9 +28,11 @@
 
 mod activation;
 mod admin;
+mod banner;
 pub mod config;
 mod curves;
 mod deadline;
+mod detect;
 mod error;
 mod latency;
 mod log;
@@ -47,6 +50,7 @@ mod resp;
 mod run;
 mod server;
 mod session;
+mod several;
 mod shared;
 mod slow;
 mod spikes;

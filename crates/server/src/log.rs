@@ -1,29 +1,50 @@
 //! Logging to standard error, with a level that can be changed while running.
+//!
+//! Lines go to a thread of their own, which writes them out. Standard error may be a pipe that
+//! nobody reads: then lines are dropped and counted, and whoever logs goes on.
+
+mod lossy;
+
+use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt, reload};
 
+use self::lossy::Lossy;
+pub(crate) use self::lossy::dropped_lines;
 use crate::config::LogLevel;
+
+/// How long the end of the process waits for the last lines to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Changes what is logged.
 #[derive(Clone)]
-pub struct LogControl(reload::Handle<LevelFilter, Registry>);
+pub struct LogControl {
+    level: reload::Handle<LevelFilter, Registry>,
+    lines: Lossy,
+}
 
 impl LogControl {
     /// Begins to log. Does nothing, and has no effect later, where something else in the process logs already.
     pub fn start(level: LogLevel) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(is_terminal).with_target(false);
+        let lines = Lossy::start(std::io::stderr());
+        let layer = fmt::layer().with_writer(lines.clone()).with_ansi(is_terminal).with_target(false);
         let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
-        Self(handle)
+        Self { level: handle, lines }
     }
 
     /// Changes the least important level that is shown.
     pub fn set_level(&self, level: LogLevel) {
-        let _ = self.0.reload(filter(level));
+        let _ = self.level.reload(filter(level));
+    }
+
+    /// Waits until all lines are written, but not long: for the end of the process, and before it is told that the configuration was read.
+    pub fn flush(&self) {
+        self.lines.flush(LAST_LINES);
     }
 }
 

@@ -3,12 +3,16 @@
 
 use std::ops::Deref;
 
-use millpond::{Found, ItemTag, Keys, ReadHandle};
+use millpond::{Found, Keys, ReadHandle};
 
 use crate::net::{MIN_IN_PLACE_BYTES, Output};
 
 /// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the first-level cache.
 const BATCH: usize = 32;
+
+/// Values this long have room for a compare-and-swap token from the start, which one that is shorter gets, with a copy, when somebody asks
+/// for it: 12 to 20 bytes of them do not count.
+pub(crate) const TAGGED_FROM_BYTES: usize = 1 << 10;
 
 /// Lookups that wait to be made together, each with how it is answered.
 pub(crate) struct Batch<'i, A> {
@@ -127,12 +131,23 @@ impl<'a, 'c> Value<'a, 'c> {
         })
     }
 
-    pub(crate) fn tag(&self) -> ItemTag {
+    /// The client's flags.
+    #[inline]
+    pub(crate) fn client_flags(&self) -> u32 {
+        match self {
+            Self::Shown(found) => found.client_flags(),
+            Self::Held(item) => item.client_flags(),
+        }
+    }
+
+    /// The compare-and-swap token; `None`: nobody asked for one until now.
+    #[inline]
+    pub(crate) fn cas(&self) -> Option<u64> {
         match self {
             Self::Shown(found) => found.tag(),
             Self::Held(item) => item.tag(),
         }
-        .unwrap_or_default()
+        .map(|tag| tag.cas)
     }
 
     pub(crate) fn expires_at(&self) -> Option<u32> {

@@ -39,7 +39,7 @@ const ANSWERED: Family = Family {
 };
 const PAUSES: Family = Family {
     name: "millpond_server_pauses",
-    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE, a command that takes long.",
+    help: "Times that a connection had to wait, by reason: others' turn, its client not reading, its tenant's rate, CLIENT PAUSE, a command that takes long, a wrong password.",
 };
 const RECEIVED: Family =
     Family { name: "millpond_server_received_bytes", help: "Bytes received from clients." };
@@ -103,12 +103,15 @@ counters! {
     DecrHits: REQUESTS { command = "decr", outcome = "hit" },
     DecrMisses: REQUESTS { command = "decr", outcome = "miss" },
     Flushes: REQUESTS { command = "flush_all", outcome = "done" },
+    /// Right passwords.
+    LoggedIn: REQUESTS { command = "auth", outcome = "accepted" },
     /// Meta commands, which are also counted as what they do.
     Meta: REQUESTS { command = "meta", outcome = "any" },
     /// Touches, by `touch`, `gat` and `mg` with `T`, whatever came of them.
     Touches: REQUESTS { command = "touch", outcome = "any" },
     RefusedLine: REFUSALS { reason = "malformed" },
     RefusedLineLength: REFUSALS { reason = "line_too_long" },
+    RefusedHttp: REFUSALS { reason = "http" },
     RefusedKeys: REFUSALS { reason = "too_many_keys" },
     RefusedSize: REFUSALS { reason = "item_too_large" },
     RefusedNobody: REFUSALS { reason = "not_authenticated" },
@@ -133,6 +136,7 @@ counters! {
     PausedRate: PAUSES { reason = "rate" },
     PausedByClient: PAUSES { reason = "client" },
     PausedLong: PAUSES { reason = "long" },
+    PausedLogin: PAUSES { reason = "login" },
     ReceivedBytes: RECEIVED {},
     SentBytes: SENT {},
     SlowCommand: SPIKES { event = "command" },

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::config::change::Change;
+use crate::config::change::{Change, shown_value};
 use crate::config::{Config, rewrite};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
@@ -18,6 +18,8 @@ pub(crate) struct Changing {
     /// and are not in the file yet.
     unwritten: Mutex<BTreeSet<String>>,
     origin: OnceLock<Origin>,
+    /// Optional listeners that the server was started without.
+    absent: OnceLock<Vec<String>>,
 }
 
 /// Where the configuration came from, and the log that follows it. There is none where a program started the server.
@@ -29,6 +31,18 @@ pub(crate) struct Origin {
 impl Changing {
     pub(crate) fn set_origin(&self, origin: Origin) {
         let _ = self.origin.set(origin);
+    }
+
+    pub(crate) fn set_absent(&self, absent: Vec<String>) {
+        let _ = self.absent.set(absent);
+    }
+
+    /// `config` without the optional listeners that the server was started without: they are not missing.
+    pub(crate) fn without_absent(&self, config: &Config) -> Config {
+        let absent = self.absent.get().map_or(&[][..], Vec::as_slice);
+        let mut config = config.clone();
+        config.listeners.retain(|listener| !(listener.optional && absent.contains(&listener.name)));
+        config
     }
 
     /// The configuration file, if the server was started with one.
@@ -79,10 +93,28 @@ impl Shared {
     /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`] where it cannot be written.
     pub(crate) fn rewrite_config(&self) -> Result<usize, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = unwritten.clone();
+        self.write_settings(&mut unwritten, &all)
+    }
+
+    /// Writes these settings into the file, whether they were changed or not, and no others.
+    ///
+    /// # Errors
+    /// As [`Self::rewrite_config`].
+    pub(crate) fn write_config(&self, paths: &BTreeSet<String>) -> Result<usize, Error> {
+        let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_settings(&mut unwritten, paths)
+    }
+
+    fn write_settings(
+        &self,
+        unwritten: &mut BTreeSet<String>,
+        paths: &BTreeSet<String>,
+    ) -> Result<usize, Error> {
         let file = self.config_file()?;
-        rewrite::rewrite(file, &self.config(), &unwritten)?;
-        let written = unwritten.len();
-        unwritten.clear();
+        rewrite::rewrite(file, &self.config(), paths)?;
+        unwritten.retain(|path| !paths.contains(path));
+        let written = paths.len();
         tracing::info!(file = %file.display(), settings = written, "The configuration file was rewritten.");
         Ok(written)
     }
@@ -102,8 +134,9 @@ impl Shared {
         if let Some(origin) = self.changing.origin.get() {
             origin.log.set_level(config.log.level);
         }
-        for change in &changes {
-            let (setting, old, new) = (&change.path, &change.old, &change.new);
+        for change in changes.iter().filter(|change| !change.is_default) {
+            let setting = &change.path;
+            let (old, new) = (shown_value(setting, &change.old), shown_value(setting, &change.new));
             if change.online {
                 tracing::info!(setting, old, new, by, "A setting was changed.");
             } else {

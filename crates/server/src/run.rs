@@ -3,19 +3,20 @@
 use std::io::Write as _;
 
 use base::Clock;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
+use crate::banner;
 use crate::config::load::Loaded;
-use crate::config::{Address, Protocol};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::notify;
 use crate::reload::Origin;
 use crate::server::Server;
 
-/// Serves until SIGTERM or SIGINT, then drains and returns. On SIGHUP calls `load` again and applies what can be changed
+/// Serves until SIGTERM, SIGINT or SIGUSR1, with which memcached is told to stop gracefully; then
+/// drains and returns. On SIGHUP calls `load` again and applies what can be changed
 /// while serving.
 ///
 /// # Errors
@@ -24,8 +25,9 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings } = load()?;
     let log = LogControl::start(config.log.level);
+    let flushes = Flushes(log.clone());
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])
         .map_err(|e| Error::with_source(ErrorKind::System, "signals cannot be received", e))?;
     let server = Server::start_with(config, Clock::System, activated)?;
     server.shared().changing.set_origin(Origin { file, log });
@@ -39,6 +41,8 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
         if signal == SIGHUP {
             notify::reloading();
             reload(&server, &load);
+            // Who waits for the word finds in the log whether the change was taken.
+            flushes.0.flush();
             notify::ready(&listening);
         } else {
             tracing::info!(connections = server.connections(), "Told to stop; answering what has arrived.");
@@ -55,66 +59,25 @@ pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Has the last lines of the log written before the process ends.
+struct Flushes(LogControl);
+
+impl Drop for Flushes {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
 /// Whose clients it serves, and where, as one text.
 fn listening(server: &Server) -> String {
-    let (config, addresses) = (server.config(), server.addresses());
-    let shown: Vec<String> = addresses
-        .iter()
-        .zip(&config.listeners)
-        .map(|((name, address), listener)| {
-            format!("{} clients on {address} ({name})", clients(listener.protocol))
-        })
-        .collect();
-    shown.join(", ")
+    banner::listening(&server.config(), &server.addresses())
 }
 
-/// Says where it listens, and one line to try.
+/// Says where it listens, what holds there, and a line or two to try.
 fn announce(server: &Server) {
-    let config = server.config();
-    let addresses = server.addresses();
-    let mut text = format!(
-        "millpond {} serves {}\n  {} of memory, {} worker threads, pools: {}\n",
-        env!("CARGO_PKG_VERSION"),
-        listening(server),
-        config.memory(),
-        config.threads(),
-        config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(", "),
-    );
-    if let Some(address) = server.admin_address() {
-        text.push_str(&format!("  metrics: http://{address}/metrics\n"));
-    }
-    let speaks_text = |protocol| protocol != Protocol::MemcachedBinary;
-    let mut listeners = addresses.iter().zip(&config.listeners);
-    if let Some(((_, address), listener)) = listeners.find(|(_, listener)| speaks_text(listener.protocol)) {
-        text.push_str(&format!("  try: {}\n", try_line(address, listener.protocol)));
-    }
+    let text = banner::text(&server.config(), &server.addresses(), server.admin_address());
     // Whoever started the server may have closed its standard output; it serves all the same.
     let _ = std::io::stdout().write_all(text.as_bytes());
-}
-
-/// Whose clients are served by a protocol.
-fn clients(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Auto => "memcached and Redis",
-        Protocol::Resp => "Redis",
-        Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => "memcached",
-    }
-}
-
-/// A command that stores and fetches something.
-fn try_line(address: &Address, protocol: Protocol) -> String {
-    let request = match protocol {
-        Protocol::Resp => r"printf 'set hello world\r\nget hello\r\nquit\r\n'",
-        _ => r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'",
-    };
-    match address {
-        // Bash can open connections itself, so that nothing needs to be installed.
-        Address::Tcp(address) => {
-            let (ip, port) = (address.ip(), address.port());
-            format!("bash -c \"exec 3<>/dev/tcp/{ip}/{port}; {request} >&3; cat <&3\"")
-        }
-        Address::Unix(path) => format!("{request} | nc -U {}", path.display()),
-    }
 }
 
 fn reload(server: &Server, load: &impl Fn() -> Result<Loaded, Error>) {

@@ -7,21 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::Clock;
-use base::pin::Gate;
 use millpond::sizing::Tuning;
 use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
 use crate::activation::Activated;
-use crate::admin::AdminServer;
+use crate::admin::{Access, AdminServer};
 use crate::config::change::{self, Change};
 use crate::config::check;
-use crate::config::{Address, Classes, Config, PoolSettings};
+use crate::config::{Address, Classes, Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::maintenance::{self, Toucher};
 use crate::net::{Listener, Long, Mailbox, Message, Worker};
-use crate::shared::{ListenerState, Pool, Shared, WorkerState};
+use crate::shared::{Entrance, ListenerState, Pool, Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
 use crate::tls;
 
@@ -75,22 +74,20 @@ impl Server {
     }
 
     /// As [`Self::start_with_clock`], on sockets that were handed over where there are some.
-    pub(crate) fn start_with(config: Config, clock: Clock, mut activated: Activated) -> Result<Self, Error> {
+    pub(crate) fn start_with(
+        mut config: Config,
+        clock: Clock,
+        mut activated: Activated,
+    ) -> Result<Self, Error> {
         crate::config::check::check(&config)?;
         activated.match_names(&config)?;
+        let (sockets, absent) = listen(&mut config, &mut activated)?;
         let certificates = tls::load(&config)?;
+        let access = Access::load(&config)?;
         let threads = config.threads();
         check_descriptors(&config, threads);
         let cache = build_cache(&config, clock)?;
         let pools = build_pools(&config, &cache)?;
-        let sockets = config
-            .listeners
-            .iter()
-            .map(|listener| match activated.take(&listener.name) {
-                Some(socket) => take_over(socket, &config),
-                None => Listener::bind(&listener.address, listener.mode).map(Arc::new),
-            })
-            .collect::<Result<Vec<_>, _>>()?;
         set_shares(&cache, &config, &pools)?;
         let directory = directory(&config, pools)?;
         let listeners = listener_states(&config, &sockets, &directory);
@@ -98,7 +95,9 @@ impl Server {
         let pin = config.pin_threads;
         let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
         let shared = Arc::new(Shared::new(cache, config, directory, listeners, workers));
+        shared.changing.set_absent(absent);
         put_in_force(&shared, certificates);
+        shared.admin_access.set(access);
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
         shared.requests.apply(shared.cache.ledger(), &config.watch)?;
@@ -220,6 +219,7 @@ impl Reload<'_> {
     /// # Errors
     /// As [`Server::reload`].
     pub(crate) fn apply(&self, config: &Config) -> Result<Vec<Change>, Error> {
+        let config = &self.shared.changing.without_absent(config);
         crate::config::check::check(config)?;
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
@@ -227,6 +227,7 @@ impl Reload<'_> {
         // What needs a restart stays, and may name what is to go.
         crate::config::check::check(&merged)?;
         let certificates = tls::load(&merged)?;
+        let access = Access::load(&merged)?;
         let cache = &self.shared.cache;
         let monitoring = &self.shared.monitoring;
         // What a monitor has given back it takes back by itself.
@@ -243,7 +244,7 @@ impl Reload<'_> {
         self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         tenants::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
-            self.shared.watching.apply_to(cache, &pool)?;
+            self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
             Ok(pool)
         })?;
         let directory = self.shared.directory();
@@ -266,6 +267,7 @@ impl Reload<'_> {
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }
         put_in_force(self.shared, certificates);
+        self.shared.admin_access.set(access);
         // Users that were made while serving stay until those of the configuration change.
         if old.users != merged.users {
             self.shared.users.replace(&merged);
@@ -319,10 +321,49 @@ impl Drop for Server {
     }
 }
 
+/// Listens wherever `config` says, and takes out of it the optional listeners whose addresses other programs have; the names of
+/// those are returned too.
+///
+/// # Errors
+/// As [`Listener::bind`]; also if no listener is left.
+fn listen(
+    config: &mut Config,
+    activated: &mut Activated,
+) -> Result<(Vec<Arc<Listener>>, Vec<String>), Error> {
+    let mut sockets = Vec::new();
+    let mut absent = Vec::new();
+    let mut reason = None;
+    for listener in &config.listeners {
+        let opened = match activated.take(&listener.name) {
+            Some(socket) => take_over(socket, config, listener),
+            None => Listener::bind(&listener.address, listener.mode).map(Arc::new),
+        };
+        match opened {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if listener.optional && error.kind() == ErrorKind::Taken => {
+                absent.push(listener.name.clone());
+                reason = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(error) = reason.filter(|_| sockets.is_empty()) {
+        return Err(error);
+    }
+    for listener in config.listeners.extract_if(.., |listener| absent.contains(&listener.name)) {
+        tracing::warn!(
+            listener = listener.name,
+            address = %listener.address,
+            "Another program has this address; the server goes on without this listener. Name an address with --listen, --port or --redis to have another."
+        );
+    }
+    Ok((sockets, absent))
+}
+
 /// Listens on a socket that was handed over, under the same rule as one that is made here.
-fn take_over(socket: OwnedFd, config: &Config) -> Result<Arc<Listener>, Error> {
+fn take_over(socket: OwnedFd, config: &Config, settings: &ListenerConfig) -> Result<Arc<Listener>, Error> {
     let listener = Listener::take_over(socket)?;
-    if listener.address().is_remote() && !config.allow_remote {
+    if listener.address().is_remote() && !config.allow_remote && !config.needs_users_at(settings) {
         let problem = check::remote("a socket that was handed over", listener.address());
         return Err(Error::new(ErrorKind::Config, problem));
     }
@@ -342,11 +383,23 @@ fn check_descriptors(config: &Config, threads: usize) {
     }
 }
 
+/// Warns if the cache may have more memory than its container.
+fn check_memory(config: &Config) {
+    let container = base::ByteSize::new(base::machine::memory_bytes());
+    if config.memory() > container {
+        tracing::warn!(
+            memory = %config.memory(),
+            container = %container,
+            "The cache may grow beyond the memory limit of its container, and be killed; lower memory, or raise that limit."
+        );
+    }
+}
+
 fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
-    let max_memory = config.max_memory();
+    check_memory(config);
     Cache::new(CacheConfig {
         memory: config.memory(),
-        max_memory: Some(max_memory),
+        max_memory: config.max_memory.set(),
         clock,
         huge_pages: config.huge_pages,
         resize_slabs: RESIZE_SLABS,
@@ -357,7 +410,7 @@ fn build_cache(config: &Config, clock: Clock) -> Result<Cache, Error> {
 }
 
 fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> {
-    let of_shared_keys = Arc::new(Gate::default());
+    let of_shared_keys = Arc::<Entrance>::default();
     let add = |settings: &PoolSettings| {
         let gate = if settings.own_keys { Arc::default() } else { Arc::clone(&of_shared_keys) };
         add_pool(cache, settings, gate)
@@ -376,7 +429,7 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
     pools
 }
 
-fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Gate>) -> Result<Arc<Pool>, Error> {
+fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Entrance>) -> Result<Arc<Pool>, Error> {
     let id = cache.add_pool(pool_config(settings)).map_err(|e| {
         Error::with_source(ErrorKind::Engine, format!("pool {} cannot be made", settings.name), e)
     })?;
@@ -455,7 +508,7 @@ fn listener_states(
     sockets: &[Arc<Listener>],
     directory: &Directory,
 ) -> Vec<Arc<ListenerState>> {
-    let state = |(settings, socket): (&crate::config::ListenerConfig, &Arc<Listener>)| {
+    let state = |(settings, socket): (&ListenerConfig, &Arc<Listener>)| {
         let tenant = directory.tenant(settings.tenant())?;
         Some(Arc::new(ListenerState::new(settings, socket.address().clone(), Arc::clone(tenant))))
     };

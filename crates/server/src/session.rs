@@ -1,10 +1,11 @@
-//! What is spoken on a connection: one session, of whichever protocol the listener or the first byte says.
+//! What is spoken on a connection: one session, of whichever protocol the listener or the first request says.
 
 use std::sync::Arc;
 
 use millpond::ReadHandle;
 
 use crate::config::Protocol;
+use crate::detect::{Detected, detect};
 use crate::latency::Spoken;
 use crate::memcached;
 use crate::metrics::Counter;
@@ -12,13 +13,10 @@ use crate::net::{Context, Output};
 use crate::resp;
 use crate::shared::{ConnectionInfo, Settings};
 use crate::tenants::Account;
-use crate::users::Users;
+use crate::users::{Late, Users};
 
 /// A value of at least so many bytes that has not arrived whole is received straight into its item.
 pub(crate) const MIN_DIRECT_BYTES: usize = 16 << 10;
-
-/// The first byte of a request of RESP. No request of memcached begins with it.
-const RESP_FIRST: u8 = b'*';
 
 /// What a session needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +25,9 @@ pub(crate) enum Next {
     Input,
     /// Another turn, after others had theirs.
     Turn,
+    /// Another turn, after those whose turns are short: the last request was one whose answer is
+    /// long in the making.
+    Yield,
     /// Another turn, once others are through with the key space.
     Later,
     /// A turn in which nobody else waits: the next command takes long.
@@ -35,6 +36,8 @@ pub(crate) enum Next {
     Elsewhere(usize),
     /// Another turn, once the tenant's clients do not wait any more.
     Hold,
+    /// Nothing, and the output is not sent, until then: a password was wrong.
+    Late(Late),
     /// That the output is sent.
     Drain,
     /// To be closed once the output is sent.
@@ -58,7 +61,7 @@ impl Turn {
 
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {
-    /// The first byte will tell.
+    /// The first request will tell.
     Undecided(Arc<ConnectionInfo>, Arc<Account>),
     Memcached(Box<memcached::Session<'c>>),
     Resp(Box<resp::Session<'c>>),
@@ -131,7 +134,7 @@ impl<'c> Session<'c> {
     /// Whether it is to wait while its tenant's clients do, with these bytes before it: those of memcached wait whatever they ask.
     pub(crate) fn waits_as_a_whole(&self, input: &[u8]) -> bool {
         match self {
-            Self::Undecided(..) => input.first().is_some_and(|first| *first != RESP_FIRST),
+            Self::Undecided(..) => detect(input) == Some(Detected::Memcached),
             Self::Memcached(_) => true,
             Self::Resp(_) => false,
         }
@@ -211,13 +214,11 @@ impl<'c> Session<'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) -> Turn {
         if let Self::Undecided(info, account) = self {
-            let Some(&first) = input.first() else {
-                return Turn { consumed: 0, answered: 0, next: Next::Input };
-            };
-            *self = if first == RESP_FIRST {
-                Self::of_resp(Arc::clone(info), Arc::clone(account), &context.settings, &context.shared.users)
-            } else {
-                Self::of_memcached(info, Arc::clone(account), &context.settings, &context.shared.users)
+            let (account, users) = (Arc::clone(account), &context.shared.users);
+            *self = match detect(input) {
+                None => return Turn { consumed: 0, answered: 0, next: Next::Input },
+                Some(Detected::Resp) => Self::of_resp(Arc::clone(info), account, &context.settings, users),
+                Some(Detected::Memcached) => Self::of_memcached(info, account, &context.settings, users),
             };
         }
         match self {

@@ -1,7 +1,8 @@
 //! What all workers, the admin server and the main thread share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use base::pin::Gate;
@@ -10,7 +11,8 @@ use millpond::{Cache, PoolId, PoolStats};
 use protocol::memcached::Limits;
 use protocol::resp;
 
-use crate::config::{Address, Config, ListenerConfig, Protocol};
+use crate::admin::AccessSlot;
+use crate::config::{Address, Auto, Config, ListenerConfig, Protocol};
 use crate::latency::RequestLatencies;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, Ended, ListenerCounters};
@@ -19,6 +21,7 @@ use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
 use crate::requests::RequestLog;
 use crate::resp::SPECS;
+use crate::several::Several;
 use crate::slow::SlowLog;
 use crate::telemetry::Tracing;
 use crate::tenants::{Account, Departing, Directory, Paused, Tenant};
@@ -141,7 +144,23 @@ pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) id: PoolId,
     /// Before its key space, which other pools may share. Turns of connections, which are bounded, pass it; transactions close it.
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<Entrance>,
+}
+
+/// What is before a key space.
+#[derive(Default)]
+pub(crate) struct Entrance {
+    pub(crate) gate: Gate,
+    /// Writes of several keys, as reads of several keys see them.
+    pub(crate) several: Several,
+}
+
+impl Deref for Entrance {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.gate
+    }
 }
 
 #[cfg(test)]
@@ -151,7 +170,7 @@ impl Pool {
         let memory = base::ByteSize::mib(16);
         let cache = Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });
         let id = cache.expect("a cache").add_pool(millpond::PoolConfig::default()).expect("a pool");
-        Arc::new(Self { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) })
+        Arc::new(Self { name: "p".to_owned(), id, gate: Arc::default() })
     }
 }
 
@@ -160,6 +179,8 @@ pub(crate) struct ListenerState {
     pub(crate) name: String,
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
+    /// Whether its clients must authenticate.
+    pub(crate) auth: Auto<bool>,
     /// How its next connections speak TLS, if they do.
     pub(crate) tls: TlsSlot,
     /// What its clients are as long as they say nothing else.
@@ -174,6 +195,8 @@ pub(crate) struct ListenerState {
     past: ListenerCounters,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,
+    /// The number of its socket's descriptor.
+    pub(crate) descriptor: AtomicI32,
 }
 
 impl ListenerState {
@@ -183,6 +206,7 @@ impl ListenerState {
             name: settings.name.clone(),
             address,
             protocol: settings.protocol,
+            auth: settings.auth,
             tls: TlsSlot::default(),
             accounts: Mutex::new(vec![Arc::clone(&home)]),
             home,
@@ -190,6 +214,7 @@ impl ListenerState {
             by_prefix: settings.by_prefix,
             past: ListenerCounters::default(),
             connections: AtomicUsize::new(0),
+            descriptor: AtomicI32::new(-1),
         }
     }
 
@@ -310,9 +335,55 @@ pub(crate) struct ConnectionInfo {
     pub(crate) subject: OnceLock<Subject>,
     /// Which worker has it, and as which connection.
     pub(crate) place: OnceLock<(usize, Token)>,
+    /// What of it changes from turn to turn, for `CLIENT LIST`.
+    pub(crate) figures: ConnectionFigures,
     /// Whether it has subscribed to the channel of changes.
     subscribed: AtomicBool,
     closed: AtomicBool,
+}
+
+/// What of a connection changes from turn to turn. Its worker writes, anyone reads.
+#[derive(Default)]
+pub(crate) struct ConnectionFigures {
+    /// The number of the command of RESP that was carried out last, plus 1.
+    command: AtomicU32,
+    /// Commands of its transaction, plus 1; 0 = there is none.
+    queued: AtomicU32,
+    /// Bytes of those commands.
+    pub(crate) queued_bytes: AtomicU64,
+    /// Bytes that were received and not carried out.
+    pub(crate) pending_bytes: AtomicU64,
+    /// Bytes that are to be sent, and what holds them.
+    pub(crate) unsent_bytes: AtomicU64,
+    pub(crate) unsent_values: AtomicU32,
+    pub(crate) output_bytes: AtomicU64,
+    /// All that it holds.
+    pub(crate) held_bytes: AtomicU64,
+}
+
+impl ConnectionFigures {
+    /// A command was carried out.
+    #[inline]
+    pub(crate) fn note_command(&self, number: usize) {
+        self.command.store(number as u32 + 1, Ordering::Relaxed);
+    }
+
+    /// The number of the command that was carried out last.
+    pub(crate) fn command(&self) -> Option<usize> {
+        (self.command.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
+    /// The transaction has so many commands, if there is one, of so many bytes.
+    pub(crate) fn note_queued(&self, queued: Option<(usize, usize)>) {
+        let (count, bytes) = queued.map_or((0, 0), |(count, bytes)| (count as u32 + 1, bytes as u64));
+        self.queued.store(count, Ordering::Relaxed);
+        self.queued_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The commands of the transaction; -1: there is none.
+    pub(crate) fn queued(&self) -> i64 {
+        i64::from(self.queued.load(Ordering::Relaxed)) - 1
+    }
 }
 
 /// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT LIST`.
@@ -355,6 +426,7 @@ impl ConnectionInfo {
             named,
             subject: OnceLock::new(),
             place: OnceLock::new(),
+            figures: ConnectionFigures::default(),
             subscribed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }
@@ -524,6 +596,8 @@ pub(crate) struct Shared {
     settings: RwLock<Arc<Settings>>,
     /// How the admin server's next connections speak TLS, if they do.
     pub(crate) admin_tls: TlsSlot,
+    /// Who may ask the admin server.
+    pub(crate) admin_access: AccessSlot,
     directory: RwLock<Arc<Directory>>,
     departing: Mutex<Departing>,
     pub(crate) listeners: Vec<Arc<ListenerState>>,
@@ -550,6 +624,8 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowLog,
     pub(crate) latencies: RequestLatencies,
     pub(crate) started_secs: u32,
+    /// No warning of HTTP before then, in nanoseconds of the monotonic clock.
+    warns_of_http_at: AtomicU64,
 }
 
 impl Shared {
@@ -577,6 +653,7 @@ impl Shared {
             config: RwLock::new(Arc::new(config)),
             settings: RwLock::new(Arc::new(settings)),
             admin_tls: TlsSlot::default(),
+            admin_access: AccessSlot::default(),
             directory: RwLock::new(Arc::new(directory)),
             departing: Mutex::default(),
             listeners,
@@ -599,6 +676,7 @@ impl Shared {
             changing: Changing::default(),
             slow: SlowLog::default(),
             latencies: RequestLatencies::default(),
+            warns_of_http_at: AtomicU64::new(0),
         }
     }
 
@@ -662,6 +740,21 @@ impl Shared {
     pub(crate) fn paused(&self, tenant: &Tenant) -> Option<Paused> {
         let paused = tenant.pause.now(&self.clock)?;
         (!tenant.is_leaving() && !self.draining.load(Ordering::Relaxed)).then_some(paused)
+    }
+
+    /// Warns of HTTP on a port of the cache, at most once a minute.
+    pub(crate) fn warn_of_http(&self, info: &ConnectionInfo) {
+        const EVERY_NANOS: u64 = 60_000_000_000;
+        let now = self.clock.monotonic_nanos();
+        let is_due = |next: u64| (now >= next).then(|| now.saturating_add(EVERY_NANOS));
+        if self.warns_of_http_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).is_ok() {
+            let (listener, peer) = (&info.listener.name, &info.peer);
+            tracing::warn!(
+                listener,
+                %peer,
+                "A client sent an HTTP request to a port of the cache and was disconnected. A web page may have made it do so."
+            );
+        }
     }
 
     /// Whether several tenants share the server, so that none may change what is everybody's.

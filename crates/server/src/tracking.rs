@@ -191,6 +191,11 @@ impl Tracking {
         (self.read().len(), self.copies.load(Ordering::Relaxed))
     }
 
+    /// How many keys they have copies of.
+    pub(crate) fn tracked_keys(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// From now on the client is told what it wishes; what it wished before is replaced.
     ///
     /// # Errors

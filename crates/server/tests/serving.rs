@@ -294,7 +294,7 @@ fn addresses_in_use_are_refused_by_name() {
     let mut second: Config = config();
     second.listeners[0].address = Address::Tcp(address(&server));
     let error = Server::start(second).err().expect("refused");
-    assert_eq!(error.kind(), ErrorKind::Listen);
+    assert_eq!(error.kind(), ErrorKind::Taken);
     assert!(error.to_string().contains(&address(&server).to_string()), "{error}");
     let mut third = config();
     third.admin.address = Address::Tcp(address(&server));

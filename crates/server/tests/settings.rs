@@ -4,7 +4,7 @@ mod support;
 
 use millpond_server::Server;
 use millpond_server::config::{Address, ListenerConfig, Protocol, TenantSettings};
-use support::{Client, address, ask_admin, config, get_page, metric};
+use support::{Client, address, ask_admin, config, metric};
 
 fn resp_server() -> Server {
     let mut config = config();
@@ -65,6 +65,7 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("port 5", format!("{failed}'port') - can't set immutable config")),
         ("watch.trace_file /tmp/x", format!("{failed}'watch.trace_file') - can't set protected config")),
         ("watch.request_log /tmp/x", format!("{failed}'watch.request_log') - can't set protected config")),
+        ("admin.token x", format!("{failed}'admin.token') - can't set protected config")),
     ] {
         assert_eq!(ask(&mut client, &format!("CONFIG SET {set}")), error);
     }
@@ -72,7 +73,8 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("maxclients 5 timeout soon", "`limits.idle_timeout_secs` cannot be `soon`"),
         ("maxclients 5 maxmemory 1mb", "give at least 16MiB"),
         ("maxclients 5 threads 3", "next start"),
-        ("maxclients 5 maxmemory 900mb", "max_memory"),
+        ("maxclients 5 maxmemory 900tb", "more than this machine has"),
+        ("maxclients 5 maxmemory 900tb", "more than one cache can have, 256GiB"),
     ] {
         let error = ask(&mut client, &format!("CONFIG SET {set}"));
         assert!(error.starts_with(failed) && error.contains(part), "{error}");
@@ -128,8 +130,8 @@ fn latencies_are_told_by_protocol() {
 #[test]
 fn the_admin_api_shows_and_changes_settings() {
     let server = Server::start(config()).expect("a server");
-    let (status, body) = get_page(&server, "/config");
-    assert!(status.contains("403"), "`test` is no address: {status} {body}");
+    let (status, body) = ask_admin(&server, "GET", "/config", "test", "");
+    assert!(status.contains("403"), "`test` is none of its names: {status} {body}");
     let (status, body) = ask_admin(&server, "GET", "/config", "127.0.0.1:1", "");
     assert!(status.contains("200"), "{status}");
     assert!(body.contains(r#""limits.max_connections":{"online":true,"value":4096}"#), "{body}");

@@ -72,7 +72,9 @@ fn tenants_do_not_see_each_other() {
     shop.send("stats conns\r\n");
     let lines: Vec<String> =
         std::iter::repeat_with(|| shop.line()).take_while(|line| line != "END").collect();
-    assert_eq!(lines.iter().filter(|line| line.contains(":addr ")).count(), 1, "only its own: {lines:?}");
+    let listening = lines.iter().filter(|line| line.ends_with(":state conn_listening")).count();
+    let addresses = lines.iter().filter(|line| line.contains(":addr ")).count();
+    assert_eq!((listening, addresses), (1, 2), "only its own, and its listener: {lines:?}");
     assert!(shop.ask("cache_memlimit 32\r\n").starts_with("CLIENT_ERROR memory is shared"));
     let (_, page) = get_page(&server, "/stats.json");
     assert!(page.contains(r#""name":"shop""#) && page.contains(r#""tenant":"shop""#), "{page}");
@@ -146,7 +148,8 @@ fn statistics_tell_a_client_of_its_own_tenant() {
     assert_eq!((tenant["blog:max_connections"].as_str(), tenant["blog:weight"].as_str()), ("7", "1"));
     for (client, count) in [(&mut shop, 2), (&mut blog, 1)] {
         let connections = stats(client, " conns");
-        assert_eq!(connections.keys().filter(|name| name.ends_with(":addr")).count(), count);
+        let addresses = connections.keys().filter(|name| name.ends_with(":addr")).count();
+        assert_eq!(addresses, count + 1, "and its listener's: {connections:?}");
     }
     // A reset is of the own tenant's, at whichever listener they were counted.
     assert_eq!(resp(&mut client(&server, "a"), "SELECT 1"), "+OK");
@@ -218,13 +221,13 @@ fn what_one_tenant_orders_does_not_reach_another() {
         ("lru mode flat", "ERROR"),
         ("slabs reassign 1 2", "ERROR"),
         ("slabs automove 0", "ERROR"),
-        ("watch fetchers", "ERROR"),
         ("extstore free_memchunks 1 1", "ERROR"),
         ("shutdown", "ERROR: shutdown not enabled"),
         ("shutdown graceful", "ERROR: shutdown not enabled"),
     ] {
         assert_eq!(blog.ask(format!("{order}\r\n")), answer, "{order}");
     }
+    assert!(blog.ask("watch fetchers\r\n").starts_with("CLIENT_ERROR watch is not supported"));
     assert!(blog.ask("cache_memlimit 32\r\n").starts_with("CLIENT_ERROR memory is shared"));
     assert_eq!(blog.ask("get k\r\n"), "END");
     assert_eq!(shop.ask("get k\r\n"), "VALUE k 0 1");
@@ -265,7 +268,9 @@ fn info_tells_a_client_of_its_own_tenant() {
     for key in 0..100 {
         assert_eq!(shop.ask(format!("set k{key} 0 0 1\r\nv\r\n")), "STORED");
     }
-    shop.send("get k1\r\nget nothing\r\n");
+    assert_eq!(shop.ask("get k1\r\n"), "VALUE k1 0 1");
+    assert_eq!((shop.line(), shop.line()), ("v".to_owned(), "END".to_owned()));
+    assert_eq!(shop.ask("get nothing\r\n"), "END");
     let info = |client: &mut Client| {
         let head = resp(client, "INFO");
         let len = head.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()).expect("a length");
@@ -287,7 +292,9 @@ fn info_tells_a_client_of_its_own_tenant() {
     assert!(!seen.contains("db0"), "{seen}");
     assert_eq!(resp(&mut blog, "SET k v"), "+OK");
     let seen = info(&mut blog);
-    assert!(seen.contains("used_memory:4194304\r\n") && seen.contains("db0:keys=1,"), "{seen}");
+    let used = seen.lines().find_map(|line| line.strip_prefix("used_memory:")?.parse::<u64>().ok());
+    assert!(used.is_some_and(|used| (1..=64 << 10).contains(&used)), "a run, not a slab: {seen}");
+    assert!(seen.contains("db0:keys=1,"), "{seen}");
     let mut other = client(&server, "a");
     assert_eq!(resp(&mut other, "PING"), "+PONG");
     let seen = info(&mut other);
@@ -362,6 +369,10 @@ fn a_tenant_neither_sees_nor_changes_users() {
     ] {
         let reply = resp(&mut shop, command);
         assert!(reply.starts_with("-ERR several tenants share the server: its users"), "{command}: {reply}");
+    }
+    // Whether there is a user or not is all the same.
+    for user in ["default", "nosuch"] {
+        assert_eq!(resp(&mut shop, &format!("CLIENT KILL USER {user}")), ":0", "{user}");
     }
     assert_eq!(resp(&mut shop, "ACL DRYRUN default GET k"), "+OK");
     assert_eq!(resp(&mut shop, "ACL WHOAMI"), "$7");
@@ -610,8 +621,12 @@ fn the_admin_api_makes_changes_and_removes_tenants() {
     for part in [r#""limit":8388608"#, r#""weight":3"#, r#""hits":1"#, r#""pool":"new""#] {
         assert!(body.contains(part), "{part} is missing in {body}");
     }
-    let (_, all) = ask("GET", "/tenants", "");
-    assert!(all.contains(&body) && all.contains(r#""name":"shop""#), "{all}");
+    // What was sent is counted after it was sent.
+    wait_until("both tell the same", || {
+        let (_, all) = ask("GET", "/tenants", "");
+        assert!(all.contains(r#""name":"shop""#), "{all}");
+        all.contains(&ask("GET", "/tenants/new", "").1)
+    });
 
     let (status, body) = ask("PUT", "/tenants/new", r#"{"max_connections": 7}"#);
     assert_eq!(
@@ -633,6 +648,7 @@ fn the_admin_api_makes_changes_and_removes_tenants() {
         ("PUT", "/tenants/new", r#"{"name": "old"}"#, "400", "keeps its name"),
         ("PUT", "/tenants/other", r#"{"databases": [2]}"#, "400", "another tenant's already"),
         ("PUT", "/tenants/a%2Fb", "{}", "400", "without a slash"),
+        ("PUT", "/tenants/a%0Ab%1b%5b31m", "{}", "400", "control character"),
         ("PUT", "/tenants/new?wirte=true", "{}", "400", "?write=true"),
         ("PUT", "/tenants/new?write=true", "{}", "409", "without a config file"),
         ("DELETE", "/tenants/nwe", "", "404", "did you mean `new`?"),
@@ -700,13 +716,14 @@ fn what_a_tenant_leaves_idle_others_use_until_it_wants_it() {
     let all = slabs("shop");
     assert!(all >= 15, "it has what nobody else uses: {all}");
     fill(&mut blog, 1);
-    assert_eq!(slabs("blog"), 1, "a slab for the first item is there at once");
+    let bytes = metric(&server, "millpond_tenant_memory_bytes{tenant=\"blog\"}");
+    assert!(bytes > 0, "memory for the first item is there at once");
     wait_until("it has its reserve and its part of the rest", || {
         fill(&mut blog, 200);
         fill(&mut shop, 10);
-        slabs("blog") >= 6 + (all - 9) * 2 / 3 - 1
+        slabs("blog") + 2 >= 6 + (all - 9) * 2 / 3
     });
-    assert!(slabs("shop") >= 3, "nobody takes what is reserved");
+    assert!(slabs("shop") >= 2, "nobody takes what is reserved");
     assert!(metric(&server, r#"millpond_pool_slabs_reclaimed_total{pool="shop"}"#) >= 6);
     config.tenants[0].reserve = ByteSize::mib(90);
     let error = server.reload(&config).expect_err("too much");

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::time::Duration;
+
+use base::Clock;
 use millpond_server::config::{Address, ListenerConfig, Protocol, Secret, TenantSettings, UserSettings};
 use millpond_server::{Config, Server, hash_password};
 use support::{Client, address, config, get_page, metric, wait_until};
@@ -110,6 +113,50 @@ fn who_is_known_may_do_what_the_rules_say() {
 }
 
 #[test]
+fn selectors_count_and_are_shown() {
+    let server = Server::start(guarded()).expect("a server");
+    let mut admin = logged_in(&server, "admin", "sesame");
+    let request =
+        "*6\r\n$3\r\nACL\r\n$7\r\nSETUSER\r\n$6\r\nreader\r\n$8\r\nresetkey\r\n$4\r\n(~k \r\n$5\r\n+del)\r\n";
+    assert!(admin.ask(request).starts_with("-ERR Error in ACL SETUSER modifier 'resetkey': Syntax error"));
+    assert_eq!(
+        resp(&mut admin, "ACL SETUSER reader (~own:* +del) (~x"),
+        "-ERR Unmatched parenthesis in acl selector starting at '(~x'."
+    );
+    let mut reader = logged_in(&server, "reader", "open");
+    assert!(resp(&mut reader, "DEL own:1").starts_with("-NOPERM"), "all of the rules or none");
+    assert_eq!(resp(&mut admin, "ACL SETUSER reader (~own:* +del)"), "+OK");
+    assert_eq!(resp(&mut reader, "DEL own:1"), ":0");
+    assert_eq!(
+        resp(&mut reader, "DEL in:1"),
+        "-NOPERM this user has no permissions to access one of the keys used as arguments"
+    );
+    admin.send("*3\r\n$3\r\nACL\r\n$7\r\nGETUSER\r\n$6\r\nreader\r\n");
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line| line != "selectors") {
+        lines.push(admin.line());
+    }
+    let selector = [
+        "*1",
+        "*6",
+        "$8",
+        "commands",
+        "$10",
+        "-@all +del",
+        "$4",
+        "keys",
+        "$6",
+        "~own:*",
+        "$8",
+        "channels",
+        "$0",
+        "",
+    ];
+    assert_eq!(selector.map(|_| admin.line()), selector);
+    assert_eq!(lines[0], "*12");
+}
+
+#[test]
 fn rules_change_under_connections_and_removed_users_are_closed() {
     let server = Server::start(guarded()).expect("a server");
     let mut admin = logged_in(&server, "admin", "sesame");
@@ -141,8 +188,9 @@ fn memcached_clients_say_who_they_are_by_a_first_set() {
     let server = Server::start(guarded()).expect("a server");
     let mut client = Client::connect(address(&server));
     assert_eq!(client.ask("get k\r\n"), "CLIENT_ERROR unauthenticated");
-    assert!(client.is_closed());
-    let mut client = Client::connect(address(&server));
+    assert_eq!(client.ask("set k 0 0\r\n"), "CLIENT_ERROR unauthenticated", "it may try again");
+    assert_eq!(client.ask("set auth 0 0 5\r\nadmin\r\n"), "CLIENT_ERROR bad authentication token format");
+    assert_eq!(client.ask("set auth 0 0 5\r\nadmin??"), "CLIENT_ERROR bad command line termination");
     assert_eq!(client.ask("set auth 0 0 11\r\nadmin wrong\r\n"), "CLIENT_ERROR authentication failure");
     assert_eq!(client.ask("set auth 0 0 12\r\nadmin sesame\r\nset k 0 0 1\r\nv\r\n"), "STORED");
     assert_eq!(client.line(), "STORED");
@@ -151,6 +199,55 @@ fn memcached_clients_say_who_they_are_by_a_first_set() {
     let mut binary = Client::connect(address(&server));
     binary.send([&[0x80, 0x0b][..], &[0; 22]].concat());
     assert!(binary.is_closed());
+}
+
+/// Whether an answer is there, after a time in which it would have come.
+fn has_answer(client: &Client) -> bool {
+    base::thread::sleep(Duration::from_millis(50));
+    client.stream.set_nonblocking(true).expect("non-blocking");
+    let is_there = client.stream.peek(&mut [0]).is_ok();
+    client.stream.set_nonblocking(false).expect("blocking");
+    is_there
+}
+
+/// Guesses on many connections, whatever they speak, from the address from which others log in.
+#[test]
+fn wrong_passwords_are_answered_late_and_right_ones_at_once() {
+    let clock = Clock::manual(1_000_000);
+    let server = Server::start_with_clock(guarded(), clock.clone()).expect("a server");
+    let guess = "*3\r\n$4\r\nAUTH\r\n$5\r\nadmin\r\n$5\r\nwrong\r\n*1\r\n$4\r\nPING\r\n";
+    let line = "set auth 0 0 11\r\nadmin wrong\r\n";
+    let mut guessing: Vec<Client> = (0..40).map(|_| Client::connect(address(&server))).collect();
+    for (number, client) in guessing.iter_mut().enumerate() {
+        client.send(if number % 2 == 0 { guess } else { line });
+    }
+    wait_until("all have guessed", || {
+        let wrong = r#"millpond_server_refusals_total{listener="main",reason="wrong_password"}"#;
+        metric(&server, wrong) == 40
+    });
+    let late = guessing.iter().filter(|client| !has_answer(client)).count();
+    assert!((36..=38).contains(&late), "{late} of 40 wait");
+    for _ in 0..5 {
+        let mut admin = logged_in(&server, "admin", "sesame");
+        assert_eq!(resp(&mut admin, "SET k v"), "+OK");
+        logged_in(&server, "reader", "open");
+        assert_eq!(memcached_as(&server, "admin", "sesame").ask("get k\r\n"), "VALUE k 0 1");
+    }
+    clock.advance(Duration::from_secs(11));
+    let (mut closed, mut goes_on) = (0, 0);
+    for (number, client) in guessing.iter_mut().enumerate() {
+        let wrong = client.line();
+        assert!(wrong.starts_with("-WRONGPASS") || wrong == "CLIENT_ERROR authentication failure", "{wrong}");
+        if number % 2 == 0 {
+            *(if client.line().starts_with("-NOAUTH") { &mut goes_on } else { &mut closed }) += 1;
+        }
+    }
+    assert!(closed > 0 && goes_on > 0, "{closed} were closed, {goes_on} went on");
+    assert!(metric(&server, r#"millpond_server_pauses_total{listener="main",reason="login"}"#) >= 36);
+    // Who has waited is forgotten.
+    clock.advance(Duration::from_secs(60));
+    let mut client = Client::connect(address(&server));
+    assert!(resp(&mut client, "AUTH admin wrong").starts_with("-WRONGPASS"));
 }
 
 /// The line that refuses a command of memcached, by the rule that is missing.
@@ -197,7 +294,6 @@ fn memcached_commands_are_allowed_by_the_rules_for_those_of_redis() {
         ("ms in:1 1 ME\r\nx", "setnx"),
         ("append in:1 0 0 1\r\nx", "append"),
         ("prepend in:1 0 0 1\r\nx", "append"),
-        ("me in:1", "object"),
         ("flush_all", "flushall"),
         ("stats", "info"),
         ("stats items", "info"),
@@ -212,6 +308,7 @@ fn memcached_commands_are_allowed_by_the_rules_for_those_of_redis() {
     }
     for request in [
         "get out:1",
+        "me out:1",
         "get in:1 out:1",
         "gets out:1",
         "mg out:1 v",

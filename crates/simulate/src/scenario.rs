@@ -2,8 +2,11 @@
 //! (`docs/simulation.md`; [`crate::file`]).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use base::ByteSize;
+use bench::engine_memory::EngineMemory;
+use bench::trace::Column;
 use bench::workload::{Popularity, Sizes};
 use serde::{Deserialize, Serialize};
 
@@ -53,15 +56,57 @@ pub enum Source {
         /// Instead of its number of keys.
         keys: Option<u64>,
     },
-    /// Read from a trace, again and again.
-    Trace {
-        /// The file.
-        path: PathBuf,
-        /// At most so many of its requests.
-        requests: usize,
-        /// Key and value, in bytes, where the trace does not tell.
-        default_size: u32,
+    /// Read from a trace.
+    Trace(TraceSource),
+}
+
+/// A trace, and how it is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceSource {
+    /// The file.
+    pub path: PathBuf,
+    /// At most so many of its requests; 0 = all.
+    pub requests: usize,
+    /// Key and value, in bytes, where the trace does not tell.
+    pub default_size: u32,
+    /// How often it is replayed, after which the tenant is silent; 0 = again and again.
+    pub passes: u32,
+    /// Requests come at the trace's times, of which one unit is so many nanoseconds, and items expire as the trace says. `None`: as
+    /// clients send them, and nothing expires.
+    pub time_unit_nanos: Option<u64>,
+    /// The columns of a file without a header line.
+    pub columns: Option<Vec<Column>>,
+    /// The tenant of a server's request log whose requests alone are replayed.
+    pub tenant: Option<String>,
+}
+
+/// What an object takes besides its key and value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ItemCost {
+    /// So many bytes.
+    Bytes(u32),
+    /// What the engine spends: chunk, index, queues, and its part of what the cache leaves unused.
+    Engine {
+        /// What the engine said.
+        asked: Arc<EngineMemory>,
+        /// What of all memory is left for items, from 0 to 1.
+        usable: f64,
     },
+}
+
+impl ItemCost {
+    /// What an object takes in all, in bytes, whose key and value together have `size`.
+    #[inline]
+    pub fn of(&self, size: u32) -> u32 {
+        match self {
+            Self::Bytes(overhead) => size.saturating_add(*overhead),
+            // What no chunk holds never fits.
+            Self::Engine { asked, .. } if size > asked.largest_item() => u32::MAX,
+            Self::Engine { asked, usable } => {
+                (f64::from(asked.item_bytes(0, size)) / usable.max(0.01)) as u32
+            }
+        }
+    }
 }
 
 /// How a tenant sends.
@@ -79,6 +124,8 @@ pub enum Load {
         /// How many per second.
         rate_per_sec: f64,
     },
+    /// Requests that arrive at the times of a trace.
+    Timed,
 }
 
 /// A change of a tenant's workload. What is `None` stays.
@@ -308,8 +355,8 @@ pub struct Scenario {
     pub record_secs: f64,
     /// The memory of all tenants.
     pub memory: ByteSize,
-    /// What an object takes besides key and value, in bytes.
-    pub item_overhead: u32,
+    /// What an object takes besides key and value.
+    pub item_cost: ItemCost,
     /// How caches evict.
     pub eviction: Eviction,
     /// Whether what is written enters the cache.
@@ -331,7 +378,7 @@ impl Default for Scenario {
             warm_up_secs: 75.0,
             record_secs: 1.0,
             memory: ByteSize::mib(256),
-            item_overhead: 24,
+            item_cost: ItemCost::Bytes(24),
             eviction: Eviction::ExactLru,
             admit_writes: true,
             resources: Vec::new(),

@@ -1,14 +1,18 @@
 //! The reserved range of addresses and the table of its slabs.
 //!
 //! Address space is reserved once, for the largest size that the cache may ever be given, and costs nothing until a
-//! slab is first touched. A slab is *free* or *assigned* to one pool and class.
+//! slab is first touched. A slab is *free*, *assigned* to one pool and class, or *split* into runs that are ([`crate::run`]).
 //!
 //! Invariants:
 //! 1. The range stays mapped, readable and writable for the whole life of the `Arena`: a pointer computed from any
 //!    in-range `ItemPtr` may be read at any time. What is read may be stale; the state word tells.
-//! 2. A slab's table entry changes only from free to assigned and back, by whoever holds the slab. `chunk_bytes` is
-//!    at least 64 while assigned, so `number * chunk_bytes` of an `ItemPtr` made for that slab stays inside it.
-//! 3. An assigned slab is handed back only after no reader can still hold an `ItemPtr` into it.
+//! 2. A slab's table entry changes only from free to assigned or split and back, by whoever holds the slab, and the words of a split
+//!    slab's units only from free to those of a run and back, by whoever holds the units. `chunk_bytes` is at least 64 while assigned, so
+//!    that the place of an `ItemPtr` made for that run lies inside it.
+//! 3. An assigned run is handed back only after no reader can still hold an `ItemPtr` into it.
+//! 4. A slab in a file is assigned or split only after the file system has set memory aside for all of it: touching a hole in a
+//!    file system without room ends the process by SIGBUS.
+//! 5. Free slabs, and free units of split slabs, read as zeros: the state words of chunks that were never used.
 
 use std::io::{self, ErrorKind};
 use std::ptr::NonNull;
@@ -17,17 +21,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
+use crate::fork::{self, Mapped};
 use crate::item::Item;
 use crate::ptr::{ItemPtr, SlabId};
-use crate::shared::Shared;
+use crate::run::{NUMBERS_PER_UNIT, Run, RunId, UNIT_BYTES, UNITS};
+use crate::shared::{Shared, clear, reserve, set_len};
+use crate::units::Units;
 use crate::words::Words;
-use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
+use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
 
-/// What a slab holds.
+/// What a run, a whole slab or a part of a split one, holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabInfo {
-    /// Size of its chunks in bytes; 0 for a free slab.
+    /// Size of its chunks in bytes; 0 for a free slab or unit.
     pub chunk_bytes: u32,
     /// The pool that holds it.
     pub pool: u16,
@@ -38,7 +46,7 @@ pub struct SlabInfo {
 }
 
 impl SlabInfo {
-    /// 24 bits of chunk size, 8 of class, 16 of pool, 16 of key space.
+    /// [`LEAVING`], 23 bits of chunk size, 8 of class, 16 of pool, 16 of key space.
     const fn pack(self) -> u64 {
         (self.chunk_bytes as u64) << 40
             | (self.class as u64) << 32
@@ -49,18 +57,94 @@ impl SlabInfo {
     #[inline]
     pub(crate) const fn unpack(bits: u64) -> Self {
         Self {
-            chunk_bytes: (bits >> 40) as u32,
+            chunk_bytes: (bits >> 40) as u32 & 0x7f_ffff,
             class: (bits >> 32) as u8,
             pool: (bits >> 16) as u16,
             keyspace: bits as u16,
         }
     }
 
-    /// How many chunks such a slab has.
+    /// A word of a split slab's table: [`LEAVING`], 19 bits of chunk size in multiples of 8, 8 of class, 13 of pool, 13 of key
+    /// space, and 10 that say how many units before this one the run begins.
+    pub(crate) const fn pack_unit(self, back: u32) -> u64 {
+        debug_assert!(self.pool < 1 << 13 && self.keyspace < 1 << 13 && back < UNITS);
+        (self.chunk_bytes as u64 / 8) << 44
+            | (self.class as u64) << 36
+            | (self.pool as u64) << 23
+            | (self.keyspace as u64) << 10
+            | back as u64
+    }
+
+    /// Takes apart what [`Self::pack_unit`] gave.
+    #[inline]
+    pub(crate) const fn unpack_unit(bits: u64) -> (Self, u32) {
+        let info = Self {
+            chunk_bytes: (bits >> 44) as u32 % (1 << 19) * 8,
+            class: (bits >> 36) as u8,
+            pool: (bits >> 23) as u16 & 0x1fff,
+            keyspace: (bits >> 10) as u16 & 0x1fff,
+        };
+        (info, bits as u32 & (UNITS - 1))
+    }
+
+    /// What a word of a table says that another process left. `None`: the slab is free or split, or there is no such slab.
+    pub(crate) fn checked(bits: u64) -> Option<Self> {
+        let info = Self::unpack(bits);
+        let is_size = (MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes);
+        (is_size && info.chunk_bytes.is_multiple_of(CHUNK_ALIGN)).then_some(info)
+    }
+
+    /// How many chunks a whole slab of them has.
     #[inline]
     pub const fn chunks_per_slab(self) -> u32 {
         SLAB_BYTES as u32 / self.chunk_bytes
     }
+}
+
+/// In the word of a slab, or of the first unit of a run: it has left its class, and those who look at chunks without having come to them by the
+/// index are to leave it alone.
+const LEAVING: u64 = 1 << 63;
+
+/// The table's word for a split slab. No chunk has this size.
+pub(crate) const SPLIT: u64 = SlabInfo { chunk_bytes: 1, pool: 0, class: 0, keyspace: 0 }.pack();
+
+/// Whether the word of a slab's table is [`SPLIT`]. A single bit tells: chunk sizes are multiples of 8.
+#[inline]
+const fn is_split(word: u64) -> bool {
+    word & SPLIT != 0
+}
+
+const _: () = assert!(SPLIT.is_power_of_two() && CHUNK_ALIGN.is_multiple_of(2));
+
+/// The words of the units of a split slab, and the ordinals of the runs that begin there, as they lie at its start.
+#[repr(C)]
+struct UnitTable {
+    words: [AtomicU64; UNITS as usize],
+    ordinals: [AtomicU32; UNITS as usize],
+}
+
+const _: () = assert!(size_of::<UnitTable>() == crate::run::UNIT_TABLE_BYTES);
+
+/// The runs that the words of a split slab's table tell of. Units whose words make no sense are in none.
+pub(crate) fn runs_of(slab: SlabId, words: impl Iterator<Item = u64>) -> Vec<(Run, SlabInfo)> {
+    let mut runs: Vec<(Run, SlabInfo)> = Vec::new();
+    for (unit, bits) in (0..UNITS).zip(words) {
+        let (info, back) = SlabInfo::unpack_unit(bits);
+        if unit < crate::run::TABLE_UNITS || info.chunk_bytes < MIN_CHUNK_BYTES {
+            continue;
+        }
+        match runs.last_mut() {
+            _ if back == 0 && info.chunk_bytes <= SLAB_BYTES as u32 => {
+                runs.push((Run { id: RunId::at_unit(slab, unit), units: 1 }, info))
+            }
+            Some((run, of)) if *of == info && run.units == back && run.id.unit() + back == unit => {
+                run.units += 1
+            }
+            _ => {}
+        }
+    }
+    runs.retain(|(run, info)| run.bytes() >= u64::from(info.chunk_bytes));
+    runs
 }
 
 /// The reserved range.
@@ -68,29 +152,43 @@ pub struct Arena {
     base: NonNull<u8>,
     mapping: NonNull<u8>,
     mapping_bytes: usize,
-    /// A word for each slab, from `first_word` on.
+    /// A word for each slab: those of `words` from some word on.
+    table: NonNull<[AtomicU64]>,
     words: Arc<Words>,
-    first_word: usize,
     /// Whether the slabs lie in a file, which the lock on it protects from other processes.
     shared: Option<Shared>,
+    forks: u32,
     /// The ordinal of each slab within its class.
     ordinals: Box<[AtomicU32]>,
     free: Mutex<FreeSlabs>,
+    /// The free units of split slabs.
+    units: Mutex<Units>,
+    /// How many of them are free, for those who only ask. Written under the lock.
+    free_units: AtomicU64,
 }
 
 /// The smallest page of this kind of machine: each may need memory of its own.
 pub const PAGE_BYTES: usize = 4096;
 
 /// Slabs that nobody holds.
+#[derive(Default)]
 struct FreeSlabs {
     /// Slabs from here on were never used.
     fresh: u32,
     returned: Vec<SlabId>,
     /// Those that have memory already.
     touched: Vec<SlabId>,
-    /// Taken out while memory is taken for them.
+    /// Taken out while memory is taken for them or given back.
     touching: u32,
+    /// Never to be used again, as their memory could not be cleared.
+    lost: u32,
+    /// Calls of [`Arena::assign`] that yet fail without asking the system for memory, which it refused.
+    refusing: u32,
 }
+
+/// How often [`Arena::assign`] does without memory that the system refused before it asks again. Asking costs about as
+/// much as getting it.
+const REFUSALS: u32 = 64;
 
 impl FreeSlabs {
     /// One without memory.
@@ -101,6 +199,15 @@ impl FreeSlabs {
                 SlabId((self.fresh - 1) as u16)
             })
         })
+    }
+
+    /// Takes back a slab without memory, if that was cleared.
+    fn give_back(&mut self, slab: SlabId, is_cleared: bool) {
+        if is_cleared {
+            self.returned.push(slab);
+        } else {
+            self.lost += 1;
+        }
     }
 }
 
@@ -122,15 +229,36 @@ impl Arena {
         Self::with_words(max_slabs, huge_pages, Arc::new(Words::on_heap(max_slabs as usize)), 0, None)
     }
 
+    /// Whether the system would let this process reserve so many slabs, `in_file` or not, and an index for them.
+    pub fn may_reserve(slabs: u32, in_file: bool) -> bool {
+        let bytes = slabs as usize * SLAB_BYTES;
+        let is_too_long = |most: u64| in_file && most < bytes as u64;
+        if getrlimit(Resource::Fsize).current.is_some_and(is_too_long) {
+            return false;
+        }
+        // An index has 64 bytes for up to 12 items of 64.
+        let bytes = bytes + bytes / 8;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists, and goes at once.
+        unsafe {
+            mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+            .is_ok_and(|at| mm::munmap(at, bytes).is_ok())
+        }
+    }
+
     /// The slabs in a file. Those that were assigned when the last process ended still are ([`Self::found`]), but for
-    /// those beyond `max_slabs`, which are free; all others read as zeros.
+    /// those from `keep` on, which are free; all others read as zeros.
     ///
     /// # Errors
     /// Where the system refuses that much address space, or the file cannot be made longer or mapped.
     ///
     /// # Panics
     /// As [`Self::reserve`].
-    pub fn open(shared: Shared, max_slabs: u32, huge_pages: bool) -> io::Result<Self> {
+    pub fn open(shared: Shared, max_slabs: u32, keep: u32, huge_pages: bool) -> io::Result<Self> {
         let (words, first_word) = shared.table();
         let bytes = u64::from(max_slabs) * SLAB_BYTES as u64;
         let was_bytes = shared.slabs().metadata()?.len();
@@ -138,26 +266,50 @@ impl Arena {
             word.store(0, Ordering::Release);
         }
         if was_bytes != bytes {
-            shared.slabs().set_len(bytes)?;
+            set_len(shared.slabs(), bytes)?;
         }
         let arena = Self::with_words(max_slabs, huge_pages, words, first_word, Some(shared))?;
-        let assigned: Vec<u32> = arena.found().iter().map(|(slab, _)| slab.0.into()).collect();
+        for (slab, word) in (0..max_slabs).map(|slab| SlabId(slab as u16)).zip(arena.table()) {
+            // A damaged word names no slab; and the file may have lost its end, or have been copied without its blocks.
+            let bits = word.load(Ordering::Acquire);
+            let is_slab = bits == SPLIT || SlabInfo::checked(bits).is_some();
+            let is_slab = is_slab && u32::from(slab.0) < keep;
+            if bits != 0 && !(is_slab && arena.reserve_memory(slab)) {
+                word.store(0, Ordering::Release);
+            }
+        }
+        arena.find_units();
+        let is_assigned = |slab: &u32| arena.word(SlabId(*slab as u16)).load(Ordering::Relaxed) != 0;
+        let assigned: Vec<u32> = (0..max_slabs).filter(is_assigned).collect();
         let mut free = arena.free.lock();
         free.fresh = assigned.last().map_or(0, |last| last + 1);
         let vacant = (0..free.fresh).filter(|slab| assigned.binary_search(slab).is_err());
-        free.returned = vacant.map(|slab| SlabId(slab as u16)).collect();
         // A process may have died between taking a slab out of the table and giving its memory back.
-        for slab in &free.returned {
-            arena.release_memory(*slab);
+        for slab in vacant.map(|slab| SlabId(slab as u16)) {
+            free.give_back(slab, arena.release_memory(slab));
         }
         let (after, end) = (u64::from(free.fresh) * SLAB_BYTES as u64, was_bytes.min(bytes));
         if after < end {
             let shared = arena.shared.as_ref().map(Shared::slabs).ok_or(ErrorKind::NotFound)?;
             shared.set_len(after)?;
-            shared.set_len(bytes)?;
+            set_len(shared, bytes)?;
         }
         drop(free);
+        arena.mapped().into_iter().for_each(fork::register);
         Ok(arena)
+    }
+
+    /// Whether this process was forked from the one that opened the files: then nothing is in the slabs, nor may be put there.
+    #[inline]
+    pub fn is_parted(&self) -> bool {
+        self.shared.is_some() && self.forks != fork::forks()
+    }
+
+    /// What a forked child must not have of this.
+    fn mapped(&self) -> Option<Mapped> {
+        let shared = self.shared.as_ref()?;
+        let slabs = (self.base, self.ordinals.len() * SLAB_BYTES);
+        Some(Mapped { slabs, words: self.words.mapped()?, files: fork::numbers(shared.files()) })
     }
 
     fn with_words(
@@ -189,11 +341,15 @@ impl Arena {
             base,
             mapping,
             mapping_bytes,
+            table: NonNull::from(&words[first_word..]),
             words,
-            first_word,
             shared,
-            ordinals: (0..max_slabs).map(|_| AtomicU32::new(0)).collect(),
-            free: Mutex::new(FreeSlabs { fresh: 0, returned: Vec::new(), touched: Vec::new(), touching: 0 }),
+            forks: fork::forks(),
+            // SAFETY: zeros are atomics. Those that nobody touches take no memory.
+            ordinals: unsafe { Box::new_zeroed_slice(max_slabs as usize).assume_init() },
+            free: Mutex::default(),
+            units: Mutex::default(),
+            free_units: AtomicU64::new(0),
         };
         if let Some(shared) = &arena.shared {
             // SAFETY: the range lies within our own mapping, and nobody uses it yet.
@@ -215,24 +371,113 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The slabs that are assigned, in order. Right after [`Self::open`]: those that the last process left.
-    pub fn found(&self) -> Vec<(SlabId, SlabInfo)> {
-        let infos = (0..self.max_slabs()).map(|slab| (SlabId(slab as u16), self.info(SlabId(slab as u16))));
-        infos.filter(|(_, info)| info.chunk_bytes != 0).collect()
+    /// Finds which units of split slabs are free, of which the last process may have died in the middle of giving some back.
+    fn find_units(&self) {
+        let mut free = self.units.lock();
+        for slab in (0..self.max_slabs()).map(|slab| SlabId(slab as u16)) {
+            if self.word(slab).load(Ordering::Relaxed) != SPLIT {
+                continue;
+            }
+            let runs = self.runs_in(slab);
+            if runs.is_empty() {
+                self.word(slab).store(0, Ordering::Release);
+                continue;
+            }
+            free.add(slab);
+            let mut in_use = [false; UNITS as usize];
+            for (run, _) in runs {
+                free.take_these(slab, run.id.unit(), run.units);
+                in_use[run.id.unit() as usize..][..run.units as usize].fill(true);
+            }
+            for unit in (crate::run::TABLE_UNITS..UNITS).filter(|unit| !in_use[*unit as usize]) {
+                self.unit_table(slab).words[unit as usize].store(0, Ordering::Relaxed);
+                // SAFETY: the unit lies within the slab, and is nobody's.
+                unsafe { self.slab_start(slab).add(unit as usize * UNIT_BYTES).write_bytes(0, UNIT_BYTES) };
+            }
+        }
+        self.note_free(&free);
     }
 
-    /// Says anew to whom an assigned slab belongs. Its chunks keep their size.
+    fn runs_in(&self, slab: SlabId) -> Vec<(Run, SlabInfo)> {
+        runs_of(slab, self.unit_table(slab).words.iter().map(|word| word.load(Ordering::Acquire)))
+    }
+
+    /// The runs that are assigned, in order. Right after [`Self::open`]: those that the last process left.
+    pub fn found(&self) -> Vec<(Run, SlabInfo)> {
+        let mut found = Vec::new();
+        for slab in (0..self.max_slabs()).map(|slab| SlabId(slab as u16)) {
+            match self.word(slab).load(Ordering::Acquire) {
+                SPLIT => found.extend(self.runs_in(slab)),
+                0 => {}
+                word => found.push((Run::whole(slab), SlabInfo::unpack(word))),
+            }
+        }
+        found
+    }
+
+    /// Says anew to whom an assigned run belongs. Its chunks keep their size.
     ///
     /// # Panics
-    /// Where the slab has chunks of another size.
-    pub fn reassign(&self, slab: SlabId, info: SlabInfo) {
-        assert_eq!(self.info(slab).chunk_bytes, info.chunk_bytes, "a slab's chunks keep their size");
-        self.word(slab).store(info.pack(), Ordering::Release);
+    /// Where the run has chunks of another size.
+    pub fn reassign(&self, run: Run, info: SlabInfo) {
+        assert_eq!(self.info(run.id).chunk_bytes, info.chunk_bytes, "a run's chunks keep their size");
+        self.mark(run, info);
+    }
+
+    /// Writes down whose a run is. That of its first unit comes last: a run that was not written down whole is not there.
+    fn mark(&self, run: Run, info: SlabInfo) {
+        let slab = run.id.slab();
+        if run.is_whole() {
+            return self.word(slab).store(info.pack(), Ordering::Release);
+        }
+        let words = &self.unit_table(slab).words[run.id.unit() as usize..][..run.units as usize];
+        for (back, word) in words.iter().enumerate().rev() {
+            word.store(info.pack_unit(back as u32), Ordering::Release);
+        }
+    }
+
+    /// Notes that a run has left its class and is about to be given back: [`Self::is_there`] says no from now on. Who found it there
+    /// before, and is pinned, must have stopped before the run is given back.
+    pub fn retire(&self, run: Run) {
+        let word = if run.is_whole() {
+            self.word(run.id.slab())
+        } else {
+            &self.unit_table(run.id.slab()).words[run.id.unit() as usize]
+        };
+        word.fetch_or(LEAVING, Ordering::AcqRel);
+    }
+
+    /// Whether a run, of which somebody heard before, is still there, as long as it was, with what `info` says. Who is pinned may look at
+    /// its chunks for as long as that.
+    pub fn is_there(&self, run: Run, info: SlabInfo) -> bool {
+        let slab = run.id.slab();
+        let word = self.word(slab).load(Ordering::Acquire);
+        if run.is_whole() {
+            return word == info.pack();
+        }
+        let (first, last) = (run.id.unit() as usize, run.units - 1);
+        let words = &self.unit_table(slab).words;
+        word == SPLIT
+            && words[first].load(Ordering::Acquire) == info.pack_unit(0)
+            && words[first + last as usize].load(Ordering::Acquire) & !LEAVING == info.pack_unit(last)
+    }
+
+    /// The table at the start of a split slab. Of another slab, what lies there makes no sense, and may change.
+    #[inline]
+    fn unit_table(&self, slab: SlabId) -> &UnitTable {
+        // SAFETY: the start of a slab is mapped for the life of the arena and aligned, and of a split slab only ever touched as these atomics.
+        unsafe { self.slab_start(slab).cast::<UnitTable>().as_ref() }
+    }
+
+    #[inline]
+    fn table(&self) -> &[AtomicU64] {
+        // SAFETY: a part of `words`, which lie where they are for as long as `self` holds them.
+        unsafe { self.table.as_ref() }
     }
 
     #[inline]
     fn word(&self, slab: SlabId) -> &AtomicU64 {
-        &self.words[self.first_word + usize::from(slab.0)]
+        &self.table()[usize::from(slab.0)]
     }
 
     /// The number of slabs that the range has room for.
@@ -243,22 +488,119 @@ impl Arena {
     /// The number of slabs that are assigned now.
     pub fn assigned_slabs(&self) -> u32 {
         let free = self.free.lock();
-        free.fresh - (free.returned.len() + free.touched.len()) as u32 - free.touching
+        free.fresh - (free.returned.len() + free.touched.len()) as u32 - free.touching - free.lost
     }
 
-    /// Takes a free slab and assigns it, or returns `None` where all are taken. Locks the list of free slabs.
+    /// Takes a free slab and assigns it whole. Returns `None` if all are taken, or if the file system has no room for another
+    /// one. Locks the list of free slabs.
     ///
     /// # Panics
-    /// Where the chunk size is out of range.
-    pub fn assign(&self, info: SlabInfo) -> Option<SlabId> {
+    /// Where the chunk size is out of range, or no multiple of 8.
+    pub fn assign(&self, info: SlabInfo) -> Option<Run> {
         assert!((MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes));
+        assert!(info.chunk_bytes.is_multiple_of(CHUNK_ALIGN), "a split slab is known by a size that is not");
+        let run = Run::whole(self.take_slab()?);
+        self.mark(run, info);
+        Some(run)
+    }
+
+    fn take_slab(&self) -> Option<SlabId> {
+        let touched = self.free.lock().touched.pop();
+        touched.or_else(|| self.take_untouched(false))
+    }
+
+    /// Splits a free slab, so that runs can be made of its units. `false`: none is free, or the file system has no room for it.
+    pub fn split(&self) -> bool {
+        let Some(slab) = self.take_slab() else { return false };
+        self.word(slab).store(SPLIT, Ordering::Release);
+        let mut free = self.units.lock();
+        free.add(slab);
+        self.note_free(&free);
+        true
+    }
+
+    /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many in a row. Locks the list
+    /// of free units.
+    ///
+    /// # Panics
+    /// If no chunk fits.
+    pub fn assign_units(&self, info: SlabInfo, units: u32) -> Option<Run> {
+        assert!(
+            info.chunk_bytes >= MIN_CHUNK_BYTES && info.chunk_bytes as usize <= units as usize * UNIT_BYTES
+        );
+        let mut free = self.units.lock();
+        let (slab, first) = free.take(units)?;
+        let run = Run { id: RunId::at_unit(slab, first), units };
+        // Under the lock, so that a thread which empties the slab ([`Self::withdraw`]) sees the run.
+        self.mark(run, info);
+        self.note_free(&free);
+        Some(run)
+    }
+
+    /// Free memory of split slabs, in bytes. Takes no lock.
+    pub fn free_unit_bytes(&self) -> u64 {
+        self.free_units.load(Ordering::Relaxed) * UNIT_BYTES as u64
+    }
+
+    /// The caller has the lock of `units`, and has changed them.
+    fn note_free(&self, units: &Units) {
+        self.free_units.store(units.free(), Ordering::Relaxed);
+    }
+
+    /// How many slabs are split.
+    pub fn split_slabs(&self) -> usize {
+        self.units.lock().slabs()
+    }
+
+    /// The split slabs with their free memory in bytes, those with most of it first; without those that are withdrawn.
+    pub fn emptiest_split_slabs(&self) -> Vec<(SlabId, u64)> {
+        let slabs = self.units.lock().emptiest();
+        slabs.into_iter().map(|(slab, units)| (slab, u64::from(units) * UNIT_BYTES as u64)).collect()
+    }
+
+    /// How many units of a split slab that is withdrawn ([`Self::withdraw`]) are free; `None` of any other slab.
+    pub fn free_units_of_withdrawn(&self, slab: SlabId) -> Option<u32> {
+        self.units.lock().free_of_withdrawn(slab)
+    }
+
+    /// Has no more runs be made of a split slab's units, so that it can be emptied, or has them be made again. Returns its runs.
+    pub fn withdraw(&self, slab: SlabId, is_withdrawn: bool) -> Vec<(Run, SlabInfo)> {
+        let mut free = self.units.lock();
+        free.withdraw(slab, is_withdrawn);
+        let is_split = self.word(slab).load(Ordering::Acquire) == SPLIT;
+        if is_split { self.runs_in(slab) } else { Vec::new() }
+    }
+
+    /// Takes a free slab without memory, for which a file system has set some aside. Unless it `insists`, does not ask a
+    /// file system again that has just refused. The caller puts the slab into the table or into a list.
+    fn take_untouched(&self, insists: bool) -> Option<SlabId> {
         let mut free = self.free.lock();
-        let slab = match free.touched.pop() {
-            Some(slab) => slab,
-            None => free.untouched(self.max_slabs())?,
-        };
-        self.word(slab).store(info.pack(), Ordering::Release);
-        Some(slab)
+        if free.refusing > 0 && !insists {
+            free.refusing -= 1;
+            return None;
+        }
+        let slab = free.untouched(self.max_slabs())?;
+        if self.shared.is_none() {
+            return Some(slab);
+        }
+        free.touching += 1;
+        drop(free);
+        let has_memory = self.reserve_memory(slab);
+        // What the file system could not set aside as a whole, it may keep in part.
+        let is_cleared = has_memory || self.release_memory(slab);
+        let mut free = self.free.lock();
+        free.touching -= 1;
+        free.refusing = if has_memory { 0 } else { REFUSALS };
+        if !has_memory {
+            free.give_back(slab, is_cleared);
+        }
+        has_memory.then_some(slab)
+    }
+
+    /// Has the file system set memory aside for a slab (invariant 4). Keeps what is in it.
+    fn reserve_memory(&self, slab: SlabId) -> bool {
+        let at = u64::from(slab.0) * SLAB_BYTES as u64;
+        self.shared.as_ref().is_none_or(|shared| reserve(shared.slabs(), at, SLAB_BYTES).is_ok())
     }
 
     /// Takes memory from the system for free slabs until `slabs` have some, so that whoever is given one need not wait for it, and
@@ -272,18 +614,18 @@ impl Arena {
             if let Some(slab) = excess {
                 free.touching += 1;
                 drop(free);
-                self.release_memory(slab);
+                let is_cleared = self.release_memory(slab);
                 let mut free = self.free.lock();
                 free.touching -= 1;
-                free.returned.push(slab);
+                free.give_back(slab, is_cleared);
                 continue;
             }
             if free.touched.len() >= slabs.min(most) as usize {
                 return taken;
             }
-            let Some(slab) = free.untouched(self.max_slabs()) else { return taken };
-            free.touching += 1;
             drop(free);
+            let Some(slab) = self.take_untouched(true) else { return taken };
+            self.free.lock().touching += 1;
             let start = self.slab_start(slab).as_ptr();
             for page in (0..SLAB_BYTES).step_by(PAGE_BYTES) {
                 // SAFETY: the slab lies within the mapping, is assigned to nobody and reads as zeros (invariant 3). Told to the
@@ -297,45 +639,117 @@ impl Arena {
         }
     }
 
-    /// Gives a slab's memory back to the system and the slab to the free list.
+    /// Gives a run back: a slab's memory to the system and the slab to the free list, units to those of their split slab, and that in the
+    /// same way once all are free. Returns whether a slab got free.
     ///
     /// # Safety
-    /// The caller holds the slab, no chunk of it is in use, and no reader can still reach one (invariant 3).
-    pub unsafe fn give_back(&self, slab: SlabId) {
+    /// The caller holds the run, no chunk of it is in use, and no reader can still reach one (invariant 3).
+    pub unsafe fn give_back(&self, run: Run) -> bool {
+        let slab = run.id.slab();
+        if !run.is_whole() {
+            self.clear(run);
+            let words = &self.unit_table(slab).words[run.id.unit() as usize..][..run.units as usize];
+            for word in words {
+                word.store(0, Ordering::Release);
+            }
+            let mut free = self.units.lock();
+            let is_empty = free.give_back(slab, run.id.unit(), run.units);
+            self.note_free(&free);
+            if !is_empty {
+                return false;
+            }
+        }
         self.word(slab).store(0, Ordering::Release);
-        self.release_memory(slab);
-        self.free.lock().returned.push(slab);
+        let is_cleared = self.release_memory(slab);
+        let mut free = self.free.lock();
+        free.refusing = 0;
+        free.give_back(slab, is_cleared);
+        true
     }
 
-    /// Lets a slab that is in no table read as zeros, which are the state words of chunks that were never used.
-    fn release_memory(&self, slab: SlabId) {
-        let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-        // SAFETY: the slab lies within the mapping, and belongs to nobody: it is not in the table.
-        let released = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
-        if released.is_err() && self.shared.is_some() {
-            // A file system that cannot punch holes.
-            // SAFETY: as above.
-            unsafe { self.slab_start(slab).write_bytes(0, SLAB_BYTES) };
+    /// Lets a run of a split slab read as zeros. It keeps its memory, which the slab is charged for.
+    fn clear(&self, run: Run) {
+        let start = run.id.unit() as usize * UNIT_BYTES;
+        // SAFETY: the run lies within its slab.
+        let start = unsafe { self.slab_start(run.id.slab()).add(start) }.cast::<AtomicU64>();
+        for word in 0..run.bytes() as usize / size_of::<AtomicU64>() {
+            // SAFETY: nobody owns the run any more (the caller's duty), and it is as long as that. A thread that is late to
+            // look at a state word there sees either what it was or zero.
+            unsafe { start.add(word).as_ref() }.store(0, Ordering::Relaxed);
         }
     }
 
-    /// What `slab` holds.
+    /// Lets a slab that is in no table read as zeros, which are the state words of chunks that were never used. Returns
+    /// whether it does.
+    fn release_memory(&self, slab: SlabId) -> bool {
+        let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        // SAFETY: the slab lies within the mapping, and belongs to nobody: it is not in the table.
+        let released = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
+        // A file system that cannot punch holes is written to, and not through the mapping, which may have some.
+        let at = u64::from(slab.0) * SLAB_BYTES as u64;
+        released.is_ok() || self.shared.as_ref().is_none_or(|shared| clear(shared.slabs(), at).is_ok())
+    }
+
+    /// What the run of this chunk holds.
     ///
     /// # Panics
     /// Where there is no such slab.
     #[inline]
-    pub fn info(&self, slab: SlabId) -> SlabInfo {
-        SlabInfo::unpack(self.word(slab).load(Ordering::Relaxed))
+    pub fn info_of(&self, ptr: ItemPtr) -> SlabInfo {
+        let word = self.word(ptr.slab()).load(Ordering::Relaxed);
+        SlabInfo::unpack(if is_split(word) { self.chunk_in_split(ptr).0 } else { word })
     }
 
-    /// The ordinal of `slab` within its class.
+    /// What the run of a chunk of a split slab holds, as the word of a slab would say it, and where in the slab the chunk begins. In a
+    /// large cache most chunks lie in whole slabs: two registers are returned so that their way stays short.
+    #[cold]
+    #[inline(never)]
+    fn chunk_in_split(&self, ptr: ItemPtr) -> (u64, usize) {
+        let (info, first) = self.unit_of(ptr);
+        let number = u32::from(ptr.number()).wrapping_sub(first * NUMBERS_PER_UNIT);
+        (info.pack(), first as usize * UNIT_BYTES + number as usize * info.chunk_bytes as usize)
+    }
+
+    /// What a run holds.
+    pub fn info(&self, run: RunId) -> SlabInfo {
+        self.info_of(run.chunk(0))
+    }
+
+    /// What the run of a chunk of a split slab holds, and the run's first unit.
     #[inline]
-    pub(crate) fn ordinal(&self, slab: SlabId) -> u32 {
-        self.ordinals[usize::from(slab.0)].load(Ordering::Relaxed)
+    fn unit_of(&self, ptr: ItemPtr) -> (SlabInfo, u32) {
+        let unit = u32::from(ptr.number()) / NUMBERS_PER_UNIT;
+        let (info, back) =
+            SlabInfo::unpack_unit(self.unit_table(ptr.slab()).words[unit as usize].load(Ordering::Relaxed));
+        (info, unit.saturating_sub(back))
     }
 
-    pub(crate) fn set_ordinal(&self, slab: SlabId, ordinal: u32) {
-        self.ordinals[usize::from(slab.0)].store(ordinal, Ordering::Relaxed);
+    /// The ordinal within its class of the run that the chunk lies in, and the chunk's number within the run.
+    #[inline]
+    pub(crate) fn ordinal_of(&self, ptr: ItemPtr) -> (u32, u32) {
+        let slab = ptr.slab();
+        if is_split(self.word(slab).load(Ordering::Relaxed)) {
+            return self.ordinal_in_split(ptr);
+        }
+        (self.ordinals[usize::from(slab.0)].load(Ordering::Relaxed), ptr.number().into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ordinal_in_split(&self, ptr: ItemPtr) -> (u32, u32) {
+        let first = self.unit_of(ptr).1;
+        let ordinal = self.unit_table(ptr.slab()).ordinals[first as usize].load(Ordering::Relaxed);
+        (ordinal, u32::from(ptr.number()) - first * NUMBERS_PER_UNIT)
+    }
+
+    pub(crate) fn set_ordinal(&self, run: Run, ordinal: u32) {
+        let slab = run.id.slab();
+        let at = if run.is_whole() {
+            &self.ordinals[usize::from(slab.0)]
+        } else {
+            &self.unit_table(slab).ordinals[run.id.unit() as usize]
+        };
+        at.store(ordinal, Ordering::Relaxed);
     }
 
     #[inline]
@@ -345,19 +759,25 @@ impl Arena {
         unsafe { self.base.add(usize::from(slab.0) * SLAB_BYTES) }
     }
 
-    /// The item in the chunk that `ptr` names, and what its slab holds.
+    /// The item in the chunk that `ptr` names, and what its run holds.
     ///
     /// The reference says nothing about the chunk being in use: see the rules of [`Item`].
     #[inline]
     pub fn item(&self, ptr: ItemPtr) -> (Item<'_>, SlabInfo) {
-        let info = self.info(ptr.slab());
-        // A pointer that outlived its slab's assignment must still yield an address inside the slab.
-        let offset = usize::from(ptr.number()) * info.chunk_bytes as usize;
+        let word = self.word(ptr.slab()).load(Ordering::Relaxed);
+        let (word, offset) = if is_split(word) {
+            self.chunk_in_split(ptr)
+        } else {
+            (word, usize::from(ptr.number()) * SlabInfo::unpack(word).chunk_bytes as usize)
+        };
+        let info = SlabInfo::unpack(word);
         debug_assert!(offset < SLAB_BYTES);
-        // SAFETY: `ptr` was made for this slab while it had this chunk size (invariants 2 and 3), so the offset is
+        // A pointer that outlived its run must still yield an address inside the slab, which costs one instruction.
+        let offset = offset & (SLAB_BYTES - 1);
+        // SAFETY: the pointer was made for this run while it had this chunk size (invariants 2 and 3), so the offset is
         // that of a chunk inside the slab, which is mapped (invariant 1).
         let chunk = unsafe { self.slab_start(ptr.slab()).add(offset) };
-        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, slabs of 4 MiB), at least 64 bytes long and
+        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), at least 64 bytes long and
         // mapped for the life of the arena.
         (unsafe { Item::at(chunk, info.chunk_bytes) }, info)
     }
@@ -365,6 +785,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        self.mapped().into_iter().for_each(fork::unregister);
         // SAFETY: the mapping is ours, and `&mut self` means that nobody borrows from it any more.
         let _ = unsafe { mm::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
@@ -385,11 +806,11 @@ mod tests {
         let b = arena.assign(info(4096)).expect("second");
         assert_ne!(a, b);
         assert_eq!(arena.assign(info(64)), None);
-        assert_eq!(arena.info(b), info(4096));
+        assert_eq!(arena.info(b.id), info(4096));
         // SAFETY: nothing was ever allocated from it.
         unsafe { arena.give_back(a) };
         assert_eq!(arena.assigned_slabs(), 1);
-        assert_eq!(arena.info(a).chunk_bytes, 0);
+        assert_eq!(arena.info(a.id).chunk_bytes, 0);
         assert_eq!(arena.assign(info(128)), Some(a));
     }
 
@@ -400,7 +821,7 @@ mod tests {
         assert_eq!(arena.touch_ahead(2, 8), 0, "they have it already");
         assert_eq!(arena.assigned_slabs(), 0);
         let slab = arena.assign(info(64)).unwrap();
-        assert_eq!((slab.0, arena.assigned_slabs()), (1, 1));
+        assert_eq!((slab.id.slab().0, arena.assigned_slabs()), (1, 1));
         assert_eq!(arena.touch_ahead(3, 8), 2);
         assert_eq!(arena.touch_ahead(3, 1), 0);
         assert_eq!(arena.free.lock().touched.len(), 1, "the others gave it back");
@@ -416,7 +837,7 @@ mod tests {
     fn memory_of_a_returned_slab_reads_as_zeros() {
         let arena = Arena::reserve(1, true).expect("address space");
         let slab = arena.assign(info(64)).expect("a slab");
-        let ptr = ItemPtr::new(slab, 65_535);
+        let ptr = slab.chunk(65_535);
         arena.item(ptr).0.state().set_bits_for_test(0xffff_ffff);
         // SAFETY: the only user of the chunk is this test, which is done with it.
         unsafe { arena.give_back(slab) };
@@ -425,17 +846,113 @@ mod tests {
     }
 
     #[test]
+    fn runs_share_a_split_slab_and_leave_it_as_it_was() {
+        let arena = Arena::reserve(1, false).expect("address space");
+        assert_eq!(arena.assign_units(info(64), 1), None, "no slab is split");
+        assert!(arena.split() && !arena.split());
+        let (a, b) = (arena.assign_units(info(64), 4), arena.assign_units(info(96), 3));
+        let (a, b) = (a.expect("free"), b.expect("free"));
+        assert_eq!((arena.info(a.id), arena.info(b.id), arena.assigned_slabs()), (info(64), info(96), 1));
+        // Every chunk is one of its run, and none overlaps another.
+        let mut places = Vec::new();
+        for run in [a, b] {
+            for number in 0..run.chunks(arena.info(run.id)) {
+                let (item, of) = arena.item(run.chunk(number));
+                assert_eq!((of, arena.info_of(run.chunk(number))), (arena.info(run.id), of));
+                places.push((std::ptr::from_ref(item.state()) as usize, of.chunk_bytes as usize));
+                item.state().set_bits_for_test(0xffff_ffff);
+            }
+        }
+        places.sort_unstable();
+        assert!(places.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        assert_eq!(places.len(), 4 * 64 + 3 * 4096 / 96);
+        let before = arena.free_unit_bytes();
+        // SAFETY: the only user of the chunks is this test, which is done with them.
+        assert!(!unsafe { arena.give_back(a) });
+        assert_eq!(arena.free_unit_bytes() - before, a.bytes());
+        let again = arena.assign_units(info(64), 4).expect("free again");
+        assert_eq!(again, a);
+        assert!((0..256).all(|number| arena.item(a.chunk(number)).0.state().bits_for_test() == 0));
+        // SAFETY: as above.
+        assert_eq!(unsafe { (arena.give_back(b), arena.give_back(again)) }, (false, true));
+        assert_eq!((arena.assigned_slabs(), arena.split_slabs(), arena.free_unit_bytes()), (0, 0, 0));
+        assert!(arena.assign(info(64)).is_some());
+    }
+
+    #[test]
+    fn a_withdrawn_slab_tells_its_runs_and_makes_no_more() {
+        let arena = Arena::reserve(2, false).expect("address space");
+        assert!(arena.split());
+        let run = arena.assign_units(info(64), 2).expect("free");
+        let (slab, free) = arena.emptiest_split_slabs()[0];
+        assert_eq!(free, arena.free_unit_bytes());
+        assert_eq!(arena.withdraw(slab, true), [(run, info(64))]);
+        assert_eq!(arena.assign_units(info(64), 2), None);
+        arena.withdraw(slab, false);
+        assert!(arena.assign_units(info(64), 2).is_some());
+    }
+
+    #[test]
+    fn what_a_table_of_units_cannot_mean_is_in_no_run() {
+        let slab = SlabId(3);
+        let good = info(128).pack_unit(0);
+        let mut words = [0; UNITS as usize];
+        words[3] = good;
+        words[4] = info(128).pack_unit(1);
+        words[5] = info(128).pack_unit(3);
+        words[6] = info(64).pack_unit(1);
+        words[7] = info(8).pack_unit(0);
+        words[8] = info(8192).pack_unit(0);
+        words[1] = good;
+        words[1023] = good;
+        let found = runs_of(slab, words.into_iter());
+        let expected = [(Run { id: RunId::at_unit(slab, 3), units: 2 }, info(128))];
+        assert_eq!(found[..1], expected);
+        assert_eq!(found[1..], [(Run { id: RunId::at_unit(slab, 1023), units: 1 }, info(128))]);
+    }
+
+    #[test]
+    fn a_shared_arena_finds_its_runs() {
+        let folder = std::env::temp_dir().join(format!("millpond-arena-runs-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let open = || Arena::open(Shared::open(&folder).expect("opens"), 4, 4, false).expect("maps");
+        let arena = open();
+        assert!(arena.split());
+        let runs = [(64, 1), (64, 2), (3000, 3)]
+            .map(|(chunk, units)| (arena.assign_units(info(chunk), units).expect("free"), info(chunk)));
+        let whole = arena.assign(info(64)).expect("free");
+        for (run, _) in runs {
+            arena.item(run.chunk(1)).0.state().set_bits_for_test(5);
+        }
+        // A process that dies as it gives a run back leaves its memory as it is.
+        let words = &arena.unit_table(runs[1].0.id.slab()).words[runs[1].0.id.unit() as usize..];
+        words[0].store(0, Ordering::Relaxed);
+        let free = arena.free_unit_bytes();
+        drop(arena);
+        let arena = open();
+        assert_eq!(arena.found(), [runs[0], runs[2], (whole, info(64))]);
+        assert_eq!(arena.free_unit_bytes(), free + runs[1].0.bytes());
+        let again = arena.assign_units(info(64), 2).expect("free");
+        assert_eq!((again, arena.item(again.chunk(1)).0.state().bits_for_test()), (runs[1].0, 0));
+        assert_eq!(arena.item(runs[2].0.chunk(1)).0.state().bits_for_test(), 5);
+        arena.reassign(runs[2].0, SlabInfo { pool: 1, ..info(3000) });
+        assert_eq!(arena.info(runs[2].0.id).pool, 1);
+        drop(arena);
+        std::fs::remove_dir_all(&folder).expect("removes");
+    }
+
+    #[test]
     fn a_shared_arena_is_found_as_it_was_left() {
         let folder = std::env::temp_dir().join(format!("millpond-arena-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        let open = |slabs| Arena::open(Shared::open(&folder).expect("opens"), slabs, false).expect("maps");
-        let bits =
-            |arena: &Arena, slab, number| arena.item(ItemPtr::new(slab, number)).0.state().bits_for_test();
+        let open =
+            |slabs| Arena::open(Shared::open(&folder).expect("opens"), slabs, slabs, false).expect("maps");
+        let bits = |arena: &Arena, run: Run, number| arena.item(run.chunk(number)).0.state().bits_for_test();
         let arena = open(4);
         assert!(arena.found().is_empty());
-        let slabs: Vec<SlabId> = (0..4).map(|i| arena.assign(info(64 << i)).expect("free")).collect();
+        let slabs: Vec<Run> = (0..4).map(|i| arena.assign(info(64 << i)).expect("free")).collect();
         for (i, slab) in slabs.iter().enumerate() {
-            arena.item(ItemPtr::new(*slab, 7)).0.state().set_bits_for_test(i as u32 + 1);
+            arena.item(slab.chunk(7)).0.state().set_bits_for_test(i as u32 + 1);
         }
         // SAFETY: nobody reads it.
         unsafe { arena.give_back(slabs[1]) };
@@ -451,7 +968,7 @@ mod tests {
         assert_eq!((again, bits(&arena, again, 7), arena.assign(info(64))), (slabs[1], 0, None));
         drop(arena);
         let arena = open(8);
-        assert_eq!(arena.info(slabs[2]).pool, 1);
+        assert_eq!(arena.info(slabs[2].id).pool, 1);
         let fourth = arena.assign(info(512)).expect("free");
         assert_eq!((fourth, bits(&arena, fourth, 7)), (slabs[3], 0));
         drop(arena);

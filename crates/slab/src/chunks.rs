@@ -1,15 +1,17 @@
 //! The chunks of one pool and class: which are free, and what number each has within the class.
 //!
 //! Eviction queues name a chunk by its *number within the class* (28 bits) and its incarnation (4 bits): an entry
-//! whose incarnation is not the chunk's any more is stale. Slabs get an *ordinal* in the class; the number is
-//! `ordinal * chunks_per_slab + number within the slab`.
+//! whose incarnation is not the chunk's any more is stale. Runs get an *ordinal* in the class; the number is
+//! `ordinal * chunks_per_slab + number within the run`, so that a short run leaves numbers unused.
 //!
 //! Free chunks form a stack through their own memory (offset 4, so that the state word keeps its incarnation). A
 //! plain value without a lock: the engine keeps it behind the lock of the class.
 
 use crate::arena::{Arena, SlabInfo};
 use crate::item::Item;
-use crate::ptr::{ItemPtr, SlabId};
+use crate::ptr::ItemPtr;
+use crate::run::Run;
+use crate::{MIN_CHUNK_BYTES, SLAB_BYTES};
 
 /// Names a chunk within its class, together with its incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,87 +21,143 @@ const INCARNATION_SHIFT: u32 = 28;
 const NUMBER: u32 = (1 << INCARNATION_SHIFT) - 1;
 const NONE: u32 = u32::MAX;
 
+/// A number of chunks by which numbers of chunks are divided, several times for each eviction: by a multiplication.
+struct Divisor {
+    by: u32,
+    /// The least that times `by` is above `2^SHIFT`, by at most `by`: that times any number is less than `2^SHIFT`, so that no quotient
+    /// comes out too large.
+    reciprocal: u64,
+}
+
+const SHIFT: u32 = INCARNATION_SHIFT + 16;
+const _: () = assert!(SLAB_BYTES / MIN_CHUNK_BYTES as usize <= 1 << 16);
+
+impl Divisor {
+    fn new(by: u32) -> Self {
+        Self { by, reciprocal: (1 << SHIFT) / u64::from(by) + 1 }
+    }
+
+    /// Quotient and remainder.
+    #[inline]
+    fn divide(&self, number: u32) -> (u32, u32) {
+        let quotient = ((u128::from(number) * u128::from(self.reciprocal)) >> SHIFT) as u32;
+        (quotient, number - quotient * self.by)
+    }
+}
+
 /// Chunks of one class of one pool.
 pub struct Chunks {
     info: SlabInfo,
-    per_slab: u32,
-    /// By ordinal; `None` once a slab was taken away.
-    slabs: Vec<Option<SlabId>>,
+    per_slab: Divisor,
+    /// By ordinal, with how many chunks each has; `None` once a run was taken away.
+    runs: Vec<Option<(Run, u32)>>,
     vacant_ordinals: Vec<u32>,
+    /// Chunks and bytes of all runs.
+    chunks: u64,
+    bytes: u64,
     free_head: u32,
     free: u32,
-    /// Chunks from this number on, of the newest slab, were never used.
-    fresh: Option<(SlabId, u32)>,
+    /// Chunks from this number on, of the newest run, were never used.
+    fresh: Option<(Run, u32)>,
 }
 
 impl Chunks {
-    /// A class without slabs; `info` is what its slabs will be marked with.
+    /// A class without runs; `info` is what its runs will be marked with.
     pub fn new(info: SlabInfo) -> Self {
         Self {
             info,
-            per_slab: info.chunks_per_slab(),
-            slabs: Vec::new(),
+            per_slab: Divisor::new(info.chunks_per_slab()),
+            runs: Vec::new(),
             vacant_ordinals: Vec::new(),
+            chunks: 0,
+            bytes: 0,
             free_head: NONE,
             free: 0,
             fresh: None,
         }
     }
 
-    /// What the slabs of this class are marked with.
+    /// What the runs of this class are marked with.
     pub fn info(&self) -> SlabInfo {
         self.info
     }
 
-    /// The slabs of this class.
-    pub fn slabs(&self) -> impl Iterator<Item = SlabId> + '_ {
-        self.slabs.iter().filter_map(|slab| *slab)
+    /// The runs of this class, by their ordinals.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.runs.iter().filter_map(|run| run.map(|(run, _)| run))
     }
 
-    /// How many slabs the class has.
-    pub fn slab_count(&self) -> usize {
-        self.slabs.len() - self.vacant_ordinals.len()
+    /// How many runs the class has.
+    pub fn run_count(&self) -> usize {
+        self.runs.len() - self.vacant_ordinals.len()
+    }
+
+    /// How many chunks the class has.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Memory of its runs, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// How many chunks are free.
     pub fn free_chunks(&self) -> u32 {
-        self.free + self.fresh.map_or(0, |(_, next)| self.per_slab - next)
+        self.free + self.fresh.map_or(0, |(run, next)| run.chunks(self.info) - next)
     }
 
-    /// Whether one more slab can be numbered (at most 268 million chunks in a class).
-    pub fn has_room_for_slab(&self) -> bool {
+    /// How many chunks are free that do not lie in `run`. Costs a walk of the free list.
+    pub fn free_chunks_beside(&mut self, arena: &Arena, run: Run) -> u64 {
+        let withheld = self.withhold(arena, run);
+        let free = u64::from(self.free_chunks());
+        self.restore(arena, withheld);
+        free
+    }
+
+    /// How many chunks of one of its runs were ever used: the first ones. The memory of the others was never touched.
+    pub fn used_chunks_of(&self, run: Run) -> u32 {
+        self.fresh.filter(|(fresh, _)| *fresh == run).map_or(run.chunks(self.info), |(_, next)| next)
+    }
+
+    /// Whether one more run can be numbered (at most 268 million chunks in a class).
+    pub fn has_room_for_run(&self) -> bool {
         !self.vacant_ordinals.is_empty()
-            || (self.slabs.len() as u64 + 1) * u64::from(self.per_slab) <= u64::from(NUMBER)
+            || (self.runs.len() as u64 + 1) * u64::from(self.per_slab.by) <= u64::from(NUMBER)
     }
 
-    /// Adds a slab that was assigned to this class. Its chunks are free.
-    pub fn add_slab(&mut self, arena: &Arena, slab: SlabId) {
+    /// Adds a run that was assigned to this class. Its chunks are free.
+    pub fn add_run(&mut self, arena: &Arena, run: Run) {
         self.drain_fresh(arena);
-        self.number_slab(arena, slab);
-        self.fresh = Some((slab, 0));
+        self.number_run(arena, run);
+        self.fresh = Some((run, 0));
     }
 
-    /// Adds a slab that was assigned to this class and has items in it. The caller [`Self::push`]es those of its chunks
+    /// Adds a run that was assigned to this class and has items in it. The caller [`Self::push`]es those of its chunks
     /// that are free.
-    pub fn add_used_slab(&mut self, arena: &Arena, slab: SlabId) {
-        self.number_slab(arena, slab);
+    pub fn add_used_run(&mut self, arena: &Arena, run: Run) {
+        self.number_run(arena, run);
     }
 
-    fn number_slab(&mut self, arena: &Arena, slab: SlabId) {
+    fn number_run(&mut self, arena: &Arena, run: Run) {
+        let chunks = run.chunks(self.info);
+        self.chunks += u64::from(chunks);
+        self.bytes += run.bytes();
+        let entry = Some((run, chunks));
         let ordinal = match self.vacant_ordinals.pop() {
             Some(ordinal) => {
-                self.slabs[ordinal as usize] = Some(slab);
+                self.runs[ordinal as usize] = entry;
                 ordinal
             }
             None => {
-                self.slabs.push(Some(slab));
-                self.slabs.len() as u32 - 1
+                self.runs.push(entry);
+                self.runs.len() as u32 - 1
             }
         };
-        arena.set_ordinal(slab, ordinal);
+        arena.set_ordinal(run, ordinal);
     }
 
-    /// Puts the never-used chunks of the newest slab on the free list, where another slab is about to be the newest.
+    /// Puts the never-used chunks of the newest run on the free list, as another run is about to be the newest.
     fn drain_fresh(&mut self, arena: &Arena) {
         while let Some(ptr) = self.pop_fresh() {
             self.push(arena, ptr);
@@ -107,9 +165,9 @@ impl Chunks {
     }
 
     fn pop_fresh(&mut self) -> Option<ItemPtr> {
-        let (slab, next) = self.fresh?;
-        self.fresh = (next + 1 < self.per_slab).then_some((slab, next + 1));
-        Some(ItemPtr::new(slab, next as u16))
+        let (run, next) = self.fresh?;
+        self.fresh = (next + 1 < run.chunks(self.info)).then_some((run, next + 1));
+        Some(run.chunk(next))
     }
 
     /// Takes a free chunk.
@@ -137,7 +195,8 @@ impl Chunks {
     /// The queue's name for the chunk of `ptr` in its present incarnation.
     #[inline]
     pub fn number(&self, arena: &Arena, ptr: ItemPtr) -> ChunkNumber {
-        let number = arena.ordinal(ptr.slab()) * self.per_slab + u32::from(ptr.number());
+        let (ordinal, number) = arena.ordinal_of(ptr);
+        let number = ordinal * self.per_slab.by + number;
         let incarnation = u32::from(arena.item(ptr).0.state().incarnation());
         ChunkNumber(incarnation << INCARNATION_SHIFT | number)
     }
@@ -153,22 +212,23 @@ impl Chunks {
     /// The chunk that a queue's entry names, whatever its incarnation.
     #[inline]
     pub fn locate(&self, number: ChunkNumber) -> Option<ItemPtr> {
-        let number = number.0 & NUMBER;
-        let slab = (*self.slabs.get((number / self.per_slab) as usize)?)?;
-        Some(ItemPtr::new(slab, (number % self.per_slab) as u16))
+        let (ordinal, number) = self.per_slab.divide(number.0 & NUMBER);
+        let (run, chunks) = (*self.runs.get(ordinal as usize)?)?;
+        // The ordinal may be that of a longer run which is gone.
+        (number < chunks).then(|| run.chunk(number))
     }
 
-    /// Takes all free chunks of `slab` out of the free list. They stay out until [`Self::restore`] or
-    /// [`Self::remove_slab`]. Costs a walk of the free list.
-    pub fn withhold(&mut self, arena: &Arena, slab: SlabId) -> Withheld {
-        let fresh = self.fresh.filter(|(fresh, _)| *fresh == slab).map(|(_, next)| next);
+    /// Takes all free chunks of `run` out of the free list. They stay out until [`Self::restore`] or
+    /// [`Self::remove_run`]. Costs a walk of the free list.
+    pub fn withhold(&mut self, arena: &Arena, run: Run) -> Withheld {
+        let fresh = self.fresh.filter(|(fresh, _)| *fresh == run).map(|(_, next)| next);
         if fresh.is_some() {
             self.fresh = None;
         }
         let (mut kept, mut freed) = (Vec::new(), Vec::new());
         while self.free_head != NONE {
             match self.pop(arena) {
-                Some(ptr) if ptr.slab() == slab => freed.push(ptr),
+                Some(ptr) if run.has(ptr) => freed.push(ptr),
                 Some(ptr) => kept.push(ptr),
                 None => break,
             }
@@ -176,58 +236,58 @@ impl Chunks {
         for ptr in kept.into_iter().rev() {
             self.push(arena, ptr);
         }
-        let fresh = fresh.unwrap_or(self.per_slab)..self.per_slab;
-        Withheld { slab, freed, fresh }
+        let chunks = run.chunks(self.info);
+        Withheld { run, chunks, freed, fresh: fresh.unwrap_or(chunks)..chunks }
     }
 
     /// Puts withheld chunks on the free list again.
     pub fn restore(&mut self, arena: &Arena, withheld: Withheld) {
-        let fresh = withheld.fresh.map(|number| ItemPtr::new(withheld.slab, number as u16));
+        let fresh = withheld.fresh.map(|number| withheld.run.chunk(number));
         for ptr in withheld.freed.into_iter().chain(fresh) {
             self.push(arena, ptr);
         }
     }
 
-    /// Forgets `slab`. Queue entries that name its chunks are stale from now on.
-    pub fn remove_slab(&mut self, arena: &Arena, slab: SlabId) {
-        let ordinal = arena.ordinal(slab);
-        self.slabs[ordinal as usize] = None;
+    /// Forgets `run`. Queue entries that name its chunks are stale from now on.
+    pub fn remove_run(&mut self, arena: &Arena, run: Run) {
+        let (ordinal, _) = arena.ordinal_of(run.chunk(0));
+        if let Some((run, chunks)) = self.runs[ordinal as usize].take() {
+            self.chunks -= u64::from(chunks);
+            self.bytes -= run.bytes();
+        }
         self.vacant_ordinals.push(ordinal);
     }
 }
 
-/// The free chunks of a slab that is about to leave its class.
+/// The free chunks of a run that is about to leave its class.
 pub struct Withheld {
-    slab: SlabId,
+    run: Run,
+    /// All of the run's, free or not.
+    chunks: u32,
     freed: Vec<ItemPtr>,
     /// The numbers of chunks that were never used.
     fresh: std::ops::Range<u32>,
 }
 
 impl Withheld {
-    /// The slab.
-    pub fn slab(&self) -> SlabId {
-        self.slab
+    /// The run.
+    pub fn run(&self) -> Run {
+        self.run
+    }
+
+    /// Whether all chunks of the run are withheld.
+    pub fn is_whole(&self) -> bool {
+        self.len() == self.chunks as usize
     }
 
     /// How many chunks are withheld.
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.freed.len() + self.fresh.len()
     }
 
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether the chunk with this number was never used.
-    pub fn is_fresh(&self, number: u16) -> bool {
-        self.fresh.contains(&u32::from(number))
-    }
-
-    /// Adds a chunk of the slab that has become free.
+    /// Adds a chunk of the run that has become free.
     pub fn push(&mut self, ptr: ItemPtr) {
-        debug_assert_eq!(ptr.slab(), self.slab);
+        debug_assert!(self.run.has(ptr));
         self.freed.push(ptr);
     }
 }
@@ -243,10 +303,22 @@ mod tests {
         (arena, Chunks::new(info))
     }
 
-    fn add(arena: &Arena, chunks: &mut Chunks) -> SlabId {
-        let slab = arena.assign(chunks.info()).expect("a free slab");
-        chunks.add_slab(arena, slab);
-        slab
+    fn add(arena: &Arena, chunks: &mut Chunks) -> Run {
+        let run = arena.assign(chunks.info()).expect("a free slab");
+        chunks.add_run(arena, run);
+        run
+    }
+
+    #[test]
+    fn numbers_are_divided_as_by_a_division() {
+        for by in 1..=1 << 16 {
+            let divisor = Divisor::new(by);
+            let last = NUMBER / by * by;
+            for number in [0, 1, by - 1, by, by + 1, last.wrapping_sub(1), last, NUMBER - 1, NUMBER] {
+                let number = number & NUMBER;
+                assert_eq!(divisor.divide(number), (number / by, number % by), "{number} by {by}");
+            }
+        }
     }
 
     #[test]
@@ -292,11 +364,11 @@ mod tests {
         let number = chunks.number(&arena, used);
         assert_eq!(chunks.withhold(&arena, a).len(), 3);
         assert_eq!(chunks.free_chunks(), 4);
-        chunks.remove_slab(&arena, a);
-        assert_eq!(chunks.slabs().collect::<Vec<_>>(), [b]);
+        chunks.remove_run(&arena, a);
+        assert_eq!(chunks.runs().collect::<Vec<_>>(), [b]);
         assert!(chunks.resolve(&arena, number).is_none());
         while let Some(ptr) = chunks.pop(&arena) {
-            assert_eq!(ptr.slab(), b);
+            assert!(b.has(ptr));
         }
     }
 }

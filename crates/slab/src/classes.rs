@@ -12,12 +12,30 @@ pub const MAX_CLASSES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeClasses {
     sizes: Box<[u32]>,
-    /// For each multiple of `STEP` bytes, the smallest class that fits: a start for the search.
-    start: Box<[u8]>,
+    /// For each [`step`] of bytes, the smallest class that fits its first number: a start for the search.
+    start: Box<[u8; STEPS]>,
 }
 
-/// Granularity of the look-up table, in bytes.
-const STEP: usize = 1024;
+/// Parts of an octave in the look-up table: with sizes that grow by a quarter, a search takes one step or none.
+const PARTS: usize = 8;
+/// Octaves of it, from the smallest chunk up to a slab.
+const OCTAVES: usize = (SLAB_BYTES / MIN_CHUNK_BYTES as usize).ilog2() as usize;
+const STEPS: usize = OCTAVES * PARTS + 1;
+
+/// The step of the look-up table in which so many bytes lie.
+#[inline]
+const fn step(bytes: usize) -> usize {
+    let bytes = if bytes < MIN_CHUNK_BYTES as usize { MIN_CHUNK_BYTES as usize } else { bytes };
+    let octave = bytes.ilog2();
+    let part = (bytes >> (octave - PARTS.ilog2())) - PARTS;
+    (octave - MIN_CHUNK_BYTES.ilog2()) as usize * PARTS + part
+}
+
+/// The least number of bytes of a step.
+const fn first_of(step: usize) -> usize {
+    let octave = MIN_CHUNK_BYTES as usize * (1 << (step / PARTS));
+    octave + octave / PARTS * (step % PARTS)
+}
 
 /// Why a set of size classes was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -83,9 +101,8 @@ impl SizeClasses {
         if sizes.is_empty() || sizes.len() > MAX_CLASSES {
             return Err(ClassError::Count(sizes.len()));
         }
-        let start = (0..=SLAB_BYTES / STEP)
-            .map(|i| sizes.partition_point(|&size| (size as usize) < i * STEP) as u8)
-            .collect();
+        let start = |step| sizes.partition_point(|&size| (size as usize) < first_of(step)) as u8;
+        let start = Box::new(std::array::from_fn(start));
         Ok(Self { sizes: sizes.into(), start })
     }
 
@@ -95,7 +112,7 @@ impl SizeClasses {
         if bytes > *self.sizes.last()? as usize {
             return None;
         }
-        let mut class = usize::from(self.start[bytes / STEP]);
+        let mut class = usize::from(self.start[step(bytes)]);
         while (self.sizes[class] as usize) < bytes {
             class += 1;
         }

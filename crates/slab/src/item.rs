@@ -4,10 +4,10 @@
 //! offset  0  state word    u32, atomic (below)
 //!         4  lengths       u32: key 8 bits, value 22 bits, layout 2 bits
 //!         8  created       u32, Unix seconds
-//!        12  expiry        u32, atomic, Unix seconds, 0 = never      (layouts Expiring, Tagged, TaggedWithFlags)
-//!        16  CAS token     u64                                       (layouts Tagged, TaggedWithFlags)
-//!        24  last access   u32, atomic, Unix seconds                 (layouts Tagged, TaggedWithFlags)
-//!        28  client flags  u32                                       (layout TaggedWithFlags)
+//!        12  expiry        u32, atomic, Unix seconds, 0 = never      (layouts Expiring, Flagged, Tagged)
+//!        16  client flags  u32                                       (layouts Flagged, Tagged)
+//!        20  last access   u32, atomic, Unix seconds                 (layout Tagged)
+//!        24  CAS token     u64                                       (layout Tagged)
 //!        then the key, then the value, then the ends of the chain: 8 bytes (items with CHAINED)
 //! ```
 //!
@@ -16,6 +16,9 @@
 //!
 //! The state word, from bit 0: references (14 bits), CHAINED, INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
 //! 8 bits, and the chunk's incarnation (4 bits), which changes each time the chunk is allocated.
+//!
+//! An item with both CHAINED and that length is the head of a *long* value: it has no tail and no value of its own, and all bytes are in
+//! its links, in order.
 //!
 //! CHAINED says that the item has room for the ends of a chain of *links*, which are items without a key: see [`link`].
 //!
@@ -48,7 +51,7 @@ pub use state::{Acquired, Claim, StateWord};
 pub const MAX_KEY_BYTES: usize = 255;
 /// Values are no longer than this, in bytes; a slab's end comes first.
 pub const MAX_VALUE_BYTES: usize = (1 << 22) - 2;
-/// In the place of a value's length: the item has a tail. No value is that long.
+/// In the place of a value's length: the item has a tail; or, if it has room for a chain, a long value in that. No value is that long.
 pub const TAILED: usize = (1 << 22) - 1;
 
 /// What an item's header has room for.
@@ -59,10 +62,10 @@ pub enum Layout {
     Plain = 0,
     /// 16 bytes: with an expiry time.
     Expiring = 1,
-    /// 28 bytes: with expiry, CAS token and last access.
-    Tagged = 2,
-    /// 32 bytes: with client flags besides.
-    TaggedWithFlags = 3,
+    /// 20 bytes: with expiry and client flags.
+    Flagged = 2,
+    /// 32 bytes: with last access and CAS token besides.
+    Tagged = 3,
 }
 
 impl Layout {
@@ -71,8 +74,8 @@ impl Layout {
         match self {
             Self::Plain => 12,
             Self::Expiring => 16,
-            Self::Tagged => 28,
-            Self::TaggedWithFlags => 32,
+            Self::Flagged => 20,
+            Self::Tagged => 32,
         }
     }
 
@@ -93,15 +96,20 @@ impl Layout {
 
     /// Whether there is room for a CAS token and the last access.
     pub const fn has_tag(self) -> bool {
-        matches!(self, Self::Tagged | Self::TaggedWithFlags)
+        matches!(self, Self::Tagged)
+    }
+
+    /// Whether there is room for client flags.
+    pub const fn has_flags(self) -> bool {
+        matches!(self, Self::Flagged | Self::Tagged)
     }
 
     const fn from_bits(bits: u32) -> Self {
         match bits & 3 {
             0 => Self::Plain,
             1 => Self::Expiring,
-            2 => Self::Tagged,
-            _ => Self::TaggedWithFlags,
+            2 => Self::Flagged,
+            _ => Self::Tagged,
         }
     }
 }
@@ -204,12 +212,12 @@ impl<'a> Item<'a> {
             if fields.layout.has_expiry() {
                 self.chunk.add(12).cast::<u32>().write(fields.expiry);
             }
-            if fields.layout.has_tag() {
-                self.chunk.add(16).cast::<u64>().write(fields.cas);
-                self.chunk.add(24).cast::<u32>().write(fields.created);
+            if fields.layout.has_flags() {
+                self.chunk.add(16).cast::<u32>().write(fields.client_flags);
             }
-            if fields.layout == Layout::TaggedWithFlags {
-                self.chunk.add(28).cast::<u32>().write(fields.client_flags);
+            if fields.layout.has_tag() {
+                self.chunk.add(20).cast::<u32>().write(fields.created);
+                self.chunk.add(24).cast::<u64>().write(fields.cas);
             }
             let to = self.chunk.add(fields.layout.header_bytes());
             to.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
@@ -234,11 +242,11 @@ impl<'a> Item<'a> {
                 to.chunk.add(12).cast::<u32>().write(expiry.load(Ordering::Relaxed));
             }
             if let (Some(cas), Some(last_access)) = (self.cas(), self.last_access()) {
-                to.chunk.add(16).cast::<u64>().write(cas);
-                to.chunk.add(24).cast::<u32>().write(last_access.load(Ordering::Relaxed));
+                to.chunk.add(20).cast::<u32>().write(last_access.load(Ordering::Relaxed));
+                to.chunk.add(24).cast::<u64>().write(cas);
             }
-            if layout == Layout::TaggedWithFlags {
-                to.chunk.add(28).cast::<u32>().write(self.client_flags());
+            if layout.has_flags() {
+                to.chunk.add(16).cast::<u32>().write(self.client_flags());
             }
             let ends = if self.state().is_chained() { link::CHAIN_BYTES } else { 0 };
             to.chunk.add(header).copy_from_nonoverlapping(self.chunk.add(header), key_len + value_len + ends);
@@ -255,11 +263,18 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`], but that the item need not be initialised.
     pub unsafe fn is_plausible(self) -> bool {
         // SAFETY: passed on; the header of any chunk may be read.
-        let ((key_len, value_len, layout), bytes) = unsafe { (self.lengths(), self.used_bytes()) };
+        let ((key_len, value_len, layout), tailed) = unsafe { (self.lengths(), self.has_tail()) };
+        let chained = self.state().is_chained();
+        let bytes = match (tailed, chained) {
+            // A tail is all that the key leaves.
+            (true, false) => layout.tailed_item_bytes(key_len, 0),
+            // The ends of a chain would lie in the tail.
+            (true, true) => return false,
+            (false, _) => layout.item_bytes(key_len, value_len) + if chained { link::CHAIN_BYTES } else { 0 },
+        };
         // Without a key it is a link.
-        let is_whole = key_len > 0
-            || (value_len >= link::LINK_BYTES && layout == Layout::Plain && !self.state().is_chained());
-        is_whole && bytes <= self.chunk_bytes as usize
+        let is_link = value_len >= link::LINK_BYTES && layout == Layout::Plain && !chained;
+        (key_len > 0 || is_link) && bytes <= self.chunk_bytes as usize
     }
 
     /// Key length, value length and layout.
@@ -281,6 +296,24 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn has_tail(self) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.has_no_length() && !self.state().is_chained() }
+    }
+
+    /// Whether the item is the head of a long value.
+    ///
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    pub unsafe fn is_long(self) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.has_no_length() && self.state().is_chained() }
+    }
+
+    /// # Safety
+    /// As for [`Self::key`].
+    #[inline]
+    unsafe fn has_no_length(self) -> bool {
         // SAFETY: as for `lengths`.
         unsafe { self.chunk.add(4).cast::<u32>().read() >> 8 & TAILED as u32 == TAILED as u32 }
     }
@@ -387,6 +420,15 @@ impl<'a> Item<'a> {
         unsafe { self.chunk.add(8).cast::<u32>().read() }
     }
 
+    /// Overwrites when the item was made.
+    ///
+    /// # Safety
+    /// The caller owns the chunk or holds the only reference to an item that is not in the index yet.
+    pub unsafe fn set_created(self, created: u32) {
+        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        unsafe { self.chunk.add(8).cast::<u32>().write(created) }
+    }
+
     /// The expiry time as an atomic, where the layout has room for one. 0 = never.
     ///
     /// # Safety
@@ -404,7 +446,7 @@ impl<'a> Item<'a> {
     #[inline]
     pub unsafe fn cas(self) -> Option<u64> {
         // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
-        unsafe { self.layout().has_tag().then(|| self.chunk.add(16).cast::<u64>().read()) }
+        unsafe { self.layout().has_tag().then(|| self.chunk.add(24).cast::<u64>().read()) }
     }
 
     /// Overwrites the CAS token.
@@ -414,7 +456,7 @@ impl<'a> Item<'a> {
     /// index yet.
     pub unsafe fn set_cas(self, cas: u64) {
         // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
-        unsafe { self.chunk.add(16).cast::<u64>().write(cas) }
+        unsafe { self.chunk.add(24).cast::<u64>().write(cas) }
     }
 
     /// Overwrites the client's flags. `false`: the layout has no room for any, and they stay 0.
@@ -424,9 +466,9 @@ impl<'a> Item<'a> {
     pub unsafe fn set_client_flags(self, client_flags: u32) -> bool {
         // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
         unsafe {
-            let has_room = self.layout() == Layout::TaggedWithFlags;
+            let has_room = self.layout().has_flags();
             if has_room {
-                self.chunk.add(28).cast::<u32>().write(client_flags);
+                self.chunk.add(16).cast::<u32>().write(client_flags);
             }
             has_room
         }
@@ -439,7 +481,7 @@ impl<'a> Item<'a> {
     #[inline]
     pub unsafe fn last_access(self) -> Option<&'a AtomicU32> {
         // SAFETY: as for `expiry`.
-        unsafe { self.layout().has_tag().then(|| self.chunk.add(24).cast::<AtomicU32>().as_ref()) }
+        unsafe { self.layout().has_tag().then(|| self.chunk.add(20).cast::<AtomicU32>().as_ref()) }
     }
 
     /// The client's flags; 0 where the layout has no room for them.
@@ -449,9 +491,7 @@ impl<'a> Item<'a> {
     #[inline]
     pub unsafe fn client_flags(self) -> u32 {
         // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
-        unsafe {
-            if self.layout() == Layout::TaggedWithFlags { self.chunk.add(28).cast::<u32>().read() } else { 0 }
-        }
+        unsafe { if self.layout().has_flags() { self.chunk.add(16).cast::<u32>().read() } else { 0 } }
     }
 
     /// Where a free chunk keeps the pointer to the next free one.

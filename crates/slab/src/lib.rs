@@ -2,6 +2,7 @@
 //! class, chunks that hold an item each.
 //!
 //! - [`arena`]: the reserved range, the table of what each slab holds, and giving slabs back to the system;
+//! - [`run`]: what a class is given of it: slabs, or a few units of a slab that is split;
 //! - [`ptr`]: the 32-bit compressed item pointer;
 //! - [`classes`]: which chunk sizes exist;
 //! - [`item`]: header, key and value inside a chunk, and the state word that counts references;
@@ -14,10 +15,13 @@
 pub mod arena;
 pub mod chunks;
 pub mod classes;
+mod fork;
 pub mod item;
 pub mod onlooker;
 pub mod ptr;
+pub mod run;
 pub mod shared;
+mod units;
 pub mod words;
 
 pub use arena::{Arena, SlabInfo};
@@ -26,6 +30,7 @@ pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};
 pub use onlooker::Onlooker;
 pub use ptr::{ItemPtr, SlabId};
+pub use run::{Run, RunId};
 pub use shared::Shared;
 pub use words::Words;
 

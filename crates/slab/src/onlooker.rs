@@ -21,10 +21,12 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::arena::{SPLIT, runs_of};
 use crate::item::{Item, StateWord};
 use crate::ptr::{ItemPtr, SlabId};
+use crate::run::{NUMBERS_PER_UNIT, Run, UNIT_BYTES, UNITS};
 use crate::shared::{ENGINE, HEADER, SLABS, check_header};
-use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES, SlabInfo};
+use crate::{SLAB_BYTES, SlabInfo};
 
 const WORD: usize = size_of::<u64>();
 
@@ -181,17 +183,26 @@ impl Onlooker {
         self.read(HEADER + first, count)
     }
 
-    /// The slabs that are assigned now.
+    /// The runs that are assigned now.
     ///
     /// # Errors
-    /// Where the table cannot be read.
-    pub fn slabs(&self) -> io::Result<Vec<(SlabId, SlabInfo)>> {
-        let table = self.read(HEADER + ENGINE, SLABS)?;
-        let named = table
-            .into_iter()
-            .enumerate()
-            .filter_map(|(slab, word)| Some((SlabId(slab as u16), info_of(word)?)));
-        Ok(named.collect())
+    /// Where the tables cannot be read.
+    pub fn runs(&self) -> io::Result<Vec<(Run, SlabInfo)>> {
+        let mut runs = Vec::new();
+        for (slab, word) in self.read(HEADER + ENGINE, SLABS)?.into_iter().enumerate() {
+            runs.extend(self.runs_in(SlabId(slab as u16), word)?);
+        }
+        Ok(runs)
+    }
+
+    /// The runs of a slab for which this word stands in the table.
+    fn runs_in(&self, slab: SlabId, word: u64) -> io::Result<Vec<(Run, SlabInfo)>> {
+        if word != SPLIT {
+            return Ok(SlabInfo::checked(word).map(|info| (Run::whole(slab), info)).into_iter().collect());
+        }
+        let first = usize::from(slab.0) * SLAB_BYTES / WORD;
+        let words = read_words(&self.slabs, first, UNITS as usize)?;
+        Ok(runs_of(slab, words.into_iter()))
     }
 
     fn read(&self, first: usize, count: usize) -> io::Result<Vec<u64>> {
@@ -202,54 +213,54 @@ impl Onlooker {
         Ok(words)
     }
 
-    fn info(&self, slab: SlabId) -> io::Result<Option<SlabInfo>> {
-        let word = self.read(HEADER + ENGINE + usize::from(slab.0), 1)?;
-        Ok(word.first().copied().and_then(info_of))
+    /// Whether a run is assigned, and as `info` says.
+    fn is_assigned(&self, run: Run, info: SlabInfo) -> io::Result<bool> {
+        let word = self.read(HEADER + ENGINE + usize::from(run.id.slab().0), 1)?;
+        let Some(word) = word.first() else { return Ok(false) };
+        Ok(self.runs_in(run.id.slab(), *word)?.contains(&(run, info)))
     }
 
-    /// Calls `seen` with each chunk of a slab. `false`: the slab is not what `info` says any more, and nothing was seen.
+    /// Calls `seen` with each chunk of a run. `false`: the run is not what `info` says any more, and nothing was seen.
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn look_at_slab(
+    pub fn look_at_run(
         &self,
-        slab: SlabId,
+        run: Run,
         info: SlabInfo,
         copies: &mut Copies,
         mut seen: impl FnMut(Chunk<'_>),
     ) -> io::Result<bool> {
-        let per_slab = info.chunks_per_slab() as usize;
-        let offset = u64::from(slab.0) * SLAB_BYTES as u64;
-        if !self.copy(offset, SLAB_BYTES, (per_slab, info.chunk_bytes as usize), copies)?
-            // Read after the copies: all of them are of the slab as it was assigned.
-            || self.info(slab)? != Some(info)
+        let chunks = run.chunks(info) as usize;
+        if !self.copy(start_of(run), run.bytes() as usize, (chunks, info.chunk_bytes as usize), copies)?
+            // Read after the copies: all of them are of the run as it was assigned.
+            || !self.is_assigned(run, info)?
         {
             return Ok(false);
         }
-        for number in 0..per_slab {
-            seen(copies.chunk(number, info, ItemPtr::new(slab, number as u16)));
+        for number in 0..chunks {
+            seen(copies.chunk(number, info, run.chunk(number as u32)));
         }
         Ok(true)
     }
 
-    /// Calls `seen` with one chunk. `None`: its slab is not what it was.
+    /// Calls `seen` with one chunk of a run. `None`: the run is not what it was.
     ///
     /// # Errors
-    /// As [`Self::look_at_slab`].
+    /// As [`Self::look_at_run`].
     pub fn look_at_chunk<R>(
         &self,
-        ptr: ItemPtr,
+        (ptr, run): (ItemPtr, Run),
         info: SlabInfo,
         copies: &mut Copies,
         seen: impl FnOnce(Chunk<'_>) -> R,
     ) -> io::Result<Option<R>> {
         let chunk_bytes = info.chunk_bytes as usize;
-        let offset =
-            u64::from(ptr.slab().0) * SLAB_BYTES as u64 + u64::from(ptr.number()) * chunk_bytes as u64;
-        if u32::from(ptr.number()) >= info.chunks_per_slab()
-            || !self.copy(offset, chunk_bytes, (1, chunk_bytes), copies)?
-            || self.info(ptr.slab())? != Some(info)
-        {
+        let Some(number) = run.number_of(ptr).filter(|number| *number < run.chunks(info)) else {
+            return Ok(None);
+        };
+        let offset = start_of(run) + u64::from(number) * chunk_bytes as u64;
+        if !self.copy(offset, chunk_bytes, (1, chunk_bytes), copies)? || !self.is_assigned(run, info)? {
             return Ok(None);
         }
         Ok(Some(seen(copies.chunk(0, info, ptr))))
@@ -276,11 +287,10 @@ impl Onlooker {
     }
 }
 
-/// A word of the table of slabs; `None` for a free slab, and for one that cannot be.
-fn info_of(word: u64) -> Option<SlabInfo> {
-    let info = SlabInfo::unpack(word);
-    let is_size = (MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes);
-    (is_size && info.chunk_bytes.is_multiple_of(CHUNK_ALIGN)).then_some(info)
+/// Where a run begins in the file, in bytes.
+fn start_of(run: Run) -> u64 {
+    let unit = u32::from(run.chunk(0).number()) / NUMBERS_PER_UNIT;
+    u64::from(run.id.slab().0) * SLAB_BYTES as u64 + u64::from(unit) * UNIT_BYTES as u64
 }
 
 impl Copies {
@@ -325,6 +335,12 @@ impl<'a> Copied<'a> {
         unsafe { self.item.is_link() }
     }
 
+    /// Whether its value is long, and lies in its links.
+    pub fn is_long(&self) -> bool {
+        // SAFETY: as for `has_tail`.
+        unsafe { self.item.is_long() }
+    }
+
     /// Whether words that may be written at any time lie in the place of a value.
     pub fn has_tail(&self) -> bool {
         // SAFETY: as for `key`.
@@ -353,6 +369,12 @@ impl<'a> Copied<'a> {
     pub fn last_access(&self) -> Option<u32> {
         // SAFETY: as for `key`.
         unsafe { self.item.last_access() }.map(|time| time.load(Ordering::Relaxed))
+    }
+
+    /// The client's flags; 0 if it has none.
+    pub fn client_flags(&self) -> u32 {
+        // SAFETY: as for `key`.
+        unsafe { self.item.client_flags() }
     }
 
     /// CAS token and client flags, of items with a tag.

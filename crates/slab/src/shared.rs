@@ -6,18 +6,24 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
+
 use crate::SLAB_BYTES;
+use crate::arena::PAGE_BYTES;
 use crate::words::Words;
 
 /// `MLPDSHM` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"MLPDSHM\0");
 /// The layout of both files, and of items in slabs.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// What the header of a cache says that this program can use.
 const KNOWN: [u64; 3] = [MAGIC, VERSION, SLAB_BYTES as u64];
 /// Words of the header: magic, version, slab size, and what is not used yet.
@@ -40,13 +46,49 @@ pub(crate) fn check_header(folder: &Path, found: &[u64; 3], advice: &str) -> io:
     Err(io::Error::new(ErrorKind::InvalidData, text))
 }
 
+/// Makes a file as long as that. A limit on the length of files would end this process by a signal otherwise.
+pub(crate) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
+    match getrlimit(Resource::Fsize).current {
+        Some(most) if most < bytes => Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("files may have {most} bytes at most, and {bytes} are needed: raise `ulimit -f`"),
+        )),
+        _ => file.set_len(bytes),
+    }
+}
+
+/// Has the file system set memory aside for a part of a file, of whole slabs or less. Keeps what is in it.
+pub(crate) fn reserve(file: &File, at: u64, bytes: usize) -> io::Result<()> {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), at, bytes as u64)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            // What is written has a place.
+            let mut there = vec![0; bytes];
+            file.read_exact_at(&mut there, at)?;
+            file.write_all_at(&there, at)
+        }
+        done => Ok(done?),
+    }
+}
+
+/// Overwrites a slab with zeros.
+pub(crate) fn clear(file: &File, at: u64) -> io::Result<()> {
+    file.write_all_at(&vec![0; SLAB_BYTES], at)
+}
+
+/// The page that a mapping of the file consists of: more than the smallest in `hugetlbfs`, whose files are of whole pages.
+pub(crate) fn page_bytes(file: &File) -> io::Result<usize> {
+    const HUGETLBFS: u32 = 0x9584_58f6;
+    let system = fstatfs(file)?;
+    Ok(if system.f_type as u32 == HUGETLBFS { system.f_bsize as usize } else { PAGE_BYTES })
+}
+
 /// The open files of a cache.
 #[derive(Debug)]
 pub struct Shared {
     words: Arc<Words>,
     slabs: File,
     /// Locked while it is open.
-    _lock: File,
+    lock: File,
     was_there: bool,
 }
 
@@ -74,13 +116,18 @@ impl Shared {
         let named = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{what} {}: {error}", folder.display()))
         };
-        fs::create_dir_all(folder).map_err(|error| named("cannot make the folder", error))?;
+        // Values are for whoever made the cache, who may let others read them.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| named("cannot make the folder", error))?;
         let open = |name: &str| {
             OpenOptions::new()
                 .read(true)
                 .write(true)
                 .create(true)
                 .truncate(false)
+                .mode(0o600)
+                // The folder of somebody else may lead anywhere.
+                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
                 .open(folder.join(name))
                 .map_err(|error| named(&format!("cannot open `{name}` in"), error))
         };
@@ -96,8 +143,16 @@ impl Shared {
             TryLockError::Error(error) => named("cannot lock the cache in", error),
         })?;
         let was_there = lock.metadata()?.len() > 0;
-        let words =
-            Words::in_file(&lock, HEADER + ENGINE + SLABS).map_err(|error| named("cannot map", error))?;
+        let page = page_bytes(&lock)?;
+        if !SLAB_BYTES.is_multiple_of(page) {
+            let error = io::Error::new(
+                ErrorKind::Unsupported,
+                format!("its pages of {page} bytes are larger than a slab: mount it with `pagesize=2M`"),
+            );
+            return Err(named("cannot use the file system of", error));
+        }
+        let words = Words::in_file(&lock, HEADER + ENGINE + SLABS, page)
+            .map_err(|error| named("cannot reserve and map `words` in", error))?;
         let found = [0, 1, 2].map(|at: usize| words[at].load(Ordering::Acquire));
         // A process that died before it wrote the magic number left nothing behind.
         let is_new = found[0] == 0;
@@ -106,12 +161,12 @@ impl Shared {
         }
         let slabs = open("slabs")?;
         if is_new {
-            slabs.set_len(0)?;
+            slabs.set_len(0).map_err(|error| named("cannot empty `slabs` in", error))?;
             for (word, value) in words.iter().zip(KNOWN).rev() {
                 word.store(value, Ordering::Release);
             }
         }
-        Ok(Self { words: Arc::new(words), slabs, _lock: lock, was_there: was_there && !is_new })
+        Ok(Self { words: Arc::new(words), slabs, lock, was_there: was_there && !is_new })
     }
 
     /// Whether there was a cache.
@@ -131,5 +186,9 @@ impl Shared {
 
     pub(crate) fn slabs(&self) -> &File {
         &self.slabs
+    }
+
+    pub(crate) fn files(&self) -> [&File; 2] {
+        [&self.lock, &self.slabs]
     }
 }

@@ -12,11 +12,14 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+use crate::shared::{reserve, set_len};
+
 /// A fixed number of words.
 pub struct Words {
     at: NonNull<AtomicU64>,
     len: usize,
-    is_mapped: bool,
+    /// 0 on the heap.
+    mapped_bytes: usize,
 }
 
 // SAFETY: the words are atomics, and the memory belongs to this value alone.
@@ -27,19 +30,22 @@ unsafe impl Sync for Words {}
 impl Words {
     /// `len` zeros on the heap.
     pub fn on_heap(len: usize) -> Self {
-        let words: Box<[AtomicU64]> = (0..len).map(|_| AtomicU64::new(0)).collect();
-        Self { at: NonNull::from(Box::leak(words)).cast(), len, is_mapped: false }
+        // SAFETY: zeros are atomics. Those that nobody touches take no memory, where there are many.
+        let words: Box<[AtomicU64]> = unsafe { Box::new_zeroed_slice(len).assume_init() };
+        Self { at: NonNull::from(Box::leak(words)).cast(), len, mapped_bytes: 0 }
     }
 
-    /// The first `len` words of a file, which is made as long as that; what was not there is zero.
+    /// The first `len` words of a file of such pages, which is made as long as that; what was not there is zero.
     ///
     /// # Errors
-    /// Where the file cannot be made longer or mapped.
-    pub fn in_file(file: &File, len: usize) -> io::Result<Self> {
-        let bytes = len * size_of::<AtomicU64>();
+    /// Where the file cannot be made longer or mapped, or its file system has no memory for it.
+    pub(crate) fn in_file(file: &File, len: usize, page_bytes: usize) -> io::Result<Self> {
+        let bytes = (len * size_of::<AtomicU64>()).next_multiple_of(page_bytes);
         if file.metadata()?.len() < bytes as u64 {
-            file.set_len(bytes as u64)?;
+            set_len(file, bytes as u64)?;
         }
+        // To touch a hole for which there is no memory would end the process.
+        reserve(file, 0, bytes)?;
         // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
         let at = unsafe {
             mm::mmap(
@@ -52,7 +58,12 @@ impl Words {
             )
         }?;
         let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
-        Ok(Self { at, len, is_mapped: true })
+        Ok(Self { at, len, mapped_bytes: bytes })
+    }
+
+    /// Where they are mapped, if they are, and how long that is in bytes.
+    pub(crate) fn mapped(&self) -> Option<(NonNull<u8>, usize)> {
+        (self.mapped_bytes > 0).then_some((self.at.cast(), self.mapped_bytes))
     }
 }
 
@@ -68,9 +79,9 @@ impl std::ops::Deref for Words {
 
 impl Drop for Words {
     fn drop(&mut self) {
-        if self.is_mapped {
+        if self.mapped_bytes > 0 {
             // SAFETY: the mapping is ours, and nobody borrows from it any more.
-            let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), self.len * size_of::<AtomicU64>()) };
+            let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), self.mapped_bytes) };
         } else {
             // SAFETY: made from a box of this length in `on_heap`, and nobody borrows from it any more.
             drop(unsafe { Box::from_raw(NonNull::slice_from_raw_parts(self.at, self.len).as_ptr()) });
@@ -80,6 +91,6 @@ impl Drop for Words {
 
 impl std::fmt::Debug for Words {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Words").field("len", &self.len).field("is_mapped", &self.is_mapped).finish()
+        f.debug_struct("Words").field("len", &self.len).field("mapped_bytes", &self.mapped_bytes).finish()
     }
 }

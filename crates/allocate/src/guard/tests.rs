@@ -32,7 +32,7 @@ fn view(sizes: &[u64]) -> View {
         pool.place.node = 0;
         pool
     });
-    View { memory: sizes.iter().sum(), resources: Vec::new(), pools: pools.collect() }
+    View { memory: sizes.iter().sum(), resources: Vec::new(), pools: pools.collect(), ..View::default() }
 }
 
 fn sizes(decision: &Decision) -> Vec<u64> {
@@ -133,7 +133,7 @@ fn what_a_policy_remembers_of_one_node_outlives_the_decision_on_the_other() {
     }
     let alone = |node: usize| {
         let pools = both.pools[2 * node..][..2].to_vec();
-        View { memory: 8000, resources: Vec::new(), pools }
+        View { memory: 8000, resources: Vec::new(), pools, ..View::default() }
     };
     let rounds = |policy: &mut dyn Policy, mut view: View| {
         for _ in 0..5 {

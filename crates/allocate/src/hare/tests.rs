@@ -43,6 +43,7 @@ fn two_tenants() -> View {
         memory: 4000 * MB,
         resources: resources(&[("bandwidth", 3000.0)]),
         pools: vec![pool("A", uniform(5000 * MB), &megabyte), pool("B", uniform(8000 * MB), &megabyte)],
+        ..View::default()
     }
 }
 
@@ -74,6 +75,7 @@ fn drf_shares_dominant_resources_equally() {
         memory: 100,
         resources: resources(&[("read-units", 1200.0), ("write-units", 1200.0)]),
         pools: vec![pool("A", uniform(10), &rigid(1.0, 2.0)), pool("B", uniform(10), &rigid(4.0, 1.0))],
+        ..View::default()
     };
     let strict = Drf { conserving: false, ..Drf::default() }.decide(&view);
     assert_near(&strict.grants[0].resources, &[400.0, 800.0], 1e-6);
@@ -106,6 +108,7 @@ fn opposite_ratios_of_reads_and_writes_swap_units() {
             pool("1", all_missed(), &units(0.8, 0.2, 4.0)),
             pool("2", all_missed(), &units(0.2, 0.8, 4.0)),
         ],
+        ..View::default()
     };
     let allocation = allocate(&view, &Settings { chunk: Some(10), ..exact() });
     assert_near(&allocation.grants[0].resources, &[3.2, 0.8, 16.0], 0.01);
@@ -129,6 +132,7 @@ fn trade_ends_where_a_resource_that_hits_do_not_save_becomes_dominant() {
                 &units(0.8, 0.2, 4.0),
             ),
         ],
+        ..View::default()
     };
     for mode in [Mode::Repaired, Mode::Published] {
         let allocation = allocate(&view, &Settings { chunk: Some(10), mode, ..exact() });
@@ -143,7 +147,7 @@ fn trade_ends_where_a_resource_that_hits_do_not_save_becomes_dominant() {
 fn tenants_that_are_alike_do_not_trade() {
     let alike = || curve(&[(10, 0.9), (20, 0.8), (40, 0.7), (80, 0.6), (100, 0.4)]);
     let pools = (0..4).map(|i| pool(&i.to_string(), alike(), &units(0.5, 0.5, 4.0)));
-    let view = View { memory: 80, resources: engine_totals(4.0), pools: pools.collect() };
+    let view = View { memory: 80, resources: engine_totals(4.0), pools: pools.collect(), ..View::default() };
     let allocation = allocate(&view, &Settings { mode: Mode::Published, chunk: Some(10), ..exact() });
     for grant in &allocation.grants {
         assert_eq!(grant, &Grant { memory: 20, resources: vec![2.0, 2.0, 16.0] });
@@ -157,6 +161,7 @@ fn tenants_that_miss_nothing_get_what_drf_gives() {
         memory: 4000,
         resources: resources(&[("bandwidth", 3000.0)]),
         pools: vec![pool("A", uniform(500), &demands), pool("B", uniform(1800), &demands)],
+        ..View::default()
     };
     for salt in [0.0, 0.01] {
         for mode in [Mode::Repaired, Mode::Published] {
@@ -182,6 +187,7 @@ fn a_cliff_that_is_wider_than_a_chunk_is_crossed_by_a_wide_deal() {
             pool("c", uniform(100_000), &demands),
             pool("d", uniform(100_000), &demands),
         ],
+        ..View::default()
     };
     let settings = Settings { chunk: Some(10), ..exact() };
     let published = allocate(&view, &Settings { mode: Mode::Published, ..settings.clone() });
@@ -264,6 +270,7 @@ fn what_is_relinquished_and_compensated_is_the_papers_equation() {
             pool("A", curve(&[(100, 0.7), (190, 0.4), (230, 0.1)]), &demands),
             pool("B", curve(&[(150, 0.9), (300, 0.6)]), &demands),
         ],
+        ..View::default()
     };
     for salt in [0.0, 0.01] {
         let settings = Settings { mode: Mode::Published, salt, chunk: Some(20), ..exact() };
@@ -292,6 +299,7 @@ fn the_harvest_is_weighted_by_what_tenants_own() {
         memory: 4000 * MB,
         resources: resources(&[("bandwidth", 3000.0), ("network", 30_000.0)]),
         pools: vec![pool("A", uniform(5000 * MB), &demands), pool("B", uniform(8000 * MB), &demands)],
+        ..View::default()
     };
     let allocation = allocate(&view, &exact());
     assert!(!allocation.deals.is_empty() && allocation.harvest.iter().all(|&harvest| harvest > 100.0));

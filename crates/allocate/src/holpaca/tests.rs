@@ -17,7 +17,7 @@ fn view() -> View {
         let curve = che::curve(Unit::Bytes, &keys, KEYS * 1000, 100);
         Pool::new(format!("T{}", i + 1), curve, MEMORY / 4)
     });
-    let mut view = View { memory: MEMORY, resources: Vec::new(), pools: pools.collect() };
+    let mut view = View { memory: MEMORY, resources: Vec::new(), pools: pools.collect(), ..View::default() };
     measure(&mut view);
     view
 }
@@ -164,7 +164,7 @@ fn a_new_pool_gets_an_equal_share_at_once_and_one_that_left_leaves_its_memory_to
 fn pools_that_know_and_serve_nothing_make_no_trouble() {
     let nothing = MissRatioCurve::new(Unit::Bytes, [curve::Point { size: 0, miss_ratio: 1.0 }]).unwrap();
     let pools = (0..3).map(|i| Pool::new(format!("p{i}"), nothing.clone(), 0));
-    let view = View { memory: 999, resources: Vec::new(), pools: pools.collect() };
+    let view = View { memory: 999, resources: Vec::new(), pools: pools.collect(), ..View::default() };
     for entry in crate::registry::policies().iter().filter(|entry| entry.name.contains("holpaca")) {
         let decision = entry.make().decide(&view);
         assert_eq!(decision.grants.iter().map(|grant| grant.memory).sum::<u64>(), 999, "{}", entry.name);

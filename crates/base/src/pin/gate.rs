@@ -82,7 +82,6 @@ impl Drop for Closed<'_> {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::{Barriers, CachePadded};
     use super::*;
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -96,11 +95,7 @@ mod loom_tests {
 
     impl Guarded {
         fn new() -> Arc<Self> {
-            let pins = Pins {
-                slots: (0..2).map(|_| CachePadded::default()).collect(),
-                readers_fence: true,
-                barriers: Barriers::default(),
-            };
+            let pins = Pins::fenced(2);
             let gate = Gate { pins, closed: AtomicBool::new(false), long: AtomicU64::new(0) };
             Arc::new(Self { gate, counts: [UnsafeCell::new(0), UnsafeCell::new(0)] })
         }

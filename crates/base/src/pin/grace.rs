@@ -1,24 +1,25 @@
 //! Grace periods that are asked about instead of waited for.
 
-use super::{Pins, SHARED};
+use super::Pins;
+use super::crowd::Waiting;
 use crate::sync::atomic::Ordering;
 
 /// A grace period that began when it was made: see [`Pins::grace`].
 #[derive(Clone, Debug)]
 pub struct Grace {
-    /// Slots whose readers were pinned then and may be yet, with their counts.
+    /// Slots whose threads were pinned then and may be yet, with their counts.
     readers: Vec<(usize, u64)>,
+    /// The same for the threads without a slot.
+    crowd: Waiting,
 }
 
 impl Grace {
     /// Whether every thread that was pinned when the period began has unpinned since. Once it says so, it goes on to.
-    /// Never waits; costs a look at the slots of those that had not when it was asked last.
+    /// Never waits; costs a look at the slots of those that had not when it was asked last. What it is asked is what moves
+    /// it on: a period of threads without a slot passes by the third question after they have unpinned.
     pub fn has_passed(&mut self, pins: &Pins) -> bool {
-        self.readers.retain(|(slot, before)| {
-            let now = pins.slots[*slot].count.load(Ordering::Acquire);
-            if *slot == SHARED { now != 0 } else { now == *before }
-        });
-        self.readers.is_empty()
+        self.readers.retain(|(slot, before)| pins.slots[*slot].count.load(Ordering::Acquire) == *before);
+        self.crowd.has_drained(&pins.crowd) && self.readers.is_empty()
     }
 }
 
@@ -29,11 +30,10 @@ impl Pins {
     pub fn grace(&self) -> Grace {
         self.others_fence();
         let counts = self.slots.iter().map(|slot| slot.count.load(Ordering::Acquire)).enumerate();
-        let is_pinned = |slot: usize, count: u64| if slot == SHARED { count != 0 } else { count % 2 == 1 };
-        Grace { readers: counts.filter(|(slot, count)| is_pinned(*slot, *count)).collect() }
+        let readers = counts.filter(|(_, count)| count % 2 == 1).collect();
+        Grace { readers, crowd: self.crowd.wait() }
     }
 }
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -23,6 +23,8 @@ pub struct Stock<T> {
     level: AtomicUsize,
     /// How many there should be.
     target: AtomicUsize,
+    /// Memory of the lists, in bytes.
+    bytes: AtomicUsize,
 }
 
 struct Lists<T> {
@@ -39,6 +41,7 @@ impl<T: Copy + Into<u32>> Stock<T> {
             passing: Mutex::new(Vec::new()),
             level: AtomicUsize::new(0),
             target: AtomicUsize::new(target),
+            bytes: AtomicUsize::new(0),
         }
     }
 
@@ -51,6 +54,11 @@ impl<T: Copy + Into<u32>> Stock<T> {
     #[inline]
     pub fn level(&self) -> usize {
         self.level.load(Ordering::Relaxed)
+    }
+
+    /// Memory of its lists, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// How many there should be.
@@ -68,6 +76,7 @@ impl<T: Copy + Into<u32>> Stock<T> {
         self.level.fetch_add(freed.len(), Ordering::Relaxed);
         lists.waiting.append(freed);
         lists.since = pins.mark();
+        self.note_bytes(&lists);
     }
 
     /// Moves up to `wanted` clear ones to `ready`.
@@ -125,6 +134,13 @@ impl<T: Copy + Into<u32>> Stock<T> {
             let list = if protected.contains(thing.into()) { &mut lists.waiting } else { &mut lists.clear };
             list.push(thing);
         }
+        self.note_bytes(&lists);
+    }
+
+    fn note_bytes(&self, lists: &Lists<T>) {
+        // What is in hand takes turns with what waits.
+        let things = 2 * lists.waiting.capacity() + lists.clear.capacity();
+        self.bytes.store(things * size_of::<T>(), Ordering::Relaxed);
     }
 }
 
@@ -132,14 +148,12 @@ impl<T: Copy + Into<u32>> Stock<T> {
 mod loom_tests {
     use std::sync::Arc as StdArc;
 
-    use crossbeam_utils::CachePadded;
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
     use super::*;
-    use crate::pin::Barriers;
 
     /// A thing that is there until it is taken away, goes through the stock, and is overwritten by whoever gets it.
     struct Model {
@@ -154,11 +168,7 @@ mod loom_tests {
     impl Model {
         fn new() -> Self {
             Self {
-                pins: Pins {
-                    slots: (0..2).map(|_| CachePadded::default()).collect(),
-                    readers_fence: true,
-                    barriers: Barriers::default(),
-                },
+                pins: Pins::fenced(2),
                 stock: Stock::new(1),
                 there: AtomicBool::new(true),
                 content: UnsafeCell::new(1),

@@ -13,6 +13,7 @@ use base::Clock;
 use base::rng::{RngExt, SeededRng};
 use parking_lot::Mutex;
 
+use super::admin::Administration;
 use super::embedded::clock_step;
 use super::history::{Found, History};
 use super::plant::{Plant, Planted};
@@ -40,6 +41,7 @@ struct Shared {
     workload: Arc<Workload>,
     plant: Option<Arc<Plant>>,
     ttl: (Sizes, f64),
+    pause: Duration,
     options: CheckOptions,
     threads: usize,
     stop: AtomicBool,
@@ -74,6 +76,7 @@ pub(crate) fn run(
         subject,
         plant: options.plant.map(|(kind, every)| Arc::new(Plant::new(kind, every))),
         ttl: (spec.ttl_secs.clone(), spec.ttl_share),
+        pause: Duration::from_millis(spec.pause_ms),
         options: options.clone(),
         threads: spec.threads,
         stop: AtomicBool::new(false),
@@ -85,6 +88,7 @@ pub(crate) fn run(
         workload,
     });
     let (mut counts, mut disturbances) = (Counts::default(), Disturbances::default());
+    let mut administration = Administration::default();
     for part in 0..=options.restarts {
         let own = Arc::get_mut(&mut shared).context("a thread of the check has not ended")?;
         if part > 0 {
@@ -94,6 +98,7 @@ pub(crate) fn run(
         let done = drive(&shared)?;
         counts.add(&done.0);
         disturbances.add(&done.1);
+        administration.merge(done.2);
         if !shared.violations.lock().is_empty() {
             break;
         }
@@ -119,6 +124,7 @@ pub(crate) fn run(
         refused: counts.refused,
         held_values: counts.held,
         disturbances,
+        administration: administration.into_calls(),
         evictions: shared.subject.holdings().map(|held| held.evictions),
         planted: shared.plant.as_ref().map(|plant| plant.struck()),
         not_expressed: spec.not_expressed.clone(),
@@ -127,10 +133,15 @@ pub(crate) fn run(
 }
 
 /// Starts all threads, shows progress, and adds up what they counted.
-fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances)> {
+fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances, Administration)> {
     let disturber = {
         let shared = Arc::clone(shared);
         base::thread::spawn("disturber", move || shared.disturb()).context("starting a thread")?
+    };
+    let administrator = {
+        let shared = Arc::clone(shared);
+        base::thread::spawn("administrator", move || Stops(&shared).guard(|| Ok(shared.administer())))
+            .context("starting a thread")?
     };
     let mut callers = Vec::new();
     for thread in 0..shared.threads {
@@ -155,7 +166,9 @@ fn drive(shared: &Arc<Shared>) -> Result<(Counts, Disturbances)> {
     }
     let disturbances =
         disturber.join().map_err(|_| anyhow!("the disturber panicked; its message is above"))??;
-    Ok((total, disturbances))
+    let administration =
+        administrator.join().map_err(|_| anyhow!("the administrator panicked; its message is above"))??;
+    Ok((total, disturbances, administration))
 }
 
 /// What the check asks, as a workload.
@@ -264,6 +277,9 @@ impl Shared {
                 if over || self.stop.load(Ordering::Relaxed) {
                     break;
                 }
+                if !self.pause.is_zero() {
+                    base::thread::sleep(self.pause);
+                }
             }
             turn += 1;
             let done = calling.turn(left)?;
@@ -271,6 +287,21 @@ impl Shared {
             self.calls.fetch_add(done, Ordering::Relaxed);
         }
         Ok(calling.counts)
+    }
+
+    /// Calls the operations of an administrator one after the other, until the run is over.
+    fn administer(&self) -> Administration {
+        let mut rng = base::rng::seeded(base::hash::mix64(self.seed() ^ 0x0061_646d_696e));
+        let mut done = Administration::default();
+        for turn in 0.. {
+            if !self.options.administers || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            base::thread::sleep(Duration::from_millis(self.options.disturb_every_ms));
+            let Some((operation, is_done, millis)) = self.subject.administer(turn, &mut rng) else { break };
+            done.add(operation, is_done, millis);
+        }
+        done
     }
 
     /// Moves limits, slabs and the clock, and flushes, until the run is over.

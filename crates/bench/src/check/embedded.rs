@@ -9,6 +9,7 @@ use base::rng::{RngExt, SeededRng};
 use base::{ByteSize, Clock};
 use millpond::{Cache, Expiry, ItemOptions, Keys, PoolId, ReadHandle};
 
+use super::admin::{Works, operate};
 use super::subject::{Caller, LimitMove, Subject, Touched};
 use crate::target::embedded::{Embedded, EmbeddedOptions, PoolShape};
 use crate::target::{Direct as _, Holdings};
@@ -104,6 +105,17 @@ impl Subject for EmbeddedSubject {
 
     fn rebalance(&self) -> u64 {
         if self.moves_limits { self.embedded().cache().rebalance().len() as u64 } else { 0 }
+    }
+
+    fn administer(&self, turn: u64, rng: &mut SeededRng) -> Option<(&'static str, bool, f64)> {
+        let number = rng.random_range(0..self.shares.len());
+        let works = Works {
+            cache: self.embedded().cache(),
+            pool: self.embedded().pools()[number],
+            limit: limit(self.memory, self.shares[number]),
+            memory: ByteSize::new(self.memory),
+        };
+        Some(operate(&works, turn, rng))
     }
 
     fn restart(&mut self) -> Result<bool> {

@@ -9,8 +9,10 @@
 //! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
 //! - `subject`: what is checked, `embedded` and `server`: those there are. `plant`: faults planted on purpose.
 //! - `memcached`, `resp`: what a server's clients speak. `line`: the bytes of a connection.
+//! - `admin`: every operation of an administrator, timed.
 //! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
 
+mod admin;
 mod drive;
 mod embedded;
 pub(crate) mod history;
@@ -35,6 +37,7 @@ use base::ByteSize;
 use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
 
+pub use admin::AdminCalls;
 pub use plant::PlantKind;
 pub use preset::{PRESETS, Preset};
 pub use report::{CheckReport, Disturbances, Violation};
@@ -78,6 +81,9 @@ pub struct CheckSpec {
     pub ttl_share: f64,
     /// Calling threads. Default 4.
     pub threads: usize,
+    /// For how long a thread sleeps after every 64 of its calls or so, in milliseconds, so that there may be more threads than
+    /// processors have time for. Default 0.
+    pub pause_ms: u64,
     /// What of an original has no equivalent here.
     pub not_expressed: Vec<String>,
 }
@@ -100,6 +106,7 @@ impl Default for CheckSpec {
             ttl_secs: sizes(1, 20),
             ttl_share: 0.2,
             threads: 4,
+            pause_ms: 0,
             not_expressed: Vec::new(),
         }
     }
@@ -146,6 +153,8 @@ pub struct CheckOptions {
     pub seed: u64,
     /// Whether limits of pools and memory move, and size classes trade slabs. Default true.
     pub moves_limits: bool,
+    /// Whether all operations of an administrator are called meanwhile, and timed; embedded only. Default false.
+    pub administers: bool,
     /// Whether all keys are flushed now and then. Default true.
     pub flushes: bool,
     /// How often the cache ends and is taken over again, at equal distances; for that, `shared` is needed. Default 0.
@@ -170,6 +179,7 @@ impl Default for CheckOptions {
             length: Length::Operations(1_000_000),
             seed: 1,
             moves_limits: true,
+            administers: false,
             flushes: true,
             restarts: 0,
             shared: None,
@@ -189,6 +199,9 @@ pub fn check(spec: &CheckSpec, options: &CheckOptions) -> Result<CheckReport> {
     spec.check()?;
     if options.restarts > 0 && (options.shared.is_none() || options.target != TargetUrl::Embedded) {
         bail!("only an embedded cache in a folder in memory can be restarted");
+    }
+    if options.administers && options.target != TargetUrl::Embedded {
+        bail!("only an embedded cache can be administered meanwhile");
     }
     let folder = options.shared.clone().map(Folder::new).transpose()?;
     let subject: Box<dyn Subject> = match &options.target {

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
+use super::admin::AdminCalls;
 use super::lives::{Life, Wrong};
 use super::record::{Answer, CallKind, Record};
 use super::value::Stamp;
@@ -191,6 +192,8 @@ pub struct CheckReport {
     pub held_values: u64,
     /// What was done to the cache meanwhile.
     pub disturbances: Disturbances,
+    /// What an administrator did meanwhile, by operation, if one was asked for.
+    pub administration: Vec<AdminCalls>,
     /// Items that were evicted, where the target tells.
     pub evictions: Option<u64>,
     /// How often the planted fault struck, where one was planted.
@@ -276,6 +279,17 @@ impl fmt::Display for CheckReport {
         match self.evictions {
             Some(evictions) => writeln!(f, ", {evictions} evictions")?,
             None => writeln!(f)?,
+        }
+        for calls in &self.administration {
+            writeln!(
+                f,
+                "administered {:<24} {} calls, {} refused, slowest {:.1} ms, mean {:.2} ms",
+                calls.operation,
+                calls.calls,
+                calls.refused,
+                calls.slowest_ms,
+                calls.total_ms / calls.calls.max(1) as f64
+            )?;
         }
         if let Some(planted) = self.planted {
             writeln!(f, "planted      the fault struck {planted} times")?;

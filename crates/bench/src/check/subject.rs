@@ -46,6 +46,12 @@ pub(crate) trait Subject: Send + Sync {
         0
     }
 
+    /// Carries out the operation of an administrator whose turn it is: its name, whether it was done, and how long it took, in
+    /// milliseconds. `None` where there are none.
+    fn administer(&self, _turn: u64, _rng: &mut SeededRng) -> Option<(&'static str, bool, f64)> {
+        None
+    }
+
     /// Ends the cache and takes it over again, with nobody calling it. False where it cannot.
     ///
     /// # Errors

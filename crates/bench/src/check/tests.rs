@@ -358,6 +358,18 @@ fn every_preset_runs() {
     }
 }
 
+/// More threads than have a slot of their own in the engine, with all that an administrator does beside them.
+#[test]
+fn a_hundred_threads_are_right_while_the_cache_is_administered() {
+    let spec = CheckSpec { threads: 100, pools: vec![0.5, 0.5], memory: ByteSize::mib(48), ..small() };
+    let options = CheckOptions { administers: true, disturb_every_ms: 1, ..operations(200_000) };
+    let report = check(&spec, &options).expect("it runs");
+    assert!(report.is_clean(), "{report}");
+    assert!(!report.administration.is_empty(), "{report}");
+    let options = CheckOptions { target: TargetUrl::Null, ..options };
+    assert!(check(&spec, &options).expect_err("not embedded").to_string().contains("administered"));
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (spec, reason) in [

@@ -75,6 +75,12 @@ pub struct CheckArgs {
     /// Leave the limits of pools and memory alone
     #[arg(long)]
     pub no_resize: bool,
+    /// Call every operation of an administrator meanwhile, one after the other, and print the slowest call of each; embedded only
+    #[arg(long)]
+    pub admin: bool,
+    /// Let each thread sleep this long after every 64 calls or so, in milliseconds [default: 0]
+    #[arg(long, value_name = "MS")]
+    pub pause: Option<u64>,
     /// Never flush all keys, but for those of a server once at the start
     #[arg(long)]
     pub no_flush: bool,
@@ -131,6 +137,7 @@ impl CheckArgs {
             }
         }
         put(&mut spec.threads, self.threads.as_ref());
+        put(&mut spec.pause_ms, self.pause.as_ref());
         put(&mut spec.keys, self.keys.as_ref());
         put(&mut spec.key_size, self.key_size.as_ref());
         put(&mut spec.value_size, self.value_size.as_ref());
@@ -152,6 +159,7 @@ impl CheckArgs {
             },
             seed: self.seed,
             moves_limits: !self.no_resize,
+            administers: self.admin,
             flushes: !self.no_flush,
             restarts: self.restarts,
             shared: self.shared.clone(),

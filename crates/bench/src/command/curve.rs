@@ -1,7 +1,9 @@
 //! `millpond curve`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use base::ByteSize;
@@ -10,7 +12,10 @@ use curve::{Correction, Unit};
 use millpond::PolicyKind;
 
 use super::{curve_compare, print_json};
-use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, chart, learn, traces_in};
+use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, answer, chart, learn, traces_in};
+use crate::engine_memory::EngineMemory;
+use crate::plot;
+use crate::replay::ReplayOptions;
 use crate::trace::Column;
 
 /// Flags of `millpond curve`.
@@ -27,7 +32,14 @@ pub struct CurveArgs {
     /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in miniature. May be given several times
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub policy: Vec<PolicyKind>,
-    /// What sizes count: bytes or items [default: bytes where the trace tells sizes, else items]
+    /// How much memory for this share of hits, such as 90% or 0.9? Told by the curve and then tried: the trace is replayed through an
+    /// engine with that memory, and with more or less where it hits otherwise
+    #[arg(long, value_name = "SHARE", value_parser = hits, conflicts_with_all = ["csv", "compare", "compare_policies", "published"])]
+    pub hits: Option<f64>,
+    /// With --hits: no larger engine is tried; 0 = none at all, and the curve alone answers
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", requires = "hits")]
+    pub most_tried: ByteSize,
+    /// What sizes count: bytes or items [default: bytes where the trace or --value-size tells sizes, else items]
     #[arg(long, value_name = "UNIT", value_parser = unit)]
     pub unit: Option<Unit>,
     /// The share of keys that is followed [default: 0.01 for shards-fixed-rate, 1/32 for ghost, about 16,384 keys for mini]
@@ -41,25 +53,26 @@ pub struct CurveArgs {
     pub correction: Correction,
     /// The largest cache that is asked about, in bytes or with a unit; or in items [default: one that holds all keys]
     #[arg(long, value_name = "SIZE")]
-    pub max_size: Option<ByteSize>,
+    pub max_size: Option<Amount>,
     /// Sizes that ghost tells apart, and at most 24 that mini simulates
     #[arg(long, value_name = "N", default_value_t = curve::ghost::DEFAULT_TICKS)]
     pub ticks: usize,
     /// With shadow and tail: the size of the cache around which they tell the curve [default: a tenth of the largest]
     #[arg(long, value_name = "SIZE")]
-    pub at: Option<ByteSize>,
+    pub at: Option<Amount>,
     /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
-    pub more: Option<ByteSize>,
+    pub more: Option<Amount>,
     /// Whether writes count as requests: count, refresh (they make the key recent only) or ignore
     #[arg(long, value_name = "HOW", default_value = "count")]
     pub writes: Writes,
-    /// Size of an item where the trace does not tell, in bytes or with a unit
-    #[arg(long, value_name = "SIZE", default_value = "100")]
-    pub value_size: ByteSize,
-    /// Bytes that a cache spends on an item besides its value: key, header, index
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    pub overhead: ByteSize,
+    /// Size of a value where the trace does not tell, in bytes or with a unit [default: 100, where bytes are asked for]
+    #[arg(long, value_name = "SIZE")]
+    pub value_size: Option<ByteSize>,
+    /// Bytes that a cache spends on an item besides its value; engine = what Millpond does, with which sizes are the memory of a whole
+    /// cache [default: engine; 0 where curves are compared]
+    #[arg(long, value_name = "SIZE")]
+    pub overhead: Option<Overhead>,
     /// No more than N requests of each trace [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -102,6 +115,53 @@ pub struct CurveArgs {
     pub published_keys: Option<u64>,
 }
 
+/// A size of a cache: bytes where it has a unit of them, else whatever the curve counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    amount: u64,
+    is_bytes: bool,
+}
+
+impl FromStr for Amount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let amount = text.parse::<ByteSize>().map_err(|error| error.to_string())?.as_u64();
+        Ok(Self { amount, is_bytes: text.trim().ends_with(|c: char| c.is_ascii_alphabetic()) })
+    }
+}
+
+/// What a cache spends on an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overhead {
+    /// What the engine does.
+    Engine,
+    /// So much on each.
+    Bytes(ByteSize),
+}
+
+impl FromStr for Overhead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "engine" {
+            return Ok(Self::Engine);
+        }
+        text.parse().map(Self::Bytes).map_err(|error| format!("{error}; or engine"))
+    }
+}
+
+/// A hit ratio: a percentage, or a share below 1.
+fn hits(text: &str) -> Result<f64, String> {
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.trim().parse::<f64>().ok(),
+    };
+    share
+        .filter(|share| *share > 0.0 && *share < 1.0)
+        .ok_or_else(|| format!("`{text}` is not a hit ratio: give one between 0 and 1, such as 90% or 0.9"))
+}
+
 fn unit(text: &str) -> Result<Unit, String> {
     match text {
         "bytes" => Ok(Unit::Bytes),
@@ -127,9 +187,14 @@ impl CurveArgs {
         let small = |size: ByteSize, what| {
             u32::try_from(size.as_u64()).ok().with_context(|| format!("{what} of {size} is more than 4 GiB"))
         };
+        let overhead = match self.overhead {
+            Some(Overhead::Bytes(bytes)) => bytes,
+            Some(Overhead::Engine) | None => ByteSize::new(0),
+        };
         Ok(Source {
-            value_size: small(self.value_size, "an item")?,
-            overhead: small(self.overhead, "an overhead")?,
+            value_size: small(self.value_size.unwrap_or(ByteSize::new(100)), "an item")?,
+            overhead: small(overhead, "an overhead")?,
+            engine: None,
             bimodal: false,
             writes: self.writes,
             limit: self.limit,
@@ -157,11 +222,64 @@ impl CurveArgs {
             unit: self.unit,
             rate: self.rate,
             keys: self.keys,
-            max_size: self.max_size.map(ByteSize::as_u64),
+            max_size: self.max_size.map(|size| size.amount),
             ticks: self.ticks,
             correction: self.correction,
-            at: self.at.map(ByteSize::as_u64),
+            at: self.at.map(|size| size.amount),
         })
+    }
+
+    /// What the sizes of a trace's curve count.
+    fn unit_of(&self, trace: &Path, source: &Source) -> Result<Unit> {
+        let tells = source.tells_sizes(trace)?;
+        let unit = match self.unit {
+            Some(unit) => unit,
+            None if tells || self.value_size.is_some() => Unit::Bytes,
+            None => Unit::Items,
+        };
+        let name = trace.display();
+        if self.hits.is_some() && (unit == Unit::Items || !tells && self.value_size.is_none()) {
+            bail!(
+                "{name} tells no sizes, so that no memory can be told: give --value-size SIZE, the mean size of its values"
+            );
+        }
+        let sizes = [("max-size", self.max_size), ("at", self.at), ("more", self.more)];
+        for (flag, size) in sizes.into_iter().filter_map(|(flag, size)| Some((flag, size?))) {
+            if unit == Unit::Items && size.is_bytes {
+                let size = ByteSize::new(size.amount);
+                bail!(
+                    "--{flag} {size} is memory, but the curve of {name} counts items, {}: give a number of items, or --value-size SIZE \
+                     and so bytes",
+                    if tells { "as --unit asks for" } else { "for the trace tells no sizes" },
+                );
+            }
+        }
+        Ok(unit)
+    }
+
+    /// The report of one trace and policy.
+    fn report(&self, trace: &Path, source: &Source, policy: PolicyKind) -> Result<CurveReport> {
+        let mut source = source.clone();
+        let unit = self.unit_of(trace, &source)?;
+        if unit == Unit::Bytes && matches!(self.overhead, None | Some(Overhead::Engine)) {
+            let examples = source.examples(trace)?;
+            if !examples.is_empty() {
+                source.engine = Some(Arc::new(EngineMemory::ask(policy, &examples)?));
+            }
+        }
+        let mut report = learn(trace, &source, &CurveOptions { unit: Some(unit), ..self.options(policy)? })?;
+        if let Some(hits) = self.hits {
+            let replayed = ReplayOptions {
+                policy,
+                value_size: source.value_size,
+                limit: self.limit,
+                columns: source.columns.clone(),
+                progress: !self.json,
+                ..ReplayOptions::default()
+            };
+            report.answer = Some(answer(&report.curve, trace, hits, &replayed, self.most_tried)?);
+        }
+        Ok(report)
     }
 
     fn traces(&self) -> Result<Vec<PathBuf>> {
@@ -180,6 +298,9 @@ pub fn execute_curve(args: &CurveArgs) -> Result<()> {
 
 pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
     let (source, traces) = (args.source()?, args.traces()?);
+    if let Some(path) = &args.plot {
+        plot::check_name(path)?;
+    }
     if args.compare {
         return curve_compare::estimators(args, &source, &traces, out);
     }
@@ -192,7 +313,7 @@ pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
     let mut reports = Vec::new();
     for trace in &traces {
         for &policy in &args.policy {
-            reports.push(learn(trace, &source, &args.options(policy)?)?);
+            reports.push(args.report(trace, &source, policy)?);
         }
     }
     if let Some(path) = &args.plot {
@@ -207,7 +328,7 @@ pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
         reports if args.json => print_json(out, &reports),
         reports => {
             for (i, report) in reports.iter().enumerate() {
-                let more = args.more.map_or(report.default_more(), ByteSize::as_u64);
+                let more = args.more.map_or(report.default_more(), |more| more.amount);
                 write!(out, "{}{}", if i == 0 { "" } else { "\n" }, report.table(more))?;
             }
             Ok(())

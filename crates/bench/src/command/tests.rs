@@ -10,6 +10,20 @@ struct Program {
     command: BenchCommand,
 }
 
+#[derive(Parser)]
+struct Curve {
+    #[command(flatten)]
+    args: CurveArgs,
+}
+
+/// `millpond curve`, which stands beside `bench`.
+fn curve(line: &str) -> Result<String> {
+    let words = std::iter::once("curve").chain(line.split_whitespace());
+    let mut out = Vec::new();
+    super::curve::execute(&Curve::try_parse_from(words)?.args, &mut out)?;
+    Ok(String::from_utf8(out)?)
+}
+
 fn run(line: &str) -> Result<String> {
     let words = std::iter::once("bench").chain(line.split_whitespace());
     let mut out = Vec::new();
@@ -206,5 +220,75 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     ] {
         let error = refusal(line);
         assert!(error.contains(reason), "{line}: {error}");
+    }
+}
+
+/// The sample that is shipped: values of all sizes, and hot keys.
+fn sample() -> String {
+    format!("{}/../../examples/sample-trace.csv.zst", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// "How much memory for so many hits?" The curve over values alone said 118 MiB where the engine needed more than 144.
+#[test]
+fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("requests.csv");
+    let unit = |i: u64| base::hash::mix64(i) as f64 / u64::MAX as f64;
+    let requests: String = (0..200_000)
+        .map(|i| (unit(i).powi(3) * 60_000.0) as u64)
+        .map(|key| format!("{key},get,{}\n", (400.0 * 50_f64.powf(unit(key << 20))) as u64))
+        .collect();
+    std::fs::write(&file, format!("key,op,size\n{requests}")).expect("written");
+    let trace = file.display();
+    for policy in ["lru:0", "s3-fifo"] {
+        let told = curve(&format!("{trace} --hits 60% --policy {policy} --json")).expect("an answer");
+        let told: serde_json::Value = serde_json::from_str(&told).expect("json");
+        let answer = &told["answer"];
+        let memory = answer["memory_bytes"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+        let replayed = json(&format!("replay --trace {trace} --memory {memory} --policy {policy} --json"));
+        let hit_ratio = replayed["hit_ratio"].as_f64().expect("a ratio");
+        assert!(memory > 16 << 20, "more than a cache has at least: {answer}");
+        assert!((0.59..=0.61).contains(&hit_ratio), "{policy}: {hit_ratio} of {answer}");
+    }
+    let text = curve(&format!("{} --hits 99.9%", sample())).expect("an answer");
+    assert!(text.contains("no cache has them") && text.contains("memory of a whole cache"), "{text}");
+}
+
+/// Where items are alike, the curve alone says it: it knows what the engine spends on them.
+#[test]
+fn the_curve_alone_knows_the_memory_for_items_of_one_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys.csv");
+    let draw = |i: u64| (base::hash::mix64(i) as f64 / u64::MAX as f64).powi(3) * 60_000.0;
+    let keys: String = (0..200_000).map(|i| format!("{}\n", draw(i) as u64)).collect();
+    std::fs::write(&file, format!("key\n{keys}")).expect("written");
+    let trace = format!("{} --value-size 1000", file.display());
+    let told = curve(&format!("{trace} --hits 60% --policy lru --most-tried 0 --json")).expect("an answer");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("json");
+    let memory = told["answer"]["memory_bytes"].as_u64().expect("it is on the curve");
+    assert!(memory > 24 << 20, "{memory}");
+    let replayed = json(&format!("replay --trace {trace} --memory {memory} --policy lru:0 --json"));
+    let hit_ratio = replayed["hit_ratio"].as_f64().expect("a ratio");
+    assert!((0.58..=0.62).contains(&hit_ratio), "{hit_ratio} with {memory}");
+}
+
+/// MiB were taken for items without a word.
+#[test]
+fn memory_is_never_taken_for_items() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys.csv");
+    let keys: String = (0..5_000_u32).map(|i| format!("{}\n", i * i % 700)).collect();
+    std::fs::write(&file, format!("key\n{keys}")).expect("written");
+    let trace = file.display();
+    for flag in ["--more 16MiB", "--max-size 64MiB", "--method shadow --at 1KiB"] {
+        let error = format!("{:#}", curve(&format!("{trace} {flag}")).expect_err(flag));
+        assert!(error.contains("is memory") && error.contains("--value-size"), "{flag}: {error}");
+        curve(&format!("{trace} {flag} --value-size 500")).expect(flag);
+    }
+    let error = curve(&format!("{trace} --hits 0.5")).expect_err("no sizes").to_string();
+    assert!(error.contains("tells no sizes"), "{error}");
+    assert!(curve(&format!("{trace} --more 100")).expect("items").contains("100 more"));
+    for wrong in ["--hits 120%", "--hits many", "--overhead lots"] {
+        assert!(curve(&format!("{trace} {wrong}")).is_err(), "{wrong}");
     }
 }

@@ -1,18 +1,23 @@
 //! A trace as accesses: hash, size and kind.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, Result};
 use base::hash::key_hash;
 use curve::{Access, Estimator, Kind};
 
+use crate::engine_memory::{EngineMemory, ItemSize};
 use crate::reference::key_id;
 use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
 
 /// Accesses of a batch: enough that handing one over costs nothing, few enough for the processor's cache.
 const BATCH: usize = 16_384;
+/// Keys that stand for all of a trace, where the engine is asked what items take.
+const EXAMPLES: usize = 1 << 16;
 /// Batches that may wait for the estimators.
 const WAITING: usize = 8;
 
@@ -46,8 +51,10 @@ impl FromStr for Writes {
 pub struct Source {
     /// Size of an item where the trace does not tell.
     pub value_size: u32,
-    /// Bytes that the cache spends on an item besides: key, header, index.
+    /// Bytes that the cache spends on an item besides: key, header, index. Counts where [`Self::engine`] is not given.
     pub overhead: u32,
+    /// What items take of the engine's memory; sizes are then those of memory rather than of values.
+    pub engine: Option<Arc<EngineMemory>>,
     /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for the tenth.
     pub bimodal: bool,
     /// What is made of writes.
@@ -65,6 +72,7 @@ impl Default for Source {
         Self {
             value_size: 100,
             overhead: 0,
+            engine: None,
             bimodal: false,
             writes: Writes::default(),
             limit: None,
@@ -76,7 +84,10 @@ impl Default for Source {
 
 impl Source {
     fn open(&self, trace: &Path) -> Result<TraceReader> {
-        Ok(TraceReader::open_with(trace, &TraceOptions { columns: self.columns.clone() })?)
+        Ok(TraceReader::open_with(
+            trace,
+            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+        )?)
     }
 
     /// Whether the first request of the trace tells a size.
@@ -85,6 +96,27 @@ impl Source {
     /// Where the trace cannot be read.
     pub fn tells_sizes(&self, trace: &Path) -> Result<bool> {
         Ok(self.open(trace)?.next_request()?.is_some_and(|request| request.size.is_some()))
+    }
+
+    /// The sizes of keys and values of the first keys of a trace, in the order in which they come.
+    ///
+    /// # Errors
+    /// Where the trace cannot be read.
+    pub fn examples(&self, trace: &Path) -> Result<Vec<ItemSize>> {
+        let mut reader = self.open(trace)?;
+        let (mut seen, mut examples) = (HashSet::new(), Vec::new());
+        let mut left = self.limit.unwrap_or(u64::MAX).min(64 * EXAMPLES as u64);
+        while left > 0
+            && examples.len() < EXAMPLES
+            && let Some(request) = reader.next_request()?
+        {
+            left -= 1;
+            if seen.insert(key_id(request.key)) {
+                let value = request.size.unwrap_or_else(|| u64::from(self.value_size));
+                examples.push((request.key_len() as u8, u32::try_from(value).unwrap_or(u32::MAX)));
+            }
+        }
+        Ok(examples)
     }
 
     /// What a request is to the estimators; `None` where it is passed over.
@@ -101,7 +133,11 @@ impl Source {
             None if self.bimodal => [200, 10_000][usize::from(hash % 10 == 3)],
             None => self.value_size,
         };
-        Some(Access { hash, size: size.saturating_add(self.overhead).max(1), kind })
+        let size = match &self.engine {
+            Some(engine) => engine.item_bytes(request.key_len() as u32, size),
+            None => size.saturating_add(self.overhead),
+        };
+        Some(Access { hash, size: size.max(1), kind })
     }
 
     /// Hands every access of a trace to each of the estimators, and says how many there were.

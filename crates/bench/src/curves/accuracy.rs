@@ -22,7 +22,7 @@ pub struct Estimate {
     pub method: &'static str,
     /// Mean absolute distance of its miss ratios from the exact ones.
     pub error: f64,
-    /// The standard error that it says itself.
+    /// The error that it tells itself: the distance that 95 curves of 100 keep.
     pub told: f64,
     /// The same without correction.
     pub uncorrected: f64,

@@ -81,7 +81,7 @@ impl PolicyCache {
 
     /// Evicts an item; false where there is none.
     fn evict(&mut self) -> bool {
-        let Some(entry) = self.policy.evict(&self.table) else { return false };
+        let Some(entry) = self.policy.evict_unhurried(&self.table) else { return false };
         let Some((key, size)) = self.table.with(entry, |item| {
             item.live = false;
             (item.key, item.size)

@@ -5,6 +5,7 @@
 
 mod accesses;
 pub mod accuracy;
+mod answer;
 pub mod cost;
 mod engine_policy;
 mod estimator;
@@ -22,6 +23,7 @@ use curve::{Correction, Estimator, MissRatioCurve, Shards, StackDistance, Unit};
 use millpond::PolicyKind;
 
 pub use accesses::{Source, Writes, traces_in};
+pub use answer::{Answer, answer};
 pub use engine_policy::PolicyCache;
 pub use estimator::Method;
 pub use report::{CurveReport, chart};
@@ -52,7 +54,9 @@ pub struct CurveOptions {
 /// Keys that a simulation in miniature follows by default: small caches of fewer items err by their size.
 const MINIATURE_KEYS: u64 = 16_384;
 /// Sizes that are simulated by default, where each costs a cache of its own.
-const MINIATURE_SIZES: usize = 24;
+const MINIATURE_SIZES: usize = 32;
+/// The smallest cache that is simulated has this many items in miniature.
+const MINIATURE_LEAST: u64 = 64;
 
 /// Learns the curve of a trace.
 ///
@@ -65,6 +69,11 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
         None if source.tells_sizes(trace)? => Unit::Bytes,
         None => Unit::Items,
     };
+    let engine = source.engine.as_deref().filter(|_| unit == Unit::Bytes);
+    // Estimators count what items take; who asks thinks of the memory of a whole cache.
+    let held = |memory: u64| engine.map_or(memory, |engine| engine.held_by(memory));
+    let options =
+        &CurveOptions { max_size: options.max_size.map(held), at: options.at.map(held), ..options.clone() };
     let (footprint, keys) = if options.method.needs_max_size() {
         survey(trace, source, unit)?
     } else {
@@ -78,7 +87,7 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
         bail!("{}: there is no request in it", trace.display());
     }
     let seconds = (Clock::System.monotonic_nanos() - began) as f64 / 1e9;
-    Ok(CurveReport::new(trace, options, unit, &*estimator, requests, seconds))
+    Ok(CurveReport::new(trace, options, unit, engine, &*estimator, requests, seconds))
 }
 
 /// The size of all keys together, and how many there are, estimated.
@@ -93,6 +102,20 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Box<dyn
     let even = |count: usize| {
         let mut sizes: Vec<u64> =
             (1..=count as u128).map(|i| (u128::from(max_size) * i / count as u128) as u64).collect();
+        sizes.retain(|size| *size > 0);
+        sizes.dedup();
+        sizes
+    };
+    // Small caches differ most, and are asked about as often as large ones. Below some dozen items a miniature says nothing.
+    let log = |count: usize, rate: f64| {
+        let least = (MINIATURE_LEAST as f64 / (keys.max(1) as f64 * rate)).min(0.5);
+        let mut sizes: Vec<u64> = (0..count)
+            .map(|i| (max_size as f64 * least.powf(i as f64 / (count.max(2) - 1) as f64)) as u64)
+            .rev()
+            .collect();
+        if let Some(last) = sizes.last_mut() {
+            *last = max_size;
+        }
         sizes.retain(|size| *size > 0);
         sizes.dedup();
         sizes
@@ -120,7 +143,7 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Box<dyn
             let rate = options
                 .rate
                 .unwrap_or_else(|| curve::Miniature::<PolicyCache>::rate_for(MINIATURE_KEYS, keys));
-            let sizes = even(options.ticks.min(MINIATURE_SIZES));
+            let sizes = log(options.ticks.min(MINIATURE_SIZES), rate);
             let make = |capacity| PolicyCache::new(options.policy, capacity);
             Box::new(curve::Miniature::new(unit, sizes, rate, make).with_correction(options.correction))
         }

@@ -7,7 +7,8 @@ use base::ByteSize;
 use curve::{Cliff, Estimator, MissRatioCurve, Unit};
 use serde::Serialize;
 
-use super::{CurveOptions, Method};
+use super::{Answer, CurveOptions, Method};
+use crate::engine_memory::EngineMemory;
 use crate::plot::{Axis, Chart, Mark, Series, Stroke};
 
 /// Cliffs of less depth are noise.
@@ -30,6 +31,14 @@ pub struct CurveReport {
     pub seconds: f64,
     /// Memory of the estimator at the end, in bytes.
     pub estimator_bytes: usize,
+    /// The least size of which anything is known: the first that was simulated or counted. Below it the curve is a straight line to
+    /// a miss ratio of 1, which no cache has.
+    pub known_from: u64,
+    /// Whether sizes are those of the engine's whole memory, rather than of items.
+    pub of_engine: bool,
+    /// The memory for a hit ratio, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// The curve, at a few hundred points at most.
     pub curve: MissRatioCurve,
     /// Where it lies well above its hull.
@@ -41,12 +50,18 @@ impl CurveReport {
         trace: &Path,
         options: &CurveOptions,
         unit: Unit,
+        engine: Option<&EngineMemory>,
         estimator: &dyn Estimator,
         requests: u64,
         seconds: f64,
     ) -> Self {
-        let curve = estimator.curve();
-        debug_assert_eq!(curve.unit(), unit);
+        let learnt = estimator.curve();
+        debug_assert_eq!(learnt.unit(), unit);
+        let curve = match engine {
+            Some(engine) => learnt.resized(|cost| engine.memory_for(cost)),
+            None => learnt,
+        };
+        let first = curve.points().get(1).map_or(0, |point| point.size);
         let mut cliffs = curve.cliffs(LEAST_DEPTH);
         // Before the first item fits in, everything misses: that is no cliff.
         cliffs.retain(|cliff| cliff.to - cliff.from > curve.max_size() / 1000);
@@ -57,6 +72,9 @@ impl CurveReport {
             requests,
             seconds,
             estimator_bytes: estimator.bytes(),
+            known_from: if options.method.needs_max_size() { first } else { 0 },
+            of_engine: engine.is_some(),
+            answer: None,
             curve: curve.thinned(POINTS),
             cliffs,
         }
@@ -105,7 +123,16 @@ impl fmt::Display for CurveTable<'_> {
                 write!(f, ", {} keys", known.keys)?;
             }
             let memory = readable(report.estimator_bytes as u64);
-            writeln!(f, "; standard error {:.4}; {memory}; {:.2} s", known.error, report.seconds)?;
+            writeln!(f, "; off by {:.4} at most (95 %); {memory}; {:.2} s", known.error, report.seconds)?;
+        }
+        if report.of_engine {
+            writeln!(
+                f,
+                "sizes      memory of a whole cache: chunks, index, queues, and what it leaves free"
+            )?;
+        }
+        if let Some(answer) = &report.answer {
+            write!(f, "{answer}")?;
         }
         let more = format!("{} more", report.size(self.more));
         writeln!(f, "\n{:>12} {:>10} {:>10} {:>14}", "size", "misses", "hull", more)?;
@@ -113,7 +140,7 @@ impl fmt::Display for CurveTable<'_> {
         let mut last = 0;
         for share in SHARES {
             let size = (u128::from(most) * u128::from(share) / 1000) as u64;
-            if size <= last {
+            if size <= last || size < report.known_from {
                 continue;
             }
             last = size;
@@ -127,6 +154,13 @@ impl fmt::Display for CurveTable<'_> {
                 hull.miss_ratio(at),
                 saved(curve.gain(at, self.more as f64)),
                 if in_cliff { "cliff" } else { "" }
+            )?;
+        }
+        if report.known_from > 0 {
+            writeln!(
+                f,
+                "unknown    below {}, the smallest cache that was looked at",
+                report.size(report.known_from)
             )?;
         }
         for cliff in &report.cliffs {
@@ -163,21 +197,28 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
         Unit::Bytes => Axis::bytes("cache size"),
         Unit::Items => Axis::new("cache size (items)"),
     };
-    let points = |curve: &MissRatioCurve| -> Vec<(f64, f64)> {
-        curve.points().iter().map(|point| (point.size as f64, point.miss_ratio)).collect()
-    };
+    let points = |curve: &MissRatioCurve, from: u64| drawn(curve, from, log);
     let name = |report: &CurveReport| {
         let file = Path::new(&report.trace).file_name().unwrap_or_default().to_string_lossy();
         let stem = file.trim_end_matches(".zst").trim_end_matches(".gz").trim_end_matches(".csv");
         format!("{stem} ({})", report.policy)
     };
     let lines = reports.iter().enumerate().flat_map(|(i, report)| {
-        let line = Series::line(name(report), points(&report.curve)).colour(i);
-        let hull = Series::line(if i == 0 { "hull" } else { "" }, points(&report.curve.hull()));
+        let line = Series::line(name(report), points(&report.curve, report.known_from)).colour(i);
+        let hull =
+            Series::line(if i == 0 { "hull" } else { "" }, points(&report.curve.hull(), report.known_from));
         [line, hull.stroke(Stroke::Dashed).colour(i)]
     });
     let marks = match reports {
-        [only] => cliff_marks(&only.cliffs, only.curve.max_size() as f64, log),
+        [only] => {
+            let answered = only.answer.as_ref().and_then(|answer| Some((answer.memory_bytes?, answer.hits)));
+            let asked = answered.map(|(size, hits)| Mark::At {
+                x: size as f64,
+                label: format!("{:.4} % hits: {}", hits * 100.0, only.size(size)).replace(".0000", ""),
+            });
+            let cliffs = cliff_marks(&only.cliffs, only.curve.max_size() as f64, log);
+            cliffs.into_iter().chain(asked).collect()
+        }
         _ => Vec::new(),
     };
     Chart {
@@ -191,6 +232,22 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
         series: lines.collect(),
         marks,
     }
+}
+
+/// The points to draw of a curve, from a size on. On a logarithmic axis a straight line is none, so that lines need points between their
+/// ends: without them the hull of a cliff would run far above itself.
+fn drawn(curve: &MissRatioCurve, from: u64, log: bool) -> Vec<(f64, f64)> {
+    const ON_THE_WAY: u32 = 400;
+    let mut sizes: Vec<f64> = curve.points().iter().map(|point| point.size as f64).collect();
+    if log && let Some(&first) = sizes.iter().find(|size| **size > 0.0) {
+        let (first, last) = (first.max(from as f64), curve.max_size() as f64);
+        sizes.extend(
+            (0..ON_THE_WAY).map(|i| first * (last / first).powf(f64::from(i) / f64::from(ON_THE_WAY))),
+        );
+        sizes.sort_by(f64::total_cmp);
+    }
+    sizes.retain(|size| *size >= from as f64);
+    sizes.into_iter().map(|size| (size, curve.miss_ratio(size))).collect()
 }
 
 /// The share of the axis that a label takes.

@@ -147,3 +147,46 @@ fn miniatures_of_every_policy_are_held_against_full_caches() {
         assert!(small.worst >= small.error && (0.004..=0.7).contains(&small.worst_at), "{}", small.policy);
     }
 }
+
+/// Below the first of 24 even sizes a straight line from 1 was told, drawn and believed: S3-FIFO seemed ruinous in small caches.
+#[test]
+fn small_caches_are_simulated_or_nothing_is_said_of_them() {
+    let lines = requests(5, 60_000).into_iter().map(|(hash, _)| hash.to_string());
+    let file = trace(std::iter::once("key".to_owned()).chain(lines));
+    let policy = PolicyKind::S3_FIFO;
+    let options = CurveOptions { policy, rate: Some(1.0), ..options(Method::Mini) };
+    let report = learn(file.path(), &Source::default(), &options).unwrap();
+    let most = report.curve.max_size();
+    assert!(report.known_from > 0 && report.known_from < most / 50, "{} of {most}", report.known_from);
+    for size in [most / 100, most / 40, most / 15, most / 4] {
+        let mut cache = PolicyCache::new(policy, size);
+        let misses = requests(5, 60_000).into_iter().filter(|(hash, _)| !cache.access(*hash, 1)).count();
+        let (real, told) = (misses as f64 / 60_000.0, report.curve.miss_ratio(size as f64));
+        assert!((real - told).abs() < 0.01, "{size}: {real}, told {told}");
+    }
+    let text = report.table(report.default_more()).to_string();
+    assert!(text.contains("unknown    below"), "{text}");
+    let drawn = chart(std::slice::from_ref(&report), true);
+    assert!(drawn.series.iter().all(|series| series.points[0].0 >= report.known_from as f64));
+}
+
+/// A line between two points is straight on a linear axis alone: the hull of a cliff was drawn .2 too low on a logarithmic one.
+#[test]
+fn lines_and_hulls_on_a_logarithmic_axis_are_where_they_should_be() {
+    let header = std::iter::once("key".to_owned());
+    let file = trace(header.chain((0..60_000).map(|i| (i % 2_000).to_string())));
+    let report = learn(file.path(), &Source::default(), &options(Method::Exact)).unwrap();
+    let hull = report.curve.hull();
+    let drawn = chart(std::slice::from_ref(&report), true);
+    for (series, curve) in drawn.series.iter().zip([&report.curve, &hull]) {
+        for pair in series.points.windows(2) {
+            // Where the picture has the line half way between two points, against where it is.
+            let size = (pair[0].0 * pair[1].0).sqrt();
+            let shown = (pair[0].1 + pair[1].1) / 2.0;
+            let is_cliff = (pair[0].1 - pair[1].1).abs() > 0.3;
+            assert!(is_cliff || (shown - curve.miss_ratio(size)).abs() < 0.01, "{size}: {shown}");
+        }
+    }
+    let plain = chart(std::slice::from_ref(&report), false);
+    assert!(plain.series[1].points.len() < 10, "straight lines need no more points");
+}

@@ -174,6 +174,14 @@ pub struct Chart {
     pub marks: Vec<Mark>,
 }
 
+/// Whether a chart can be written under this name, before work is done for it.
+///
+/// # Errors
+/// [`PlotError::Extension`] where it ends in neither `.svg` nor `.png`.
+pub fn check_name(path: &Path) -> Result<(), PlotError> {
+    Format::of(path).map(|_| ())
+}
+
 impl Chart {
     /// Writes the chart as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that is there.
     ///

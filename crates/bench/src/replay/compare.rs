@@ -154,13 +154,14 @@ fn causes(options: &ReplayOptions, engine: &ReplayReport) -> Vec<String> {
         share(bill.metadata_bytes),
         share(bill.unused_bytes)
     ));
-    if bill.slabs_by_class.len() > 1 {
-        let most = bill.slabs_by_class.iter().max_by_key(|(_, slabs)| *slabs);
-        let (chunk, slabs) = most.copied().unwrap_or_default();
+    if bill.bytes_by_class.len() > 1 {
+        let most = bill.bytes_by_class.iter().max_by_key(|(_, bytes)| *bytes);
+        let (chunk, bytes) = most.copied().unwrap_or_default();
         causes.push(format!(
-            "{} size classes evict each on its own; slabs stay where they were first needed (most, {slabs}, with \
+            "{} size classes evict each on its own; memory stays where it was first needed (most, {}, with \
              chunks of {chunk} bytes)",
-            bill.slabs_by_class.len()
+            bill.bytes_by_class.len(),
+            base::ByteSize::new(bytes)
         ));
     }
     if engine.too_large > 0 {

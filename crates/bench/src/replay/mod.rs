@@ -112,7 +112,10 @@ impl Default for ReplayOptions {
 
 impl ReplayOptions {
     fn open(&self, path: &Path) -> Result<TraceReader> {
-        Ok(TraceReader::open_with(path, &TraceOptions { columns: self.columns.clone() })?)
+        Ok(TraceReader::open_with(
+            path,
+            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+        )?)
     }
 
     fn clock(&self) -> Clock {

@@ -81,8 +81,8 @@ pub struct MemoryBill {
     pub metadata_bytes: u64,
     /// Memory that is in no use: too little for another slab, or not needed.
     pub unused_bytes: u64,
-    /// Slabs of each size class in use: chunk size in bytes, slabs.
-    pub slabs_by_class: Vec<(u32, u64)>,
+    /// Memory of each size class in use: chunk size and memory, both in bytes.
+    pub bytes_by_class: Vec<(u32, u64)>,
 }
 
 /// Header of an item that never expires, and of one that does, in bytes.
@@ -103,7 +103,7 @@ impl MemoryBill {
         let free_chunk_bytes = pool.sum(|class| class.free_chunks * u64::from(class.chunk_bytes));
         let others = stats.memory.iter().filter(|(part, _)| *part != Part::Slabs);
         let spent: u64 = stats.memory.iter().map(|(_, bytes)| bytes).sum();
-        let classes = pool.classes.iter().filter(|class| class.slabs > 0);
+        let classes = pool.classes.iter().filter(|class| class.bytes > 0);
         Self {
             items,
             payload_bytes: item_bytes - header_bytes,
@@ -113,7 +113,7 @@ impl MemoryBill {
             slab_end_bytes: pool.slab_bytes.saturating_sub(chunk_bytes),
             metadata_bytes: others.map(|(_, bytes)| bytes).sum(),
             unused_bytes: stats.memory_limit_bytes.saturating_sub(spent),
-            slabs_by_class: classes.map(|class| (class.chunk_bytes, class.slabs)).collect(),
+            bytes_by_class: classes.map(|class| (class.chunk_bytes, class.bytes)).collect(),
         }
     }
 }

@@ -85,6 +85,7 @@ impl Embedded {
                 classes: options.classes.clone(),
                 limit: shape.limit,
                 strategy: options.strategy.clone(),
+                own_keys: false,
                 ..PoolConfig::named(shape.name.clone())
             })
         };

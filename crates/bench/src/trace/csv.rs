@@ -44,12 +44,14 @@ pub enum Column {
     IoSize,
     /// The shard of the block, a part of its name.
     ShardId,
+    /// Whose request it is, in a server's own request log.
+    Tenant,
     /// A column that is passed over.
     Ignored,
 }
 
 /// Names of columns, in lower case, and what they hold.
-const NAMES: [(&str, Column); 25] = [
+const NAMES: [(&str, Column); 26] = [
     ("key", Column::Key),
     ("obj_id", Column::Key),
     ("object_id", Column::Key),
@@ -73,6 +75,7 @@ const NAMES: [(&str, Column); 25] = [
     ("io_offset", Column::IoOffset),
     ("io_size", Column::IoSize),
     ("rs_shard_id", Column::ShardId),
+    ("tenant", Column::Tenant),
     ("-", Column::Ignored),
     ("_", Column::Ignored),
 ];
@@ -112,11 +115,15 @@ pub(super) struct CsvRows {
     object: Vec<u8>,
     /// How many requests of the current row are still to come.
     left: u64,
+    /// The one tenant whose requests are read; all where there is none.
+    tenant: Option<String>,
 }
 
 #[derive(Clone, Default)]
 struct Row {
     key: Key,
+    /// Where in the line the tenant's name stands.
+    tenant: Range<usize>,
     key_size: Option<u32>,
     size: Option<u64>,
     op: Option<Op>,
@@ -161,6 +168,20 @@ impl CsvRows {
         })
     }
 
+    /// Reads the requests of one tenant alone, or of all.
+    pub(super) fn of_tenant(self, name: &str, tenant: Option<&str>) -> Result<Self, TraceError> {
+        if tenant.is_some() && !self.columns.contains(&Column::Tenant) {
+            return Err(TraceError {
+                file: name.into(),
+                line: None,
+                column: Some("tenant".into()),
+                problem: "one tenant's requests are asked for, and no column names tenants".into(),
+                advice: "leave the tenant out, or name the columns yourself".into(),
+            });
+        }
+        Ok(Self { tenant: tenant.map(str::to_owned), ..self })
+    }
+
     fn new(mut columns: Vec<Column>) -> Result<Self, &'static str> {
         let has = |column| columns.contains(&column);
         let blocks = has(Column::BlockId);
@@ -179,7 +200,7 @@ impl CsvRows {
         }
         let key_only = columns == [Column::Key];
         let (row, object) = (Row::default(), Vec::new());
-        Ok(Self { columns, key_only, blocks, misses_have_no_size, row, object, left: 0 })
+        Ok(Self { columns, key_only, blocks, misses_have_no_size, row, object, left: 0, tenant: None })
     }
 
     pub(super) fn dialect(&self) -> &'static str {
@@ -208,6 +229,11 @@ impl CsvRows {
                 return Ok(Some(key_only(lines.line())));
             }
             self.row = self.parse(name, lines)?;
+            let is_of =
+                |tenant: &String| lines.line().get(self.row.tenant.clone()) == Some(tenant.as_bytes());
+            if !self.tenant.as_ref().is_none_or(is_of) {
+                continue;
+            }
             let requests = self.begin_row(name, lines)?;
             self.left = check_count(name, lines.number(), requests)?;
         }
@@ -301,6 +327,7 @@ impl Row {
             Column::IoOffset => self.io_offset = parse_u64(field).ok_or(WHOLE)?,
             Column::IoSize => self.io_size = parse_u64(field).ok_or(WHOLE)?,
             Column::ShardId => self.shard = optional(field, WHOLE)?,
+            Column::Tenant => self.tenant = at..at + field.len(),
             Column::CacheHits | Column::Ignored => {}
         }
         Ok(())

@@ -84,6 +84,18 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The length of what [`Self::write_key`] writes, in bytes.
+    pub fn key_len(&self) -> usize {
+        let len = match self.key {
+            TraceKey::Number(_) => size_of::<u64>(),
+            TraceKey::Text(text) => text.len(),
+            TraceKey::Piece(object, piece) => {
+                object.len() + 2 + piece.checked_ilog10().map_or(0, |digits| digits as usize)
+            }
+        };
+        len.max(self.key_size.map_or(1, |size| size as usize)).clamp(1, MAX_KEY_BYTES)
+    }
+
     /// Writes the key into `out` (cleared first) as the bytes under which a cache may store it: 1 to
     /// [`MAX_KEY_BYTES`] of them, different for different keys.
     ///
@@ -119,6 +131,8 @@ impl Request<'_> {
 pub struct TraceOptions {
     /// The columns of a CSV without a header line, in order. `None`: the first line names them.
     pub columns: Option<Vec<Column>>,
+    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests.
+    pub tenant: Option<String>,
 }
 
 /// A trace being read.
@@ -217,9 +231,10 @@ fn detect(name: &str, lines: &mut Lines, options: &TraceOptions) -> Result<Rows,
     if !lines.advance(name)? {
         return Ok(Rows::Empty);
     }
+    let tenant = options.tenant.as_deref();
     if let Some(columns) = &options.columns {
         lines.hold();
-        return Ok(Rows::Csv(CsvRows::headless(name, columns)?));
+        return Ok(Rows::Csv(CsvRows::headless(name, columns)?.of_tenant(name, tenant)?));
     }
     let first = lines.line().trim_ascii();
     if first.first() == Some(&b'{') {
@@ -234,5 +249,5 @@ fn detect(name: &str, lines: &mut Lines, options: &TraceOptions) -> Result<Rows,
         lines.hold();
         return Ok(Rows::Csv(CsvRows::headless(name, &[Column::Key])?));
     }
-    Ok(Rows::Csv(CsvRows::from_header(name, lines.number(), first)?))
+    Ok(Rows::Csv(CsvRows::from_header(name, lines.number(), first)?.of_tenant(name, tenant)?))
 }

@@ -76,8 +76,10 @@ fn a_number_is_a_number_only_in_its_one_spelling() {
 #[test]
 fn files_without_a_header_are_read() {
     assert_eq!(read_text("12\n13\n"), [get("12"), get("13")]);
-    let options =
-        TraceOptions { columns: Some(vec![Column::Ts, Column::Key, Column::Ignored, Column::Size]) };
+    let options = TraceOptions {
+        columns: Some(vec![Column::Ts, Column::Key, Column::Ignored, Column::Size]),
+        ..TraceOptions::default()
+    };
     let source = Cursor::new(b"9,a,zz,3\n".to_vec());
     let mut reader = TraceReader::from_source("t", Box::new(source), &options).unwrap();
     assert_eq!(read_all(&mut reader).unwrap(), [Owned("'a'".into(), Some(3), Op::Get, Some(9), None)]);
@@ -324,5 +326,47 @@ fn published_samples_of_other_formats_are_read() {
         }
         assert!(blocks.next_request().unwrap().is_none());
         println!("{trace}: {requests} blocks in both forms");
+    }
+}
+
+/// The server's own request log, of several tenants, was read as one stream.
+#[test]
+fn one_tenants_requests_of_a_servers_log_are_read_alone() {
+    let log = "ts,tenant,protocol,command,op,key,key_size,size,ttl,outcome,latency_us\n\
+               1,shop,memcached,get,get,7,7,100,,hit,12\n2,blog,redis,SET,set,7,9,50,60,stored,9\n3,shop,memcached,get,get,8,7,,,miss,8\n";
+    let read = |tenant: Option<&str>| {
+        let options = TraceOptions { tenant: tenant.map(str::to_owned), ..TraceOptions::default() };
+        read_all(
+            &mut TraceReader::from_source("log", Box::new(std::io::Cursor::new(log.to_owned())), &options)
+                .unwrap(),
+        )
+        .unwrap()
+    };
+    assert_eq!(read(None).len(), 3);
+    let keys: Vec<String> = read(Some("shop")).into_iter().map(|request| request.0).collect();
+    assert_eq!(keys, ["7", "8"]);
+    assert_eq!(read(Some("blog")), [Owned("7".into(), Some(50), Op::Set, Some(2), Some(60))]);
+    assert!(read(Some("nobody")).is_empty());
+    let options = TraceOptions { tenant: Some("shop".into()), ..TraceOptions::default() };
+    let error =
+        TraceReader::from_source("t", Box::new(&b"key\n1\n"[..]), &options).err().unwrap().to_string();
+    assert!(error.contains("no column names tenants"), "{error}");
+}
+
+#[test]
+fn the_length_of_a_key_is_that_of_what_is_written() {
+    let text = "key,key_size\n17,\n17,20\nabc,\nabc,2\n,\n5,255\n";
+    let mut reader = reader(text).unwrap();
+    let mut key = Vec::new();
+    while let Some(request) = reader.next_request().unwrap() {
+        request.write_key(&mut key);
+        assert_eq!(request.key_len(), key.len(), "{request:?}");
+    }
+    for piece in [0, 9, 10, 12_345] {
+        let key_of = TraceKey::Piece(b"block", piece);
+        let request =
+            Request { key: key_of, key_size: None, size: None, op: Op::Get, ts: None, ttl_secs: None };
+        request.write_key(&mut key);
+        assert_eq!(request.key_len(), key.len(), "{piece}");
     }
 }

@@ -76,7 +76,7 @@ pub(super) struct Pool {
 pub(super) struct Class {
     pub(super) number: u64,
     pub(super) chunk_bytes: u64,
-    pub(super) slabs: u64,
+    pub(super) bytes: u64,
     pub(super) items: u64,
     pub(super) item_bytes: u64,
     pub(super) hits: u64,

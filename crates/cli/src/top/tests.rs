@@ -21,7 +21,7 @@ fn sample(secs: u64, hits: u64) -> Sample {
         format!(
             r#"{{"name": "{name}", "policy": "s3-fifo", "limit_bytes": 268435456, "slab_bytes": 134217728, "items": {items},
             "curve": {{"samples": 5, "error": 0.01, "miss_ratio": {{"present": 0.25, "gib_more": 0.125}}}},
-            "classes": [{{"number": 7, "chunk_bytes": 640, "slabs": 3, "items": {items}, "tail_age_secs": 75}}]}}"#
+            "classes": [{{"number": 7, "chunk_bytes": 640, "bytes": 12582912, "items": {items}, "tail_age_secs": 75}}]}}"#
         )
     };
     let text = format!(

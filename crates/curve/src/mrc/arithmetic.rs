@@ -26,6 +26,29 @@ impl MissRatioCurve {
         Self { unit, points, confidence: self.confidence }
     }
 
+    /// The same curve over other sizes: `size_of` of those that it has, which must not fall where these rise.
+    #[must_use]
+    pub fn resized(&self, size_of: impl Fn(u64) -> u64) -> Self {
+        let mut points: Vec<Point> = Vec::with_capacity(self.points.len());
+        for point in &self.points {
+            let size = if point.size == 0 { 0 } else { size_of(point.size) };
+            match points.last_mut() {
+                Some(last) if last.size >= size => last.miss_ratio = point.miss_ratio,
+                _ => points.push(Point { size, ..*point }),
+            }
+        }
+        Self { unit: self.unit, points, confidence: self.confidence }
+    }
+
+    /// The smallest size at which no more is missed than `miss_ratio`; `None` where that is at no size.
+    pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
+        let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);
+        let right = self.points.get(after)?;
+        let Some(left) = after.checked_sub(1).map(|i| self.points[i]) else { return Some(right.size) };
+        let share = (left.miss_ratio - miss_ratio) / (left.miss_ratio - right.miss_ratio);
+        Some(left.size + ((right.size - left.size) as f64 * share).ceil() as u64)
+    }
+
     /// The same curve, whose observations weigh `factor` of what they did, from 0 to 1: halved, 0.5. What it says does not change,
     /// but how it counts in a merge.
     #[must_use]

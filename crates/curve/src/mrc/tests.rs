@@ -128,3 +128,20 @@ proptest! {
         prop_assert!((curve.gain(f64::from(size), f64::from(more)) - sum).abs() < 1e-6);
     }
 }
+
+#[test]
+fn the_size_for_a_miss_ratio_is_the_smallest_that_has_it() {
+    let curve = MissRatioCurve::new(
+        Unit::Items,
+        [(100, 0.6), (300, 0.2), (400, 0.2)].map(|(size, miss_ratio)| Point { size, miss_ratio }),
+    )
+    .unwrap();
+    assert_eq!(
+        [1.0, 0.8, 0.6, 0.4, 0.2].map(|ratio| curve.size_for(ratio)),
+        [0, 50, 100, 200, 300].map(Some)
+    );
+    assert_eq!(curve.size_for(0.19), None);
+    let doubled = curve.resized(|size| 2 * size + 10);
+    assert_eq!(doubled.size_for(0.4), Some(410));
+    assert_eq!(doubled.miss_ratio(0.0), 1.0);
+}

@@ -10,6 +10,11 @@ use crate::cache::Core;
 use crate::class::{BYTES_IN, BYTES_OUT, Class, LINKS_IN, LINKS_OUT, fingerprint};
 use crate::error::{Error, ErrorKind};
 use crate::life::Life;
+use crate::plant::Plant;
+
+/// Links of an item that is moved to another chunk, at most: it takes a millisecond or so to tell them, with the item's bucket locked. An
+/// item with more of them is evicted, with its chain, where it should be moved.
+const MOST_FOLLOWED: u32 = 16_384;
 
 impl Core {
     pub(super) fn lock_chain(&self, tag: u32) -> MutexGuard<'_, ()> {
@@ -22,17 +27,28 @@ impl Core {
         fingerprint(unsafe { self.hash_of_item(parent) })
     }
 
-    pub(super) fn allocate_link(&self, parent: ItemPtr, len: usize) -> Result<Link<'_>, Error> {
-        let (item, info) = self.arena.item(parent);
-        if !item.state().is_chained() {
-            return Err(Error::new(
-                ErrorKind::NotChainable,
-                "the item has no room for a chain: allocate it with `chainable`",
-            ));
+    /// Whether an item that somebody holds has a chain that may be changed: not that in which a long value lies.
+    pub(super) fn is_open(&self, parent: ItemPtr) -> bool {
+        let item = self.arena.item(parent).0;
+        // SAFETY: the caller's duty.
+        item.state().is_chained() && unsafe { !item.is_long() }
+    }
+
+    pub(super) fn check_open(&self, parent: ItemPtr) -> Result<(), Error> {
+        if self.is_open(parent) {
+            return Ok(());
         }
+        let context = "the item has no room for a chain, or a long value in it: allocate it with `chainable`";
+        Err(Error::new(ErrorKind::NotChainable, context))
+    }
+
+    /// Makes a link for an item that somebody holds, which has room for a chain.
+    pub(crate) fn allocate_link(&self, parent: ItemPtr, len: usize) -> Result<Link<'_>, Error> {
+        let info = self.arena.info_of(parent);
         let pool = self.pool(self.pools.id_of(info.pool))?;
         let sizes = pool.sizes();
-        let place = sizes.place_within(link_item_bytes(len), len <= MAX_VALUE_BYTES, &pool)?;
+        let bytes = len.saturating_add(link_item_bytes(0));
+        let place = sizes.place_within(bytes, len <= MAX_VALUE_BYTES, &pool)?;
         let tag = self.chain_tag(parent);
         let ptr = self.take_chunk(&pool, sizes, place)?;
         let item = self.arena.item(ptr).0;
@@ -42,17 +58,21 @@ impl Core {
         Ok(Link { core: self, item, ptr })
     }
 
-    /// The tag of an item and a link that may be chained to it: of one pool and one key.
+    /// The tag of an item and a link that may be chained to it: of one cache, one pool and one key.
     fn common_tag(&self, parent: ItemPtr, link: &Link<'_>) -> Option<u32> {
+        // A link of another cache has a pointer that names some chunk of this one.
+        if !std::ptr::eq(self, link.core) {
+            return None;
+        }
         let (item, info) = self.arena.item(parent);
         let tag = self.chain_tag(parent);
-        let same_pool = info.pool == self.arena.info(link.ptr.slab()).pool;
+        let same_pool = info.pool == self.arena.info_of(link.ptr).pool;
         // SAFETY: `link` owns its item.
         let fits = item.state().is_chained() && same_pool && unsafe { link.item.link_tag() } == tag;
         fits.then_some(tag)
     }
 
-    pub(super) fn push_link<'c>(&'c self, parent: ItemPtr, link: Link<'c>) -> Result<(), Link<'c>> {
+    pub(crate) fn push_link<'c>(&'c self, parent: ItemPtr, link: Link<'c>) -> Result<(), Link<'c>> {
         let item = self.arena.item(parent).0;
         let Some(tag) = self.common_tag(parent, &link) else { return Err(link) };
         let locked = self.lock_chain(tag);
@@ -61,6 +81,7 @@ impl Core {
             let (first, count) = item.chain();
             link.item.set_link(first, Some(parent));
             link.item.state().publish();
+            self.set_before(first, Some(link.ptr));
             item.set_chain(Some(link.ptr), count + 1);
         }
         drop(locked);
@@ -75,7 +96,7 @@ impl Core {
         let (class, bytes) = unsafe { (self.class_of(info), item.used_bytes()) };
         class.counters.add(LINKS_IN, 1);
         class.counters.add(BYTES_IN, bytes as u64);
-        self.queue(class, ptr, u64::from(tag) << 16);
+        self.queue(class, (ptr, item), u64::from(tag) << 16);
     }
 
     /// Counts a link that this thread has taken out of a chain. The caller holds a reference.
@@ -97,7 +118,9 @@ impl Core {
         let first = unsafe {
             let (first, count) = item.chain();
             let link = self.arena.item(first?).0;
-            item.set_chain(link.link().0, count - 1);
+            let second = link.link().0;
+            item.set_chain(second, count - 1);
+            self.set_before(second, None);
             let _taken = link.state().unindex();
             first?
         };
@@ -109,16 +132,25 @@ impl Core {
     pub(super) fn replace_link<'c>(
         &'c self,
         parent: ItemPtr,
-        old: ItemPtr,
+        old: &LinkHandle<'_>,
         new: Link<'c>,
     ) -> Result<(), Link<'c>> {
         let Some(tag) = self.common_tag(parent, &new) else { return Err(new) };
-        let locked = self.lock_chain(tag);
-        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned until it is published.
-        let replaced = unsafe { self.exchange_link(parent, old, new.item, new.ptr) };
-        if replaced {
-            let _taken = self.arena.item(old).0.state().unindex();
+        if !std::ptr::eq(self, old.core) {
+            return Err(new);
         }
+        let old = old.ptr;
+        let locked = self.lock_chain(tag);
+        let link = self.arena.item(old).0;
+        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned until it is published.
+        let replaced = unsafe {
+            let is_there = link.state().is_indexed() && link.link().1 == Some(parent);
+            if is_there {
+                self.exchange_link(parent, old, new.item, new.ptr);
+                let _taken = link.state().unindex();
+            }
+            is_there
+        };
         drop(locked);
         if !replaced {
             return Err(new);
@@ -129,33 +161,37 @@ impl Core {
         Ok(())
     }
 
-    /// Puts the link `new`, which nobody sees yet, in the place of `old` in the chain of `parent`. `false`: it is not there.
+    /// Puts the link `new`, which nobody sees yet, in the place of `old` in the chain of `parent`. Takes the same time in any chain.
     ///
     /// # Safety
-    /// The chain's lock is held, the caller holds the item and `old` or owns them, and owns `new`.
-    unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) -> bool {
+    /// The chain's lock is held; `old` is in the chain, or was when it was claimed under that lock; the caller holds the item and
+    /// `old` or owns them, and owns `new`.
+    unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) {
         let (item, link) = (self.arena.item(parent).0, self.arena.item(old).0);
         // SAFETY: passed on; all that is in the chain is in memory.
         unsafe {
-            let (first, count) = item.chain();
-            let (next, _) = link.link();
-            let mut before = None;
-            let mut at = first;
-            while let Some(ptr) = at.filter(|ptr| *ptr != old) {
-                before = Some(ptr);
-                at = self.arena.item(ptr).0.link().0;
-            }
-            if at.is_none() {
-                return false;
-            }
+            let ((next, _), before) = (link.link(), link.link_before());
             new.set_link(next, Some(parent));
+            new.set_link_before(before);
             new.state().publish();
             match before {
-                None => item.set_chain(Some(new_ptr), count),
+                None if self.strikes(Plant::ExchangedLinkStays) => {}
+                None => item.set_chain(Some(new_ptr), item.chain().1),
                 Some(before) => self.arena.item(before).0.set_link(Some(new_ptr), Some(parent)),
             }
+            self.set_before(next, Some(new_ptr));
         }
-        true
+    }
+
+    /// Says to a link, if there is one, which comes before it.
+    ///
+    /// # Safety
+    /// The chain's lock is held, and the link is in the chain.
+    unsafe fn set_before(&self, link: Option<ItemPtr>, before: Option<ItemPtr>) {
+        if let Some(link) = link {
+            // SAFETY: passed on; what is in a chain is in memory.
+            unsafe { self.arena.item(link).0.set_link_before(before) };
+        }
     }
 
     /// Moves the chain of an item to another one of the same key, behind what that has. The caller holds both.
@@ -174,6 +210,7 @@ impl Core {
             }
             if let Some(last) = last {
                 self.arena.item(last).0.set_link(first, Some(to));
+                self.set_before(first, Some(last));
             }
             source.set_chain(None, 0);
             target.set_chain(own_first.or(first), own_count + count);
@@ -225,6 +262,7 @@ impl Core {
             // SAFETY: the lock is held, and this thread owns the item; what is in its chain is in memory.
             unsafe {
                 let (mut at, _) = item.chain();
+                at = at.filter(|_| !self.strikes(Plant::LinksStay));
                 item.set_chain(None, 0);
                 while let Some(ptr) = at {
                     let link = self.arena.item(ptr).0;
@@ -291,10 +329,18 @@ impl Core {
             drop(inner);
             link.copy_to(target);
             // The chain has it, as it was claimed from there.
-            let exchanged = self.exchange_link(parent, from, target, to);
-            debug_assert!(exchanged, "a link that is in a chain is found there");
+            self.exchange_link(parent, from, target, to);
             Some((bits, tag))
         }
+    }
+
+    /// Whether the item's chain is short enough for the item to be moved with it: each of its links is told where the item is then.
+    ///
+    /// # Safety
+    /// The caller holds the chain's lock, and the item is in the index.
+    pub(crate) unsafe fn is_movable(&self, parent: ItemPtr) -> bool {
+        // SAFETY: passed on.
+        unsafe { self.arena.item(parent).0.chain().1 <= MOST_FOLLOWED }
     }
 
     /// Tells the links of an item that was claimed and copied to another chunk where it is now.
@@ -311,19 +357,36 @@ impl Core {
         self.lock_chain(fingerprint(hash))
     }
 
-    /// Whether a link is in the chain of the item that it names, and that chain has as many links as it says. For tests, on a cache
-    /// at rest.
+    /// Whether a link is in the chain of the item that it names, as far as its neighbours say. For tests, on a cache at rest.
     pub(crate) fn is_chained(&self, link: ItemPtr) -> bool {
         // SAFETY: nobody changes anything.
         unsafe {
-            let Some(parent) = self.arena.item(link).0.link().1 else { return false };
+            let item = self.arena.item(link).0;
+            let (next, parent) = item.link();
+            let Some(parent) = parent else { return false };
+            let leads_here = match item.link_before() {
+                None => self.arena.item(parent).0.chain().0 == Some(link),
+                Some(before) => self.arena.item(before).0.link() == (Some(link), Some(parent)),
+            };
+            leads_here && next.is_none_or(|next| self.arena.item(next).0.link_before() == Some(link))
+        }
+    }
+
+    /// Whether the chain of an item has as many links as it says, all in memory and of this item. For tests, on a cache at rest.
+    pub(crate) fn is_whole(&self, parent: ItemPtr) -> bool {
+        // SAFETY: nobody changes anything.
+        unsafe {
             let (mut at, count) = self.arena.item(parent).0.chain();
-            let (mut seen, mut found) = (0, false);
-            while let Some(ptr) = at {
-                (seen, found) = (seen + 1, found || ptr == link);
-                at = self.arena.item(ptr).0.link().0;
+            let mut seen = 0;
+            while let Some(ptr) = at.filter(|_| seen < count) {
+                let link = self.arena.item(ptr).0;
+                if !link.state().is_indexed() || link.link().1 != Some(parent) {
+                    return false;
+                }
+                seen += 1;
+                at = link.link().0;
             }
-            found && seen == count
+            at.is_none() && seen == count
         }
     }
 }

@@ -68,6 +68,15 @@ impl Form {
     }
 }
 
+/// Waits a moment for another thread, and lets it run now and then, if it is not.
+pub(super) fn pause(spins: &mut u32) {
+    *spins += 1;
+    if spins.is_multiple_of(128) {
+        std::thread::yield_now();
+    }
+    std::hint::spin_loop();
+}
+
 /// A bucket's word at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head(u32);
@@ -130,11 +139,7 @@ impl<'t> Bucket<'t> {
             {
                 return locked;
             }
-            spins += 1;
-            if spins.is_multiple_of(128) {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
+            pause(&mut spins);
         }
     }
 

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::sequence;
 
+use super::bucket::pause;
+
 /// Sizes and frontier. One thread changes them at a time.
 #[derive(Debug)]
 pub(super) struct Shape {
@@ -75,6 +77,7 @@ impl Shape {
 
     #[inline]
     pub(super) fn load(&self) -> View {
+        let mut spins = 0;
         loop {
             let before = sequence::current(&self.sequence);
             let view = View {
@@ -85,7 +88,7 @@ impl Shape {
             if before.is_multiple_of(2) && sequence::is_still(&self.sequence, before) {
                 return view;
             }
-            std::hint::spin_loop();
+            pause(&mut spins);
         }
     }
 

@@ -8,7 +8,7 @@ use base::hash::key_hash;
 use base::{Ledger, Part};
 use parking_lot::Mutex;
 
-use super::bucket::{Bucket, Form, Head, Locked};
+use super::bucket::{Bucket, Form, Head, Locked, pause};
 use super::shape::{Shape, View, place};
 use super::table::Table;
 use crate::cache::Core;
@@ -134,6 +134,7 @@ impl Store {
         seen: impl Fn(Bucket<'_>, usize) -> Look<R>,
     ) -> Option<(Place<'_>, R)> {
         let fraction = self.fraction(key);
+        let mut spins = 0;
         loop {
             let home = self.shape.load().home(fraction);
             let bucket = self.table.bucket(home);
@@ -148,7 +149,7 @@ impl Store {
                     return Some((Place { bucket, head, number }, seen));
                 }
             }
-            std::hint::spin_loop();
+            pause(&mut spins);
         }
     }
 

@@ -122,6 +122,7 @@ impl Loader {
         mut found: Found<'c>,
         timer: impl Fn(Duration) -> T,
     ) -> Result<Turn<'c>, LoadError> {
+        self.check(key)?;
         let mut patience = Patience::new(self, options);
         loop {
             let (flight, held) = match self.step(key, found) {

@@ -1,12 +1,15 @@
 //! What a loader does with the cache: looks a key up and tells its age, takes a lease, stores what was loaded.
 
+use std::sync::Arc;
+
+use crate::allocate::check_key;
 use crate::config::{Expiry, ItemOptions};
 use crate::error::Error;
 use crate::handle::{ReadHandle, WriteHandle};
 use crate::negative::Ticket;
 
 use super::flight::Claim;
-use super::value::{Fetched, LoadOptions, Loaded, Origin, Value};
+use super::value::{Fetched, LoadError, LoadOptions, Loaded, Origin, Value};
 use super::{Loader, OVERTAKEN, REFUSED};
 
 /// How old a value is.
@@ -95,9 +98,20 @@ impl Loader {
         let value = loaded.value.as_deref().unwrap_or_default();
         let user_bits = if loaded.value.is_none() { self.inner.absent_mark } else { 0 };
         let item_options = ItemOptions { expiry, user_bits, ..ItemOptions::default() };
-        let mut item = self.inner.cache.allocate(self.inner.pool, key, value.len(), &item_options)?;
-        item.value_mut().copy_from_slice(value);
-        Ok(Some(item))
+        let mut writer = self.inner.cache.allocate_value(self.inner.pool, key, value.len(), &item_options)?;
+        writer.write(value);
+        // It is written to its end.
+        Ok(writer.finish().ok())
+    }
+
+    /// Whether what is loaded for a key could be kept: asked before a loader runs whose work would be done again for each caller.
+    ///
+    /// # Errors
+    /// [`LoadError::Failed`], for a key that is no key and a pool that is gone.
+    pub(super) fn check(&self, key: &[u8]) -> Result<(), LoadError> {
+        let refused = |error: Error| LoadError::Failed(Arc::new(error));
+        check_key(key).map_err(refused)?;
+        self.inner.cache.core().pool(self.inner.pool).map(drop).map_err(refused)
     }
 
     /// Stores what was loaded under a lease, if that still holds and the flight is not void. Whatever becomes of it, the

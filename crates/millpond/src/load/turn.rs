@@ -73,6 +73,7 @@ impl Loader {
         options: &LoadOptions,
         mut found: Found<'c>,
     ) -> Result<Turn<'c>, LoadError> {
+        self.check(key)?;
         let mut patience = Patience::new(self, options);
         loop {
             let (flight, held) = match self.step(key, found) {
@@ -188,7 +189,8 @@ impl Loader {
                 let shared = loaded.value.map(Arc::new);
                 claim.finish(Outcome::Value(shared.clone()));
                 let value = match stored {
-                    Some(handle) if shared.is_some() => Some(Value::Item(handle)),
+                    // A long one lies together where it was loaded, and nowhere in the cache.
+                    Some(handle) if shared.is_some() && !handle.is_long() => Some(Value::Item(handle)),
                     _ => shared.map(Value::Shared),
                 };
                 Ok(Fetched { value, origin: Origin::Loaded })

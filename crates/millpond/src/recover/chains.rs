@@ -12,22 +12,19 @@ use crate::class::{BYTES_IN, INSERTS, LINKS_IN};
 pub(super) struct Chains {
     pub(super) items: Vec<ItemPtr>,
     pub(super) links: HashSet<u32>,
+    /// Items that had to leave the index, held, and to be retired once nobody waits for this.
+    pub(super) displaced: Vec<ItemPtr>,
 }
 
 impl Core {
     /// Takes over those items with room for a chain whose chain is whole, with what is chained to them, and gives up all other
     /// links.
-    pub(super) fn recover_chains(&self, mut chains: Chains) {
+    pub(super) fn recover_chains(&self, chains: &mut Chains) {
         let mut torn = Vec::new();
-        for ptr in chains.items {
+        for ptr in std::mem::take(&mut chains.items) {
             let (item, info) = self.arena.item(ptr);
-            match self.links_of_recovered(ptr, &chains.links) {
-                Some(links) => {
-                    for link in links {
-                        chains.links.remove(&link.to_bits());
-                        self.count_recovered_link(link);
-                    }
-                }
+            match self.links_of_recovered(ptr, &mut chains.links) {
+                Some(links) => links.into_iter().for_each(|link| self.count_recovered_link(link)),
                 None => {
                     // SAFETY: the item is complete, and this thread alone knows of it.
                     unsafe { item.set_chain(None, 0) };
@@ -39,7 +36,7 @@ impl Core {
             class.counters.add(INSERTS, 1);
             class.counters.add(BYTES_IN, self.recovered_bytes(ptr));
             let hash = self.recovered_hash(ptr);
-            let revived = self.index_recovered(ptr, hash);
+            let revived = self.index_recovered(ptr, hash, &mut chains.displaced);
             self.queue_recovered(class, &[(ptr, hash)]);
             self.note_recovered(1, u64::from(revived));
         }
@@ -54,7 +51,7 @@ impl Core {
                 recovered.dropped += 1;
             }
         }
-        for ptr in chains.links.into_iter().map(ItemPtr::from_bits) {
+        for ptr in chains.links.drain().map(ItemPtr::from_bits) {
             let (link, info) = self.arena.item(ptr);
             link.state().discard();
             // SAFETY: as above.
@@ -62,29 +59,37 @@ impl Core {
         }
     }
 
-    /// The links of an item that was left behind. `None`: the chain was being changed.
-    fn links_of_recovered(&self, parent: ItemPtr, known: &HashSet<u32>) -> Option<Vec<ItemPtr>> {
+    /// The links of an item that was left behind, taken out of those that are `known`. `None`: the chain was being changed,
+    /// or leads in a circle.
+    fn links_of_recovered(&self, parent: ItemPtr, known: &mut HashSet<u32>) -> Option<Vec<ItemPtr>> {
         // SAFETY: the item is complete, and this thread alone knows of it.
         let (mut at, count) = unsafe { self.arena.item(parent).0.chain() };
         let mut links = Vec::new();
         while let Some(ptr) = at.filter(|_| links.len() < count as usize) {
-            if !known.contains(&ptr.to_bits()) {
-                return None;
+            if !known.remove(&ptr.to_bits()) {
+                break;
             }
-            // SAFETY: it is known as a complete link, and this thread alone knows of it.
+            // SAFETY: as above.
+            unsafe { self.arena.item(ptr).0.set_link_before(links.last().copied()) };
+            links.push(ptr);
+            // SAFETY: it was known as a complete link, and this thread alone knows of it.
             let (next, of) = unsafe { self.arena.item(ptr).0.link() };
             if of != Some(parent) {
-                return None;
+                break;
             }
-            links.push(ptr);
             at = next;
         }
-        (at.is_none() && links.len() == count as usize).then_some(links)
+        let is_whole = at.is_none() && links.len() == count as usize;
+        if !is_whole {
+            // Whoever they belong to may be yet to come.
+            known.extend(links.drain(..).map(ItemPtr::to_bits));
+        }
+        is_whole.then_some(links)
     }
 
     /// Counts and queues a link of a chain that is whole.
     fn count_recovered_link(&self, ptr: ItemPtr) {
-        let info = self.arena.info(ptr.slab());
+        let info = self.arena.info_of(ptr);
         // SAFETY: the link is complete, and this thread alone knows of it.
         let class = unsafe { self.class_of(info) };
         class.counters.add(LINKS_IN, 1);

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use base::ByteSize;
-use slab::SLAB_BYTES;
 
 use super::Move;
 use super::view::{ClassView, Round};
@@ -27,7 +26,10 @@ impl Default for FreeMemory {
 
 impl FreeMemory {
     pub(super) fn victim<'r>(&self, round: &'r Round, except: Option<u8>) -> Option<(&'r ClassView, String)> {
-        by_free_memory(&round.victims(self.min_slabs, except), self.free_slabs)
+        by_free_memory(
+            &round.victims(self.min_slabs, except),
+            self.free_slabs.saturating_mul(round.step_bytes),
+        )
     }
 
     pub(super) fn pick(&self, round: &Round) -> Option<Move> {
@@ -39,14 +41,14 @@ impl FreeMemory {
     }
 }
 
-/// Of the classes that evict nothing, the one with most free memory, if that is more than `free_slabs` slabs.
+/// Of the classes that evict nothing, the one with most free memory, if that is more than `free_bytes`.
 pub(super) fn by_free_memory<'r>(
     victims: &[&'r ClassView],
-    free_slabs: u64,
+    free_bytes: u64,
 ) -> Option<(&'r ClassView, String)> {
     let idle = victims.iter().filter(|class| class.counts.evictions == 0);
     let class = idle.min_by_key(|class| (Reverse(class.free_bytes()), class.number))?;
-    (class.free_bytes() > free_slabs.saturating_mul(SLAB_BYTES as u64)).then(|| {
+    (class.free_bytes() > free_bytes).then(|| {
         let free = ByteSize::new(class.free_bytes());
         (*class, format!("{class} evicts nothing and has {free} free"))
     })

@@ -83,7 +83,10 @@ impl HitsPerSlab {
     pub(super) fn victim<'r>(&self, round: &'r Round, except: Option<u8>) -> Option<(&'r ClassView, String)> {
         let mut victims = round.victims(self.min_slabs, except);
         victims.retain(|class| !self.is_too_young(class) && !self.is_below_target(class));
-        let by_free_memory = self.by_free_memory.then(|| by_free_memory(&victims, self.free_slabs)).flatten();
+        let by_free_memory = self
+            .by_free_memory
+            .then(|| by_free_memory(&victims, self.free_slabs.saturating_mul(round.step_bytes)))
+            .flatten();
         by_free_memory.or_else(|| {
             let victims = preferred(victims, |class| self.is_too_old(class));
             let earning = victims.into_iter().map(|class| (class, self.projected(round, class)));

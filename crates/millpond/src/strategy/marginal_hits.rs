@@ -1,7 +1,6 @@
 //! Marginal hits: a slab goes from where the last one is missed least to where one more would be hit most.
 
 use allocate::marginal::Ranks;
-use slab::SLAB_BYTES;
 
 use super::Move;
 use super::view::{ClassView, Round};
@@ -79,7 +78,7 @@ impl MarginalHits {
         }
         let (victim, why) = self.victim(round, ranks, None)?;
         let has_little = |class: &&ClassView| {
-            class.free_bytes() < self.max_free_slabs.saturating_mul(SLAB_BYTES as u64)
+            class.free_bytes() < self.max_free_slabs.saturating_mul(round.step_bytes)
                 && class.number != victim.number
         };
         let ranked = round.classes.iter().filter(has_little);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use allocate::marginal::Ranks;
-use slab::SLAB_BYTES;
 
 use super::marginal_hits::MarginalHits;
 use super::view::{Counts, PoolView};
@@ -107,12 +106,12 @@ impl Optimizer {
                 && !self.hold_off.contains_key(&scored.pool.number)
         };
         let victim = pools.iter().filter(may_give).reduce(|a, b| if b.rank < a.rank { b } else { a })?;
-        let slab = SLAB_BYTES as u64;
         let may_take = |scored: &&Scored<'_>| {
             let free = scored.pool.classes.iter().map(|class| class.free_bytes());
             let in_classes = free.fold(0_u64, u64::saturating_add);
-            in_classes.saturating_add(scored.pool.free_slabs.saturating_mul(slab))
-                < self.config.max_free_slabs.saturating_mul(slab)
+            let step = scored.pool.step_bytes();
+            in_classes.saturating_add(scored.pool.free_slabs.saturating_mul(step))
+                < self.config.max_free_slabs.saturating_mul(step)
                 && scored.pool.number != victim.pool.number
         };
         let receiver = pools.iter().filter(may_take).reduce(|a, b| if b.rank > a.rank { b } else { a })?;
@@ -126,7 +125,7 @@ impl Optimizer {
         is_enough.then(|| LimitMove {
             victim: victim.pool.number,
             receiver: receiver.pool.number,
-            bytes: slab,
+            bytes: victim.pool.step_bytes(),
             reason: format!(
                 "pool {} has {} hits in its last slab, and pool {} has {}",
                 victim.pool.number, victim.tail_hits, receiver.pool.number, receiver.tail_hits

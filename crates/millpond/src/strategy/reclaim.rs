@@ -1,15 +1,15 @@
-//! Memory that pools share beyond their reserves: who takes a slab from whom.
+//! Memory that pools share beyond their reserves: who takes some from whom, a step at a time.
 //!
 //! Limits may come to more than the memory, so that what one pool leaves idle another may use. Then somebody has to give when the one
 //! wants its part. Each pool has a reserve, which nobody takes from it, and a weight. What it has over its reserve, by its weight, is its
-//! *level*; a pool that wants a slab takes it from the pool of the highest level, if it stands no higher with it than the other does
+//! *level*; a pool that wants a step more takes it from the pool of the highest level, if it stands no higher with it than the other does
 //! without. So levels even out, as in weighted max-min fairness (Bertsekas and Gallager, "Data Networks", section 6.5.2), among those
 //! that want memory; those that do not keep theirs for as long as nobody stands lower.
 //!
 //! What must hold:
 //! 1. A victim keeps its reserve.
 //! 2. A pool below its reserve takes from any that is above its own.
-//! 3. No slab goes back and forth: of two pools, the one that could take from the other still could not after the other took from it.
+//! 3. No memory goes back and forth: of two pools, the one that could take from the other still could not after the other took from it.
 
 use std::cmp::Ordering;
 
@@ -18,29 +18,29 @@ use std::cmp::Ordering;
 pub(crate) struct Stake {
     /// The pool's number.
     pub pool: u16,
-    /// Its slabs.
-    pub slabs: u64,
-    /// Slabs that nobody takes from it.
-    pub reserve_slabs: u64,
+    /// Its memory, in bytes.
+    pub bytes: u64,
+    /// Bytes that nobody takes from it.
+    pub reserve_bytes: u64,
     /// Its part of what is beyond the reserves, against the other pools; 0 = it takes nothing beyond its own.
     pub weight: u32,
-    /// Whether there was no slab for it when it asked for one.
+    /// Whether there was no memory for it when it asked for some.
     pub wants: bool,
 }
 
 impl Stake {
-    /// Its level with so many slabs more.
+    /// Its level with this many bytes more.
     fn level(&self, more: i128) -> Level {
-        Level { over: i128::from(self.slabs) - i128::from(self.reserve_slabs) + more, weight: self.weight }
+        Level { over: i128::from(self.bytes) - i128::from(self.reserve_bytes) + more, weight: self.weight }
     }
 
-    /// Whether it may take from others until it has one slab more.
-    fn may_take(&self) -> bool {
-        self.weight > 0 || self.level(1).over <= 0
+    /// Whether it may take from others until it has a step more.
+    fn may_take(&self, step: i128) -> bool {
+        self.weight > 0 || self.level(step).over <= 0
     }
 }
 
-/// Slabs over a reserve, by a weight.
+/// Bytes over a reserve, by a weight.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     over: i128,
@@ -52,7 +52,7 @@ impl Level {
         let by_weight = |over: i128, weight: u32| over * i128::from(weight);
         match (self.over <= 0, other.over <= 0) {
             (true, true) => self.over.cmp(&other.over),
-            // Without a weight every slab over the reserve is too much.
+            // Without a weight every byte over the reserve is too much.
             (false, false) if self.weight == 0 && other.weight == 0 => self.over.cmp(&other.over),
             (false, false) => by_weight(self.over, other.weight).cmp(&by_weight(other.over, self.weight)),
             (true, false) => Ordering::Less,
@@ -61,29 +61,33 @@ impl Level {
     }
 }
 
-/// The pool that should give the pool called `taker` a slab, if any should.
-pub(crate) fn victim(stakes: &[Stake], taker: u16) -> Option<u16> {
-    let taker = stakes.iter().find(|stake| stake.pool == taker).filter(|taker| taker.may_take())?;
-    let others = stakes.iter().filter(|stake| stake.pool != taker.pool && stake.level(-1).over >= 0);
+/// The pool that should give the pool called `taker` so many bytes, if any should.
+pub(crate) fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
+    let step = i128::from(step_bytes);
+    let taker = stakes.iter().find(|stake| stake.pool == taker).filter(|taker| taker.may_take(step))?;
+    let others = stakes.iter().filter(|stake| stake.pool != taker.pool && stake.level(-step).over >= 0);
     let highest = others.max_by(|a, b| a.level(0).compare(&b.level(0)))?;
-    let gives = highest.weight == 0 || highest.level(-1).compare(&taker.level(1)).is_ge();
+    let gives = highest.weight == 0 || highest.level(-step).compare(&taker.level(step)).is_ge();
     gives.then_some(highest.pool)
 }
 
-/// Whether the pool shall get no slab that is free, as another wants it who would stand lower with it.
-pub(crate) fn is_held_back(stakes: &[Stake], pool: u16) -> bool {
-    let Some(its) = stakes.iter().find(|stake| stake.pool == pool) else { return false };
-    let goes_first =
-        |other: &Stake| other.wants && other.may_take() && other.level(1).compare(&its.level(1)).is_lt();
-    stakes.iter().any(|other| other.pool != pool && goes_first(other))
+/// Of the pools that want memory, and may take it from others, the one that would stand lowest with a step more.
+pub(crate) fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
+    let wanting = stakes.iter().filter(|stake| stake.wants && stake.may_take(1));
+    wanting.min_by(|a, b| a.level(1).compare(&b.level(1))).copied()
 }
 
-/// The pool that should give a slab for what is not a pool's: that of the highest level, or, where none is over its reserve, the largest.
+/// Whether a pool shall get no memory that is free, as the one that wants it would stand lower with it.
+pub(crate) fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
+    lowest.pool != pool.pool && lowest.level(1).compare(&pool.level(1)).is_lt()
+}
+
+/// The pool that should give memory for what is not a pool's: that of the highest level, or, where none is over its reserve, the largest.
 pub(crate) fn first_to_give(stakes: &[Stake]) -> Option<u16> {
-    let with_slabs = || stakes.iter().filter(|stake| stake.slabs > 0);
+    let with_memory = || stakes.iter().filter(|stake| stake.bytes > 0);
     let over =
-        with_slabs().filter(|stake| stake.level(0).over > 0).max_by(|a, b| a.level(0).compare(&b.level(0)));
-    Some(over.or_else(|| with_slabs().max_by_key(|stake| stake.slabs))?.pool)
+        with_memory().filter(|stake| stake.level(0).over > 0).max_by(|a, b| a.level(0).compare(&b.level(0)));
+    Some(over.or_else(|| with_memory().max_by_key(|stake| stake.bytes))?.pool)
 }
 
 #[cfg(test)]
@@ -92,37 +96,41 @@ mod tests {
 
     use super::*;
 
-    fn stake(pool: u16, slabs: u64, reserve_slabs: u64, weight: u32) -> Stake {
-        Stake { pool, slabs, reserve_slabs, weight, wants: true }
+    fn stake(pool: u16, bytes: u64, reserve_bytes: u64, weight: u32) -> Stake {
+        Stake { pool, bytes, reserve_bytes, weight, wants: true }
+    }
+
+    fn is_held_back(stakes: &[Stake], pool: u16) -> bool {
+        lowest_that_wants(stakes).is_some_and(|lowest| goes_first(&lowest, &stakes[usize::from(pool)]))
     }
 
     fn take(stakes: &mut [Stake], from: u16, to: u16) {
         for stake in stakes {
-            stake.slabs = stake.slabs + u64::from(stake.pool == to) - u64::from(stake.pool == from);
+            stake.bytes = stake.bytes + u64::from(stake.pool == to) - u64::from(stake.pool == from);
         }
     }
 
     #[test]
     fn a_pool_gets_its_reserve_and_its_part_of_the_rest() {
         let mut stakes = [stake(0, 20, 4, 1), stake(1, 0, 4, 3)];
-        while victim(&stakes, 1).is_some() {
+        while victim(&stakes, 1, 1).is_some() {
             take(&mut stakes, 0, 1);
         }
-        assert_eq!([stakes[0].slabs, stakes[1].slabs], [7, 13], "4 and 3 against 4 and 9");
-        assert_eq!(victim(&stakes, 0), None);
+        assert_eq!([stakes[0].bytes, stakes[1].bytes], [7, 13], "4 and 3 against 4 and 9");
+        assert_eq!(victim(&stakes, 0, 1), None);
     }
 
     #[test]
     fn without_a_weight_a_pool_takes_no_more_than_its_reserve() {
         let mut stakes = [stake(0, 20, 0, 0), stake(1, 0, 2, 0), stake(2, 0, 0, 0)];
-        assert_eq!((victim(&stakes, 1), victim(&stakes, 2)), (Some(0), None));
+        assert_eq!((victim(&stakes, 1, 1), victim(&stakes, 2, 1)), (Some(0), None));
         assert!(is_held_back(&stakes, 0) && is_held_back(&stakes, 2) && !is_held_back(&stakes, 1));
         take(&mut stakes, 0, 1);
         take(&mut stakes, 0, 1);
-        assert_eq!(victim(&stakes, 1), None);
+        assert_eq!(victim(&stakes, 1, 1), None);
         assert!(!is_held_back(&stakes, 0));
         let weighted = [stake(0, 20, 19, 0), stake(1, 50, 0, 1)];
-        assert_eq!(victim(&weighted, 1), Some(0), "what is over its reserve goes first");
+        assert_eq!(victim(&weighted, 1, 1), Some(0), "what is over its reserve goes first");
     }
 
     #[test]
@@ -151,15 +159,15 @@ mod tests {
             let mut stakes: Vec<Stake> = (0..).zip(&pools)
                 .map(|(pool, (slabs, reserve, weight, wants))| Stake { wants: *wants, ..stake(pool, *slabs, *reserve, *weight) })
                 .collect();
-            let all: u64 = stakes.iter().map(|stake| stake.slabs).sum();
+            let all: u64 = stakes.iter().map(|stake| stake.bytes).sum();
             let takers: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
             let mut moves = 0;
             let mut step = |stakes: &mut Vec<Stake>, taker: u16| -> bool {
-                let Some(from) = victim(stakes, taker) else { return false };
+                let Some(from) = victim(stakes, taker, 1) else { return false };
                 let before = stakes[usize::from(from)];
-                assert!(before.slabs > before.reserve_slabs, "invariant 1");
+                assert!(before.bytes > before.reserve_bytes, "invariant 1");
                 take(stakes, from, taker);
-                assert_ne!(victim(stakes, from), Some(taker), "invariant 3");
+                assert_ne!(victim(stakes, from, 1), Some(taker), "invariant 3");
                 moves += 1;
                 assert!(moves <= 2_000, "it does not come to an end");
                 true
@@ -170,9 +178,9 @@ mod tests {
                 }
             }
             while takers.iter().any(|taker| step(&mut stakes, *taker)) {}
-            prop_assert_eq!(stakes.iter().map(|stake| stake.slabs).sum::<u64>(), all);
-            let below = stakes.iter().any(|stake| stake.wants && stake.slabs < stake.reserve_slabs);
-            let above = stakes.iter().any(|stake| stake.slabs > stake.reserve_slabs);
+            prop_assert_eq!(stakes.iter().map(|stake| stake.bytes).sum::<u64>(), all);
+            let below = stakes.iter().any(|stake| stake.wants && stake.bytes < stake.reserve_bytes);
+            let above = stakes.iter().any(|stake| stake.bytes > stake.reserve_bytes);
             prop_assert!(!(below && above), "invariant 2: {:?}", stakes);
         }
     }

@@ -5,9 +5,13 @@ use std::fmt;
 
 use base::ByteSize;
 use slab::SLAB_BYTES;
+use slab::run::UNIT_BYTES;
 
 use crate::stats::{ClassStats, PoolStats};
 
+/// A pool moves at least such a part of its memory at a time, and no more than a slab.
+const STEPS_OF_POOL: u64 = 16;
+const LEAST_STEP_BYTES: u64 = 64 << 10;
 /// Rounds without evictions for which a class that has received a slab is no victim.
 pub(super) const HOLD_OFF_ROUNDS: u32 = 10;
 
@@ -44,7 +48,7 @@ pub struct ClassView {
     pub number: u8,
     /// Size of its chunks, in bytes.
     pub chunk_bytes: u32,
-    /// Its slabs.
+    /// Its memory, in slabs, or the pool's [steps](PoolView::step_bytes).
     pub slabs: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
@@ -77,13 +81,13 @@ impl fmt::Display for ClassView {
     }
 }
 
-impl From<&ClassStats> for ClassView {
-    /// Projected ages are those with one slab less, where the policy knows.
-    fn from(class: &ClassStats) -> Self {
+impl ClassView {
+    /// A class from its statistics. Projected ages are those with one slab less, where the policy knows.
+    fn of(class: &ClassStats, step_bytes: u64) -> Self {
         Self {
             number: class.number,
             chunk_bytes: class.chunk_bytes,
-            slabs: class.slabs,
+            slabs: class.bytes / step_bytes,
             free_chunks: class.free_chunks,
             items: class.items,
             tail_age_secs: class.tail_age_secs,
@@ -103,6 +107,8 @@ impl From<&ClassStats> for ClassView {
 pub struct PoolView {
     /// Its number.
     pub number: u16,
+    /// What moves at a time, and what is called a slab here, in bytes; 0 = a slab. Of a small pool it is less than that.
+    pub step_bytes: u64,
     /// Slabs that it may have and has given to no class.
     pub free_slabs: u64,
     /// Whether it can get no more slabs: its limit is reached, or there are none left.
@@ -115,13 +121,21 @@ impl PoolView {
     /// A pool from its statistics. `is_full` is known to the cache alone.
     pub fn of(stats: &PoolStats, is_full: bool) -> Self {
         let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
+        let step_bytes = step_for(stats.slab_bytes);
+        // Those that leave get nothing, and give all that they have anyway.
+        let classes = stats.classes.iter().filter(|class| !class.is_leaving);
         Self {
             number: stats.id.number(),
-            free_slabs: if is_full { 0 } else { spare / SLAB_BYTES as u64 },
+            step_bytes,
+            free_slabs: if is_full { 0 } else { spare / step_bytes },
             is_full,
-            // Those that leave get nothing, and give all that they have anyway.
-            classes: stats.classes.iter().filter(|class| !class.is_leaving).map(ClassView::from).collect(),
+            classes: classes.map(|class| ClassView::of(class, step_bytes)).collect(),
         }
+    }
+
+    /// What moves at a time, in bytes.
+    pub fn step_bytes(&self) -> u64 {
+        if self.step_bytes == 0 { SLAB_BYTES as u64 } else { self.step_bytes }
     }
 
     /// Its slabs.
@@ -130,10 +144,17 @@ impl PoolView {
     }
 }
 
+/// What moves at a time in a pool with so much memory, in bytes: a slab, or in a small pool a sixteenth of it, and 64 KiB at least.
+pub(crate) fn step_for(pool_bytes: u64) -> u64 {
+    let step = (pool_bytes / STEPS_OF_POOL).clamp(LEAST_STEP_BYTES, SLAB_BYTES as u64);
+    step / UNIT_BYTES as u64 * UNIT_BYTES as u64
+}
+
 /// A round as a strategy sees it: counts are those since the last round.
 pub(super) struct Round {
     pub(super) classes: Vec<ClassView>,
     pub(super) is_full: bool,
+    pub(super) step_bytes: u64,
     pub(super) free_slabs: u64,
     /// By class: hits since the last move.
     hits: BTreeMap<u8, u64>,
@@ -204,7 +225,8 @@ impl History {
         }
         classes.sort_by_key(|class| class.number);
         let held_off = self.hold_off.keys().copied().collect();
-        Some(Round { classes, is_full: pool.is_full, free_slabs: pool.free_slabs, hits, held_off })
+        let (is_full, step_bytes, free_slabs) = (pool.is_full, pool.step_bytes(), pool.free_slabs);
+        Some(Round { classes, is_full, step_bytes, free_slabs, hits, held_off })
     }
 
     /// Ends a round: what is counted now is what the next one compares with.

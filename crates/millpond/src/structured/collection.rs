@@ -111,8 +111,11 @@ impl std::fmt::Debug for Collection<'_> {
 type Locked<'a> = MutexGuard<'a, ()>;
 
 impl<'a> Collection<'a> {
-    /// The collection that an item holds. `None`: it holds none, or one that is gone (invariant 9).
+    /// The collection that an item holds. `None`: it holds none, or one that is gone (invariant 9), or is an item of another cache.
     pub fn of(cache: &'a Cache, item: &'a ReadHandle<'a>) -> Option<Self> {
+        if !item.is_of(cache.core()) {
+            return None;
+        }
         let bag = Bag::of(Tail(item.tail()?)).ok()?;
         // While it is written to, there may be none for a moment.
         let is_gone = || -> Look<bool> {

@@ -93,9 +93,9 @@ impl Changes {
         if buffer.records.len() + RECORD_BYTES + key.len() > buffer.capacity {
             buffer.lost += 1;
         } else {
-            for number in [pool.0, pool.1, key.len() as u16, 0] {
-                buffer.records.extend_from_slice(&number.to_le_bytes());
-            }
+            buffer.records.extend_from_slice(&pool.0.to_le_bytes());
+            buffer.records.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            buffer.records.extend_from_slice(&pool.1.to_le_bytes());
             buffer.records.extend_from_slice(&author.to_le_bytes());
             buffer.records.extend_from_slice(key);
         }
@@ -108,8 +108,9 @@ fn first(records: &[u8]) -> Option<(Change<'_>, &[u8])> {
     let (record, rest) = records.split_first_chunk::<RECORD_BYTES>()?;
     let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
     let author = record[8..].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let (key, rest) = rest.split_at_checked(usize::from(number(4)))?;
-    Some((Change { pool: PoolId(number(0), number(2)), key, author }, rest))
+    let life = u32::from(number(4)) | u32::from(number(6)) << 16;
+    let (key, rest) = rest.split_at_checked(usize::from(number(2)))?;
+    Some((Change { pool: PoolId(number(0), life), key, author }, rest))
 }
 
 impl Watch {
@@ -126,18 +127,20 @@ impl Watch {
 }
 
 impl Core {
-    /// Notes that a key has another value than before, or none, where somebody follows it. Called after the change can be seen.
+    /// Notes that a key `of` a pool has another value than before, or none, where somebody follows it. Called after the change can be seen.
     #[inline]
-    pub(crate) fn note_change(&self, hash: u64, pool: PoolId, key: &[u8]) {
+    pub(crate) fn note_change<'a>(&self, hash: u64, of: impl FnOnce() -> (PoolId, &'a [u8])) {
         if let Some(changes) = self.watch.tells(hash) {
+            let (pool, key) = of();
             changes.note(Change { pool, key, author: AUTHOR.get() });
         }
     }
 
     /// As [`Self::note_change`], for what nobody asked for.
     #[inline]
-    pub(crate) fn note_change_by_itself(&self, hash: u64, pool: PoolId, key: &[u8]) {
+    pub(crate) fn note_change_by_itself<'a>(&self, hash: u64, of: impl FnOnce() -> (PoolId, &'a [u8])) {
         if let Some(changes) = self.watch.tells(hash) {
+            let (pool, key) = of();
             changes.note(Change { pool, key, author: 0 });
         }
     }

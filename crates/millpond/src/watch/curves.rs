@@ -302,6 +302,9 @@ impl Core {
 
     /// Lets the curves of all pools follow the time.
     pub(crate) fn tend_curves(&self) {
+        if !self.watch.follows_any() {
+            return;
+        }
         let pools = self.pools.all();
         let mut learns = false;
         for pool in pools.iter().filter(|pool| pool.curves.below() > 0) {

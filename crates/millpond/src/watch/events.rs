@@ -189,7 +189,7 @@ impl Buffer {
         record[2..4].copy_from_slice(&(event.key.len() as u16).to_le_bytes());
         record[4..6].copy_from_slice(&event.pool.map_or(NO_POOL, PoolId::number).to_le_bytes());
         record[6..8].copy_from_slice(&event.class.map_or(NO_CLASS, u16::from).to_le_bytes());
-        record[12..14].copy_from_slice(&event.pool.map_or(0, |pool| pool.1).to_le_bytes());
+        record[12..16].copy_from_slice(&event.pool.map_or(0, |pool| pool.1).to_le_bytes());
         record[8..12].copy_from_slice(&event.ttl_secs.unwrap_or(NO_NUMBER).to_le_bytes());
         record[16..24].copy_from_slice(&event.value_bytes.unwrap_or(NO_BYTES).to_le_bytes());
         record[24..32].copy_from_slice(&self.last_nanos.to_le_bytes());
@@ -205,12 +205,13 @@ fn first(records: &[u8]) -> Option<(Event<'_>, &[u8])> {
     let double =
         |at: usize| record[at..at + 8].iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     let (key, rest) = rest.split_at_checked(usize::from(half(2)))?;
-    let ttl = u32::from(half(8)) | u32::from(half(10)) << 16;
+    let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
+    let ttl = word(8);
     let event = Event {
         kind: *EventKind::ALL.get(usize::from(record[0]))?,
         result: *EventResult::ALL.get(usize::from(record[1]))?,
         key,
-        pool: (half(4) != NO_POOL).then(|| PoolId(half(4), half(12))),
+        pool: (half(4) != NO_POOL).then(|| PoolId(half(4), word(12))),
         class: (half(6) != NO_CLASS).then(|| half(6) as u8),
         value_bytes: (double(16) != NO_BYTES).then(|| double(16)),
         ttl_secs: (ttl != NO_NUMBER).then_some(ttl),

@@ -204,7 +204,7 @@ fn move_slabs(cache: &Cache, pool: PoolId, stop: &AtomicBool) -> u32 {
     while !stop.load(Ordering::Relaxed) || (moved == 0 && more > 0) {
         more -= u32::from(stop.load(Ordering::Relaxed));
         let stats = cache.stats();
-        for class in stats.pools[0].classes.iter().filter(|class| class.slabs > 1) {
+        for class in stats.pools[0].classes.iter().filter(|class| class.bytes > 8 << 20) {
             // A refusal means that an item is held.
             moved += u32::from(cache.move_slab(pool, class.number, Some(class.number)).is_ok());
         }

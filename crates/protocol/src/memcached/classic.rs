@@ -12,6 +12,7 @@ use super::request::{
     StoreHeader, TouchRequest,
 };
 use super::token::{Tokens, Words};
+use crate::http;
 
 type Parsed<'a> = Result<Command<'a>, Refused>;
 
@@ -58,6 +59,7 @@ fn less_common<'a>(name: &'a [u8], words: Tokens<'a>, limits: &Limits) -> Parsed
         b"slabs" | b"lru" | b"lru_crawler" | b"watch" | b"extstore" | b"refresh_certs" => {
             Request::Unsupported { name, arguments: words }
         }
+        _ if http::is_line(std::iter::once(name).chain(words)) => return Err(Refused::http()),
         _ => return Err(WireError::UnknownCommand.into()),
     };
     Ok(Command::Request(request))
@@ -110,6 +112,7 @@ fn store<'a>(command: StoreCommand, words: Tokens<'a>, limits: &Limits) -> Parse
             client_flags: unsigned(words.get(1))? as u32,
             exptime: Exptime::written(signed(words.get(2))?),
             compare_cas: if is_cas { Some(unsigned(words.get(4))?) } else { None },
+            wants_cas: is_cas,
             data_len: data_len?,
             noreply,
             meta: None,

@@ -19,6 +19,9 @@ pub enum WireError {
     TooManyKeys,
     /// The first byte is that of memcached's binary protocol. The connection is closed.
     BinaryProtocol,
+    /// An HTTP request, which a web page may have caused. The connection is closed without an
+    /// answer, as by memcached.
+    Http,
     /// An expiration time is not a number.
     InvalidExptime,
     /// The amount of an `incr` or `decr` is not an unsigned number.
@@ -89,6 +92,7 @@ impl WireError {
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",
             Self::TooManyKeys => b"CLIENT_ERROR too many keys\r\n",
             Self::BinaryProtocol => b"CLIENT_ERROR the binary protocol is not supported\r\n",
+            Self::Http => b"CLIENT_ERROR this is not a web server\r\n",
             Self::InvalidExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             Self::InvalidDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Self::InvalidFlag => b"CLIENT_ERROR invalid flag\r\n",
@@ -144,6 +148,11 @@ impl Refusal {
     /// Refuses with `error`, and keeps it to itself where the client asked for no reply.
     pub(crate) const fn new(error: WireError, quiet: bool) -> Self {
         Self { error, quiet, close: false }
+    }
+
+    /// Gives up a connection whose client speaks HTTP, without an answer.
+    pub(crate) const fn http() -> Self {
+        Self { error: WireError::Http, quiet: true, close: true }
     }
 
     /// Refuses with `error` and gives up the connection.

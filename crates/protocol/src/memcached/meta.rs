@@ -378,6 +378,7 @@ fn set_header<'a>(flags: MetaFlags<'a>, key: Key<'a>, data_len: usize) -> Result
         client_flags: flags.client_flags().unwrap_or(0),
         exptime: flags.ttl().unwrap_or_default(),
         compare_cas,
+        wants_cas: compare_cas.is_some() || flags.has(b'c'),
         data_len,
         noreply: false,
         meta: Some(flags),

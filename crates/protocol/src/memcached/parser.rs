@@ -97,6 +97,11 @@ impl Refused {
         Self::skipping(error, quiet, 0)
     }
 
+    /// An HTTP request.
+    pub(crate) const fn http() -> Self {
+        Self { refusal: Refusal::http(), skip: 0 }
+    }
+
     /// With data that memcached skips as well.
     pub(crate) const fn skipping(error: WireError, quiet: bool, skip: usize) -> Self {
         Self { refusal: Refusal::new(error, quiet), skip }
@@ -162,7 +167,7 @@ impl Parser {
                 Ok(Command::Store(header)) => self.store(buf, header, line_len),
                 Err(Refused { refusal, skip }) => {
                     self.skip = skip;
-                    Parse::Refused { refusal, consumed: line_len }
+                    Parse::Refused { refusal, consumed: if refusal.close { buf.len() } else { line_len } }
                 }
             },
             Line::Partial => Parse::Incomplete { needed: 1 },

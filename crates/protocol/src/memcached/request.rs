@@ -140,6 +140,8 @@ pub struct StoreHeader<'a> {
     pub exptime: Exptime,
     /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the others through `ms`.
     pub compare_cas: Option<u64>,
+    /// Whether the answer has the token of what was stored, or the client is likely to ask for it.
+    pub wants_cas: bool,
     /// Length of the data in bytes, its `\r\n` not included.
     pub data_len: usize,
     /// Classic commands: do not answer, not even with an error.

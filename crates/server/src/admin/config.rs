@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::operator::Operator;
+use super::access::Operator;
 use crate::config::change::{self, Change, as_json};
-use crate::config::keys;
 use crate::config::load::{Override, lay_over};
+use crate::config::{check, keys};
 use crate::error::Error;
 use crate::shared::Shared;
+
+/// What is hardly meant by a change that was made.
+const WARNING: HeaderName = HeaderName::from_static("millpond-warning");
 
 /// `GET /config`: every setting with its value and whether it can be changed while serving.
 pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator) -> Response {
@@ -32,12 +35,44 @@ pub(super) async fn show(State(shared): State<Arc<Shared>>, _: Operator) -> Resp
 pub(super) async fn set(
     State(shared): State<Arc<Shared>>,
     operator: Operator,
+    RawQuery(query): RawQuery,
     Json(wanted): Json<Map<String, Value>>,
 ) -> Response {
     let source = "PUT /config";
     let settings = overrides(source, "", wanted);
     let by = format!("{source} by {}", operator.address);
-    answer(shared.change(&by, |old| lay_over(old, &settings)))
+    make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)))
+}
+
+/// Makes a change, and if the query asks for that writes what was asked for, and nothing else, into the configuration file.
+pub(super) fn make(
+    shared: &Shared,
+    query: Option<String>,
+    asked: &[Override],
+    make: impl FnOnce() -> Result<Vec<Change>, Error>,
+) -> Response {
+    let writes = match query.as_deref() {
+        None | Some("" | "write=false") => false,
+        Some("write=true") => true,
+        Some(query) => {
+            let problem =
+                format!("`?{query}` means nothing here; `?write=true` writes into the file as well\n");
+            return (StatusCode::BAD_REQUEST, problem).into_response();
+        }
+    };
+    if writes && let Err(error) = shared.config_file() {
+        return (StatusCode::CONFLICT, format!("{error}\n")).into_response();
+    }
+    let changed = make();
+    if writes && let Ok(changes) = &changed {
+        let changed = changes.iter().map(|change| change.path.clone());
+        let paths = changed.chain(asked.iter().map(|setting| setting.path.clone())).collect();
+        if let Err(error) = shared.write_config(&paths) {
+            let problem = format!("the change holds, but not in the file: {error}\n");
+            return (StatusCode::CONFLICT, problem).into_response();
+        }
+    }
+    answer(shared, changed)
 }
 
 /// The settings that an object has, by their names behind `prefix`.
@@ -53,21 +88,35 @@ pub(super) fn overrides(source: &str, prefix: &str, wanted: Map<String, Value>) 
     wanted.into_iter().map(setting).collect()
 }
 
-/// Tells what was changed, or why nothing was.
-pub(super) fn answer(changed: Result<Vec<Change>, Error>) -> Response {
-    match changed {
-        Ok(changes) => {
-            let changes = changes.iter().map(|change| {
-                json!({"setting": change.path, "old": as_json(&change.old), "new": as_json(&change.new)})
-            });
-            Json(Value::Array(changes.collect())).into_response()
+/// Reports what was changed, or why nothing was; what is hardly meant is in headers.
+fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
+    let changes = match changed {
+        Ok(changes) => changes,
+        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    };
+    let shown = changes.iter().filter(|change| !change.is_default).map(
+        |change| json!({"setting": change.path, "old": as_json(&change.old), "new": as_json(&change.new)}),
+    );
+    let mut answer = Json(Value::Array(shown.collect())).into_response();
+    for warning in check::warnings(&shared.config()) {
+        let is_of_it = |change: &Change| warning.starts_with(&change.path);
+        if changes.iter().any(is_of_it)
+            && let Ok(warning) = HeaderValue::from_bytes(warning.as_bytes())
+        {
+            answer.headers_mut().append(WARNING, warning);
         }
-        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     }
+    answer
 }
 
-/// `POST /config/rewrite`: writes what was changed into the file.
-pub(super) async fn rewrite(State(shared): State<Arc<Shared>>, _: Operator) -> Response {
+/// `POST /config/rewrite`: writes what was changed into the file. A page in a browser cannot send JSON to another server unasked.
+pub(super) async fn rewrite(State(shared): State<Arc<Shared>>, _: Operator, headers: HeaderMap) -> Response {
+    let is_json = headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if !is_json {
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json\n").into_response();
+    }
     match shared.rewrite_config() {
         Ok(settings) => Json(json!({"settings": settings})).into_response(),
         Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),

@@ -38,7 +38,9 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     gauge("chunk_bytes", "millpond_class_chunk_bytes", "Size of the chunks of a size class.", |c| {
         u64::from(c.chunk_bytes)
     }),
-    gauge("slabs", "millpond_class_slabs", "Slabs of a size class.", |c| c.slabs),
+    gauge("bytes", "millpond_class_bytes", "Memory of a size class, in slabs and runs of units.", |c| {
+        c.bytes
+    }),
     gauge("chunks", "millpond_class_chunks", "Chunks of all its slabs.", |c| c.chunks),
     gauge("free_chunks", "millpond_class_free_chunks", "Chunks without an item.", |c| c.free_chunks),
     gauge(
@@ -136,17 +138,22 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     ),
     counter("removed", "millpond_class_removed", "Items removed by key.", |c| c.removed),
     counter("replaced", "millpond_class_replaced", "Items replaced by another.", |c| c.replaced),
-    counter("slabs_added", "millpond_class_slabs_added", "Slabs that were given to it.", |c| c.slabs_added),
-    counter("slabs_released", "millpond_class_slabs_released", "Slabs that were taken from it.", |c| {
-        c.slabs_released
+    counter("runs_added", "millpond_class_runs_added", "Runs of chunks that were given to it.", |c| {
+        c.runs_added
     }),
     counter(
-        "slab_releases_aborted",
-        "millpond_class_slab_releases_aborted",
-        "Slabs that stayed because items of them were held.",
-        |c| c.slab_releases_aborted,
+        "runs_released",
+        "millpond_class_runs_released",
+        "Runs of chunks that were taken from it.",
+        |c| c.runs_released,
     ),
-    counter("items_moved", "millpond_class_items_moved", "Items moved out of slabs that left.", |c| {
+    counter(
+        "run_releases_aborted",
+        "millpond_class_run_releases_aborted",
+        "Runs of chunks that stayed because items of them were held.",
+        |c| c.run_releases_aborted,
+    ),
+    counter("items_moved", "millpond_class_items_moved", "Items moved out of runs that left.", |c| {
         c.items_moved
     }),
     counter(

@@ -17,13 +17,19 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::figures::{CLASS_FIGURES, DEPARTURES, Figure};
 use crate::curves::Outlook;
-use crate::latency::{Histogram, Spoken};
+use crate::latency::{Histogram, Spoken, TenantLatencies};
+use crate::log::dropped_lines;
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
 use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 use crate::tls::TlsSlot;
 
 type Labels = Vec<(&'static str, String)>;
+
+/// Tenants that have a histogram of their own; each is 14 lines of every scrape.
+const MAX_TIMED_TENANTS: usize = 256;
+/// All further tenants, which have one together. No tenant is called so.
+const OTHERS: &str = "*";
 
 /// One line: labels and value.
 type Sample = (Labels, u64);
@@ -94,6 +100,27 @@ fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt
     for spoken in Spoken::ALL {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);
         let labels = [("protocol", spoken.name())];
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_secs, count, &buckets, None)?;
+    }
+    encode_tenant_latencies(shared, encoder)
+}
+
+/// How long the requests of each tenant take.
+fn encode_tenant_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(
+        "millpond_tenant_request",
+        "Time from receiving a request of the tenant until its answer is ready to send, of one turn of a connection in eight.",
+        Some(&Unit::Seconds),
+        MetricType::Histogram,
+    )?;
+    let directory = shared.directory();
+    let (shown, others) = directory.tenants.split_at(directory.tenants.len().min(MAX_TIMED_TENANTS));
+    let each = shown.iter().map(|tenant| (tenant.name.as_str(), std::slice::from_ref(tenant)));
+    let rest = (!others.is_empty()).then_some((OTHERS, others));
+    for (name, tenants) in each.chain(rest) {
+        let all = TenantLatencies::histogram(tenants.iter().map(|tenant| &tenant.latencies));
+        let Histogram { sum_secs, count, buckets } = all;
+        let labels = [("tenant", name)];
         family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_secs, count, &buckets, None)?;
     }
     Ok(())
@@ -435,7 +462,7 @@ fn curve_metrics(cache: &Cache, pools: &[PoolStats]) -> Vec<Metric> {
         ratio("millpond_pool_curve_rate", "Share of the pool's keys that is followed.", shares(|it| it.rate)),
         ratio(
             "millpond_pool_curve_error",
-            "Standard error of the curve's miss ratios from sampling.",
+            "Mean distance of the curve's miss ratios from the exact ones that 95 % of such samples keep.",
             shares(|it| it.error),
         ),
         ratio(
@@ -488,8 +515,13 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
         ),
         counter(
             "millpond_events_dropped",
-            "Events of sampled keys that found the buffer full.",
-            one(|stats| stats.dropped),
+            "Events of sampled keys that found the buffer full, or could not be written to the file.",
+            stats.iter().map(|stats| (vec![], stats.dropped + shared.watching.lost_events())).collect(),
+        ),
+        counter(
+            "millpond_log_lines_dropped",
+            "Lines of the log that were dropped, as standard error was not read.",
+            vec![(vec![], dropped_lines())],
         ),
         counter(
             "millpond_request_log_written",

@@ -1,13 +1,13 @@
-//! HTTP for operators: `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`,
+//! HTTP for operators: a page at `/`, `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`,
 //! `/config`, `/tenants`.
 //!
 //! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
 //! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
 
+mod access;
 mod config;
 mod figures;
 mod metrics;
-mod operator;
 mod serve;
 mod stats;
 mod tenants;
@@ -19,12 +19,13 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tokio::sync::oneshot;
 
-use self::operator::Caller;
+use self::access::Caller;
+pub(crate) use self::access::{Access, AccessSlot, MIN_TOKEN_BYTES};
 use self::serve::PatientListener;
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
@@ -48,7 +49,8 @@ impl AdminServer {
     ) -> Result<Self, Error> {
         let listen = |e| {
             let context = format!(
-                "the admin address {address} cannot be listened on; set admin.address or admin.enabled"
+                "the admin address {address} cannot be listened on; choose another by --set admin.address=127.0.0.1:PORT, or \
+                 none by --set admin.enabled=false"
             );
             Error::with_source(ErrorKind::Listen, context, e)
         };
@@ -114,11 +116,40 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/config/rewrite", post(config::rewrite))
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))
         .with_state(shared)
 }
 
-async fn index() -> &'static str {
-    "millpond\n/metrics     for Prometheus\n/healthz     200 while serving, 503 while stopping\n/stats.json  everything, as JSON\n/hotkeys.json  hot keys by pool\n/curves.json   miss-ratio curves by pool\n/config        settings; PUT changes them\n/tenants       who shares the server; PUT and DELETE /tenants/NAME change that\n"
+/// What the page may do: be itself, and ask this server. Nothing in it comes from elsewhere, and it is in no other page's frame.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+const INDEX: &str = "\
+millpond
+/metrics       for Prometheus
+/healthz       200 while serving, 503 while stopping
+/stats.json    everything, as JSON
+/hotkeys.json  hot keys by pool
+/curves.json   miss-ratio curves by pool
+/config        settings; PUT changes them
+/tenants       who shares the server; PUT and DELETE /tenants/NAME change that
+";
+
+/// For a browser a page that shows what the server does, for others a list of what there is.
+async fn index(headers: HeaderMap) -> Response {
+    let is_browser = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/html"));
+    if !is_browser {
+        return INDEX.into_response();
+    }
+    let about = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    (about, include_str!("page.html")).into_response()
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {

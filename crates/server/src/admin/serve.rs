@@ -121,6 +121,20 @@ impl PatientStream {
         Self { stream, deadline: Box::pin(tokio::time::sleep(PATIENCE)), _place: place }
     }
 
+    /// Whether it is encrypted.
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.stream, Transport::Tls(_))
+    }
+
+    /// Where its client has connected to.
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        let socket = match &self.stream {
+            Transport::Plain(stream) => stream,
+            Transport::Tls(stream) => stream.get_ref().0,
+        };
+        socket.local_addr().ok()
+    }
+
     /// Whether its client has shown a certificate, which was verified.
     pub(super) fn is_verified(&self) -> bool {
         match &self.stream {

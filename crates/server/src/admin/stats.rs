@@ -40,7 +40,8 @@ pub(super) fn collect(shared: &Shared) -> Value {
         "slow_requests": shared.slow.total(),
         "latency_nanos": latencies(shared),
         "events": shared.cache.event_stats().map(|events| {
-            json!({"one_in": events.one_in, "recorded": events.recorded, "dropped": events.dropped})
+            let dropped = events.dropped + shared.watching.lost_events();
+            json!({"one_in": events.one_in, "recorded": events.recorded, "dropped": dropped})
         }),
         "monitor": shared.monitoring.status().map(|status| {
             json!({

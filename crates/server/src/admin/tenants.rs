@@ -8,11 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::config::{answer, overrides};
-use super::operator::Operator;
-use crate::config::change::Change;
+use super::access::Operator;
+use super::config::{make, overrides};
 use crate::config::{Config, TenantSettings};
-use crate::error::Error;
 use crate::shared::Shared;
 use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 
@@ -59,7 +57,7 @@ pub(super) async fn set(
     let source = format!("PUT /tenants/{name}");
     let settings = overrides(&source, &format!("tenant.{name}."), wanted);
     let by = format!("{source} by {}", operator.address);
-    change(&shared, query, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
+    make(&shared, query, &settings, || shared.change(&by, |old| old.with_tenant(&name, &settings)))
 }
 
 /// `DELETE /tenants/NAME`.
@@ -74,34 +72,5 @@ pub(super) async fn remove(
         return (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response();
     }
     let by = format!("DELETE /tenants/{name} by {}", operator.address);
-    change(&shared, query, || shared.change(&by, |old| Ok(old.without_tenant(&name))))
-}
-
-/// Makes a change, and writes it into the configuration file where the query asks for that.
-fn change(
-    shared: &Shared,
-    query: Option<String>,
-    make: impl FnOnce() -> Result<Vec<Change>, Error>,
-) -> Response {
-    let writes = match query.as_deref() {
-        None | Some("" | "write=false") => false,
-        Some("write=true") => true,
-        Some(query) => {
-            let problem =
-                format!("`?{query}` means nothing here; `?write=true` writes into the file as well\n");
-            return (StatusCode::BAD_REQUEST, problem).into_response();
-        }
-    };
-    if writes && let Err(error) = shared.config_file() {
-        return (StatusCode::CONFLICT, format!("{error}\n")).into_response();
-    }
-    let changed = make();
-    if writes
-        && changed.is_ok()
-        && let Err(error) = shared.rewrite_config()
-    {
-        let problem = format!("the change holds, but not in the file: {error}\n");
-        return (StatusCode::CONFLICT, problem).into_response();
-    }
-    answer(changed)
+    make(&shared, query, &[], || shared.change(&by, |old| Ok(old.without_tenant(&name))))
 }

@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::users::HIDDEN;
+use super::users::{HIDDEN, shown_rules};
 use super::{Config, TenantSettings, keys, load};
 use crate::error::Error;
 
@@ -17,6 +17,14 @@ pub struct Change {
     pub new: String,
     /// Whether it takes effect now; otherwise at the next start.
     pub online: bool,
+    /// Whether it comes or goes with an entry of a list, and says no more than that its value is the default.
+    pub is_default: bool,
+}
+
+/// A value in TOML as a person writes it: a size with its unit.
+pub(crate) fn shown_value(path: &str, value: &str) -> String {
+    let bytes = value.parse().ok().filter(|_| keys::is_size(path));
+    bytes.and_then(keys::written_size).unwrap_or_else(|| value.to_owned())
 }
 
 /// All settings that differ between `old` and `new`, in the order of their names.
@@ -25,6 +33,7 @@ pub struct Change {
 /// Where a configuration cannot be written as TOML, which none that was loaded is.
 pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
     let moved = moved_tenants(old, new);
+    let defaults = settings(&Config::with_examples())?;
     let old = settings(old)?;
     let new = settings(new)?;
     let mut paths: Vec<&String> = old.iter().chain(&new).map(|(path, _)| path).collect();
@@ -46,7 +55,20 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
                 true if !both => !moved.contains(path),
                 _ => both && keys::find(path).is_some_and(|key| key.online),
             };
-            Some(Change { path: path.clone(), old: shown(path, was), new: shown(path, is), online })
+            let plain = keys::plain(path);
+            let is_default = !both
+                && !path.ends_with(".name")
+                && defaults.iter().any(|(name, default)| {
+                    keys::plain(name) == plain
+                        && [&was, &is].into_iter().flatten().all(|value| value == default)
+                });
+            Some(Change {
+                path: path.clone(),
+                old: shown(path, was),
+                new: shown(path, is),
+                online,
+                is_default,
+            })
         })
         .collect())
 }
@@ -71,16 +93,25 @@ macro_rules! copy_tls {
     };
 }
 
-/// Whether a setting is, or may hold, a password or what is kept of one.
+/// Whether a setting is a password, a token, or what is kept of one.
 fn is_secret(path: &str) -> bool {
-    path.contains("password") || path.starts_with("user.") && path.ends_with(".rules")
+    path.contains("password") || path == "admin.token"
+}
+
+/// A value without the secrets that are within it: the passwords among a user's rules.
+fn without_secrets(path: &str, value: &str) -> String {
+    let is_rules = path.starts_with("user.") && path.ends_with(".rules");
+    match as_json(value).as_str().filter(|_| is_rules) {
+        Some(rules) => Value::String(shown_rules(rules)).to_string(),
+        None => value.to_owned(),
+    }
 }
 
 /// A value as it may be told: secrets are not.
 fn shown(path: &str, value: Option<String>) -> String {
     match value {
         Some(_) if is_secret(path) => HIDDEN.to_owned(),
-        value => value.unwrap_or_default(),
+        value => value.map(|value| without_secrets(path, &value)).unwrap_or_default(),
     }
 }
 
@@ -100,6 +131,9 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
         }
     }
     copy_tls!(new.admin => merged.admin);
+    merged.admin.hosts.clone_from(&new.admin.hosts);
+    merged.admin.token.clone_from(&new.admin.token);
+    merged.admin.tokens_file.clone_from(&new.admin.tokens_file);
     merged.users = new.users.clone();
     merged.tenants = new.tenants.clone();
     let present = old.all_tenants();
@@ -144,7 +178,7 @@ pub(crate) fn settings(config: &Config) -> Result<Vec<(String, String)>, Error> 
 /// As [`between`].
 pub fn settings_as_json(config: &Config) -> Result<serde_json::Map<String, serde_json::Value>, Error> {
     let shown = settings(config)?.into_iter().filter(|(path, _)| !is_secret(path));
-    Ok(shown.map(|(path, value)| (path, as_json(&value))).collect())
+    Ok(shown.map(|(path, value)| (path.clone(), as_json(&without_secrets(&path, &value)))).collect())
 }
 
 /// A value in TOML as JSON.

@@ -6,9 +6,12 @@ use base::ByteSize;
 use millpond::strategy::Strategy;
 
 use super::{
-    Address, Auto, Config, Limits, ListenerConfig, PoolSettings, TenantSettings, UserSettings, Watch,
+    Address, Auto, ClientAuth, Config, Limits, ListenerConfig, MAX_MEMORY, PoolSettings, TenantSettings,
+    UserSettings, Watch,
 };
+use crate::admin::MIN_TOKEN_BYTES;
 use crate::error::{Error, ErrorKind};
+use crate::users::DEFAULT_USER;
 
 /// The largest item that the engine can hold: one slab.
 const MAX_ITEM: ByteSize = ByteSize::mib(4);
@@ -26,9 +29,15 @@ const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 /// # Errors
 /// [`ErrorKind::Config`] with all problems, one to a line.
 pub fn check(config: &Config) -> Result<(), Error> {
+    let problems = problems(config);
+    if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, problems.join("\n"))) }
+}
+
+/// Everything that cannot work, each beginning with the name of its setting.
+pub(super) fn problems(config: &Config) -> Vec<String> {
     let mut problems = Vec::new();
     check_memory(config, &mut problems);
-    check_pools(&config.pools, &mut problems);
+    check_pools(config, &mut problems);
     check_reserves(config, &mut problems);
     check_tenants(config, &mut problems);
     check_users(config, &mut problems);
@@ -41,12 +50,45 @@ pub fn check(config: &Config) -> Result<(), Error> {
     if let Some(Err(error)) = config.monitor.engine().map(|monitor| monitor.check()) {
         problems.push(format!("monitor: {error}"));
     }
-    if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::Config, problems.join("\n"))) }
+    problems
+}
+
+/// What can work, but is hardly meant.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
+    let memory = config.memory();
+    let above = config.all_pools().into_iter().filter_map(|pool| {
+        let limit = pool.limit.set().filter(|limit| *limit > memory)?;
+        let list = if config.pools.iter().any(|it| it.name == pool.name) { "pool" } else { "tenant" };
+        let name = &pool.name;
+        Some(format!(
+            "{list}.{name}.limit: {limit} is more than all memory, which is {memory}: it limits nothing"
+        ))
+    });
+    above.collect()
 }
 
 fn check_memory(config: &Config, problems: &mut Vec<String>) {
     if config.memory() < MIN_MEMORY {
-        problems.push(format!("memory: {} is too little; give at least {MIN_MEMORY}", config.memory()));
+        // Of memcached's -m and Redis's users some mean MiB.
+        let bytes = config.memory().as_u64();
+        let hint = match ByteSize::mib(bytes) {
+            meant if (16..1 << 20).contains(&bytes) => format!("; did you mean {meant}?"),
+            _ => String::new(),
+        };
+        problems.push(format!("memory: {} is too little; give at least {MIN_MEMORY}{hint}", config.memory()));
+    }
+    if let Some(machine) = base::machine::total_bytes()
+        && config.memory() > ByteSize::new(machine)
+    {
+        problems.push(format!(
+            "memory: {} is more than this machine has, {}; give the cache less, so that others have some too",
+            config.memory(),
+            ByteSize::new(machine)
+        ));
+    }
+    let most = config.memory().max(config.max_memory());
+    if most > MAX_MEMORY {
+        problems.push(format!("memory, max_memory: {most} is more than one cache can have, {MAX_MEMORY}"));
     }
     if config.max_memory() < config.memory() {
         problems.push(format!(
@@ -68,8 +110,9 @@ fn check_memory(config: &Config, problems: &mut Vec<String>) {
     }
 }
 
-fn check_pools(pools: &[PoolSettings], problems: &mut Vec<String>) {
-    if pools.is_empty() {
+fn check_pools(config: &Config, problems: &mut Vec<String>) {
+    let pools = &config.pools;
+    if config.all_pools().is_empty() {
         problems.push("pool: there is none; add [[pool]] with a name".to_owned());
     }
     let mut names = HashSet::new();
@@ -139,9 +182,11 @@ fn check_tenants(config: &Config, problems: &mut Vec<String>) {
     let mut prefixes = HashSet::new();
     for tenant in &config.tenants {
         let TenantSettings { name, weight, burst_millis, .. } = tenant;
-        if name.is_empty() || name.len() > 64 || name.contains(['/', '*', '"', '\\']) {
+        let is_odd = |c: char| matches!(c, '/' | '*' | '"' | '\\') || c.is_control();
+        if name.is_empty() || name.len() > 64 || name.contains(is_odd) {
+            let shown = name.escape_debug();
             problems.push(format!(
-                "tenant.name: `{name}` is not 1 to 64 bytes without a slash, asterisk, quote or backslash"
+                "tenant.name: `{shown}` is not 1 to 64 bytes without a slash, asterisk, quote, backslash or control character"
             ));
         }
         if !names.insert(name) {
@@ -225,7 +270,14 @@ fn check_listeners(config: &Config, problems: &mut Vec<String>) {
             ));
         }
         check_listener_tenants(config, listener, problems);
-        if address.is_remote() && !config.allow_remote && !config.needs_users() {
+        let has_password =
+            |user: &UserSettings| user.rules().is_ok_and(|rules| rules.is_on && !rules.passwords.is_empty());
+        if listener.auth == Auto::Set(true) && !config.users.iter().any(has_password) {
+            problems.push(format!(
+                "listener.{name}.auth: nobody has a password to authenticate with; add [[user]] with one"
+            ));
+        }
+        if address.is_remote() && !config.allow_remote && !config.needs_users_at(listener) {
             problems.push(remote(&format!("listener.{name}.address"), address));
         }
     }
@@ -250,6 +302,12 @@ fn check_users(config: &Config, problems: &mut Vec<String>) {
             problems.push(format!(
                 "user.{name}.tenant: there is no tenant `{tenant}`; {}",
                 hint(tenant, known(), "tenants")
+            ));
+        }
+        if name == DEFAULT_USER && !tenant.is_empty() && user.is_open() {
+            problems.push(format!(
+                "user.{name}.tenant: who authenticates as nobody is its listener's tenant; set listener.NAME.tenant = \
+                 \"{tenant}\" instead, or give `{name}` a password"
             ));
         }
         for other in tenants.iter().filter(|other| *other != "*" && !is_tenant(other)) {
@@ -356,8 +414,22 @@ fn check_admin(config: &Config, problems: &mut Vec<String>) {
     if matches!(address, Address::Unix(_)) {
         problems.push(format!("admin.address: {address} is not tcp://IP:PORT, which is all that it can be"));
     }
-    if address.is_remote() && !config.allow_remote {
-        problems.push(remote("admin.address", address));
+    let admin = &config.admin;
+    let token = admin.token.0.len();
+    if token > 0 && token < MIN_TOKEN_BYTES {
+        problems.push(format!(
+            "admin.token: it has {token} bytes and can be guessed; give at least {MIN_TOKEN_BYTES}"
+        ));
+    }
+    let has_tokens = token > 0 || !admin.tokens_file.as_os_str().is_empty();
+    let has_certificates =
+        !admin.tls_client_ca.as_os_str().is_empty() && admin.tls_client_auth == ClientAuth::Required;
+    if address.is_remote() && !config.allow_remote && !has_tokens && !has_certificates {
+        problems.push(format!(
+            "admin.address: {address} can be reached from other machines, and whoever does sees keys and figures. Use a loopback \
+             address, set admin.token or require certificates (admin.tls_client_ca), or set allow_remote = true if the \
+             network is trusted"
+        ));
     }
     if config.listeners.iter().any(|listener| listener.address == *address)
         && !matches!(address, Address::Tcp(address) if address.port() == 0)

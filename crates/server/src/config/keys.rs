@@ -28,8 +28,8 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "max_memory",
-        "How far `memory` may be raised while serving: so much address space is reserved.\n\
-         \"auto\": as much as `memory`. Default \"auto\".",
+        "How far `memory` may be raised while serving: so much address space is reserved, and no memory. At most 256GiB.\n\
+         \"auto\": what the machine (or the container) has. Default \"auto\".",
     ),
     restart(
         "threads",
@@ -82,9 +82,20 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "listener.protocol",
-        "What is spoken: \"memcached\" (text, meta and binary, told by the first byte of a connection), \"memcached-text\",\n\
-         \"memcached-binary\", \"resp\" (that of Redis, versions 2 and 3), or \"auto\" (memcached's and RESP, told by the first byte:\n\
-         lines of words are memcached's). memcached has deprecated the binary protocol. Default \"memcached\".",
+        "What is spoken: \"auto\" (all of what follows, told by the first request of a connection, docs/resp.md), \"resp\" or\n\
+         \"redis\" (that of Redis, versions 2 and 3), \"memcached\" (text, meta and binary), \"memcached-text\" or\n\
+         \"memcached-binary\". memcached has deprecated the binary protocol. Default \"auto\".",
+    ),
+    restart(
+        "listener.auth",
+        "Whether its clients must authenticate before they may do anything. false: they need not, and may do everything as its\n\
+         tenant, whatever users there are. \"auto\": if there is any [[user]], but for what \"default\" may without a password.\n\
+         Default \"auto\".",
+    ),
+    restart(
+        "listener.optional",
+        "Whether the server starts without this listener, with a warning, if another program has its address; one listener at\n\
+         least must be left. Default false; true for the two that there are when none is configured.",
     ),
     online(
         "listener.tls_certificate",
@@ -204,7 +215,7 @@ pub const KEYS: &[Key] = &[
     ),
     online(
         "user.rules",
-        "What it may do, in the words of Redis's ACLs. Who speaks memcached must be allowed everything. Default \"allkeys allcommands\".",
+        "What it may do, in the words of Redis's ACLs; for memcached's commands docs/security.md says which. Default \"allkeys allcommands\".",
     ),
     online(
         "limits.max_connections",
@@ -280,6 +291,20 @@ pub const KEYS: &[Key] = &[
     ),
     restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
     online(
+        "admin.hosts",
+        "Names and addresses besides its own under which it may be asked for, as in [\"cache-1.example\"]; others are refused, so\n\
+         that no page in a browser can read it by a name that leads here. \"*\" is any. Default [].",
+    ),
+    online(
+        "admin.token",
+        "A token that operators must show, as in `Authorization: Bearer TOKEN` or `millpond --token` (docs/security.md), unless they\n\
+         have a certificate. At least 16 bytes. Default \"\" (none is asked for).",
+    ),
+    online(
+        "admin.tokens_file",
+        "A file with further tokens, one a line, # before comments; read again on SIGHUP. Default \"\" (none).",
+    ),
+    online(
         "admin.tls_certificate",
         "For TLS: a file in PEM with the server's certificate and those that lead to its root. Read again, as the files below,\n\
          on SIGHUP; connections stay, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
@@ -314,17 +339,17 @@ pub const KEYS: &[Key] = &[
     ),
     online(
         "watch.hot_keys",
-        "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json.\n\
-         0: none are looked for. Default 0.",
+        "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json. All pools take a\n\
+         64th of the memory at most for this and for curves: of many, the first are looked at. 0: none are looked for. Default 16.",
     ),
     online(
         "watch.hot_keys_one_in",
-        "One find in so many is looked at for hot keys, at least 1. Default 100.",
+        "One find in so many is looked at for hot keys, at least 1. Default 1000.",
     ),
     online(
         "watch.curve_keys",
         "How many keys of each pool are followed to learn its miss-ratio curve, 64 to 1048576, shown in /curves.json: what it would\n\
-         miss with less memory and with more (docs/curves.md). 8192 take 0.6 MiB a pool. 0: nothing is learnt. Default 0.",
+         miss with less memory and with more (docs/curves.md). 2048 take 270 KiB a pool. 0: nothing is learnt. Default 2048.",
     ),
     online(
         "watch.curve_one_in",
@@ -413,6 +438,22 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
+/// The sections that may be repeated.
+pub(super) const LISTS: [&str; 4] = ["listener", "pool", "tenant", "user"];
+
+/// Whether the setting called `path` is a size in bytes.
+pub fn is_size(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    let ends = ["_bytes", "_bytes_per_sec"];
+    ["memory", "max_memory", "limit", "reserve"].contains(&name) || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// A size as a person writes it, if a text with a unit says exactly the same.
+pub fn written_size(bytes: u64) -> Option<String> {
+    let size = base::ByteSize::new(bytes);
+    Some(size.to_string()).filter(|text| bytes >= 1024 && text.parse() == Ok(size))
+}
+
 /// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
 pub fn find(path: &str) -> Option<&'static Key> {
     let plain = plain(path);
@@ -429,6 +470,6 @@ pub(super) fn plain(path: &str) -> String {
 
 /// The environment variable for a setting that is not part of a list.
 pub fn environment_name(key: &Key) -> Option<String> {
-    let in_list = ["pool.", "listener.", "tenant.", "user."].iter().any(|list| key.path.starts_with(list));
+    let in_list = key.path.split_once('.').is_some_and(|(section, _)| LISTS.contains(&section));
     (!in_list).then(|| format!("MILLPOND_{}", key.path.replace('.', "_").to_ascii_uppercase()))
 }

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use base::suggest;
 use serde::Deserialize;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, KEYS};
-use super::{Address, Config, ListenerConfig, check};
+use super::keys::{self, KEYS, LISTS};
+use super::read::{self, Mistakes};
+use super::{Config, Listen, ListenerConfig, Protocol, check};
 use crate::error::{Error, ErrorKind};
 
 /// A single setting that goes over the file.
@@ -42,7 +41,7 @@ impl Override {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Where to listen, in place of the listeners of the file; the first pool is served there.
-    pub listen: Vec<Address>,
+    pub listen: Vec<Listen>,
     /// Single settings, the later over the earlier.
     pub settings: Vec<Override>,
 }
@@ -85,20 +84,26 @@ pub fn load_text(
     environment: &[(String, String)],
     flags: &Flags,
 ) -> Result<Loaded, Error> {
-    let document = DeTable::parse(text).map_err(|e| refuse(format!("{name}: {e}")))?;
-    refuse_unknown_keys(name, text, document.get_ref())?;
-    let mut config =
-        Config::deserialize(toml::Deserializer::parse(text).map_err(|e| refuse(format!("{name}: {e}")))?)
-            .map_err(|e| refuse(format!("{name}: {e}")))?;
-
-    let (variables, warnings) = from_environment(environment);
+    let (mut config, mut mistakes) = read::read(text, Mistakes::of_file(name))?;
+    let (variables, misspelt) = from_environment(environment);
+    misspelt.into_iter().for_each(|problem| mistakes.add(problem));
     if !flags.listen.is_empty() {
         config.listeners = listeners(&flags.listen, &config);
     }
     for setting in variables.iter().chain(&flags.settings) {
-        config = apply(&config, setting)?;
+        mistakes.set_source(&setting.path, &setting.source);
+        match apply(&config, setting) {
+            Ok(changed) => config = changed,
+            Err(error) => mistakes.add(error.to_string()),
+        }
     }
-    check::check(&config)?;
+    let is_set = |path: &str| path == "pool" || path.starts_with("pool.");
+    if !mistakes.has_place(is_set) {
+        config.remove_idle_pool();
+    }
+    check::problems(&config).iter().for_each(|problem| mistakes.place(problem));
+    mistakes.into_result()?;
+    let warnings = check::warnings(&config);
     Ok(Loaded { file: None, config, warnings })
 }
 
@@ -115,44 +120,39 @@ pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Result<Config,
     Ok(config)
 }
 
-/// Listeners for the first pool, the first of them under the name that it has by default.
-fn listeners(addresses: &[Address], config: &Config) -> Vec<ListenerConfig> {
+/// Listeners for the first pool: `main` and `main-2`, and `redis` for Redis clients alone.
+fn listeners(given: &[Listen], config: &Config) -> Vec<ListenerConfig> {
     let default = ListenerConfig::default();
     let pool = config.pools.first().map_or(default.pool, |pool| pool.name.clone());
-    let name =
-        |number: usize| if number == 1 { default.name.clone() } else { format!("{}-{number}", default.name) };
-    (1..)
-        .zip(addresses)
-        .map(|(number, address)| ListenerConfig {
-            name: name(number),
+    let mut listeners: Vec<ListenerConfig> = Vec::new();
+    for Listen { address, protocol } in given {
+        let usual = if *protocol == Protocol::Resp { "redis" } else { &default.name };
+        let is_free = |name: &str| !listeners.iter().any(|listener| listener.name == name);
+        let mut names =
+            std::iter::once(usual.to_owned()).chain((2..).map(|number: usize| format!("{usual}-{number}")));
+        let name = names.find(|name| is_free(name)).unwrap_or_default();
+        listeners.push(ListenerConfig {
+            name,
             address: address.clone(),
             pool: pool.clone(),
+            protocol: *protocol,
             ..ListenerConfig::default()
-        })
-        .collect()
+        });
+    }
+    listeners
 }
 
 fn refuse(message: String) -> Error {
     Error::new(ErrorKind::Config, message)
 }
 
-/// The first key of the file that is no setting, by line, with the nearest that is.
-fn refuse_unknown_keys(name: &str, text: &str, document: &DeTable<'_>) -> Result<(), Error> {
-    let mut unknown = Vec::new();
-    collect_unknown("", document, &mut unknown);
-    unknown.sort_by_key(|(at, _)| *at);
-    let Some((at, path)) = unknown.first() else { return Ok(()) };
-    let line = text.bytes().take(*at).filter(|b| *b == b'\n').count() + 1;
-    Err(refuse(format!("{name}:{line}: {}", unknown_key(path))))
-}
-
-fn unknown_key(path: &str) -> String {
+pub(super) fn unknown_key(path: &str) -> String {
     let section = path.rsplit_once('.').map_or("", |(section, _)| section);
     let siblings = KEYS
         .iter()
         .map(|key| key.path)
         .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
-    let sections = ["listener", "pool", "tenant", "user", "limits", "admin", "log"];
+    let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
     let last = path.rsplit('.').next().unwrap_or(path);
     // Of settings of one name those of the whole server come first.
     let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =
@@ -168,40 +168,23 @@ fn unknown_key(path: &str) -> String {
     }
 }
 
-/// Every key below `table` that is neither a setting nor a section with settings, with its byte offset.
-fn collect_unknown(prefix: &str, table: &DeTable<'_>, unknown: &mut Vec<(usize, String)>) {
-    for (key, value) in table {
-        let path =
-            if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
-        if KEYS.iter().any(|known| known.path == path) {
-            continue;
-        }
-        let section = format!("{path}.");
-        if !KEYS.iter().any(|known| known.path.starts_with(&section)) {
-            unknown.push((key.span().start, path));
-            continue;
-        }
-        for inner in tables_of(value) {
-            collect_unknown(&path, inner, unknown);
-        }
-    }
-}
+/// Variables that are no setting of the server, but options of the command.
+const OPTIONS: [&str; 6] = [
+    "MILLPOND_CONFIG",
+    "MILLPOND_LISTEN",
+    "MILLPOND_ADMIN",
+    "MILLPOND_ADMIN_CA",
+    "MILLPOND_ADMIN_CERT",
+    "MILLPOND_ADMIN_KEY",
+];
 
-/// The tables that a section's value holds; none where it is of a type that deserialising will refuse.
-fn tables_of<'a, 'i>(value: &'a Spanned<DeValue<'i>>) -> Vec<&'a DeTable<'i>> {
-    match value.get_ref() {
-        DeValue::Table(table) => vec![table],
-        DeValue::Array(entries) => entries.iter().flat_map(tables_of).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The settings among `environment`, and a warning for each variable that was probably meant to be one.
+/// The settings among `environment`, and what is wrong with each variable that was probably meant to be one. Others are left
+/// alone: service managers and orchestrators make some of their own, as `MILLPOND_SERVICE_HOST`.
 fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<String>) {
     let names: Vec<(String, &str)> =
         KEYS.iter().filter_map(|key| Some((keys::environment_name(key)?, key.path))).collect();
     let mut settings = Vec::new();
-    let mut warnings = Vec::new();
+    let mut misspelt = Vec::new();
     for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("MILLPOND_")) {
         if let Some((_, path)) = names.iter().find(|(name, _)| name == variable) {
             settings.push(Override {
@@ -209,11 +192,17 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
                 path: (*path).to_owned(),
                 value: value.clone(),
             });
-        } else if let Some(near) = names.iter().find(|(name, _)| suggest::distance(variable, name) <= 2) {
-            warnings.push(format!("The variable {variable} is no setting; did you mean {}?", near.0));
+            continue;
+        }
+        if OPTIONS.contains(&variable.as_str()) {
+            continue;
+        }
+        let mut known = names.iter().map(|(name, _)| name.as_str()).chain(OPTIONS);
+        if let Some(near) = known.find(|name| suggest::distance(variable, name) <= 2) {
+            misspelt.push(format!("{variable}: there is no such variable; did you mean {near}?"));
         }
     }
-    (settings, warnings)
+    (settings, misspelt)
 }
 
 /// `config` with one setting changed.
@@ -224,12 +213,31 @@ fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
     let mut table = to_table(config)?;
     let value = read_value(&setting.value);
     let slot = slot(&mut table, &setting.path)
-        .ok_or_else(|| refuse(format!("{}: there is no `{}` to set", setting.source, setting.path)))?;
+        .ok_or_else(|| refuse(format!("{}: {}", setting.source, no_slot(config, &setting.path))))?;
     *slot = value;
     Config::deserialize(table).map_err(|e| {
-        let message = e.message().to_owned();
+        let message = read::in_words(e.message());
         refuse(format!("{}: `{}` cannot be `{}`: {message}", setting.source, setting.path, setting.value))
     })
+}
+
+/// Why a setting of a list's entry cannot be set.
+fn no_slot(config: &Config, path: &str) -> String {
+    let names: Vec<&str> = match path.split('.').next() {
+        Some("listener") => config.listeners.iter().map(|it| it.name.as_str()).collect(),
+        Some("pool") => config.pools.iter().map(|it| it.name.as_str()).collect(),
+        Some("tenant") => config.tenants.iter().map(|it| it.name.as_str()).collect(),
+        Some("user") => config.users.iter().map(|it| it.name.as_str()).collect(),
+        _ => Vec::new(),
+    };
+    let (list, key) =
+        (path.split('.').next().unwrap_or_default(), path.rsplit('.').next().unwrap_or_default());
+    let full: Vec<String> = names.iter().map(|name| format!("`{list}.{name}.{key}`")).collect();
+    match full.as_slice() {
+        [] => format!("there is no `{path}` to set, as there is no {list}"),
+        [only] => format!("there is no `{path}` to set; there is {only}"),
+        several => format!("there is no `{path}` to set; there are {}", several.join(", ")),
+    }
 }
 
 /// `text` as TOML where it is that, else as a string, so that `64MiB` needs no quotes on a command line.

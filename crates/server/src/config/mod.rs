@@ -13,6 +13,7 @@ pub mod check;
 pub mod keys;
 pub mod load;
 mod print;
+mod read;
 pub(crate) mod rewrite;
 mod telemetry;
 mod tenants;
@@ -34,7 +35,10 @@ pub use telemetry::Telemetry;
 pub use tenants::TenantSettings;
 pub use tls::{ClientAuth, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
-pub use values::{Address, Auto, Classes, FileMode, LogLevel, MonitorMode, Protocol};
+pub use values::{Address, Auto, Classes, FileMode, Listen, LogLevel, MonitorMode, Protocol};
+
+/// The largest cache: the engine's pointers name no more.
+pub(crate) const MAX_MEMORY: ByteSize = ByteSize::gib(256);
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,7 +47,7 @@ pub struct Config {
     /// All memory of the cache: items, index, queues and connection buffers. Auto: a quarter of the machine's memory, at
     /// most 1 GiB.
     pub memory: Auto<ByteSize>,
-    /// How far `memory` may be raised while serving. Auto: as much as `memory`.
+    /// How far `memory` may be raised while serving. Auto: to what the machine or the container has.
     pub max_memory: Auto<ByteSize>,
     /// Worker threads. Auto: one for each processor the process may use.
     pub threads: Auto<usize>,
@@ -94,7 +98,7 @@ impl Default for Config {
             huge_pages: true,
             shared_memory: PathBuf::new(),
             allow_remote: false,
-            listeners: vec![ListenerConfig::default()],
+            listeners: ListenerConfig::usual(),
             pools: vec![PoolSettings::default()],
             tenants: Vec::new(),
             users: Vec::new(),
@@ -128,6 +132,10 @@ pub struct ListenerConfig {
     pub by_prefix: bool,
     /// What is spoken there.
     pub protocol: Protocol,
+    /// Whether clients must authenticate. Auto: if users are configured, and `default` has a password.
+    pub auth: Auto<bool>,
+    /// Whether the server starts without it if another program has its address.
+    pub optional: bool,
     /// The file with its certificate for TLS; empty = no TLS.
     pub tls_certificate: PathBuf,
     /// The file with the certificate's key.
@@ -151,6 +159,8 @@ impl Default for ListenerConfig {
             tenants: Vec::new(),
             by_prefix: false,
             protocol: Protocol::default(),
+            auth: Auto::Auto,
+            optional: false,
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
             tls_client_ca: PathBuf::new(),
@@ -161,6 +171,18 @@ impl Default for ListenerConfig {
 }
 
 impl ListenerConfig {
+    /// The listeners of a server for which none is configured: the ports where clients of memcached and of Redis look, each
+    /// unless another program has it.
+    fn usual() -> Vec<Self> {
+        let usual = |name: &str, port| Self {
+            name: name.to_owned(),
+            address: Address::loopback(port),
+            optional: true,
+            ..Self::default()
+        };
+        vec![usual("main", values::MEMCACHED_PORT), usual("redis", values::REDIS_PORT)]
+    }
+
     /// The name of the tenant that its clients are.
     pub fn tenant(&self) -> &str {
         if self.tenant.is_empty() { &self.pool } else { &self.tenant }
@@ -279,6 +301,12 @@ pub struct Admin {
     pub enabled: bool,
     /// `tcp://IP:PORT`.
     pub address: Address,
+    /// The names and addresses, besides its own, under which it may be asked for; `*` = any.
+    pub hosts: Vec<String>,
+    /// The token that operators show; empty = none.
+    pub token: Secret,
+    /// A file with further tokens, one a line; empty = none.
+    pub tokens_file: PathBuf,
     /// The file with its certificate for TLS; empty = no TLS.
     pub tls_certificate: PathBuf,
     /// The file with the certificate's key.
@@ -296,6 +324,9 @@ impl Default for Admin {
         Self {
             enabled: true,
             address: Address::loopback(11212),
+            hosts: Vec::new(),
+            token: Secret::default(),
+            tokens_file: PathBuf::new(),
             tls_certificate: PathBuf::new(),
             tls_key: PathBuf::new(),
             tls_client_ca: PathBuf::new(),
@@ -346,9 +377,9 @@ impl Default for Watch {
             slow_log_micros: 10_000,
             slow_log_entries: 128,
             latency_monitor_millis: 0,
-            hot_keys: 0,
-            hot_keys_one_in: 100,
-            curve_keys: 0,
+            hot_keys: 16,
+            hot_keys_one_in: 1_000,
+            curve_keys: 2_048,
             curve_one_in: 64,
             trace_file: PathBuf::new(),
             trace_one_in: 1_000,
@@ -442,14 +473,14 @@ impl Config {
     /// What `memory` comes to, asking the machine where it is automatic.
     pub fn memory(&self) -> ByteSize {
         self.memory.or(|| {
-            let quarter = crate::machine::memory_bytes() / 4;
+            let quarter = base::machine::memory_bytes() / 4;
             ByteSize::new(quarter.clamp(ByteSize::mib(64).as_u64(), ByteSize::gib(1).as_u64()))
         })
     }
 
-    /// What `max_memory` comes to.
+    /// What `max_memory` comes to, asking the machine where it is automatic.
     pub fn max_memory(&self) -> ByteSize {
-        self.max_memory.or(|| self.memory())
+        self.max_memory.or(|| ByteSize::new(base::machine::memory_bytes()).min(MAX_MEMORY).max(self.memory()))
     }
 
     /// How many workers there are.

@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use base::ByteSize;
 use toml::Value;
 
-use super::keys::{KEYS, Key};
-use super::users::HIDDEN;
-use super::{Config, UserSettings, load};
+use super::keys::{KEYS, Key, is_size, written_size};
+use super::users::{HIDDEN, shown_rules};
+use super::{Config, load};
 use crate::error::Error;
 
 const HEADER: &str = "\
@@ -84,20 +83,20 @@ fn setting(text: &mut String, key: &Key, name: &str, value: Option<&Value>) {
     let _ = writeln!(text, "{name} = {}", written(name, value));
 }
 
-/// A value as a person would write it: large sizes with their unit.
+/// A value as a person would write it: large sizes with their unit; secrets are left out.
 fn written(name: &str, value: &Value) -> String {
-    let is_default = |text: &str| text.is_empty() || text == UserSettings::default().rules.0;
-    if ["password_hash", "rules"].contains(&name) && !value.as_str().is_some_and(is_default) {
-        return format!("\"{HIDDEN}\"");
-    }
-    let is_size = name.ends_with("_bytes") || ["memory", "max_memory", "limit", "reserve"].contains(&name);
     match value {
-        Value::Integer(bytes) if is_size && *bytes >= 1024 => {
-            let size = ByteSize::new(bytes.unsigned_abs());
-            let text = size.to_string();
-            // A unit is only used where it says exactly the same.
-            if text.parse() == Ok(size) { format!("\"{text}\"") } else { bytes.to_string() }
+        Value::String(text) if ["password_hash", "token"].contains(&name) && !text.is_empty() => {
+            format!("\"{HIDDEN}\"")
         }
-        value => value.to_string(),
+        Value::String(rules) if name == "rules" => Value::String(shown_rules(rules)).to_string(),
+        value => with_unit(name, value),
     }
+}
+
+/// A value as TOML, a large size as a text with its unit.
+fn with_unit(path: &str, value: &Value) -> String {
+    let size =
+        value.as_integer().filter(|_| is_size(path)).and_then(|bytes| written_size(bytes.unsigned_abs()));
+    size.map_or_else(|| value.to_string(), |size| format!("\"{size}\""))
 }

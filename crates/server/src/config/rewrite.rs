@@ -35,7 +35,7 @@ pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) ->
 
 /// `text` with the settings of `paths` as they are in `config`.
 fn edited(text: &str, config: &Config, paths: &BTreeSet<String>) -> Result<String, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error| format!("is no good TOML: {error}"))?;
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("is not TOML: {error}"))?;
     let settings = change::settings(config).map_err(|error| error.to_string())?;
     remove_tenants(&mut document, config, paths)?;
     let defaults = change::settings(&Config::with_examples()).map_err(|error| error.to_string())?;
@@ -43,7 +43,8 @@ fn edited(text: &str, config: &Config, paths: &BTreeSet<String>) -> Result<Strin
         if is_left_out(&document, path, value, &defaults) {
             continue;
         }
-        let value: Value = value.parse().map_err(|error| format!("{path} cannot be written: {error}"))?;
+        let value: Value =
+            with_unit(path, value).parse().map_err(|error| format!("{path} cannot be written: {error}"))?;
         place(&mut document, path, value).ok_or_else(|| format!("{path} has no place in it"))?;
     }
     Ok(document.to_string())
@@ -62,6 +63,12 @@ fn remove_tenants<'p>(
     let list = list.as_array_of_tables_mut().ok_or("its tenants are not written as [[tenant]]")?;
     list.retain(|entry| !entry.get("name").and_then(Item::as_str).is_some_and(|name| gone.contains(&name)));
     Ok(())
+}
+
+/// A value as TOML, a large size as a text with its unit.
+fn with_unit(path: &str, value: &str) -> String {
+    let bytes = value.parse().ok().filter(|_| keys::is_size(path));
+    bytes.and_then(keys::written_size).map_or_else(|| value.to_owned(), |size| format!("\"{size}\""))
 }
 
 /// Whether a setting of a tenant need not be written: it has its default, and the file says nothing else.
@@ -136,7 +143,7 @@ mod tests {
         let paths: BTreeSet<String> = paths.map(str::to_owned).into_iter().collect();
         let written = edited(text, &config, &paths).expect("written");
         for kept in [
-            "# ours\nmemory = 33554432 # enough\n",
+            "# ours\nmemory = \"32MiB\" # enough\n",
             "# for the bad ones\nidle_timeout_secs = 5\n",
             "policy = \"lru\"\n",
         ] {
@@ -163,7 +170,7 @@ mod tests {
         let written = edited(text, &new, &paths).expect("written");
         assert_eq!(
             written,
-            "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 1 # much\n\n[[tenant]]\nname = \"wiki.en\"\ndatabases = [1, 2]\nlimit = 8388608\n\n[log]\nlevel = \"warn\"\n"
+            "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 1 # much\n\n[[tenant]]\nname = \"wiki.en\"\ndatabases = [1, 2]\nlimit = \"8MiB\"\n\n[log]\nlevel = \"warn\"\n"
         );
         assert_eq!(load(&written), new);
         let error = edited("tenant = [{ name = \"blog\" }]", &new, &["tenant.blog.name".to_owned()].into());

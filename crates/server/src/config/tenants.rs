@@ -127,6 +127,17 @@ impl Config {
         tenants
     }
 
+    /// Removes the pool that there is when none is configured, if nobody's items would be in it.
+    pub(super) fn remove_idle_pool(&mut self) {
+        let used = self.all_tenants();
+        let pools = self.all_pools();
+        // While somebody's pool is missing, this one may be meant.
+        if !used.iter().all(|tenant| pools.iter().any(|pool| pool.name == tenant.pool())) {
+            return;
+        }
+        self.pools.retain(|pool| used.iter().any(|tenant| tenant.pool() == pool.name));
+    }
+
     /// All pools: those that are configured, and those of tenants that have one made for them.
     pub fn all_pools(&self) -> Vec<PoolSettings> {
         let mut pools = self.pools.clone();

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Config;
-use crate::users::{Password, Rules};
+use super::{Auto, Config, ListenerConfig};
+use crate::resp::SPECS;
+use crate::users::{CATEGORIES, Password, Rules, hidden};
 
 /// What stands in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
@@ -52,8 +53,8 @@ impl Default for UserSettings {
 impl UserSettings {
     /// What it may do, and by which passwords it is known.
     pub(crate) fn rules(&self) -> Result<Rules, String> {
-        let mut rules =
-            Rules::parse(&format!("on {}", self.rules.0)).map_err(|problem| format!("rules: {problem}"))?;
+        let mut rules = Rules::parse(&format!("on {}", self.rules.0))
+            .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)))?;
         if !self.password_hash.0.is_empty() {
             let password = Password::of_setting(&self.password_hash.0);
             rules.add_password(password.map_err(|problem| format!("password_hash: {problem}"))?);
@@ -65,13 +66,56 @@ impl UserSettings {
         }
         Ok(rules)
     }
+
+    /// Whether one may be this user without a password.
+    pub(crate) fn is_open(&self) -> bool {
+        self.rules().is_ok_and(|rules| rules.is_on && rules.needs_no_password)
+    }
+}
+
+/// What the rule in backticks in `problem` was probably meant to be.
+fn nearest_rule(problem: &str) -> String {
+    let rule = problem.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(rule, _)| rule);
+    let sign = ["+@", "-@", "+", "-"].into_iter().find(|sign| rule.starts_with(sign)).unwrap_or_default();
+    let name = rule.get(sign.len()..).unwrap_or_default().to_ascii_lowercase();
+    let near = match sign {
+        "" => base::suggest::nearest(&name, WORDS),
+        sign if sign.ends_with('@') => base::suggest::nearest(&name, CATEGORIES),
+        _ => base::suggest::nearest(&name, SPECS.iter().map(|spec| spec.name)),
+    };
+    near.map_or_else(String::new, |near| format!("; did you mean `{sign}{near}`?"))
+}
+
+/// Rules that are words.
+const WORDS: [&str; 10] = [
+    "on",
+    "off",
+    "nopass",
+    "resetpass",
+    "allkeys",
+    "resetkeys",
+    "allcommands",
+    "nocommands",
+    "allchannels",
+    "reset",
+];
+
+/// Rules as they may be shown: without passwords.
+pub(crate) fn shown_rules(rules: &str) -> String {
+    rules.split_whitespace().map(hidden).collect::<Vec<_>>().join(" ")
 }
 
 impl Config {
-    /// Whether a client must say who it is before it may do anything.
+    /// Whether a client must authenticate before it may do anything, if its listener says nothing of that.
     pub(crate) fn needs_users(&self) -> bool {
-        let is_open =
-            |user: &UserSettings| user.rules().is_ok_and(|rules| rules.is_on && rules.needs_no_password);
-        !self.users.is_empty() && !self.users.iter().any(is_open)
+        !self.users.is_empty() && !self.users.iter().any(UserSettings::is_open)
+    }
+
+    /// Whether a client of that listener must authenticate before it may do anything.
+    pub(crate) fn needs_users_at(&self, listener: &ListenerConfig) -> bool {
+        match listener.auth {
+            Auto::Auto => self.needs_users(),
+            Auto::Set(is_asked) => is_asked && !self.users.is_empty(),
+        }
     }
 }

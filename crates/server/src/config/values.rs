@@ -55,6 +55,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Auto<T> {
                 f.write_str("\"auto\" or a value")
             }
 
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Auto<T>, E> {
+                T::deserialize(value.into_deserializer()).map(Auto::Set)
+            }
+
             fn visit_i64<E: de::Error>(self, value: i64) -> Result<Auto<T>, E> {
                 T::deserialize(value.into_deserializer()).map(Auto::Set)
             }
@@ -117,7 +121,7 @@ impl Address {
 
 impl Default for Address {
     fn default() -> Self {
-        Self::loopback(11211)
+        Self::loopback(MEMCACHED_PORT)
     }
 }
 
@@ -140,6 +144,12 @@ impl FromStr for Address {
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
+        if let Some((scheme @ ("redis" | "resp" | "memcached"), rest)) = text.split_once("://") {
+            let protocol = if scheme == "memcached" { scheme } else { "resp" };
+            return Err(format!(
+                "`{text}` says more than where: write tcp://{rest} and protocol = \"{protocol}\""
+            ));
+        }
         let host_port = text.strip_prefix("tcp://").unwrap_or(text);
         let host_port = match host_port.strip_prefix("localhost:") {
             Some(port) => format!("127.0.0.1:{port}"),
@@ -155,6 +165,58 @@ impl FromStr for Address {
 }
 
 serde_as_text!(Address);
+
+/// A listener as it is given on a command line: an address, whose scheme may say what is spoken there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Where.
+    pub address: Address,
+    /// What is spoken.
+    pub protocol: Protocol,
+}
+
+impl Listen {
+    /// A port on this machine only, for clients of both protocols.
+    pub const fn port(port: u16) -> Self {
+        Self { address: Address::loopback(port), protocol: Protocol::Auto }
+    }
+
+    /// An address for Redis clients alone, which may be a port only.
+    ///
+    /// # Errors
+    /// As those of [`Address`].
+    pub fn redis(text: &str) -> Result<Self, String> {
+        if let Ok(port) = text.parse() {
+            return Ok(Self { address: Address::loopback(port), protocol: Protocol::Resp });
+        }
+        let text = if text.contains("://") { text.to_owned() } else { format!("redis://{text}") };
+        Ok(Self { protocol: Protocol::Resp, ..text.parse()? })
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (protocol, port, rest) = match text.split_once("://") {
+            Some(("redis" | "resp", rest)) => (Protocol::Resp, REDIS_PORT, rest),
+            Some(("memcached", rest)) => (Protocol::Memcached, MEMCACHED_PORT, rest),
+            _ => return Ok(Self { address: text.parse()?, protocol: Protocol::Auto }),
+        };
+        // A URL of a client may end in a slash, and leave the usual port out.
+        let host = rest.trim_end_matches('/');
+        let address = match host.rsplit_once(':') {
+            Some((_, digits)) if !digits.is_empty() && !digits.contains(']') => host.parse(),
+            _ => format!("{host}:{port}").parse(),
+        };
+        Ok(Self { address: address?, protocol })
+    }
+}
+
+/// Where memcached's clients look for it.
+pub(super) const MEMCACHED_PORT: u16 = 11211;
+/// Where Redis's clients look for it.
+pub(super) const REDIS_PORT: u16 = 6379;
 
 /// The permissions of a unix socket, written in octal: `"0770"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +250,9 @@ serde_as_text!(FileMode);
 
 /// Declares an enum of named choices with `FromStr`, `Display` and serde by those names.
 macro_rules! choices {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident = $text:literal $(| $alias:literal)*),+ $(,)?
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {
@@ -211,8 +275,13 @@ macro_rules! choices {
 
             fn from_str(text: &str) -> Result<Self, String> {
                 match text {
-                    $($text => Ok(Self::$variant),)+
-                    _ => Err(format!("`{text}` is none of {}", Self::NAMES.join(", "))),
+                    $($text $(| $alias)* => Ok(Self::$variant),)+
+                    _ => Err(match base::suggest::nearest(text, Self::NAMES.iter().copied()) {
+                        Some(near) => format!(
+                            "`{text}` is none of {}; did you mean \"{near}\"?", Self::NAMES.join(", ")
+                        ),
+                        None => format!("`{text}` is none of {}", Self::NAMES.join(", ")),
+                    }),
                 }
             }
         }
@@ -224,10 +293,10 @@ macro_rules! choices {
 choices! {
     /// What is spoken on a listener.
     Protocol {
-        /// memcached's protocols and RESP; the first byte of a connection tells which.
+        /// memcached's protocols and RESP; the first request of a connection tells which.
         Auto = "auto",
         /// RESP2 and RESP3, the protocol of Redis, alone: also as lines of words.
-        Resp = "resp",
+        Resp = "resp" | "redis",
         /// memcached's text and binary protocols; the first byte of a connection tells which.
         Memcached = "memcached",
         /// memcached's classic text and meta commands alone.
@@ -240,7 +309,7 @@ choices! {
 #[expect(clippy::derivable_impls, reason = "the enum comes from a macro")]
 impl Default for Protocol {
     fn default() -> Self {
-        Self::Memcached
+        Self::Auto
     }
 }
 

@@ -19,10 +19,19 @@ pub(super) struct Change {
     pub(super) compare_cas: Option<u64>,
     /// The token that the changed item gets, if the client chose it.
     pub(super) new_cas: Option<u64>,
+    /// Whether the answer has its token.
+    pub(super) wants_cas: bool,
     /// What to create where there is nothing: its end, and the number.
     pub(super) create: Option<(Exptime, u64)>,
     /// The new end.
     pub(super) touch: Option<Exptime>,
+}
+
+impl Change {
+    /// Whether what comes of it has a token from the start.
+    fn keeps_cas(&self) -> bool {
+        self.wants_cas || self.new_cas.is_some()
+    }
 }
 
 /// What became of it.
@@ -53,6 +62,7 @@ impl<'c> Commands<'_, 'c> {
             delta: request.delta,
             compare_cas: None,
             new_cas: None,
+            wants_cas: false,
             create: None,
             touch: None,
         };
@@ -117,7 +127,7 @@ impl<'c> Commands<'_, 'c> {
         if old.is_empty() {
             return Err(WireError::NonNumeric);
         }
-        if change.compare_cas.is_some_and(|cas| cas != cas_of(old)) {
+        if change.compare_cas.is_some_and(|cas| Some(cas) != cas_of(old)) {
             return Ok(Some(Changed::Exists));
         }
         let number = parse_number(old).ok_or(WireError::NonNumeric)?;
@@ -132,8 +142,9 @@ impl<'c> Commands<'_, 'c> {
             let removed = self.shared.cache.remove_matching(old);
             return Ok(removed.then_some(Changed::Yes { number, cas, expires_at, created: false }));
         };
-        let client_flags = old.tag().unwrap_or_default().client_flags;
-        let mut new = self.make_number(key, number, old.len(), (expires_at, client_flags, cas))?;
+        let has_cas = change.keeps_cas() || old.tag().is_some();
+        let stamp = (expires_at, old.client_flags());
+        let mut new = self.make_number(key, (number, old.len()), stamp, (cas, has_cas))?;
         new.set_user_bits(old.user_bits());
         let replaced = self.shared.cache.replace_matching(old, new).is_ok();
         Ok(replaced.then_some(Changed::Yes { number, cas, expires_at, created: false }))
@@ -147,7 +158,7 @@ impl<'c> Commands<'_, 'c> {
             EndsAt::Past => Some(self.now_secs),
         };
         let cas = change.new_cas.unwrap_or_else(|| self.shared.next_cas());
-        let new = self.make_number(key, number, 0, (expires_at, 0, cas))?;
+        let new = self.make_number(key, (number, 0), (expires_at, 0), (cas, change.keeps_cas()))?;
         let created = self.shared.cache.insert(new).is_ok();
         Ok(created.then_some(Changed::Yes { number, cas, expires_at, created: true }))
     }
@@ -157,13 +168,13 @@ impl<'c> Commands<'_, 'c> {
     fn make_number(
         &self,
         key: &[u8],
-        number: u64,
-        min_len: usize,
-        (expires_at, client_flags, cas): (Option<u32>, u32, u64),
+        (number, min_len): (u64, usize),
+        stamp: (Option<u32>, u32),
+        cas: (u64, bool),
     ) -> Result<WriteHandle<'c>, WireError> {
         let mut digits = Vec::with_capacity(20);
         write_u64(&mut digits, number);
-        let options = self.options(expires_at, client_flags, cas);
+        let options = self.options(stamp, cas, digits.len().max(min_len));
         let mut item = self
             .shared
             .cache

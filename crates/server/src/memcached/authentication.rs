@@ -4,6 +4,7 @@
 //! protocol has no way in.
 
 use millpond::ReadHandle;
+use protocol::http;
 use protocol::memcached::Reply;
 use protocol::memcached::binary::REQUEST_MAGIC;
 
@@ -14,19 +15,26 @@ use crate::resp::note_refusal;
 use crate::session::{Next, Turn};
 use crate::shared::Shared;
 use crate::tenants::Account;
+use crate::users::Late;
 
 /// The longest line, and the longest value, of one who is not known.
 const MAX_BYTES: usize = 1024;
 const FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 const UNKNOWN: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+const NO_PAIR: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 
 /// What stands at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim<'i> {
     /// Not yet a whole claim.
     Partial,
-    /// None.
-    None,
+    /// None, for this reason and of so many bytes. The client may try again.
+    None(&'static [u8], usize),
+    /// More than a claim can be.
+    TooLong,
+    /// A request of HTTP.
+    Http,
     /// One, of so many bytes.
     Is(Said<'i>, usize),
 }
@@ -51,21 +59,29 @@ impl<'i> Said<'i> {
 
 fn claim(input: &[u8]) -> Claim<'_> {
     let Some(end) = input.iter().take(MAX_BYTES).position(|byte| *byte == b'\n') else {
-        return if input.len() < MAX_BYTES { Claim::Partial } else { Claim::None };
+        return if input.len() < MAX_BYTES { Claim::Partial } else { Claim::TooLong };
     };
     let line = input.get(..end).unwrap_or_default();
-    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    if http::is_line(words.clone()) {
+        return Claim::Http;
+    }
+    let mut words = words;
     let (name, len) = (words.next(), words.nth(3));
     let len = len.and_then(|len| std::str::from_utf8(len).ok()?.parse::<usize>().ok());
-    let Some(len) = len.filter(|len| *len <= MAX_BYTES && name == Some(b"set")) else { return Claim::None };
+    let Some(len) = len.filter(|_| name == Some(b"set")) else { return Claim::None(UNKNOWN, end + 1) };
+    if len > MAX_BYTES {
+        return Claim::TooLong;
+    }
     let behind = input.get(end + 1..).unwrap_or_default();
     let (Some(value), Some(tail)) = (behind.get(..len), behind.get(len..len + 2)) else {
         return Claim::Partial;
     };
-    match Said::of(value).filter(|_| tail == b"\r\n") {
-        Some(said) => Claim::Is(said, end + 1 + len + 2),
-        None => Claim::None,
+    let consumed = end + 1 + len + 2;
+    if tail != b"\r\n" {
+        return Claim::None(NO_END, consumed);
     }
+    Said::of(value).map_or(Claim::None(NO_PAIR, consumed), |said| Claim::Is(said, consumed))
 }
 
 impl<'c> Session<'c> {
@@ -82,42 +98,66 @@ impl<'c> Session<'c> {
             self.account.counters.add(Counter::RefusedNobody, 1);
             return closed(0);
         }
-        let Claim::Is(said, consumed) = claim(input) else {
-            if claim(input) == Claim::Partial {
-                return Turn { consumed: 0, answered: 0, next: Next::Input };
+        let (consumed, next) = match claim(input) {
+            Claim::Partial => return Turn { consumed: 0, answered: 0, next: Next::Input },
+            Claim::Http => {
+                self.account.counters.add(Counter::RefusedHttp, 1);
+                shared.warn_of_http(&self.info);
+                return closed(0);
             }
-            self.account.counters.add(Counter::RefusedNobody, 1);
-            output.write(UNKNOWN);
-            return closed(1);
+            Claim::TooLong => {
+                self.account.counters.add(Counter::RefusedNobody, 1);
+                output.write(UNKNOWN);
+                return closed(1);
+            }
+            Claim::None(answer, consumed) => {
+                self.account.counters.add(Counter::RefusedNobody, 1);
+                output.write(answer);
+                (consumed, Next::Turn)
+            }
+            Claim::Is(said, consumed) => (consumed, self.hear(shared, said, output)),
         };
-        output.write(self.hear(shared, said));
-        Turn { consumed, answered: 1, next: Next::Turn }
+        Turn { consumed, answered: 1, next }
     }
 
-    /// What to answer to one who says who it is. It is that one from now on, if that is the password.
-    pub(super) fn hear(&mut self, shared: &Shared, said: Said<'_>) -> &'static [u8] {
-        if self.become_user(shared, said) {
-            return Reply::Stored.as_bytes();
-        }
+    /// Answers one who says who it is, and says what comes next. It is that one from now on, if
+    /// that is the password.
+    pub(super) fn hear(
+        &mut self,
+        shared: &Shared,
+        said: Said<'_>,
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Next {
+        let refused = match self.become_user(shared, said) {
+            Ok(()) => {
+                self.account.counters.add(Counter::LoggedIn, 1);
+                output.write(Reply::Stored.as_bytes());
+                return Next::Turn;
+            }
+            Err(refused) => refused,
+        };
         self.account.counters.add(Counter::RefusedPassword, 1);
         note_refusal(shared, &self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
-        FAILED
+        output.write(FAILED);
+        refused.map_or(Next::Turn, Next::Late)
     }
 
     /// Makes the connection that user's and its tenant's, if that is the password.
-    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> bool {
+    ///
+    /// # Errors
+    /// When to say that it is not; nothing where it is, and there is no room for the connection
+    /// with the tenant.
+    fn become_user(&mut self, shared: &Shared, said: Said<'_>) -> Result<(), Option<Late>> {
         let from = self.info.peer.ip();
         let now = shared.clock.monotonic_nanos();
-        let Ok(user) = shared.users.authenticate(said.user, said.password, from, now) else { return false };
+        let user = shared.users.authenticate(said.user, said.password, from, now).map_err(Some)?;
         if let Some(tenant) = shared.directory().tenant(&user.tenant) {
             let account = self.info.listener.account(tenant);
-            if Account::turn(&mut self.account, account, &self.info).is_err() {
-                return false;
-            }
+            Account::turn(&mut self.account, account, &self.info).map_err(|_| None)?;
         }
         self.info.named().user.clone_from(&user.name);
         self.identity.become_user(user);
-        true
+        Ok(())
     }
 }
 
@@ -134,14 +174,19 @@ mod tests {
         for partial in [&b""[..], b"set k 0 0 6", b"set k 0 0 6\r\nbob p", b"set k 0 0 6\r\nbob pw\r"] {
             assert_eq!(claim(partial), Claim::Partial, "{partial:?}");
         }
-        for none in [
-            &b"get k\r\n"[..],
-            b"set k 0 0 x\r\n",
-            b"set k 0 0 3\r\nbob\r\n",
-            b"set k 0 0 9999\r\n",
-            &[b'x'; 1024],
+        for (none, answer, consumed) in [
+            (&b"get k\r\nset"[..], UNKNOWN, 7),
+            (b"set k 0 0 x\r\n", UNKNOWN, 13),
+            (b"set k 0 0\r\n", UNKNOWN, 11),
+            (b"set k 0 0 3\r\nbob\r\n", NO_PAIR, 18),
+            (b"set k 0 0 6\r\nbob pwxx", NO_END, 21),
         ] {
-            assert_eq!(claim(none), Claim::None, "{none:?}");
+            assert_eq!(claim(none), Claim::None(answer, consumed), "{none:?}");
         }
+        for too_long in [&b"set k 0 0 9999\r\n"[..], &[b'x'; 1024]] {
+            assert_eq!(claim(too_long), Claim::TooLong, "{too_long:?}");
+        }
+        assert_eq!(claim(b"GET / HTTP/1.1\r\n"), Claim::Http);
+        assert_eq!(claim(b"host: x\r\n"), Claim::Http);
     }
 }

@@ -14,7 +14,7 @@ use protocol::memcached::{Exptime, Key, StoreCommand, StoreHeader, Tokens, WireE
 use super::arithmetic::{self, Change, Changed};
 use super::commands::{Commands, EndsAt, Removed};
 use super::lookup::Answer;
-use super::store::{self, Stored};
+use super::store::{self, Stored, cas_of};
 use super::{Round, VERSION};
 use crate::deadline::shown_flags;
 use crate::lookup::Value;
@@ -50,16 +50,9 @@ impl BinaryGet {
         let key = self.with_key.then_some(key);
         match value {
             Some(value) => {
-                let tag = value.tag();
+                let (flags, cas) = (shown_flags(value.client_flags()), value.cas().unwrap_or(0));
                 output.compose(|out| {
-                    reply::value_header(
-                        out,
-                        self.head,
-                        key,
-                        shown_flags(tag.client_flags),
-                        value.len(),
-                        tag.cas,
-                    );
+                    reply::value_header(out, self.head, key, flags, value.len(), cas);
                 });
                 value.send(output);
             }
@@ -133,7 +126,7 @@ impl<'i> Round<'_, '_, 'i> {
                 if let Some((since, name, key)) = traced {
                     self.commands.trace_command(name, key.flatten(), since);
                 }
-                next
+                self.unless_last(next)
             }
             Parse::TooLarge { store: Store { head, header }, consumed } => {
                 self.commands.counters.add(Counter::RefusedSize, 1);
@@ -180,10 +173,9 @@ impl<'c> Commands<'_, 'c> {
             }
             Request::Touch { key, exptime } => match self.touch_item(key.wire(), exptime) {
                 Some(item) => {
-                    let tag = item.tag().unwrap_or_default();
-                    output.compose(|out| {
-                        reply::value_header(out, head, None, shown_flags(tag.client_flags), 0, tag.cas)
-                    });
+                    let item = self.tagged(item);
+                    let (flags, cas) = (shown_flags(item.client_flags()), cas_of(&item).unwrap_or(0));
+                    output.compose(|out| reply::value_header(out, head, None, flags, 0, cas));
                 }
                 None => output.compose(|out| reply::miss(out, head, None)),
             },
@@ -203,7 +195,10 @@ impl<'c> Commands<'_, 'c> {
             }
             Request::Noop => done(output, 0),
             Request::Version => output.compose(|out| reply::text(out, head, VERSION.as_bytes())),
-            Request::Stat(arguments) => self.binary_stats(head, arguments, output),
+            Request::Stat(arguments) => {
+                self.binary_stats(head, arguments, output);
+                return Some(Next::Yield);
+            }
             Request::Quit => {
                 done(output, 0);
                 return Some(Next::Close(Counter::ClosedByQuit));
@@ -222,7 +217,8 @@ impl<'c> Commands<'_, 'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) {
         let Arithmetic { key, direction, delta, create, compare_cas } = request;
-        let change = Change { direction, delta, compare_cas, new_cas: None, create, touch: None };
+        let change =
+            Change { direction, delta, compare_cas, new_cas: None, wants_cas: !quiet, create, touch: None };
         let changed = self.change(key.wire(), &change);
         output.compose(|out| match changed {
             Changed::Yes { .. } if quiet => {}

@@ -9,6 +9,7 @@ use protocol::memcached::{
 
 use super::respond;
 use super::store::cas_of;
+use crate::lookup::{TAGGED_FROM_BYTES, Value};
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::{Asked, Does, Notes};
@@ -31,6 +32,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) key_buffer: &'a mut KeyBuf,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
+    /// Whether requests are counted by the prefixes of their keys.
+    pub(super) has_details: bool,
     /// There while this turn is traced.
     pub(super) sampled: &'a mut Option<Sampled>,
 }
@@ -76,12 +79,33 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// What a new item is made with.
-    pub(super) fn options(&self, expires_at: Option<u32>, client_flags: u32, cas: u64) -> ItemOptions {
+    /// What a new item is made with. It has a token at once if it `has_cas`, or if it is so long that one does not count.
+    pub(super) fn options(
+        &self,
+        (expires_at, client_flags): (Option<u32>, u32),
+        (cas, has_cas): (u64, bool),
+        value_len: usize,
+    ) -> ItemOptions {
+        let is_tagged = has_cas || value_len >= TAGGED_FROM_BYTES;
         ItemOptions {
             expiry: engine_expiry(expires_at),
-            tag: Some(ItemTag { cas, client_flags }),
+            client_flags,
+            tag: is_tagged.then_some(ItemTag { cas, client_flags }),
             ..ItemOptions::default()
+        }
+    }
+
+    /// An item with a compare-and-swap token, which one gets when it is first asked for.
+    pub(super) fn tagged(&self, item: ReadHandle<'c>) -> ReadHandle<'c> {
+        let (Ok(item) | Err(item)) = self.keys().give_tag(item, || self.shared.next_cas());
+        item
+    }
+
+    /// What was found, with a compare-and-swap token, if it is held.
+    pub(super) fn with_token<'a>(&self, value: Value<'a, 'c>) -> Value<'a, 'c> {
+        match value {
+            Value::Held(item) => Value::Held(self.tagged(item)),
+            shown => shown,
         }
     }
 
@@ -98,7 +122,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
         match end {
             EndsAt::Later(expires_at) => {
-                item.set_expiry(engine_expiry(expires_at));
+                self.keys().touch(item.key(), engine_expiry(expires_at));
             }
             EndsAt::Past => {
                 self.shared.cache.remove_matching(item);
@@ -150,6 +174,19 @@ impl<'c> Commands<'_, 'c> {
         if let Some(notes) = &self.notes {
             notes.note(asked);
         }
+        if self.has_details {
+            self.note_prefix(asked);
+        }
+    }
+
+    /// Counts a request by the prefix of its key. Numbers that are counted up or down are not among
+    /// them, as in memcached.
+    #[cold]
+    fn note_prefix(&self, asked: &Asked<'_>) {
+        if !matches!(asked.command, "incr" | "decr") {
+            let ledger = self.shared.cache.ledger();
+            self.tenant.details.note(asked.key, asked.does, asked.value_bytes.is_some(), ledger);
+        }
     }
 
     /// Removes what is under `key`, where it has that compare-and-swap token.
@@ -171,7 +208,7 @@ impl<'c> Commands<'_, 'c> {
         };
         loop {
             let Some(old) = self.keys().peek(key) else { return Removed::NotFound };
-            if cas != cas_of(&old) {
+            if Some(cas) != cas_of(&old) {
                 return Removed::Exists;
             }
             if self.shared.cache.remove_matching(&old) {

@@ -139,7 +139,7 @@ impl<'c> Commands<'_, 'c> {
             key: item.key(),
             expires_at: item.expires_at(),
             last_access: item.last_access().unwrap_or(self.now_secs),
-            cas: cas_of(item),
+            cas: cas_of(item).unwrap_or(0),
             fetched: item.was_fetched(),
             class: u32::from(class),
             size_bytes: item.size_bytes() as u64,

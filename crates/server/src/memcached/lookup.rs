@@ -36,6 +36,15 @@ impl Answer<'_> {
     /// What stands where there is no lookup.
     pub(super) const NONE: Self = Self::Value { with_cas: false, touch: None, last: false };
 
+    /// Whether it has the compare-and-swap token of what is found.
+    fn wants_cas(&self) -> bool {
+        match self {
+            Self::Value { with_cas, .. } => *with_cas,
+            Self::Meta(flags) => flags.has(b'c'),
+            Self::Binary(_) => true,
+        }
+    }
+
     /// The new end that what is found gets.
     fn touch(&self) -> Option<Exptime> {
         match self {
@@ -102,8 +111,12 @@ impl<'c> Commands<'_, 'c> {
         output: &mut Output<ReadHandle<'c>>,
     ) {
         let touch = answer.touch();
+        let wants_cas = answer.wants_cas();
         // Only a handle can change an item.
-        let value = found.and_then(|found| Value::of(found, self.keys(), key, touch.is_some()));
+        let mut value = found.and_then(|found| {
+            let changes = touch.is_some() || (wants_cas && found.tag().is_none());
+            Value::of(found, self.keys(), key, changes)
+        });
         tally.answered += 1;
         tally.hits += u64::from(value.is_some());
         let command = match answer {
@@ -118,6 +131,9 @@ impl<'c> Commands<'_, 'c> {
                 tally.touch_hits += 1;
                 self.set_end(item, EndsAt::new(exptime, self.now_secs));
             }
+        }
+        if wants_cas {
+            value = value.map(|value| self.with_token(value));
         }
         match answer {
             Answer::Value { with_cas, last, .. } => {
@@ -140,9 +156,9 @@ impl<'c> Commands<'_, 'c> {
 /// Writes `VALUE`, the data and its line end.
 #[inline]
 fn write_value<'c>(key: &[u8], value: Value<'_, 'c>, with_cas: bool, output: &mut Output<ReadHandle<'c>>) {
-    let tag = value.tag();
-    let cas = with_cas.then_some(tag.cas);
-    output.compose(|out| reply::value_header(out, key, shown_flags(tag.client_flags), value.len(), cas));
+    let cas = value.cas().filter(|_| with_cas);
+    let flags = shown_flags(value.client_flags());
+    output.compose(|out| reply::value_header(out, key, flags, value.len(), cas));
     value.send(output);
     output.write(b"\r\n");
 }

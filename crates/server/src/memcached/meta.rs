@@ -40,6 +40,7 @@ impl<'c> Commands<'_, 'c> {
                     delta: flags.delta(),
                     compare_cas: flags.compare_cas(),
                     new_cas: flags.new_cas(),
+                    wants_cas: flags.has(b'c'),
                     create: flags.vivify().map(|exptime| (exptime, flags.initial())),
                     touch: flags.ttl(),
                 };
@@ -68,19 +69,22 @@ impl<'c> Commands<'_, 'c> {
 
     /// The item, and what was so of it before it was found. With `u` it is looked at without being counted as used.
     fn find_for_meta(&mut self, key: &[u8], flags: &MetaFlags<'_>) -> (Option<ReadHandle<'c>>, Before) {
+        let before =
+            |item: &ReadHandle<'_>| Before { fetched: item.was_fetched(), last_access: item.last_access() };
+        let wants_tag = flags.has(b'c') || flags.has(b'l');
+        let tag = |item: ReadHandle<'c>| if wants_tag { self.tagged(item) } else { item };
+        let asks = flags.no_bump() || flags.has(b'h') || flags.has(b'l');
+        // Finding marks an item as fetched, so what was so before is asked first.
+        let peeked = if asks { self.keys().peek(key).filter(|item| !item.is_structured()) } else { None };
+        let told = peeked.as_ref().map(before).unwrap_or_default();
         if flags.no_bump() {
-            let item = self.keys().peek(key).filter(|item| !item.is_structured());
-            let before = item.as_ref().map_or(Before::default(), |item| Before {
-                fetched: item.was_fetched(),
-                last_access: item.last_access(),
-            });
-            return (item, before);
+            return (peeked.map(tag), told);
         }
-        // Finding marks an item as fetched, so whether it was so before is asked first.
-        let fetched = flags.has(b'h') && self.keys().peek(key).is_some_and(|item| item.was_fetched());
-        let item = self.keys().find(key).filter(|item| !item.is_structured());
-        let last_access = item.as_ref().and_then(ReadHandle::note_access);
-        (item, Before { fetched, last_access })
+        let item = self.keys().find(key).filter(|item| !item.is_structured()).map(tag);
+        if let Some(item) = &item {
+            item.note_access();
+        }
+        (item, told)
     }
 
     /// The answer to a batched `mg`.
@@ -118,7 +122,8 @@ impl<'c> Commands<'_, 'c> {
                 EndsAt::Past => Some(self.now_secs),
             };
             let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
-            let options = self.options(expires_at, 0, cas);
+            // Whoever is to recache it compares tokens, as a rule.
+            let options = self.options((expires_at, 0), (cas, true), 0);
             let mut item = self
                 .shared
                 .cache
@@ -207,15 +212,14 @@ impl<'c> Commands<'_, 'c> {
         told: Told,
         output: &mut Output<ReadHandle<'c>>,
     ) {
-        let tag = item.tag();
         let idle = |last_access: u32| self.now_secs.saturating_sub(last_access);
         let facts = MetaFacts {
             key,
             key_is_base64,
             size: Some(item.len() as u64),
             ttl: told.ttl.or_else(|| Some(self.remaining(item.expires_at()))),
-            cas: Some(tag.cas),
-            client_flags: Some(crate::deadline::shown_flags(tag.client_flags)),
+            cas: item.cas(),
+            client_flags: Some(crate::deadline::shown_flags(item.client_flags())),
             idle_secs: Some(told.before.last_access.map_or(0, idle)),
             fetched: Some(told.before.fetched),
             marks: told.marks,
@@ -254,7 +258,7 @@ impl<'c> Commands<'_, 'c> {
         }
         loop {
             let Some(old) = self.keys().peek(key) else { return Ok(MetaStatus::NotFound) };
-            if flags.compare_cas().is_some_and(|cas| cas != cas_of(&old)) {
+            if flags.compare_cas().is_some_and(|cas| Some(cas) != cas_of(&old)) {
                 return Ok(MetaStatus::Exists);
             }
             let done = match self.invalidated(key, &old, flags)? {
@@ -283,8 +287,9 @@ impl<'c> Commands<'_, 'c> {
         let EndsAt::Later(expires_at) = end else { return Ok(None) };
         let cas = flags.new_cas().unwrap_or_else(|| self.shared.next_cas());
         let (value, client_flags): (&[u8], u32) =
-            if flags.remove_value() { (&[], 0) } else { (old, old.tag().unwrap_or_default().client_flags) };
-        let options = self.options(expires_at, client_flags, cas);
+            if flags.remove_value() { (&[], 0) } else { (old, old.client_flags()) };
+        // Who invalidates an item goes by tokens.
+        let options = self.options((expires_at, client_flags), (cas, true), value.len());
         let mut new = self
             .shared
             .cache
@@ -340,7 +345,7 @@ impl<'c> Commands<'_, 'c> {
             key_is_base64,
             ttl: self.remaining(item.expires_at()),
             idle_secs: self.now_secs.saturating_sub(item.last_access().unwrap_or(self.now_secs)),
-            cas: cas_of(&item),
+            cas: cas_of(&item).unwrap_or(0),
             fetched: item.was_fetched(),
             class: u32::from(stats::class_number(item.class_number())),
             size_bytes: item.size_bytes() as u64,

@@ -47,6 +47,9 @@ use crate::users::{Identity, Users};
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
 
+/// What `watch` is answered: a log of requests is written to a file here.
+const NO_WATCH: &[u8] = b"CLIENT_ERROR watch is not supported: set watch.request_log or watch.trace_file\r\n";
+
 /// What a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wire {
@@ -83,7 +86,7 @@ impl<'c> Session<'c> {
         settings: &Settings,
         users: &Users,
     ) -> Self {
-        let identity = Identity::new(users);
+        let identity = Identity::new(users, info.listener.auth);
         let wire = match info.listener.protocol {
             Protocol::Memcached | Protocol::Auto | Protocol::Resp => Wire::Unknown,
             Protocol::MemcachedText => Wire::Text,
@@ -200,6 +203,7 @@ impl<'c> Session<'c> {
             now_secs: *now_secs,
             key_buffer,
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Memcached),
+            has_details: account.tenant.details.is_on(),
             sampled,
         };
         let mut round = Round {
@@ -220,13 +224,13 @@ impl<'c> Session<'c> {
             position: 0,
             answered: 0,
         };
-        let next = round.run();
+        let mut next = round.run();
         let (consumed, answered) = (round.position, round.answered);
         let (moves_to, said) = (round.moves_to.take(), round.said);
         drop((round, passed));
         go_on(elsewhere, own, moves_to);
         if let Some(said) = said {
-            output.write(self.hear(shared, said));
+            next = self.hear(shared, said, output);
         }
         Turn { consumed, answered, next }
     }
@@ -373,7 +377,12 @@ impl<'i> Round<'_, '_, 'i> {
         if let Some((since, name, key)) = traced {
             self.commands.trace_command(name, key.flatten(), since);
         }
-        next
+        self.unless_last(next)
+    }
+
+    /// What ends the turn after a request, where another one may follow it.
+    fn unless_last(&self, next: Option<Next>) -> Option<Next> {
+        next.filter(|next| *next != Next::Yield || self.position < self.input.len())
     }
 
     /// Gathers the keys of a retrieval.
@@ -480,6 +489,9 @@ impl<'i> Round<'_, '_, 'i> {
 
     fn refuse(&mut self, refusal: Refusal) -> Option<Next> {
         self.answered += 1;
+        if refusal.error == WireError::Http {
+            self.commands.shared.warn_of_http(self.commands.info);
+        }
         if !refusal.quiet {
             self.output.write(refusal.error.as_bytes());
         }
@@ -548,7 +560,11 @@ impl<'i> Round<'_, '_, 'i> {
                 commands.flush_all(delay);
                 respond(output, noreply, Reply::Ok.as_bytes());
             }
-            Request::Stats(arguments) => commands.stats(arguments, output),
+            Request::Stats(arguments) => {
+                commands.stats(arguments, output);
+                // A client that sends many and reads no answer is not to hold up others.
+                return Some(Next::Yield);
+            }
             Request::Version => output.compose(|out| reply::version(out, VERSION)),
             Request::Verbosity { noreply, .. } => respond(output, noreply, Reply::Ok.as_bytes()),
             Request::CacheMemlimit { mebibytes, noreply } => {
@@ -563,6 +579,7 @@ impl<'i> Round<'_, '_, 'i> {
             Request::Unsupported { name: b"lru_crawler", arguments } => {
                 *self.dump = commands.crawler(arguments, output);
             }
+            Request::Unsupported { name: b"watch", .. } => output.write(NO_WATCH),
             Request::Unsupported { .. } => output.write(WireError::UnknownCommand.as_bytes()),
             // Retrievals are gathered by the caller.
             Request::Get(_) => {}
@@ -621,6 +638,7 @@ fn respond(output: &mut Output<ReadHandle<'_>>, noreply: bool, answer: &[u8]) {
 const fn refusal_counter(error: WireError) -> Counter {
     match error {
         WireError::LineTooLong => Counter::RefusedLineLength,
+        WireError::Http => Counter::RefusedHttp,
         WireError::TooManyKeys => Counter::RefusedKeys,
         WireError::ObjectTooLarge => Counter::RefusedSize,
         WireError::OutOfMemory | WireError::OutOfMemoryStoring => Counter::RefusedMemory,

@@ -103,7 +103,7 @@ fn of_stats(mut arguments: Tokens<'_>) -> Counterparts {
         Some(b"settings") => &[&["config", "get"]],
         Some(b"conns") => &[&["client", "list"]],
         Some(b"reset") => &[&["config", "resetstat"]],
-        Some(b"hotkeys" | b"cachedump") => KEYS,
+        Some(b"hotkeys" | b"cachedump" | b"detail") => KEYS,
         _ => &[&["info"]],
     }
 }
@@ -323,6 +323,7 @@ mod tests {
             ("stats conns", "client|list"),
             ("stats reset", "config|resetstat"),
             ("stats hotkeys", "keys"),
+            ("stats detail dump", "keys"),
             ("lru_crawler metadump all", "keys"),
             ("lru_crawler crawl all", "config|set"),
             ("verbosity 1", "config|set"),

@@ -2,10 +2,12 @@
 //!
 //! `stats items` and `stats slabs` are of the pool that the client is connected to. Everything else is over all pools and listeners
 //! where there is one tenant. Where there are several, a client sees what is its own tenant's, and of the process what tells nothing of
-//! what others do; all of it is the operator's to see, in `/metrics` and `/stats.json`. What memcached has and Millpond has no
-//! counterpart of is left out.
+//! what others do; all of it is the operator's to see, in `/metrics` and `/stats.json`. `stats` has
+//! every name of memcached 1.6.18, as programs look for them: what Millpond has no counterpart of,
+//! and so never happens, is 0.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use base::Part;
@@ -18,6 +20,8 @@ use crate::config::{Address, Config, Protocol};
 use crate::curves::Outlook;
 use crate::metrics::Counter;
 use crate::net::Output;
+use crate::shared::ListenerState;
+use crate::tenants::Counts;
 use crate::tenants::figures::{TENANT_FIGURES, tenants};
 
 /// Most keys of `stats hotkeys`.
@@ -45,10 +49,51 @@ const COUNTERS: &[(&str, &[Counter])] = &[
     ("touch_misses", &[Counter::TouchMisses]),
     ("store_too_large", &[Counter::RefusedSize]),
     ("store_no_memory", &[Counter::RefusedMemory]),
+    ("auth_cmds", &[Counter::LoggedIn, Counter::RefusedPassword]),
+    ("auth_errors", &[Counter::RefusedPassword]),
+    ("listen_disabled_num", &[Counter::RefusedDescriptor]),
+    ("read_buf_oom", &[Counter::ClosedMemory]),
     ("idle_kicks", &[Counter::ClosedIdle]),
     ("bytes_read", &[Counter::ReceivedBytes]),
     ("bytes_written", &[Counter::SentBytes]),
     ("conn_yields", &[Counter::PausedTurn]),
+];
+
+/// What happens in memcached and not here: it has pools of response objects and of read buffers,
+/// other queues and other ways to move slabs.
+const NEVER: [&str; 32] = [
+    "response_obj_oom",
+    "response_obj_count",
+    "response_obj_bytes",
+    "read_buf_count",
+    "read_buf_bytes_free",
+    "get_expired",
+    "get_flushed",
+    "time_in_listen_disabled_us",
+    "slab_reassign_chunk_rescues",
+    "slab_reassign_inline_reclaim",
+    "slab_reassign_busy_items",
+    "slab_reassign_running",
+    "lru_crawler_running",
+    "lru_crawler_starts",
+    "lru_maintainer_juggles",
+    "malloc_fails",
+    "unexpected_napi_ids",
+    "round_robin_fallback",
+    "slab_global_page_pool",
+    "evicted_active",
+    "crawler_items_checked",
+    "lrutail_reflocked",
+    "moves_to_cold",
+    "moves_to_warm",
+    "moves_within_lru",
+    "direct_reclaims",
+    "lru_bumps_dropped",
+    "log_worker_dropped",
+    "log_worker_written",
+    "log_watcher_skipped",
+    "log_watcher_sent",
+    "log_watchers",
 ];
 
 impl<'c> Commands<'_, 'c> {
@@ -81,11 +126,14 @@ impl<'c> Commands<'_, 'c> {
             (Some(b"curves"), _) => self.curves(out),
             (Some(b"reset"), _) => {
                 self.shared.reset_counters(self.tenant);
+                self.tenant.details.clear(self.shared.cache.ledger());
                 return Ok(Reply::Reset.as_bytes());
             }
-            // Statistics by key prefix are not kept; a client that switches them on or off is not held up.
-            (Some(b"detail"), Some(b"on" | b"off")) => return Ok(Reply::Ok.as_bytes()),
-            (Some(b"detail"), Some(b"dump")) => {}
+            (Some(b"detail"), Some(switch @ (b"on" | b"off"))) => {
+                self.tenant.details.set(switch == b"on");
+                return Ok(Reply::Ok.as_bytes());
+            }
+            (Some(b"detail"), Some(b"dump")) => self.details(out),
             // Keys are listed by `lru_crawler`; clients of this older command take an empty list well.
             (Some(b"cachedump"), Some(_)) if third.is_some() => {}
             (Some(b"cachedump"), _) => return Err(b"CLIENT_ERROR bad command line\r\n"),
@@ -103,6 +151,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "uptime", u64::from(now.saturating_sub(shared.started_secs)));
         number(out, "time", u64::from(now));
         reply::stat(out, "version", VERSION);
+        reply::stat(out, "libevent", "none");
         number(out, "pointer_size", u64::from(usize::BITS));
         if !shared.is_shared() {
             let (user, system) = crate::machine::processor_seconds();
@@ -117,9 +166,12 @@ impl<'c> Commands<'_, 'c> {
         let rejected = seen(Counter::RefusedConnection) + seen(Counter::RefusedDescriptor);
         number(out, "rejected_connections", rejected);
         number(out, "connection_structures", open);
+        number(out, "reserved_fds", shared.listeners.len() as u64);
+        number(out, "read_buf_bytes", self.tenant.held.bytes());
         for (name, counters) in COUNTERS {
             number(out, name, counters.iter().map(|counter| seen(*counter)).sum());
         }
+        NEVER.iter().for_each(|name| number(out, name, 0));
         self.general_pools(out);
         if !shared.is_shared() {
             self.general_engine(out);
@@ -151,7 +203,7 @@ impl<'c> Commands<'_, 'c> {
         number(out, "slabs_moved", pools.iter().map(|pool| pool.slabs_moved).sum());
         number(out, "slab_reassign_rescues", sum(|class| class.items_moved));
         number(out, "slab_reassign_evictions_nomem", sum(|class| class.move_evictions));
-        number(out, "slab_reassign_busy_deletes", sum(|class| class.slab_releases_aborted));
+        number(out, "slab_reassign_busy_deletes", sum(|class| class.run_releases_aborted));
         if shared.is_shared() {
             number(out, "memory_slabs", pools.iter().map(|pool| pool.slab_bytes).sum());
         }
@@ -162,6 +214,7 @@ impl<'c> Commands<'_, 'c> {
         let shared = self.shared;
         let stats = shared.cache.stats();
         let number = reply::stat_number;
+        number(out, "hash_power_level", u64::from(stats.index_capacity.max(1).ilog2()));
         number(out, "hash_bytes", shared.cache.ledger().part(Part::Index));
         number(out, "hash_is_expanding", u64::from(stats.index_growing));
         if let Some(status) = shared.monitoring.status() {
@@ -282,7 +335,7 @@ impl<'c> Commands<'_, 'c> {
 
     fn slabs(&self, out: &mut Vec<u8>) {
         let pool = self.pool_stats();
-        let classes = pool.iter().flat_map(|pool| &pool.classes).filter(|class| class.slabs > 0);
+        let classes = pool.iter().flat_map(|pool| &pool.classes).filter(|class| class.bytes > 0);
         let mut active = 0;
         for class in classes {
             active += 1;
@@ -290,8 +343,10 @@ impl<'c> Commands<'_, 'c> {
                 reply::stat_number(out, &format!("{}:{name}", class_number(class.number)), value);
             };
             stat("chunk_size", u64::from(class.chunk_bytes));
-            stat("chunks_per_page", class.chunks.checked_div(class.slabs).unwrap_or(0));
-            stat("total_pages", class.slabs);
+            // A page is what the class was given in one piece: a slab, or less.
+            let pages = class.runs_added.saturating_sub(class.runs_released).max(1);
+            stat("chunks_per_page", class.chunks / pages);
+            stat("total_pages", pages);
             stat("total_chunks", class.chunks);
             stat("used_chunks", class.chunks.saturating_sub(class.free_chunks));
             stat("free_chunks", class.free_chunks);
@@ -301,9 +356,9 @@ impl<'c> Commands<'_, 'c> {
             stat("cmd_set", class.inserts);
             stat("delete_hits", class.removed);
             stat("allocations", class.allocations);
-            stat("pages_added", class.slabs_added);
-            stat("pages_released", class.slabs_released);
-            stat("page_releases_aborted", class.slab_releases_aborted);
+            stat("pages_added", class.runs_added);
+            stat("pages_released", class.runs_released);
+            stat("page_releases_aborted", class.run_releases_aborted);
             stat("items_moved", class.items_moved);
             stat("move_evictions", class.move_evictions);
         }
@@ -353,11 +408,33 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
+    /// What was counted by prefixes of keys.
+    fn details(&self, out: &mut Vec<u8>) {
+        for (prefix, counts) in self.tenant.details.all() {
+            let Counts { gets, hits, sets, deletes } = counts;
+            let shown = reply::shown_key(&prefix);
+            let line = format!("PREFIX {shown} get {gets} hit {hits} set {sets} del {deletes}\r\n");
+            out.extend_from_slice(line.as_bytes());
+        }
+    }
+
     fn connections(&self, out: &mut Vec<u8>) {
         let wire = |address: &Address| match address {
             Address::Tcp(address) => format!("tcp:{address}"),
             Address::Unix(path) => format!("unix:{}", path.display()),
         };
+        let is_seen = |listener: &&Arc<ListenerState>| {
+            !self.shared.is_shared() || Arc::ptr_eq(listener, &self.info.listener)
+        };
+        for listener in self.shared.listeners.iter().filter(is_seen) {
+            let mut stat = |name: &str, value: &str| {
+                let descriptor = listener.descriptor.load(Ordering::Relaxed);
+                reply::stat(out, &format!("{descriptor}:{name}"), value);
+            };
+            stat("addr", &wire(&listener.address));
+            stat("state", "conn_listening");
+            stat("secs_since_last_cmd", "0");
+        }
         for info in self.shared.registry.list().iter().filter(|info| info.named().tenant == self.tenant.name)
         {
             let mut stat = |name: &str, value: &str| {

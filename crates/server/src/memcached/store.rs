@@ -86,7 +86,8 @@ impl<'c> Commands<'_, 'c> {
         let EndsAt::Later(expires_at) = EndsAt::new(header.exptime, self.now_secs) else {
             return Ok(Draft { item: None, cas });
         };
-        let options = self.options(expires_at, header.client_flags, cas);
+        let stamp = (expires_at, header.client_flags);
+        let options = self.options(stamp, (cas, keeps_cas(header)), value_len);
         let item = self.shared.cache.allocate(self.pool.id, key, value_len, &options);
         item.map(|item| Draft { item: Some(item), cas }).map_err(|error| allocation_error(&error))
     }
@@ -153,7 +154,7 @@ impl<'c> Commands<'_, 'c> {
                 Ok(stored) => {
                     if stale {
                         // A stale replacement keeps the end of what it replaces.
-                        stored.set_expiry(engine_expiry(old.expires_at()));
+                        self.keys().touch(stored.key(), engine_expiry(old.expires_at()));
                     }
                     return Stored::Yes(cas);
                 }
@@ -177,14 +178,15 @@ impl<'c> Commands<'_, 'c> {
             if old.is_structured() {
                 return Stored::Refused;
             }
-            if header.compare_cas.is_some_and(|cas| cas != cas_of(&old)) {
+            if header.compare_cas.is_some_and(|cas| Some(cas) != cas_of(&old)) {
                 return Stored::Exists;
             }
-            let tag = old.tag().unwrap_or_default();
+            let client_flags = old.client_flags();
             let value_len = old.len().saturating_add(data.len());
             let cas = self.new_cas(header);
-            let options = self.options(old.expires_at(), tag.client_flags, cas);
-            if value_len > self.max_value_bytes(key, tag.client_flags) {
+            let has_cas = keeps_cas(header) || old.tag().is_some();
+            let options = self.options((old.expires_at(), client_flags), (cas, has_cas), value_len);
+            if value_len > self.max_value_bytes(key, client_flags) {
                 return Stored::Refused;
             }
             let mut new = match self.shared.cache.allocate(self.pool.id, key, value_len, &options) {
@@ -330,15 +332,21 @@ pub(super) const fn name(command: StoreCommand) -> &'static str {
 fn compare(header: &StoreHeader<'_>, old: &ReadHandle<'_>) -> Result<bool, Stored> {
     let Some(wanted) = header.compare_cas else { return Ok(false) };
     let has = cas_of(old);
-    if wanted == has {
+    if Some(wanted) == has {
         return Ok(false);
     }
     // An older token may still replace the item when the client says that the result is to count as stale.
     let invalidates = header.meta.as_ref().is_some_and(MetaFlags::invalidate);
-    if invalidates && wanted < has { Ok(true) } else { Err(Stored::Exists) }
+    // An item without a token is younger than all that were given out.
+    if invalidates && has.is_none_or(|has| wanted < has) { Ok(true) } else { Err(Stored::Exists) }
 }
 
-/// The compare-and-swap token of an item.
-pub(super) fn cas_of(item: &ReadHandle<'_>) -> u64 {
-    item.tag().map_or(0, |tag| tag.cas)
+/// Whether what the command stores has a token from the start.
+fn keeps_cas(header: &StoreHeader<'_>) -> bool {
+    header.wants_cas || header.meta.as_ref().is_some_and(|flags| flags.new_cas().is_some())
+}
+
+/// The compare-and-swap token of an item; `None`: nobody asked for one since it was stored.
+pub(super) fn cas_of(item: &ReadHandle<'_>) -> Option<u64> {
+    item.tag().map(|tag| tag.cas)
 }

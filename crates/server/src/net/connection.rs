@@ -40,10 +40,14 @@ pub(crate) enum Step {
     Wait(EventFlags),
     /// Another turn: it has requests that were not answered yet.
     Again,
+    /// Another turn, behind those of its tenant whose turns are short.
+    Yield,
     /// Another turn, once its tenant's clients do not wait any more.
     Hold,
     /// Another turn, once others are through with its key space.
     Later,
+    /// Another turn at that moment of the monotonic clock, in nanoseconds: a password was wrong.
+    Late(u64),
     /// Another turn, with the thread for commands that take long.
     Long,
     /// To be closed, for that reason.
@@ -85,6 +89,8 @@ pub(crate) struct Connection<'c> {
     backlog: bool,
     /// What the next turn needs, where there is such a backlog.
     needs: Step,
+    /// Nothing is read or sent until then, in nanoseconds of the monotonic clock.
+    late_until: Option<u64>,
     /// Nothing more is read, and it is closed for that reason once everything is sent.
     closing: Option<Counter>,
     /// It is closed when nothing more has arrived.
@@ -98,7 +104,8 @@ pub(crate) struct Connection<'c> {
     pub(crate) lane: LaneId,
     /// Whether it stands in that lane for a turn.
     pub(crate) queued: bool,
-    /// Whether it waits for its tenant's rate, or with its tenant's other clients.
+    /// Whether it waits for its tenant's rate, with its tenant's other clients, or for the answer
+    /// to a wrong password.
     paused: bool,
     /// What it did since that was last asked for.
     spent: Spent,
@@ -125,6 +132,7 @@ impl<'c> Connection<'c> {
             output: Output::default(),
             backlog: false,
             needs: Step::Again,
+            late_until: None,
             closing: None,
             draining: false,
             lingering: None,
@@ -142,6 +150,9 @@ impl<'c> Connection<'c> {
     pub(crate) fn drive(&mut self, context: &mut Context<'c>) -> Step {
         if let Some(lingering) = self.lingering {
             return self.linger(lingering, context);
+        }
+        if let Some(until) = self.waits_until(context) {
+            return Step::Late(until);
         }
         match self.flush(context) {
             Err(_) => return Step::Close(Counter::ClosedBroken),
@@ -169,6 +180,9 @@ impl<'c> Connection<'c> {
             self.closing = Some(Counter::ClosedByClient);
         }
         self.session.take_pushes(&mut self.output);
+        if let Some(until) = self.waits_until(context) {
+            return Step::Late(until);
+        }
         match self.flush(context) {
             Err(_) => Step::Close(Counter::ClosedBroken),
             Ok(Sent::Blocked) => Step::Wait(EventFlags::OUT),
@@ -180,6 +194,17 @@ impl<'c> Connection<'c> {
                 None => Step::Wait(EventFlags::IN),
             },
         }
+    }
+
+    /// The moment until which it does nothing, as a password was wrong. At the end of the server
+    /// nobody waits.
+    fn waits_until(&mut self, context: &Context<'c>) -> Option<u64> {
+        let until = self.late_until?;
+        if !self.draining && context.shared.clock.monotonic_nanos() < until {
+            return Some(until);
+        }
+        self.late_until = None;
+        None
     }
 
     /// Everything is sent: closes the connection, or begins to linger where the client may be sending still.
@@ -240,6 +265,12 @@ impl<'c> Connection<'c> {
     pub(crate) fn hold(&mut self) {
         self.paused = true;
         self.own_account().counters.add(Counter::PausedByClient, 1);
+    }
+
+    /// It is to wait for the answer to a wrong password.
+    pub(crate) fn delay(&mut self) {
+        self.paused = true;
+        self.own_account().counters.add(Counter::PausedLogin, 1);
     }
 
     /// Its wait is over.
@@ -320,8 +351,14 @@ impl<'c> Connection<'c> {
         over(active, context.settings.idle_timeout_secs).then_some(Counter::ClosedIdle)
     }
 
-    /// Tells `stats conns` what it is doing.
+    /// Tells `stats conns` and `CLIENT LIST` what it is doing.
     pub(crate) fn publish_activity(&self) {
+        let figures = &self.info.figures;
+        figures.pending_bytes.store(self.input.pending().len() as u64, Ordering::Relaxed);
+        figures.unsent_bytes.store(self.output.len() as u64, Ordering::Relaxed);
+        figures.unsent_values.store(self.output.value_count() as u32, Ordering::Relaxed);
+        figures.output_bytes.store(self.output.buffer_bytes() as u64, Ordering::Relaxed);
+        figures.held_bytes.store(self.held.total(), Ordering::Relaxed);
         self.info.set_activity(if self.closing.is_some() {
             Activity::Closing
         } else if !self.output.is_empty() {
@@ -507,6 +544,7 @@ impl<'c> Connection<'c> {
         if let (Some(since), Some(spoken)) = (since.filter(|_| turn.answered > 0), self.session.spoken()) {
             let nanos = clock.monotonic_nanos().saturating_sub(since);
             context.shared.latencies.add(spoken, nanos, turn.answered as u64);
+            account.tenant.latencies.add(nanos, turn.answered as u64);
         }
         if turn.answered > 0 {
             self.info.active_secs.store(context.now_secs, Ordering::Relaxed);
@@ -519,8 +557,9 @@ impl<'c> Connection<'c> {
             Next::Input => {}
             Next::Later => (self.backlog, self.needs) = (true, Step::Later),
             Next::Long => (self.backlog, self.needs) = (true, Step::Long),
-            Next::Turn => {
+            Next::Turn | Next::Yield => {
                 self.backlog = true;
+                self.needs = if turn.next == Next::Yield { Step::Yield } else { Step::Again };
                 account.counters.add(Counter::PausedTurn, 1);
             }
             Next::Elsewhere(bytes) => {
@@ -528,6 +567,11 @@ impl<'c> Connection<'c> {
                 self.spent.parsed_again += bytes as u64;
             }
             Next::Hold => (self.backlog, self.needs) = (true, Step::Hold),
+            Next::Late(late) => {
+                self.backlog = true;
+                self.late_until = Some(late.until);
+                self.closing = late.closes.then_some(Counter::ClosedRefused);
+            }
             Next::Drain => {
                 self.backlog = true;
                 account.counters.add(Counter::PausedOutput, 1);

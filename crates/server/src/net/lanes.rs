@@ -44,6 +44,9 @@ fn cost(spent: Spent, nanos: u64) -> i64 {
 const MOST_VAIN: u32 = 64;
 const RETRY_NANOS: u64 = 50_000;
 
+/// Short turns of a lane for which a slow one waits, where there are so many.
+const SHORT_TURNS: u32 = 16;
+
 /// Names a lane of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneId(usize);
@@ -52,6 +55,10 @@ pub(crate) struct LaneId(usize);
 struct Lane {
     tenant: Arc<Tenant>,
     ready: VecDeque<Token>,
+    /// Those of them whose last turn was slow: they wait behind the others.
+    slow: VecDeque<Token>,
+    /// Turns since one of `slow` had its turn.
+    since_slow: u32,
     /// How many at the front have been told to wait for the rate.
     paused: usize,
     deficit: i64,
@@ -90,6 +97,8 @@ impl Lanes {
         let lane = Lane {
             tenant: Arc::clone(tenant),
             ready: VecDeque::new(),
+            slow: VecDeque::new(),
+            since_slow: 0,
             paused: 0,
             deficit: 0,
             closed_until: 0,
@@ -142,7 +151,7 @@ impl Lanes {
     /// A connection has something to do.
     pub(crate) fn push(&mut self, id: LaneId, token: Token) {
         let Some(Some(lane)) = self.lanes.get_mut(id.0) else { return };
-        if lane.ready.is_empty() {
+        if lane.ready.is_empty() && lane.slow.is_empty() {
             self.active.push_back(id);
         }
         lane.ready.push_back(token);
@@ -161,7 +170,9 @@ impl Lanes {
         // Nobody saves up, neither while it may not be served; what was overdrawn is owed.
         lane.deficit =
             if several { lane.deficit.min(0) + QUANTUM * i64::from(lane.tenant.weight()) } else { ALONE };
-        Some((id, lane.ready.len()))
+        // Events are fetched after one slow turn, so that a connection which has something short to
+        // do does not wait for more.
+        Some((id, lane.ready.len() + lane.slow.len().min(1)))
     }
 
     /// The next connection of a lane that was begun, unless the lane has spent what it may.
@@ -170,7 +181,14 @@ impl Lanes {
         if lane.deficit <= 0 {
             return None;
         }
+        if lane.ready.is_empty() || lane.since_slow >= SHORT_TURNS {
+            lane.since_slow = 0;
+            if let Some(token) = lane.slow.pop_front() {
+                return Some(token);
+            }
+        }
         let token = lane.ready.pop_front()?;
+        lane.since_slow += 1;
         lane.paused = lane.paused.saturating_sub(1);
         Some(token)
     }
@@ -190,10 +208,19 @@ impl Lanes {
         }
     }
 
+    /// As [`Self::push_again`], of a connection whose turn was slow: it waits behind those whose
+    /// turns are short.
+    pub(crate) fn push_slow(&mut self, id: LaneId, token: Token) {
+        if let Some(lane) = self.lane_mut(id) {
+            lane.slow.push_back(token);
+        }
+    }
+
     /// Nothing of the lane is served before that time, and connections that stand in it and do not know yet are told.
     pub(crate) fn close_until(&mut self, id: LaneId, until: u64, mut tell: impl FnMut(Token)) {
         let Some(lane) = self.lane_mut(id) else { return };
         lane.closed_until = until;
+        lane.ready.append(&mut lane.slow);
         lane.ready.iter().skip(lane.paused).for_each(|token| tell(*token));
         lane.paused = lane.ready.len();
     }
@@ -232,7 +259,8 @@ impl Lanes {
     /// The lane has been served in this round.
     pub(crate) fn end(&mut self, id: LaneId) {
         let Some(lane) = self.lane_mut(id) else { return };
-        if !lane.ready.is_empty() && !self.active.contains(&id) {
+        let is_empty = lane.ready.is_empty() && lane.slow.is_empty();
+        if !is_empty && !self.active.contains(&id) {
             self.active.push_back(id);
         }
     }
@@ -363,6 +391,68 @@ mod tests {
         }
         let its = round(&mut lanes, 10).iter().filter(|token| **token == 0).count();
         assert!(lanes.tenant(id).is_some() && its <= 5, "{its} turns at once");
+    }
+
+    /// Some connections have slow turns for ever; others come with a short one each.
+    #[test]
+    fn a_short_turn_waits_for_one_slow_turn_at_most_and_slow_ones_come_in_their_order() {
+        let [only, other] = tenants([1, 1]);
+        for several in [false, true] {
+            let mut lanes = Lanes::default();
+            let id = lanes.join(&only);
+            if several {
+                lanes.join(&other);
+            }
+            lanes.push(id, Token(0));
+            (1..100).for_each(|token| lanes.push_slow(id, Token(token)));
+            let (mut slow_turns, mut short_turns) = (Vec::new(), 0);
+            for round in 0..500 {
+                // A short one has the number of slow turns before it came, beyond 1,000.
+                let short = Token(1_000 + slow_turns.len() as u64);
+                lanes.push(id, short);
+                let Some((_, standing)) = lanes.begin() else { panic!("nothing to do in {round}") };
+                let mut served = 0;
+                while (several || served < standing)
+                    && let Some(Token(token)) = lanes.next(id)
+                {
+                    served += 1;
+                    if let Some(before) = token.checked_sub(1_000) {
+                        let meanwhile = slow_turns.len() as u64 - before;
+                        assert!(meanwhile <= 1, "{meanwhile} slow turns came first in {round}");
+                        short_turns += 1;
+                        lanes.spend(id, Spent::default(), 0);
+                    } else {
+                        slow_turns.push(token);
+                        lanes.spend(id, Spent::default(), 50 * COST_NANOS);
+                        lanes.push_slow(id, Token(token));
+                    }
+                }
+                lanes.end(id);
+            }
+            let expected: Vec<u64> = (0..100).cycle().take(slow_turns.len()).collect();
+            assert!(slow_turns.len() >= 100 && slow_turns == expected, "{slow_turns:?}");
+            assert!(short_turns >= 490, "{short_turns} of 500");
+        }
+    }
+
+    #[test]
+    fn slow_turns_come_although_short_ones_never_end() {
+        let [only] = tenants([1]);
+        let mut lanes = Lanes::default();
+        let id = lanes.join(&only);
+        (0..40).for_each(|token| lanes.push(id, Token(token)));
+        lanes.push_slow(id, Token(99));
+        let mut turns = Vec::new();
+        for _ in 0..3 {
+            let Some((_, standing)) = lanes.begin() else { break };
+            for _ in 0..standing {
+                let Some(token) = lanes.next(id) else { break };
+                turns.push(token.0);
+                if token.0 == 99 { lanes.push_slow(id, token) } else { lanes.push_again(id, token) }
+            }
+            lanes.end(id);
+        }
+        assert!(turns.iter().filter(|token| **token == 99).count() >= 3, "{turns:?}");
     }
 
     #[test]

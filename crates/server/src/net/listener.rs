@@ -58,7 +58,7 @@ impl Listener {
     /// Listens on `address`; a unix socket gets the permissions `mode`.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`] where the address is in use or not to be had.
+    /// [`ErrorKind::Taken`] if the address is in use, [`ErrorKind::Listen`] if it is not to be had.
     pub(crate) fn bind(address: &Address, mode: FileMode) -> Result<Self, Error> {
         let listener = match address {
             Address::Tcp(tcp) => bind_tcp(*tcp),
@@ -72,10 +72,13 @@ impl Listener {
                 io::ErrorKind::PermissionDenied => {
                     "; choose a port above 1023 or a directory that may be written"
                 }
+                io::ErrorKind::NotFound => "; its folder does not exist",
                 io::ErrorKind::AddrNotAvailable => "; no interface has this address",
                 _ => "",
             };
-            Error::new(ErrorKind::Listen, format!("{address} cannot be listened on: {e}{hint}"))
+            let kind =
+                if e.kind() == io::ErrorKind::AddrInUse { ErrorKind::Taken } else { ErrorKind::Listen };
+            Error::new(kind, format!("{address} cannot be listened on: {e}{hint}"))
         })
     }
 
@@ -191,7 +194,7 @@ mod tests {
         let Address::Tcp(address) = listener.address() else { panic!("tcp stays tcp") };
         assert_ne!(address.port(), 0);
         let error = Listener::bind(listener.address(), FileMode::default()).expect_err("taken");
-        assert_eq!(error.kind(), ErrorKind::Listen);
+        assert_eq!(error.kind(), ErrorKind::Taken);
         assert!(error.to_string().contains("another server has it"), "{error}");
     }
 

@@ -50,6 +50,13 @@ pub(crate) struct End {
     unsent: usize,
 }
 
+impl End {
+    /// Whether nothing was to be sent.
+    pub(crate) const fn is_start(self) -> bool {
+        self.unsent == 0
+    }
+}
+
 impl<V> Default for Output<V> {
     fn default() -> Self {
         Self {
@@ -74,6 +81,11 @@ impl<V: Deref<Target = [u8]>> Output<V> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.unsent == 0
+    }
+
+    /// Values in place that are not sent yet.
+    pub(crate) fn value_count(&self) -> usize {
+        self.values.len() - self.next_value
     }
 
     /// Memory that is held: buffers, and values that cannot be evicted meanwhile.

@@ -10,7 +10,7 @@
 mod memory;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,6 +46,13 @@ const LISTENER: u64 = MAILBOX + 1;
 /// While a command that takes long is under way a worker leaves its processor for so long, so often: some three parts in a hundred.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
+
+/// Connections of a worker that wait for the answer to a wrong password. One more is closed without
+/// it.
+const MAX_LATE: usize = 1_024;
+
+/// A turn that took so long is slow: the next one of the connection waits behind those of others.
+const SLOW_TURN_NANOS: u64 = 1_000_000;
 
 /// What goes to a client that is one too many.
 const fn too_many(protocol: Protocol) -> &'static [u8] {
@@ -84,6 +91,8 @@ pub(crate) struct Worker<'c> {
     spare_descriptor: Option<OwnedFd>,
     /// Connections that wait with their tenant's other clients, and until when at the latest, in nanoseconds of the monotonic clock.
     held: Vec<(Token, u64)>,
+    /// Connections that wait for the answer to a wrong password, and until when, as there.
+    late: Vec<(Token, u64)>,
     /// When connections were last looked at for being overdue, Unix seconds.
     swept_secs: u32,
     /// When what still drains is closed, Unix seconds.
@@ -110,6 +119,9 @@ impl<'c> Worker<'c> {
         for (number, listener) in listeners.iter().enumerate() {
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
             epoll::add(&epoll, listener, EventData::new_u64(LISTENER + number as u64), flags)?;
+            if let Some(state) = shared.listeners.get(number) {
+                state.descriptor.store(listener.as_fd().as_raw_fd(), Ordering::Relaxed);
+            }
         }
         shared.cache.ledger().charge(Part::Connections, Self::OWN_BYTES);
         Ok(Self {
@@ -126,6 +138,7 @@ impl<'c> Worker<'c> {
             gave_way_at: 0,
             spare_descriptor: spare_descriptor(),
             held: Vec::new(),
+            late: Vec::new(),
             drain_until_secs: None,
         })
     }
@@ -217,7 +230,7 @@ impl<'c> Worker<'c> {
     fn timeout(&self) -> Option<Timespec> {
         // A second is the resolution of all time-outs; with nobody connected there is nothing to time.
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        let held_until = self.held.iter().map(|(_, until)| *until).min();
+        let held_until = self.held.iter().chain(&self.late).map(|(_, until)| *until).min();
         match self.lanes.next_at().into_iter().chain(held_until).min() {
             None => (self.connections.len() > 0).then_some(second),
             Some(0) => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
@@ -245,13 +258,16 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Has connections go on that wait with their tenant's other clients: those whose wait is over, or all, to look again.
+    /// Has connections go on that wait with their tenant's other clients: those whose wait is over,
+    /// or all, to look again. And those that waited for the answer to a wrong password.
     fn release(&mut self, all: bool) {
-        if self.held.is_empty() {
+        if self.held.is_empty() && self.late.is_empty() {
             return;
         }
         let now = self.context.shared.clock.monotonic_nanos();
-        let over: Vec<(Token, u64)> = self.held.extract_if(.., |(_, until)| all || *until <= now).collect();
+        let mut over: Vec<(Token, u64)> =
+            self.held.extract_if(.., |(_, until)| all || *until <= now).collect();
+        over.extend(self.late.extract_if(.., |(_, until)| *until <= now));
         over.into_iter().for_each(|(token, _)| self.wake(token, EventFlags::empty()));
     }
 
@@ -338,9 +354,11 @@ impl<'c> Worker<'c> {
         let Some(connection) = self.connections.get_mut(token) else { return since };
         let step = connection.drive(&mut self.context);
         let spent = self.settle(token, lane);
-        self.go_on(token, lane, step);
         let now = self.context.shared.clock.monotonic_nanos();
-        self.lanes.spend(lane, spent, now.saturating_sub(since));
+        let nanos = now.saturating_sub(since);
+        let was_slow = step == Step::Again && nanos >= SLOW_TURN_NANOS;
+        self.go_on(token, lane, if was_slow { Step::Yield } else { step });
+        self.lanes.spend(lane, spent, nanos);
         now
     }
 
@@ -362,19 +380,17 @@ impl<'c> Worker<'c> {
             }
             Step::Hold => {
                 connection.hold();
-                connection.interest = EventFlags::empty();
-                // Where that fails it is woken for nothing, and waits all the same.
-                let _ = epoll::modify(
-                    &self.epoll,
-                    &*connection,
-                    EventData::new_u64(token.0),
-                    EventFlags::empty(),
-                );
                 let until = connection.own_account().tenant.pause.until_nanos();
-                self.held.retain(|(held, _)| *held != token);
-                self.held.push((token, until));
+                set_aside(&self.epoll, connection, &mut self.held, (token, until));
             }
-            Step::Again | Step::Later => self.stand_again(token, lane),
+            // What each costs is little, and there may be many who guess.
+            Step::Late(_) if self.late.len() >= MAX_LATE => return self.close(token, Counter::ClosedRefused),
+            Step::Late(until) => {
+                connection.delay();
+                set_aside(&self.epoll, connection, &mut self.late, (token, until));
+            }
+            Step::Again | Step::Later => self.stand_again(token, lane, false),
+            Step::Yield => self.stand_again(token, lane, true),
             Step::Long => {}
         }
         let Some(connection) = self.connections.get_mut(token) else { return };
@@ -388,12 +404,15 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Has a connection stand in its lane for another turn; in `lane`, which is being served, at the end.
-    fn stand_again(&mut self, token: Token, lane: LaneId) {
+    /// Has a connection stand in its lane for another turn; in `lane`, which is being served, at
+    /// the end, or where slow turns wait.
+    fn stand_again(&mut self, token: Token, lane: LaneId, is_slow: bool) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         if !connection.queued {
             connection.queued = true;
-            if connection.lane == lane {
+            if connection.lane == lane && is_slow {
+                self.lanes.push_slow(lane, token);
+            } else if connection.lane == lane {
                 self.lanes.push_again(lane, token);
             } else {
                 self.lanes.push(connection.lane, token);
@@ -454,7 +473,7 @@ impl<'c> Worker<'c> {
         let Some(connection) = self.connections.get_mut(token) else { return };
         let lane = connection.lane;
         // No lane is being served now, so that it is to be among the active ones.
-        if is_leaving || matches!(step, Step::Again | Step::Later) {
+        if is_leaving || matches!(step, Step::Again | Step::Yield | Step::Later) {
             self.wake(token, EventFlags::empty());
         }
         self.go_on(token, lane, step);
@@ -726,6 +745,21 @@ fn refuse(socket: &OwnedFd, listener: &ListenerState) {
     }
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
     let _ = rustix::io::read(socket, &mut [0_u8; 4096]);
+}
+
+/// Has a connection wait in a list, until a moment at the latest. Nothing is read from it
+/// meanwhile.
+fn set_aside(
+    epoll: &OwnedFd,
+    connection: &mut Connection<'_>,
+    list: &mut Vec<(Token, u64)>,
+    (token, until): (Token, u64),
+) {
+    connection.interest = EventFlags::empty();
+    // Where that fails it is woken for nothing, and waits all the same.
+    let _ = epoll::modify(epoll, &*connection, EventData::new_u64(token.0), EventFlags::empty());
+    list.retain(|(waiting, _)| *waiting != token);
+    list.push((token, until));
 }
 
 fn spare_descriptor() -> Option<OwnedFd> {

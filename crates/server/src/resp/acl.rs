@@ -9,7 +9,7 @@ use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
 use crate::shared::{ConnectionInfo, Shared};
-use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, Refused, User, of_category, random};
+use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, User, of_category, random};
 
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;
@@ -40,6 +40,7 @@ impl<'c> Commands<'_, 'c> {
             return Ok(());
         }
         self.counters.add(Counter::RefusedPermission, 1);
+        self.publish(args);
         Err(match denied {
             Denied::Command => {
                 let name = full_name(spec, args);
@@ -76,7 +77,7 @@ impl<'c> Commands<'_, 'c> {
     /// `AUTH`, and `HELLO` with it.
     ///
     /// # Errors
-    /// As Redis refuses it, and where too many wrong passwords came from the address.
+    /// As Redis refuses it. The answer to a wrong password may be held back.
     pub(super) fn authenticate(&mut self, words: &[&[u8]]) -> Outcome {
         let (name, password) = match words {
             [password] => {
@@ -95,18 +96,15 @@ impl<'c> Commands<'_, 'c> {
         let from = self.info.peer.ip();
         let now = self.shared.clock.monotonic_nanos();
         match self.shared.users.authenticate(name, password, from, now) {
-            Ok(user) => self.become_user(user),
-            Err(refused) => {
+            Ok(user) => {
+                self.counters.add(Counter::LoggedIn, 1);
+                self.become_user(user)
+            }
+            Err(late) => {
+                self.client.late = Some(self.client.late.unwrap_or_default().max(late));
                 self.counters.add(Counter::RefusedPassword, 1);
                 self.note_of("auth", b"AUTH".to_vec(), name);
-                Err(match refused {
-                    Refused::Wrong => {
-                        Failure::new("WRONGPASS invalid username-password pair or user is disabled.")
-                    }
-                    Refused::TooMany => Failure::new(
-                        "ERR too many wrong passwords came from this address. Try again in a while.",
-                    ),
-                })
+                Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."))
             }
         }
     }
@@ -172,9 +170,9 @@ impl<'c> Commands<'_, 'c> {
             },
             "setuser" => {
                 let name = text(arg(values, 0));
-                users.set(&name, values.get(1..).unwrap_or_default()).map_err(|(rule, problem)| {
-                    Failure::from_text(format!("ERR Error in ACL SETUSER modifier '{rule}': {problem}"))
-                })?;
+                users
+                    .set(&name, values.get(1..).unwrap_or_default())
+                    .map_err(|problem| Failure::from_text(format!("ERR {problem}")))?;
                 w.ok();
             }
             "deluser" => {
@@ -275,7 +273,7 @@ pub(crate) fn note_refusal(
 /// A command's name, with its subcommand where it contains some.
 pub(crate) fn full_name(spec: &Spec, args: &[&[u8]]) -> String {
     match args.get(1) {
-        Some(sub) if ["acl", "client", "config"].contains(&spec.name) => {
+        Some(sub) if spec.numbers().nth(1).is_some() => {
             format!("{}|{}", spec.name, String::from_utf8_lossy(sub).to_ascii_lowercase())
         }
         _ => spec.name.to_owned(),
@@ -291,16 +289,21 @@ fn describe_user(user: &User, w: &mut Writer<'_, '_>) {
     w.bulk(b"passwords");
     w.array(rules.passwords.len());
     rules.passwords.iter().for_each(|password| w.bulk(password.shown().as_bytes()));
-    for (name, text) in [
-        ("commands", rules.commands_text()),
-        ("keys", rules.keys_text()),
-        ("channels", rules.channels_text()),
-    ] {
-        w.bulk(name.as_bytes());
-        w.bulk(text.as_bytes());
-    }
+    let texts = rules.texts();
+    let (own, selectors) = texts.split_first().map_or((None, &[][..]), |(own, rest)| (Some(own), rest));
+    let tell = |texts: &[String; 3], w: &mut Writer<'_, '_>| {
+        for (name, text) in ["commands", "keys", "channels"].into_iter().zip(texts) {
+            w.bulk(name.as_bytes());
+            w.bulk(text.as_bytes());
+        }
+    };
+    own.into_iter().for_each(|own| tell(own, w));
     w.bulk(b"selectors");
-    w.array(0);
+    w.array(selectors.len());
+    for selector in selectors {
+        w.map(3);
+        tell(selector, w);
+    }
 }
 
 fn category(values: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {

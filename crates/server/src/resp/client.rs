@@ -4,6 +4,7 @@ use protocol::resp::{Version, reply};
 
 use super::table::Spec;
 use super::tracking::Tracks;
+use crate::users::Late;
 
 /// Whether a client wants replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +68,19 @@ pub(super) struct Client {
     pub(super) is_executing: bool,
     /// It has asked for its own end, which comes after the reply.
     pub(super) is_leaving: bool,
+    /// When the present request, which had a wrong password, is answered.
+    pub(super) late: Option<Late>,
     /// How it is told of changes, if it is.
     pub(super) tracking: Option<Tracks>,
 }
 
 impl Client {
+    /// How many commands the transaction has, and their bytes.
+    pub(super) fn queued(&self) -> Option<(usize, usize)> {
+        let transaction = self.transaction.as_ref()?;
+        Some((transaction.count, transaction.requests.capacity()))
+    }
+
     /// Memory that it has taken, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.requests.capacity());

@@ -1,15 +1,17 @@
 //! Other connections: `CLIENT LIST` and `CLIENT KILL`. A client sees those of its own tenant that speak RESP.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use protocol::resp::number;
 
 use super::arguments::is;
 use super::commands::Commands;
+use super::subcommands::{name_of, number_of};
+use super::table::Spec;
 use super::writer::{Failure, Outcome, Writer};
 use crate::net::{Message, Peer};
-use crate::shared::ConnectionInfo;
+use crate::shared::{Activity, ConnectionInfo};
 
 /// What `TYPE` may say of clients.
 const TYPES: [&str; 5] = ["normal", "master", "replica", "slave", "pubsub"];
@@ -93,6 +95,15 @@ impl<'c> Commands<'_, 'c> {
         all
     }
 
+    /// Has what others are shown of the connection be that of the request `args`, which is being
+    /// carried out.
+    pub(super) fn publish(&self, args: &[&[u8]]) {
+        let figures = &self.info.figures;
+        let number = args.first().and_then(|name| Spec::find(name)).and_then(|spec| number_of(spec, args));
+        number.into_iter().for_each(|number| figures.note_command(number));
+        figures.note_queued(self.client.queued());
+    }
+
     pub(super) fn list_clients(&self, filter: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let mut ids: Option<Vec<u64>> = None;
         let mut kind = None;
@@ -123,8 +134,10 @@ impl<'c> Commands<'_, 'c> {
 
     /// Has connections closed: by their workers a moment later, the own one after the reply.
     pub(super) fn kill_clients(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let is_user =
-            |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.shared.users.get(name).is_some());
+        // A tenant is not told which users others have: to it, all that there may be exist.
+        let is_shared = self.shared.is_shared();
+        let is_known = |name: &str| is_shared || self.shared.users.get(name).is_some();
+        let is_user = |name: &[u8]| std::str::from_utf8(name).is_ok_and(is_known);
         let filter = Filter::parse(args, is_user)?;
         let mut killed = 0;
         for info in self.clients().into_iter().filter(|info| filter.fits(info)) {
@@ -175,22 +188,41 @@ pub(super) fn describe(info: &ConnectionInfo, now_secs: u32) -> String {
         (false, Some(_)) => "t",
         (false, None) => "N",
     };
-    format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={} psub=0 ssub=0 user={} \
-         redir={} resp={} lib-name={} lib-ver={}\n",
-        info.id,
-        peer_of(info),
-        local_of(info),
-        info.descriptor,
-        plain(&named.name),
-        now_secs.saturating_sub(info.since_secs),
-        now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)),
-        named.database,
-        u8::from(info.is_subscribed()),
-        named.user,
-        named.redirect.unwrap_or(-1),
-        named.resp,
-        plain(&named.library),
-        plain(&named.library_version),
-    )
+    let figures = &info.figures;
+    let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+    let output = of(&figures.output_bytes);
+    let events = if info.activity() == Activity::Writing { "w" } else { "r" };
+    let fields: [(&str, String); 30] = [
+        ("id", info.id.to_string()),
+        ("addr", peer_of(info)),
+        ("laddr", local_of(info)),
+        ("fd", info.descriptor.to_string()),
+        ("name", plain(&named.name)),
+        ("age", now_secs.saturating_sub(info.since_secs).to_string()),
+        ("idle", now_secs.saturating_sub(info.active_secs.load(Ordering::Relaxed)).to_string()),
+        ("flags", flags.to_owned()),
+        ("db", named.database.to_string()),
+        ("sub", u8::from(info.is_subscribed()).to_string()),
+        ("psub", "0".to_owned()),
+        ("ssub", "0".to_owned()),
+        ("multi", figures.queued().to_string()),
+        ("qbuf", of(&figures.pending_bytes).to_string()),
+        ("qbuf-free", "0".to_owned()),
+        ("argv-mem", "0".to_owned()),
+        ("multi-mem", of(&figures.queued_bytes).to_string()),
+        ("rbs", output.to_string()),
+        ("rbp", output.to_string()),
+        ("obl", of(&figures.unsent_bytes).to_string()),
+        ("oll", figures.unsent_values.load(Ordering::Relaxed).to_string()),
+        ("omem", output.to_string()),
+        ("tot-mem", of(&figures.held_bytes).to_string()),
+        ("events", events.to_owned()),
+        ("cmd", figures.command().map_or_else(|| "NULL".to_owned(), name_of)),
+        ("user", named.user),
+        ("redir", named.redirect.unwrap_or(-1).to_string()),
+        ("resp", named.resp.to_string()),
+        ("lib-name", plain(&named.library)),
+        ("lib-ver", plain(&named.library_version)),
+    ];
+    fields.map(|(name, value)| format!("{name}={value}")).join(" ") + "\n"
 }

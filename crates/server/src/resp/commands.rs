@@ -11,9 +11,11 @@ use super::subcommands::number_of;
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, deadline, is_over};
+use crate::lookup::TAGGED_FROM_BYTES;
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::Notes;
+use crate::session::Next;
 use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::telemetry::Sampled;
 use crate::tenants::{Account, Directory, Paused};
@@ -74,6 +76,13 @@ impl<'c> Commands<'_, 'c> {
         !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_known
     }
 
+    /// Closes the connection of a client that speaks HTTP, without an answer.
+    pub(super) fn refuse_http(&self) -> Next {
+        self.counters.add(Counter::RefusedHttp, 1);
+        self.shared.warn_of_http(self.info);
+        Next::Close(Counter::ClosedRefused)
+    }
+
     /// Unix milliseconds; the same for all of a turn.
     pub(super) fn now_millis(&self) -> u64 {
         self.now.get().unwrap_or_else(|| {
@@ -107,10 +116,23 @@ impl<'c> Commands<'_, 'c> {
     /// What tells the state of an item from others that its key may have.
     pub(super) fn token_of(&self, item: &ReadHandle<'_>) -> (u64, u32) {
         if !item.is_structured() {
+            // An item without a token was stored after all that were given out.
             return (item.tag().map_or(0, |tag| tag.cas), 0);
         }
         let collection = Collection::of(&self.shared.cache, item);
         collection.and_then(|collection| collection.version().ok().flatten()).unwrap_or_default()
+    }
+
+    /// The same, of which others that come later are told apart.
+    pub(super) fn lasting_token_of(&self, item: ReadHandle<'c>) -> (u64, u32) {
+        if item.is_structured() {
+            return self.token_of(&item);
+        }
+        match self.keys().give_tag(item, || self.shared.next_cas()) {
+            Ok(item) => self.token_of(&item),
+            // It has none, and there is no memory to give it one: what comes counts as another.
+            Err(_) => (self.shared.next_cas(), 0),
+        }
     }
 
     /// The item of `key`; counts nothing.
@@ -151,9 +173,11 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::TOO_LONG);
         }
         let Stamp { expires_at, client_flags } = stamp;
+        let tag = || ItemTag { cas: self.shared.next_cas(), client_flags };
         let options = ItemOptions {
             expiry: expires_at.map_or(Expiry::Never, Expiry::At),
-            tag: Some(ItemTag { cas: self.shared.next_cas(), client_flags }),
+            client_flags,
+            tag: (len >= TAGGED_FROM_BYTES).then(tag),
             ..ItemOptions::default()
         };
         self.shared.cache.allocate(self.pool.id, key, len, &options).map_err(|error| {
@@ -309,7 +333,7 @@ impl<'c> Commands<'_, 'c> {
 
 /// The client flags of an item.
 pub(super) fn flags_of(item: &ReadHandle<'_>) -> u32 {
-    item.tag().unwrap_or_default().client_flags
+    item.client_flags()
 }
 
 /// How an item with a string is told the end that `old` has.

@@ -52,7 +52,7 @@ impl<'c> Commands<'_, 'c> {
                 w.ok();
             }
             Command::Reset => {
-                *self.identity = Identity::new(&self.shared.users);
+                *self.identity = Identity::new(&self.shared.users, self.info.listener.auth);
                 self.select(0)?;
                 self.end_tracking();
                 self.info.subscribe(false);
@@ -147,6 +147,9 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn client_command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let known = subcommand(Command::Client, args);
         let values = args.get(2..).unwrap_or_default();
+        if matches!(known, "info" | "list") {
+            self.publish(args);
+        }
         match known {
             "id" => w.integer(self.info.id as i64),
             "getname" => {

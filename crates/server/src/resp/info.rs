@@ -129,6 +129,7 @@ impl<'c> Commands<'_, 'c> {
             "persistence" => [
                 "loading",
                 "async_loading",
+                "rdb_changes_since_last_save",
                 "rdb_bgsave_in_progress",
                 "aof_enabled",
                 "aof_rewrite_in_progress",
@@ -136,7 +137,12 @@ impl<'c> Commands<'_, 'c> {
             .map(|name| (name, "0".to_owned()))
             .to_vec(),
             "stats" => self.counts_seen(),
-            "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
+            "replication" => vec![
+                ("role", "master".to_owned()),
+                ("connected_slaves", "0".to_owned()),
+                ("master_failover_state", "no-failover".to_owned()),
+                ("master_repl_offset", "0".to_owned()),
+            ],
             // The time of the process is that of all tenants.
             "cpu" if shared.is_shared() => Vec::new(),
             "cpu" => {
@@ -187,7 +193,9 @@ impl<'c> Commands<'_, 'c> {
             ("total_error_replies", seen(&|counters| errors(counters).sum()).to_string()),
         ];
         if !self.shared.is_shared() {
-            lines.push(("tracking_total_items", self.shared.tracking.figures().1.to_string()));
+            let (_, tracked) = self.shared.tracking.figures();
+            lines.push(("tracking_total_keys", self.shared.tracking.tracked_keys().to_string()));
+            lines.push(("tracking_total_items", tracked.to_string()));
         }
         lines
     }

@@ -4,9 +4,10 @@ use super::arguments::{arg, is};
 use super::commands::Commands;
 use super::glob::matches;
 use super::key_specs;
-use super::subcommands::subcommand;
+use super::subcommands::{NUMBERS, name_of, subcommand};
 use super::table::{Command, SPECS, Spec};
 use super::writer::{Failure, Outcome, Writer};
+use crate::users::of_category;
 
 /// Bytes of a name or of arguments that an error repeats.
 const MAX_REPEATED_BYTES: usize = 128;
@@ -118,24 +119,19 @@ fn document(spec: &Spec, w: &mut Writer<'_, '_>) {
     }
 }
 
+/// The names of commands and subcommands.
 fn list(filter: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
-    let names: Vec<&str> = match filter {
-        [] => SPECS.iter().map(|spec| spec.name).collect(),
-        [by, kind, value] if is(by, "FILTERBY") => {
-            let is_wanted = |spec: &&Spec| {
-                if is(kind, "PATTERN") {
-                    Some(matches(&value.to_ascii_lowercase(), spec.name.as_bytes()))
-                } else if is(kind, "ACLCAT") {
-                    Some(spec.categories.split(' ').any(|category| is(value, category)))
-                } else {
-                    is(kind, "MODULE").then_some(false)
-                }
-            };
-            if SPECS.first().and_then(|spec| is_wanted(&spec)).is_none() {
-                return Err(Failure::SYNTAX);
-            }
-            SPECS.iter().filter(|spec| is_wanted(spec) == Some(true)).map(|spec| spec.name).collect()
+    let all = || (0..NUMBERS).map(name_of);
+    let names: Vec<String> = match filter {
+        [] => all().collect(),
+        [by, kind, value] if is(by, "FILTERBY") && is(kind, "PATTERN") => {
+            let pattern = value.to_ascii_lowercase();
+            all().filter(|name| matches(&pattern, name.as_bytes())).collect()
         }
+        [by, kind, value] if is(by, "FILTERBY") && is(kind, "ACLCAT") => {
+            of_category(&String::from_utf8_lossy(value).to_ascii_lowercase())
+        }
+        [by, kind, _] if is(by, "FILTERBY") && is(kind, "MODULE") => Vec::new(),
         _ => return Err(Failure::SYNTAX),
     };
     w.array(names.len());
@@ -147,44 +143,25 @@ fn keys_of(request: &[&[u8]], with_flags: bool, w: &mut Writer<'_, '_>) -> Outco
     let Some(spec) = Spec::find(arg(request, 0)) else {
         return Err(Failure::new("ERR Invalid command specified"));
     };
-    if spec.keys.0 == 0 && spec.counts_keys_at().is_none() {
+    let is_of_subcommand = spec.has_subcommand_with_key(request);
+    if spec.keys.0 == 0 && spec.counts_keys_at().is_none() && !is_of_subcommand {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
     if !spec.takes(request.len()) {
         return Err(Failure::new("ERR Invalid number of arguments specified for command"));
     }
-    let places =
-        spec.places_in(request).ok_or(Failure::new("ERR Invalid arguments specified for command"))?;
+    let places = if is_of_subcommand { Some(spec.guarded_places(request)) } else { spec.places_in(request) };
+    let places = places.ok_or(Failure::new("ERR Invalid arguments specified for command"))?;
     let keys: Vec<&[u8]> = places.into_iter().map(|place| arg(request, place)).collect();
     w.array(keys.len());
     for (nth, key) in keys.iter().enumerate() {
         if with_flags {
             w.array(2);
             w.bulk(key);
-            key_specs::tell_flags(flags_of(spec, nth, request), w);
+            key_specs::tell_flags(key_specs::flags_of(spec, nth, request), w);
         } else {
             w.bulk(key);
         }
     }
     Ok(())
-}
-
-/// What a request does to its `nth` key.
-fn flags_of(spec: &Spec, nth: usize, request: &[&[u8]]) -> &'static str {
-    let has = |words: &[&str]| {
-        let options = request.iter().skip(2);
-        options.clone().any(|option| words.iter().any(|word| is(option, word)))
-    };
-    match spec.command {
-        Command::Set if !has(&["GET"]) => "OW update",
-        Command::Set => "RW access update",
-        Command::BitField if !has(&["SET", "INCRBY"]) => "RO access",
-        Command::BitField => "RW access update",
-        // The first key, where there is another specification than that of the others, is the one that it is of.
-        command => {
-            let all = key_specs::keys_of(command);
-            let found = if nth == 0 { all.first() } else { all.last() };
-            found.map_or("RO access", |keys| keys.flags)
-        }
-    }
 }

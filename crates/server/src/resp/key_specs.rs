@@ -1,6 +1,7 @@
 //! Where the keys of commands stand and what becomes of them, and what proxies should know of commands: as `COMMAND INFO` of Redis 7.0 has it.
 
-use super::table::Command as C;
+use super::arguments::is;
+use super::table::{Command as C, Spec};
 use super::writer::Writer;
 
 /// Where a search for keys begins.
@@ -276,6 +277,29 @@ static KEYS: &[(&[C], &[Keys])] = &[
         ],
     ),
 ];
+
+/// What a request does to its `nth` key.
+pub(super) fn flags_of(spec: &Spec, nth: usize, request: &[&[u8]]) -> &'static str {
+    // Behind the key, and the value of `SET`.
+    let behind = if spec.command == C::Set { 3 } else { 2 };
+    let has =
+        |words: &[&str]| request.iter().skip(behind).any(|option| words.iter().any(|word| is(option, word)));
+    match spec.command {
+        C::Set if !has(&["GET"]) => "OW update",
+        C::Set => "RW access update",
+        C::BitField if !has(&["SET", "INCRBY"]) => "RO access",
+        C::BitField => "RW access update",
+        C::Object | C::Memory => "RO",
+        // The first key, where there is another specification than that of the others, is the one
+        // that it is of.
+        command => {
+            let all = keys_of(command);
+            let found = if nth == 0 { all.first() } else { all.last() };
+            let unknown = if spec.writes() { "RW access update" } else { "RO access" };
+            found.map_or(unknown, |keys| keys.flags)
+        }
+    }
+}
 
 /// Commands, and hints on their replies and on how a proxy asks several servers.
 static TIPS: &[(&[C], &[&str])] = &[

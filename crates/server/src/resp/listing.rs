@@ -3,8 +3,8 @@
 //! They go on turn by turn, between the requests of other connections, until the walk is over. `SCAN` does a part of a walk and tells
 //! the client where the next begins; nothing is kept for it.
 
-use base::{hash, rng};
-use millpond::{Items, Place, Step};
+use base::rng;
+use millpond::{Items, Place, ReadHandle, Step};
 use protocol::resp::reply;
 
 use super::arguments::{arg, integer, is};
@@ -21,6 +21,11 @@ const MAX_COUNTED_CHUNKS: u64 = 1 << 20;
 
 /// Chunks that one `SCAN` goes past at most, over all its turns.
 const MAX_SCANNED_CHUNKS: u32 = 1 << 20;
+
+/// Random looks for an item before the pool is walked over, some 50 ns each; and items that may be
+/// found to be over meanwhile.
+const TRIES: u32 = 256;
+const PICKS: u32 = 16;
 
 /// Keys that match a pattern, put together as replies.
 struct Found {
@@ -51,8 +56,8 @@ enum Wanted {
     Part { found: Found, wanted_type: Option<Vec<u8>>, left: usize, chunks: u32 },
     /// How many there are.
     Count(u64),
-    /// The first one; and whether the walk has begun again at the start.
-    Any { is_second_round: bool },
+    /// One of them, each with as much chance as any other: of so many that were seen, this one.
+    Any { seen: u64, chosen: Vec<u8> },
 }
 
 /// A walk on its way.
@@ -110,7 +115,7 @@ impl<'c> Commands<'_, 'c> {
             }
             Command::Scan => self.scan(args)?,
             Command::DbSize => (Wanted::Count(0), Place::START),
-            _ => (Wanted::Any { is_second_round: false }, self.some_place()),
+            _ => (Wanted::Any { seen: 0, chosen: Vec::new() }, Place::START),
         };
         let items = self.shared.cache.items_from(self.pool.id, place).map_err(Failure::from)?;
         Ok(Listing { items, wanted, number: command as usize, said: slow::shortened(args), nanos: 0 })
@@ -134,6 +139,26 @@ impl<'c> Commands<'_, 'c> {
         is_over
     }
 
+    /// Answers what needs no walk: a count that is known, a key that is found at random.
+    fn answer_without_a_walk(&self, wanted: &Wanted, w: &mut Writer<'_, 'c>) -> bool {
+        match wanted {
+            Wanted::Count(0) => {
+                if let Some(count) = self.counted() {
+                    w.integer(count as i64);
+                    return true;
+                }
+            }
+            Wanted::Any { seen: 0, .. } => {
+                if let Some(item) = self.pick() {
+                    w.bulk(item.key());
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
     /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is over.
     pub(super) fn continue_listing(
         &mut self,
@@ -141,10 +166,7 @@ impl<'c> Commands<'_, 'c> {
         mut chunks: u32,
         w: &mut Writer<'_, 'c>,
     ) -> bool {
-        if matches!(listing.wanted, Wanted::Count(0))
-            && let Some(count) = self.counted()
-        {
-            w.integer(count as i64);
+        if self.answer_without_a_walk(&listing.wanted, w) {
             return true;
         }
         loop {
@@ -170,9 +192,14 @@ impl<'c> Commands<'_, 'c> {
                     }
                 }
                 (Wanted::Count(count), Some(_)) => *count += 1,
-                (Wanted::Any { .. }, Some(item)) => {
-                    w.bulk(item.key());
-                    return true;
+                (Wanted::Any { seen, chosen }, Some(item)) => {
+                    // Each that is seen takes the place of the one before with a chance that is
+                    // fair to all of them.
+                    *seen += 1;
+                    if draw().is_multiple_of(*seen) {
+                        chosen.clear();
+                        chosen.extend_from_slice(item.key());
+                    }
                 }
                 (Wanted::Keys(found), None) => {
                     found.send(w);
@@ -189,15 +216,13 @@ impl<'c> Commands<'_, 'c> {
                     w.integer(*count as i64);
                     return true;
                 }
-                (Wanted::Any { is_second_round }, None) => {
-                    let again =
-                        if *is_second_round { None } else { self.shared.cache.items(self.pool.id).ok() };
-                    let Some(items) = again else {
-                        w.null();
-                        return true;
-                    };
-                    listing.items = items;
-                    *is_second_round = true;
+                (Wanted::Any { seen, chosen }, None) => {
+                    if *seen == 0 {
+                        w.null()
+                    } else {
+                        w.bulk(chosen)
+                    }
+                    return true;
                 }
             }
         }
@@ -222,22 +247,12 @@ impl<'c> Commands<'_, 'c> {
         (chunks > MAX_COUNTED_CHUNKS).then(|| pool.sum(|class| class.items))
     }
 
-    /// Some place of the pool's memory: of a class with as much chance as it has items, in some slab.
-    fn some_place(&self) -> Place {
-        let Ok(pool) = self.shared.cache.pool_stats(self.pool.id) else { return Place::START };
-        let seed = rng::entropy_seed();
-        let below = |draw: u64, bound: u64| hash::mix64(seed.wrapping_add(draw)) % bound.max(1);
-        let mut chosen = below(0, pool.sum(|class| class.items));
-        let slabs = (self.shared.cache.ledger().limit() >> 22).max(1);
-        for class in &pool.classes {
-            if chosen < class.items {
-                let slab = below(1, slabs) & 0xffff;
-                let chunk = below(2, class.chunks / class.slabs.max(1)) & 0xffff;
-                return Place::from_number(u64::from(class.number) << 32 | slab << 16 | chunk);
-            }
-            chosen -= class.items;
-        }
-        Place::START
+    /// Some key's item, if one is found by a few looks at random places: each has as much chance as
+    /// any other. A walk finds one in a pool that is nearly empty.
+    fn pick(&self) -> Option<ReadHandle<'c>> {
+        let is_there = |item: &ReadHandle<'_>| item.is_current() && !self.is_over(item);
+        let picked = (0..PICKS).map_while(|_| self.shared.cache.pick(self.pool.id, TRIES, draw).ok()?);
+        picked.into_iter().find(is_there)
     }
 
     /// What a `SCAN` is to look for, and where it begins.
@@ -267,6 +282,11 @@ impl<'c> Commands<'_, 'c> {
         let wanted = Wanted::Part { found, wanted_type, left, chunks: MAX_SCANNED_CHUNKS };
         Ok((wanted, Place::from_number(cursor.saturating_sub(1))))
     }
+}
+
+/// A random number.
+fn draw() -> u64 {
+    u64::from(rng::draw()) << 32 | u64::from(rng::draw())
 }
 
 /// A cursor as C's `strtoul` reads it.

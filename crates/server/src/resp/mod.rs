@@ -36,6 +36,7 @@ mod pubsub;
 mod set;
 mod sets;
 mod settings;
+mod several;
 mod sorted;
 mod sorting;
 mod strings;
@@ -53,6 +54,7 @@ use std::sync::Arc;
 use base::pin::Passed;
 use millpond::ReadHandle;
 use millpond::watch::set_author;
+use protocol::http;
 use protocol::resp::{Limits, Parse, Parser, ProtocolError, reply};
 
 pub(crate) use self::acl::{full_name, note_refusal};
@@ -62,6 +64,7 @@ pub(crate) use self::glob::matches;
 use self::incoming::Incoming;
 use self::listing::Listing;
 use self::long::MOST_ARGS;
+use self::several::Whole;
 pub(crate) use self::subcommands::NUMBERS;
 pub(crate) use self::table::Spec as CommandSpec;
 pub(crate) use self::table::{COUNT, SPECS};
@@ -140,7 +143,7 @@ impl<'c> Session<'c> {
         settings: &Settings,
         users: &Users,
     ) -> Self {
-        let identity = Identity::new(users);
+        let identity = Identity::new(users, info.listener.auth);
         info.named().resp = 2;
         Self {
             parser: Parser::new(limits(settings, &identity)),
@@ -273,25 +276,24 @@ impl<'c> Session<'c> {
             paused: Cell::new(shared.paused(&own.tenant)),
             sampled,
         };
+        let batch = Batch::new(Answer { array: None, is_single: true, is_last: true });
+        let began = settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos());
+        #[rustfmt::skip]
         let round = Round {
-            parser,
-            answered_keys,
-            incoming,
-            listing,
-            commands,
+            parser, answered_keys, incoming, listing, commands, input, output, batch, began,
             passed: Some(passed),
-            input,
-            output,
-            batch: Batch::new(Answer { array: None, is_single: true, is_last: true }),
             gathered: Gathered::default(),
             position: 0,
             answered: 0,
-            began: settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos()),
             mark: None,
             moves_to: None,
             is_away: *is_long,
+            is_verbose: false,
         };
         let (turn, moves_to) = round.carry_out(info.id);
+        if client.transaction.is_some() || info.figures.queued() >= 0 {
+            info.figures.note_queued(client.queued());
+        }
         go_on(elsewhere, home, moves_to);
         turn
     }
@@ -334,6 +336,8 @@ struct Round<'a, 'c, 'i> {
     moves_to: Option<Arc<Account>>,
     /// Whether it is a turn with the thread for commands that take long.
     is_away: bool,
+    /// The present request makes a long answer out of what the server knows.
+    is_verbose: bool,
 }
 
 impl<'i> Round<'_, '_, 'i> {
@@ -404,6 +408,9 @@ impl<'i> Round<'_, '_, 'i> {
         match parse {
             Parse::Words { consumed, words } => {
                 let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                if http::is_request(args.iter().copied()) {
+                    return Some(self.commands.refuse_http());
+                }
                 return self.answer(&args, consumed);
             }
             Parse::TooLarge { consumed } => {
@@ -511,11 +518,41 @@ impl<'i> Round<'_, '_, 'i> {
                 Some(Next::Long)
             });
         }
+        let mut whole = match self.begin_whole(self.parser.arg_count() - 1) {
+            Ok(whole) => whole,
+            Err(next) => return Some(next),
+        };
+        loop {
+            if let Some(next) = self.gather_keys(input, consumed, array, whole.as_ref()) {
+                return Some(next);
+            }
+            match whole.as_mut().map_or(Ok(true), |whole| self.end_whole(whole)) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(next) => return Some(next),
+            }
+        }
+        *self.answered_keys = 0;
+        self.position += consumed;
+        let command = if array.is_some() { Command::MGet } else { Command::Get };
+        self.gathered.last = command as usize;
+        self.commands.end_caching(command);
+        None
+    }
+
+    /// Gathers the keys that are not answered yet.
+    fn gather_keys(
+        &mut self,
+        input: &'i [u8],
+        consumed: usize,
+        array: Option<u32>,
+        whole: Option<&Whole>,
+    ) -> Option<Next> {
         for index in *self.answered_keys..self.parser.arg_count() - 1 {
             if self.batch.is_full()
-                && let Some(next) = self.answer_batch().or_else(|| self.pause_within(index))
+                && let Some(next) = self.answer_batch().or_else(|| self.pause_within(index, whole))
             {
-                return Some(next);
+                return Some(whole.map_or(next, |whole| self.drain_whole(whole, next)));
             }
             let key = self.parser.arg(input, index + 1).unwrap_or_default();
             if let Some(account) = self.commands.elsewhere(Some(key)) {
@@ -531,17 +568,12 @@ impl<'i> Round<'_, '_, 'i> {
             let answer = Answer { array: array.filter(|_| index == 0), is_single, is_last };
             self.batch.push(key, answer, self.position, index);
         }
-        *self.answered_keys = 0;
-        self.position += consumed;
-        let command = if array.is_some() { Command::MGet } else { Command::Get };
-        self.gathered.last = command as usize;
-        self.commands.end_caching(command);
         None
     }
 
     /// Has the turn end before this key of the request at the front, where it has answered as many as it may.
-    fn pause_within(&mut self, index: usize) -> Option<Next> {
-        if self.answered < self.commands.settings.max_requests_per_turn {
+    fn pause_within(&mut self, index: usize, whole: Option<&Whole>) -> Option<Next> {
+        if whole.is_some() || self.answered < self.commands.settings.max_requests_per_turn {
             return None;
         }
         *self.answered_keys = index;
@@ -577,9 +609,9 @@ impl<'i> Round<'_, '_, 'i> {
                 gathered.note(answer, true);
                 return Writer { output, version }.failure(&Failure::WRONG_TYPE);
             }
-            let value = found.and_then(|found| Value::of(found, space, key, false)).filter(|value| {
-                !is_over(value.expires_at(), value.tag().client_flags, || commands.now_millis())
-            });
+            let value = found
+                .and_then(|found| Value::of(found, space, key, false))
+                .filter(|value| !is_over(value.expires_at(), value.client_flags(), || commands.now_millis()));
             *if value.is_some() { &mut hits } else { &mut misses } += 1;
             gathered.note(answer, false);
             let command = if answer.is_single { "get" } else { "mget" };
@@ -648,8 +680,16 @@ impl<'i> Round<'_, '_, 'i> {
         }
         self.position += consumed;
         self.answered += 1;
+        if let Some(late) = self.commands.client.late.take()
+            && (late.closes || late.until > self.commands.shared.clock.monotonic_nanos())
+        {
+            return Some(Next::Late(late));
+        }
         if self.commands.client.is_leaving {
             return Some(Next::Close(Counter::ClosedByQuit));
+        }
+        if std::mem::take(&mut self.is_verbose) && self.position < self.input.len() {
+            return Some(Next::Yield);
         }
         // The gate was closed for this request, and another has closed it since; or what comes next is another tenant's.
         (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
@@ -688,6 +728,9 @@ impl<'i> Round<'_, '_, 'i> {
     fn execute(&mut self, args: &[&[u8]]) -> Done {
         let name = args.first().copied().unwrap_or_default();
         let Some(spec) = Spec::find(name) else {
+            if http::is_first_word(name) {
+                return Done::Ends(self.commands.refuse_http());
+            }
             self.spoil();
             self.commands.counters.add(Counter::RefusedLine, 1);
             self.fail(&introspect::unknown_command(args));
@@ -731,8 +774,16 @@ impl<'i> Round<'_, '_, 'i> {
         if self.hands_over() && self.commands.is_long(spec, args) {
             return Done::Long;
         }
+        self.is_verbose = is_verbose(spec.command);
+        self.carry_out_command(spec, args)
+    }
+
+    /// Carries a command out that has been checked.
+    fn carry_out_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
         match spec.command {
             command if is_exclusive(command) => self.exclusively(spec, args),
+            command if several::writes_several(command, args.len()) => self.write_several(spec, args),
+            command if several::reads_several(command, args.len()) => self.read_several(spec, args),
             Command::Keys | Command::DbSize | Command::RandomKey | Command::Scan
                 if self.commands.client.replies == Replies::On =>
             {
@@ -811,6 +862,14 @@ fn limits(settings: &Settings, identity: &Identity) -> Limits {
         max_request_bytes: limits.max_request_bytes.min(4 * MAX_STRANGERS_BYTES),
         ..limits
     }
+}
+
+/// Whether the command makes a long answer out of what the server knows, in some ten microseconds
+/// and up. A turn has one of them, so that a client which sends many and reads no answer does not
+/// hold up others.
+const fn is_verbose(command: Command) -> bool {
+    use Command as C;
+    matches!(command, C::Info | C::Client | C::Config | C::Command | C::Latency | C::SlowLog | C::Acl)
 }
 
 /// Whether nobody else may be in the key space meanwhile: whether it changes several keys, or looks at several at one moment.

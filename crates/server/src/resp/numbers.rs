@@ -47,11 +47,66 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// A number with a fraction as C's `strtold` reads it, without white space, NaN and hexadecimal digits.
+/// A number with a fraction as C's `strtold` reads it, without white space and NaN.
 pub(super) fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
-    let number: f64 = text.parse().ok()?;
+    let number: f64 = match text.parse() {
+        Ok(number) => number,
+        Err(_) => hexadecimal(text)?,
+    };
     (!number.is_nan()).then_some(number)
+}
+
+/// A number as `strtod` reads it in the middle of a text: white space before it does not matter,
+/// and nothing is 0.
+pub(super) fn loose_float(text: &[u8]) -> Option<f64> {
+    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'..=b'\r')).unwrap_or(text.len());
+    if text.is_empty() { Some(0.0) } else { float(text.get(start..)?) }
+}
+
+/// `0x1.8p3`: a number in hexadecimal digits, with an exponent of two in decimal ones.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (sign, magnitude) = match text.as_bytes().first()? {
+        b'-' => (-1.0, text.get(1..)?),
+        b'+' => (1.0, text.get(1..)?),
+        _ => (1.0, text),
+    };
+    let digits = magnitude.strip_prefix("0x").or_else(|| magnitude.strip_prefix("0X"))?;
+    let (digits, power) = match digits.find(['p', 'P']) {
+        Some(at) => (digits.get(..at)?, exponent(digits.get(at + 1..)?)?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    // Digits beyond what rounding needs are kept as whether there was any.
+    let (mut mantissa, mut shift) = (0_u64, 0_i64);
+    for digit in whole.chars().chain(fraction.chars()) {
+        let digit = u64::from(digit.to_digit(16)?);
+        if mantissa >> 60 == 0 {
+            mantissa = mantissa << 4 | digit;
+        } else {
+            mantissa |= u64::from(digit != 0);
+            shift += 4;
+        }
+    }
+    let power = power.saturating_add(shift).saturating_sub(4 * fraction.len() as i64).clamp(-2_000, 2_000);
+    // In two steps, as one alone may be beyond what a number of this size can be.
+    let half = power / 2;
+    let scaled = mantissa as f64 * 2_f64.powi(half as i32) * 2_f64.powi((power - half) as i32);
+    Some(sign * scaled)
+}
+
+/// The exponent of such a number; large ones as large as matters.
+fn exponent(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'-' => (-1, text.get(1..)?),
+        b'+' => (1, text.get(1..)?),
+        _ => (1, text),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| sign * digits.parse().unwrap_or(i64::MAX / 4))
 }
 
 /// Digits behind the point that are kept, as in Redis.
@@ -135,6 +190,24 @@ mod tests {
                 && float(b"").is_none()
                 && float(b"1x").is_none()
         );
+        for (text, number) in [
+            ("0x10", Some(16.0)),
+            ("-0X1p3", Some(-8.0)),
+            ("+0x.8p1", Some(1.0)),
+            ("0x1.8P-1", Some(0.75)),
+            ("0x1fffffffffffff8p0", Some(144_115_188_075_855_864.0)),
+            ("0x10000000000000801", Some(18_446_744_073_709_555_712.0)),
+            ("0x1p99999999999999999999", Some(f64::INFINITY)),
+            ("0x", None),
+            ("0x.p1", None),
+            ("0x1p", None),
+            ("0x1g", None),
+            ("x1", None),
+            ("0x-1", None),
+        ] {
+            assert_eq!(float(text.as_bytes()), number, "{text}");
+        }
+        assert_eq!([&b""[..], b" \t2", b"2 "].map(loose_float), [Some(0.0), Some(2.0), None]);
         assert!(float(b"inf").is_some() && float(b"-1.5e3").is_some());
     }
 }

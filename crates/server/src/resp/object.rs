@@ -53,6 +53,8 @@ impl<'c> Commands<'_, 'c> {
             _ => {
                 let now = self.shared.clock.unix_secs();
                 w.integer(i64::from(now.saturating_sub(item.last_access().unwrap_or(now))));
+                // From now on there is somebody who asks.
+                let _ = self.keys().give_tag(item, || self.shared.next_cas());
             }
         }
         Ok(())

@@ -104,7 +104,8 @@ impl<'c> Commands<'_, 'c> {
 
     fn set_options(&self, args: &[&[u8]]) -> Result<SetOptions, Failure> {
         let mut options = SetOptions::PLAIN;
-        let mut has_end = false;
+        let mut keeps = false;
+        let mut end = None;
         let mut rest = args;
         while let [option, behind @ ..] = rest {
             rest = behind;
@@ -114,20 +115,23 @@ impl<'c> Commands<'_, 'c> {
                 options.condition = Condition::Present;
             } else if is(option, "GET") {
                 options.wants_old = true;
-            } else if is(option, "KEEPTTL") && (!has_end || options.end == End::Keep) {
-                (options.end, has_end) = (End::Keep, true);
-            } else if let (Some(unit), [time, behind @ ..], false) = (Unit::of_option(option), rest, has_end)
+            } else if is(option, "KEEPTTL") && end.is_none() {
+                keeps = true;
+            } else if let (Some(unit), [time, behind @ ..], false) = (Unit::of_option(option), rest, keeps)
+                && end.is_none_or(|(known, _)| known == unit)
             {
                 rest = behind;
-                // Told only when all options are known to be some.
-                options.end = End::Never;
-                has_end = true;
-                check_options(rest, options)?;
-                options.end = positive_end(time, unit, self.now_millis(), "set")?;
+                // The last of several counts, and is the only one that is looked at.
+                end = Some((unit, *time));
             } else {
                 return Err(Failure::SYNTAX);
             }
         }
+        options.end = match end {
+            Some((unit, time)) => positive_end(time, unit, self.now_millis(), "set")?,
+            None if keeps => End::Keep,
+            None => End::Never,
+        };
         Ok(options)
     }
 
@@ -246,16 +250,6 @@ impl<'c> Commands<'_, 'c> {
         w.value(found.map(Value::Held));
         Ok(())
     }
-}
-
-/// Refuses what is no option, before a time that is none is told of.
-fn check_options(rest: &[&[u8]], options: SetOptions) -> Outcome {
-    let is_known = rest.iter().all(|option| {
-        is(option, "GET")
-            || (is(option, "NX") && options.condition != Condition::Present)
-            || (is(option, "XX") && options.condition != Condition::Absent)
-    });
-    if is_known { Ok(()) } else { Err(Failure::SYNTAX) }
 }
 
 impl<'c> NewValue<'_, 'c> {

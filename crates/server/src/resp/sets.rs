@@ -188,7 +188,10 @@ impl<'c> Commands<'_, 'c> {
             return Err(Failure::WRONG_TYPE);
         }
         if is_there && from != to {
-            self.change(to, SET, |_| Ok(()), |_| Ok((vec![Edit::put(member, &[][..])], ())))?;
+            // A set that has it already does not change, which those who watch it would be told.
+            if !self.look(to, SET, |view| view.contains(member))?.unwrap_or(false) {
+                self.change(to, SET, |_| Ok(()), |_| Ok((vec![Edit::put(member, &[][..])], ())))?;
+            }
             self.change(from, SET, |_| Ok(()), |_| Ok((vec![Edit::remove(member)], ())))?;
         }
         w.truth(is_there);

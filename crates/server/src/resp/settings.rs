@@ -43,8 +43,15 @@ const FIXED: &[&str] = &[
 /// What a client is told of settings where several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
-/// What no client may set: the files that they name are written to, and the address is sent to.
-const PROTECTED: [&str; 3] = ["watch.trace_file", "watch.request_log", "telemetry.otlp_endpoint"];
+/// What no client may set: the files that they name are written to, the address is sent to, and the others say who is an operator.
+const PROTECTED: [&str; 6] = [
+    "watch.trace_file",
+    "watch.request_log",
+    "telemetry.otlp_endpoint",
+    "admin.hosts",
+    "admin.token",
+    "admin.tokens_file",
+];
 
 impl<'c> Commands<'_, 'c> {
     /// Our name of the setting that Redis calls `name`.

@@ -146,7 +146,7 @@ impl<'c> Commands<'_, 'c> {
             C::ZScan => {
                 return self.scan_collection(SORTED, args, w, |w, member| {
                     w.bulk(&member.key);
-                    w.bulk(super::writer::score_text(member.score).as_bytes());
+                    w.bulk(super::writer::whole_score_text(member.score).as_bytes());
                     2
                 });
             }

@@ -9,7 +9,7 @@ use millpond::structured::{CollectionKind, Edit, Member};
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
-use super::numbers::float;
+use super::numbers::loose_float;
 use super::sets::Budget;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
@@ -133,11 +133,6 @@ impl Rank {
     }
 }
 
-/// A number as C's `strtod` reads it from a whole value: an empty one is 0.
-fn number(text: &[u8]) -> Option<f64> {
-    if text.is_empty() { Some(0.0) } else { float(text.trim_ascii_start()) }
-}
-
 impl<'c> Commands<'_, 'c> {
     /// The key space is closed.
     pub(super) fn sort(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
@@ -211,7 +206,7 @@ impl<'c> Commands<'_, 'c> {
             let rank = if is_text {
                 Rank::Text(value)
             } else {
-                let score = value.map_or(Some(0.0), |value| number(&value));
+                let score = value.map_or(Some(0.0), |value| loose_float(&value));
                 is_wrong |= score.is_none();
                 Rank::Number(score.unwrap_or_default())
             };

@@ -432,6 +432,17 @@ impl Spec {
         self.flags.split(' ').any(|flag| flag == "write")
     }
 
+    /// Whether the request is one of a subcommand that has a key.
+    pub(super) fn has_subcommand_with_key(&self, args: &[&[u8]]) -> bool {
+        let known: &[&str] = match self.command {
+            Command::Object => &["encoding", "freq", "idletime", "refcount"],
+            Command::Memory => &["usage"],
+            _ => &[],
+        };
+        let named = |sub: &&[u8]| known.iter().any(|name| sub.eq_ignore_ascii_case(name.as_bytes()));
+        args.len() > 2 && args.get(1).is_some_and(named)
+    }
+
     /// The places of its keys as far as a user must be allowed them: those of commands that contain others, too.
     pub(crate) fn guarded_places(&self, args: &[&[u8]]) -> Vec<usize> {
         if matches!(self.command, Command::Object | Command::Memory) {
@@ -441,21 +452,12 @@ impl Spec {
         self.places_in(args).unwrap_or_default()
     }
 
-    /// Whether it reads what is under its `nth` key, and whether it changes it.
+    /// Whether a request reads what is under its `nth` key, and whether it changes it. Neither is
+    /// so where it only asks whether there is something, of what kind and how much.
     pub(crate) fn access(&self, nth: usize, args: &[&[u8]]) -> (bool, bool) {
-        use Command as C;
-        let is_write = self.writes();
-        match self.command {
-            C::Exists | C::Type | C::StrLen | C::Touch | C::Watch => (false, false),
-            C::Copy | C::Sort => (nth == 0, nth == 1),
-            C::Rename | C::RenameNx => (nth == 0, true),
-            C::Set => (args.iter().skip(3).any(|option| option.eq_ignore_ascii_case(b"GET")), true),
-            C::SetEx | C::PSetEx | C::SetNx | C::MSet | C::MSetNx | C::Append | C::SetRange => (false, true),
-            C::Del | C::Unlink | C::Persist => (false, true),
-            C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt => (false, true),
-            // What is both is guarded as both.
-            _ => (true, is_write),
-        }
+        let flags = super::key_specs::flags_of(self, nth, args);
+        let has = |wanted: &[&str]| flags.split(' ').any(|flag| wanted.contains(&flag));
+        (has(&["access"]), has(&["update", "insert", "delete"]))
     }
 
     /// Where the count of its keys stands, behind which they come.

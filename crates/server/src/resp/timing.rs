@@ -42,6 +42,7 @@ impl Commands<'_, '_> {
     pub(super) fn count_call(&self, number: usize, outcome: &Outcome) {
         let ended = if outcome.is_ok() { Ended::Well } else { Ended::Failed };
         self.counters.add_calls(number, ended, 1);
+        self.info.figures.note_command(number);
         self.untimed.set(Some(number));
     }
 
@@ -93,6 +94,7 @@ impl Commands<'_, '_> {
         let Gathered { last, gets, failed_gets, mgets, keys_of_mgets, nanos_before } =
             std::mem::take(gathered);
         gathered.last = last;
+        self.info.figures.note_command(last);
         let (get, mget) = (Command::Get as usize, Command::MGet as usize);
         for (number, ended, calls) in [
             (get, Ended::Well, gets - failed_gets),

@@ -81,7 +81,7 @@ impl<'c> Commands<'_, 'c> {
             if self.client.watched.len() >= super::client::MAX_QUEUED {
                 return Err(Failure::new("ERR too many watched keys"));
             }
-            let token = self.peek(key).map(|item| self.token_of(&item));
+            let token = self.peek(key).map(|item| self.lasting_token_of(item));
             self.client.watched.push(Watched { key: (*key).into(), token, is_elsewhere: false });
         }
         Ok(())

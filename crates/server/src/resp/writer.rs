@@ -193,6 +193,16 @@ const DIGITS: i32 = 17;
 /// Below it every whole number is a double, of at most 16 digits.
 const MAX_EXACT: f64 = (1_i64 << 53) as f64;
 
+/// A score as Redis keeps it in small sorted sets, which `ZSCAN` shows: whole numbers have all
+/// their digits.
+pub(super) fn whole_score_text(score: f64) -> String {
+    const MOST: f64 = (i64::MAX / 2) as f64;
+    if score.abs() <= MOST && score.fract() == 0.0 {
+        return (score as i64).to_string();
+    }
+    score_text(score)
+}
+
 /// A score as C's `printf` writes it with `%.17g`.
 pub(super) fn score_text(score: f64) -> String {
     if score.is_infinite() {
@@ -248,5 +258,10 @@ mod tests {
         ] {
             assert_eq!(score_text(score), text);
         }
+        let whole = [1e17, -1e18, 4e18, 1e19, 0.5, -0.0, f64::INFINITY].map(whole_score_text);
+        assert_eq!(
+            whole,
+            ["100000000000000000", "-1000000000000000000", "4000000000000000000", "1e+19", "0.5", "0", "inf"]
+        );
     }
 }

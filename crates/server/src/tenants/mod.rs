@@ -13,6 +13,7 @@
 
 mod bucket;
 mod change;
+mod details;
 pub(crate) mod figures;
 mod pause;
 mod prefixes;
@@ -23,10 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::bucket::{Bucket, Rate};
 pub(crate) use self::change::{Departing, apply, bury};
+pub(crate) use self::details::Counts;
+use self::details::Details;
 pub(crate) use self::pause::{Pause, Paused};
 use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
 use crate::config::TenantSettings;
+use crate::latency::TenantLatencies;
 use crate::metrics::ListenerCounters;
 use crate::shared::{ConnectionInfo, ListenerState, Pool, TenantHeld};
 use crate::spikes::Spikes;
@@ -52,6 +56,10 @@ pub(crate) struct Tenant {
     pub(crate) pause: Pause,
     /// Requests that took long.
     pub(crate) spikes: Spikes,
+    /// How long its requests take.
+    pub(crate) latencies: TenantLatencies,
+    /// What was asked by the prefixes of keys.
+    pub(crate) details: Details,
     /// Whether it is being removed; then for ever.
     is_leaving: AtomicBool,
 }
@@ -91,6 +99,8 @@ impl Tenant {
             sent: Bucket::default(),
             pause: Pause::default(),
             spikes: Spikes::default(),
+            latencies: TenantLatencies::default(),
+            details: Details::default(),
             is_leaving: AtomicBool::new(false),
         };
         tenant.set(settings);
@@ -266,7 +276,6 @@ pub(crate) fn sum(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::pin::Gate;
 
     fn tenant(settings: &TenantSettings) -> Tenant {
         let cache = millpond::Cache::new(millpond::CacheConfig {
@@ -275,7 +284,7 @@ mod tests {
         })
         .expect("a cache");
         let id = cache.add_pool(millpond::PoolConfig::default()).expect("a pool");
-        Tenant::new(settings, Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::new(Gate::default()) }))
+        Tenant::new(settings, Arc::new(Pool { name: "p".to_owned(), id, gate: Arc::default() }))
     }
 
     #[test]

@@ -10,32 +10,33 @@
 //! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and `ACL GETUSER`, which show digests.
 //! 2. Comparing takes as long for a wrong password, and a user that there is not, as for the right one.
 
+mod attempts;
 mod log;
 mod password;
 mod rules;
+mod selector;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use self::attempts::Attempts;
+pub(crate) use self::attempts::Late;
 pub(crate) use self::log::{AccessLog, Entry};
 pub use self::password::hash_password;
 pub(crate) use self::password::{Password, random};
-pub(crate) use self::rules::{CATEGORIES, Denied, Rules, hidden, of_category};
-use crate::config::{Config, UserSettings};
+use self::rules::joined;
+pub(crate) use self::rules::{Rules, hidden};
+pub(crate) use self::selector::{CATEGORIES, Denied, of_category};
+use crate::config::{Auto, Config, UserSettings};
 use crate::resp::CommandSpec;
-use crate::tenants::Rate;
 
 /// The user that a connection begins as.
 pub(crate) const DEFAULT_USER: &str = "default";
 /// Most users, and the longest name of one: `ACL SETUSER` makes them.
 const MAX_USERS: usize = 10_000;
 const MAX_NAME_BYTES: usize = 256;
-/// Wrong passwords that an address may send: so many at once, and then one a second.
-const ATTEMPTS: Rate = Rate { per_sec: 1, burst_nanos: 20_000_000_000 };
-/// Addresses that are remembered for having sent wrong ones.
-const MAX_ADDRESSES: usize = 4_096;
 
 /// A user.
 pub(crate) struct User {
@@ -47,21 +48,13 @@ pub(crate) struct User {
     pub(crate) rules: Rules,
 }
 
-/// Why somebody is not who it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// No such user, it is off, or that is not its password.
-    Wrong,
-    /// Too many wrong passwords came from that address.
-    TooMany,
-}
-
 /// All users.
 pub(crate) struct Users {
     table: RwLock<BTreeMap<String, Arc<User>>>,
+    /// What a client is where nobody is asked: `default`, and allowed everything.
+    anybody: Arc<User>,
     version: AtomicU64,
-    /// Addresses that sent wrong passwords, each with the time at which it may send [`ATTEMPTS`] again.
-    attempts: Mutex<HashMap<IpAddr, u64>>,
+    attempts: Attempts,
     pub(crate) log: AccessLog,
 }
 
@@ -86,8 +79,9 @@ impl Users {
     pub(crate) fn new(config: &Config) -> Self {
         let users = Self {
             table: RwLock::default(),
+            anybody: Arc::new(named(DEFAULT_USER, Rules::everything())),
             version: AtomicU64::new(1),
-            attempts: Mutex::default(),
+            attempts: Attempts::default(),
             log: AccessLog::default(),
         };
         users.replace(config);
@@ -124,14 +118,17 @@ impl Users {
     /// Adds rules to a user, which is made where it is not there. Nothing changes where one of them is none.
     ///
     /// # Errors
-    /// The rule as it may be shown, and in Redis's words what is wrong with it.
-    pub(crate) fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), (String, &'static str)> {
+    /// In Redis's words, which rule, as it may be shown, is none, and what is wrong with it.
+    pub(crate) fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
+        let in_rule =
+            |rule: &str, problem: &str| format!("Error in ACL SETUSER modifier '{rule}': {problem}");
+        let rules = joined(rules)?;
         let mut table = self.write();
         let known = table.get(name);
         if known.is_none()
             && (table.len() >= MAX_USERS || name.len() > MAX_NAME_BYTES || name.contains([' ', '\0']))
         {
-            return Err((String::new(), "there are too many users, or its name cannot be that"));
+            return Err(in_rule("", "there are too many users, or its name cannot be that"));
         }
         let mut user = known.map_or_else(
             || named(name, Rules::default()),
@@ -142,9 +139,9 @@ impl Users {
                 rules: user.rules.clone(),
             },
         );
-        for rule in rules {
+        for rule in &rules {
             let shown = || hidden(&String::from_utf8_lossy(rule)).to_owned();
-            user.rules.apply(rule).map_err(|problem| (shown(), problem))?;
+            user.rules.apply(rule).map_err(|problem| in_rule(&shown(), problem))?;
         }
         table.insert(name.to_owned(), Arc::new(user));
         drop(table);
@@ -162,17 +159,14 @@ impl Users {
     /// The user of that name, if that is its password. `now` in nanoseconds of the monotonic clock.
     ///
     /// # Errors
-    /// Why not.
+    /// When to say that there is no such user, that it is off, or that this is not its password.
     pub(crate) fn authenticate(
         &self,
         name: &[u8],
         password: &[u8],
         from: Option<IpAddr>,
         now: u64,
-    ) -> Result<Arc<User>, Refused> {
-        if from.is_some_and(|from| self.has_too_many(from, now)) {
-            return Err(Refused::TooMany);
-        }
+    ) -> Result<Arc<User>, Late> {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.get(name));
         // All passwords are compared, and one where there is none.
         let nobodys = [Password::of_plain(b"")];
@@ -180,28 +174,7 @@ impl Users {
         let fits = passwords.iter().fold(false, |fits, known| known.is(password) | fits);
         match user {
             Some(user) if user.rules.is_on && (user.rules.needs_no_password || fits) => Ok(user),
-            _ => {
-                if let Some(from) = from {
-                    self.count_attempt(from, now);
-                }
-                Err(Refused::Wrong)
-            }
-        }
-    }
-
-    fn has_too_many(&self, from: IpAddr, now: u64) -> bool {
-        let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.get(&from).is_some_and(|full_at| ATTEMPTS.wait(*full_at, now) > 0)
-    }
-
-    fn count_attempt(&self, from: IpAddr, now: u64) {
-        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-        if attempts.len() >= MAX_ADDRESSES {
-            attempts.retain(|_, full_at| *full_at > now);
-        }
-        if attempts.len() < MAX_ADDRESSES || attempts.contains_key(&from) {
-            let full_at = attempts.entry(from).or_insert(0);
-            *full_at = ATTEMPTS.take(*full_at, now, 1);
+            _ => Err(self.attempts.note(name, from, now)),
         }
     }
 
@@ -225,17 +198,23 @@ pub(crate) struct Identity {
     pub(crate) is_known: bool,
     /// Whether there is anything that it may not do.
     pub(crate) is_bound: bool,
+    /// Whether its listener requires that it authenticates.
+    auth: Auto<bool>,
     version: u64,
 }
 
 impl Identity {
-    /// What a connection begins as.
-    pub(crate) fn new(users: &Users) -> Self {
+    /// What a connection begins as, at a listener of which `auth` says whether clients must authenticate.
+    pub(crate) fn new(users: &Users, auth: Auto<bool>) -> Self {
         let version = users.version();
+        if auth == Auto::Set(false) {
+            let user = Arc::clone(&users.anybody);
+            return Self { user, is_known: true, is_bound: false, auth, version };
+        }
         let user = users.get(DEFAULT_USER).unwrap_or_else(|| Arc::new(named(DEFAULT_USER, Rules::default())));
-        let is_known = user.is_open();
+        let is_known = user.is_open() && auth == Auto::Auto;
         let is_bound = !is_known || !user.rules.is_everything();
-        Self { user, is_known, is_bound, version }
+        Self { user, is_known, is_bound, auth, version }
     }
 
     /// Whether it may call that.
@@ -258,6 +237,9 @@ impl Identity {
             return true;
         }
         self.version = users.version();
+        if Arc::ptr_eq(&self.user, &users.anybody) {
+            return true;
+        }
         match users.get(&self.user.name) {
             None => false,
             Some(user) if self.is_known => {
@@ -265,7 +247,7 @@ impl Identity {
                 true
             }
             Some(_) => {
-                *self = Self::new(users);
+                *self = Self::new(users, self.auth);
                 true
             }
         }
@@ -288,41 +270,52 @@ mod tests {
     #[test]
     fn nobody_is_anybody_only_where_there_are_no_users() {
         let (open, closed) = (users(&[]), users(&[("bob", ">pw")]));
-        assert!(Identity::new(&open).is_known && !Identity::new(&open).is_bound);
-        assert!(!Identity::new(&closed).is_known && Identity::new(&closed).is_bound);
+        assert!(Identity::new(&open, Auto::Auto).is_known && !Identity::new(&open, Auto::Auto).is_bound);
+        assert!(!Identity::new(&closed, Auto::Auto).is_known && Identity::new(&closed, Auto::Auto).is_bound);
         let partly = users(&[("default", "nopass -@all +get ~*")]);
-        assert!(Identity::new(&partly).is_known && Identity::new(&partly).is_bound);
+        assert!(Identity::new(&partly, Auto::Auto).is_known && Identity::new(&partly, Auto::Auto).is_bound);
     }
 
     #[test]
-    fn passwords_are_asked_for_and_guesses_counted() {
+    fn a_listener_may_ask_for_more_or_less_than_the_users_do() {
+        let (closed, partly) =
+            (users(&[("bob", ">pw")]), users(&[("default", "nopass +get ~*"), ("bob", ">pw")]));
+        let mut anybody = Identity::new(&closed, Auto::Set(false));
+        assert!(anybody.is_known && !anybody.is_bound);
+        closed.set("eve", &[b"on"]).expect("a user");
+        assert!(anybody.refresh(&closed) && anybody.is_known && !anybody.is_bound, "other users are not its");
+        anybody.become_user(closed.get("bob").expect("bob"));
+        assert!(anybody.is_bound, "whoever authenticates is that user");
+        assert!(
+            Identity::new(&partly, Auto::Auto).is_known && !Identity::new(&partly, Auto::Set(true)).is_known
+        );
+    }
+
+    #[test]
+    fn right_passwords_are_taken_however_many_wrong_ones_came() {
         let users = users(&[("bob", "+@all ~* >pw"), ("off", "off nopass")]);
         let from = Some(IpAddr::from([10, 0, 0, 1]));
+        let wrong = |name: &str| users.authenticate(name.as_bytes(), b"no", from, 0).map(drop);
+        let late: Vec<u64> = (0..1_000).filter_map(|_| wrong("bob").err()).map(|late| late.until).collect();
+        assert_eq!((late.len(), late[0]), (1_000, 0), "each is wrong, and the first is told so at once");
+        assert!(late[999] > 0, "the last waits for the answer");
         assert!(users.authenticate(b"bob", b"pw", from, 0).is_ok());
-        for _ in 0..20 {
-            assert_eq!(users.authenticate(b"bob", b"no", from, 0).map(drop), Err(Refused::Wrong));
-        }
-        assert_eq!(users.authenticate(b"bob", b"pw", from, 0).map(drop), Err(Refused::TooMany));
-        let other = Some(IpAddr::from([10, 0, 0, 2]));
-        assert!(users.authenticate(b"bob", b"pw", other, 0).is_ok(), "another address");
-        assert!(users.authenticate(b"bob", b"pw", from, 2_000_000_000).is_ok(), "a while later");
-        for (name, password) in [("nobody", ""), ("off", ""), ("default", "")] {
-            let refused = users.authenticate(name.as_bytes(), password.as_bytes(), None, 0).map(drop);
-            assert_eq!(refused, Err(Refused::Wrong), "{name}");
+        for name in ["nobody", "off", "default"] {
+            assert!(users.authenticate(name.as_bytes(), b"", None, 0).is_err(), "{name}");
         }
     }
 
     #[test]
     fn a_connection_sees_its_user_change_and_go() {
         let users = users(&[("bob", "+@all ~* >pw")]);
-        let mut identity = Identity::new(&users);
+        let mut identity = Identity::new(&users, Auto::Auto);
         identity.become_user(users.get("bob").expect("bob"));
         assert!(!identity.is_bound && identity.refresh(&users));
         users.set("bob", &[b"-flushall"]).expect("a rule");
         assert!(identity.refresh(&users) && identity.is_bound);
         assert_eq!(
-            users.set("bob", &[b"-get", b">x", b"<secret"]).map_err(|(shown, _)| shown),
-            Err("(hidden)".to_owned())
+            users.set("bob", &[b"-get", b">x", b"<secret"]).map_err(|error| error.contains("'(hidden)'")),
+            Err(true)
         );
         assert_eq!(users.get("bob").expect("bob").rules.passwords.len(), 1, "all or nothing");
         assert!(users.remove("bob") && !identity.refresh(&users));

@@ -1,119 +1,27 @@
 //! What a user may do: the rules of Redis's ACLs, from their text and back to it.
 //!
 //! Commands are allowed and denied by name, by subcommand (`client|list`) and by category, the later over the earlier; keys by patterns, for
-//! reading, writing or both. What a rule of Redis means that there is nothing of here – channels – is kept and shown.
+//! reading, writing or both. A user may have further sets of such rules, in parentheses: it may do
+//! what one of them allows. What a rule of Redis means that there is nothing of here – channels –
+//! is kept and shown.
 
 use std::fmt::Write as _;
 
 use super::password::Password;
-use crate::resp::{COUNT, CommandSpec, SPECS, matches};
+use super::selector::{Denied, SYNTAX, Selector};
+use crate::resp::CommandSpec;
 
-/// Subcommands that are in other categories than the command that contains them: command, subcommand, categories.
-const SUBCOMMANDS: &[(&str, &str, &str)] = &[
-    ("acl", "cat", "slow"),
-    ("acl", "deluser", "admin slow dangerous"),
-    ("acl", "dryrun", "admin slow dangerous"),
-    ("acl", "genpass", "slow"),
-    ("acl", "getuser", "admin slow dangerous"),
-    ("acl", "help", "slow"),
-    ("acl", "list", "admin slow dangerous"),
-    ("acl", "load", "admin slow dangerous"),
-    ("acl", "log", "admin slow dangerous"),
-    ("acl", "save", "admin slow dangerous"),
-    ("acl", "setuser", "admin slow dangerous"),
-    ("acl", "users", "admin slow dangerous"),
-    ("acl", "whoami", "slow"),
-    ("client", "caching", "slow connection"),
-    ("client", "getname", "slow connection"),
-    ("client", "getredir", "slow connection"),
-    ("client", "help", "slow connection"),
-    ("client", "id", "slow connection"),
-    ("client", "info", "slow connection"),
-    ("client", "kill", "admin slow dangerous connection"),
-    ("client", "list", "admin slow dangerous connection"),
-    ("client", "no-evict", "admin slow dangerous connection"),
-    ("client", "no-touch", "slow connection"),
-    ("client", "reply", "slow connection"),
-    ("client", "setinfo", "slow connection"),
-    ("client", "setname", "slow connection"),
-    ("client", "tracking", "slow connection"),
-    ("client", "trackinginfo", "slow connection"),
-    ("config", "get", "admin slow dangerous"),
-    ("config", "help", "slow"),
-    ("config", "resetstat", "admin slow dangerous"),
-    ("config", "rewrite", "admin slow dangerous"),
-    ("config", "set", "admin slow dangerous"),
-];
-
-/// All categories, in Redis's order.
-pub(crate) const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
-
-/// Keys that may be read, written, or both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pattern {
-    glob: Vec<u8>,
-    read: bool,
-    write: bool,
-}
+/// Most selectors of a user.
+const MAX_SELECTORS: usize = 64;
 
 /// See the module.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) is_on: bool,
     pub(crate) needs_no_password: bool,
     pub(crate) passwords: Vec<Password>,
-    commands: Vec<bool>,
-    subcommands: Vec<bool>,
-    /// The rules about commands as they were given, without those that later ones undid.
-    told: Vec<String>,
-    keys: Vec<Pattern>,
-    channels: Vec<String>,
-}
-
-/// Why something is not allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    Command,
-    /// The key.
-    Key(Vec<u8>),
-}
-
-impl Default for Rules {
-    /// A user that may do nothing.
-    fn default() -> Self {
-        Self {
-            is_on: false,
-            needs_no_password: false,
-            passwords: Vec::new(),
-            commands: vec![false; COUNT],
-            subcommands: vec![false; SUBCOMMANDS.len()],
-            told: vec!["-@all".to_owned()],
-            keys: Vec::new(),
-            channels: Vec::new(),
-        }
-    }
+    own: Selector,
+    selectors: Vec<Selector>,
 }
 
 impl Rules {
@@ -132,61 +40,54 @@ impl Rules {
     /// The first rule that is none, and why.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Self::default();
-        for word in text.split_whitespace() {
-            rules.apply(word.as_bytes()).map_err(|problem| format!("`{}`: {problem}", hidden(word)))?;
+        let words: Vec<&[u8]> = text.split_whitespace().map(str::as_bytes).collect();
+        for rule in joined(&words)? {
+            rules
+                .apply(&rule)
+                .map_err(|problem| format!("`{}`: {problem}", hidden(&String::from_utf8_lossy(&rule))))?;
         }
         Ok(rules)
     }
 
     /// Whether nothing is denied.
     pub(crate) fn is_everything(&self) -> bool {
-        let all = |set: &[bool]| set.iter().all(|allowed| *allowed);
-        all(&self.commands) && all(&self.subcommands) && self.has_all_keys()
+        self.own.is_everything()
     }
 
     /// Whether it may read and write whatever the key.
     pub(crate) fn has_all_keys(&self) -> bool {
-        self.keys.iter().any(|pattern| pattern.glob == b"*" && pattern.read && pattern.write)
+        self.own.has_all_keys()
     }
 
-    /// Adds a rule.
+    /// Adds a rule, or a selector in parentheses.
     ///
     /// # Errors
     /// In Redis's words, why it is none.
     pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<(), &'static str> {
-        const UNKNOWN: &str = "Unknown command or category name in ACL";
-        const SYNTAX: &str = "Syntax error";
         let text = std::str::from_utf8(rule).map_err(|_| SYNTAX)?;
+        if let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
+            let mut selector = Selector::default();
+            inner.split_whitespace().try_for_each(|rule| selector.apply(rule))?;
+            if self.selectors.len() >= MAX_SELECTORS {
+                return Err("There are too many selectors");
+            }
+            self.selectors.push(selector);
+            return Ok(());
+        }
         match text.to_ascii_lowercase().as_str() {
             "on" => self.is_on = true,
             "off" => self.is_on = false,
             "nopass" => (self.needs_no_password, self.passwords) = (true, Vec::new()),
             "resetpass" => (self.needs_no_password, self.passwords) = (false, Vec::new()),
-            "allkeys" => self.add_key("*", true, true)?,
-            "resetkeys" => self.keys.clear(),
-            "allchannels" => self.channels = vec!["&*".to_owned()],
-            "resetchannels" => self.channels.clear(),
-            "allcommands" => self.set_commands("+@all").ok_or(UNKNOWN)?,
-            "nocommands" => self.set_commands("-@all").ok_or(UNKNOWN)?,
-            "sanitize-payload" | "skip-sanitize-payload" | "clearselectors" => {}
+            "sanitize-payload" | "skip-sanitize-payload" => {}
+            "clearselectors" => self.selectors.clear(),
             "reset" => *self = Self::default(),
-            lower => match text.split_at_checked(1) {
-                Some(("+" | "-", rest)) if !rest.is_empty() => self.set_commands(lower).ok_or(UNKNOWN)?,
-                Some(("~", glob)) => self.add_key(glob, true, true)?,
-                Some(("%", rest)) => {
-                    let (how, glob) = rest.split_once('~').ok_or(SYNTAX)?;
-                    let how = how.to_ascii_uppercase();
-                    if how.is_empty() || how.chars().any(|flag| !"RW".contains(flag)) {
-                        return Err(SYNTAX);
-                    }
-                    self.add_key(glob, how.contains('R'), how.contains('W'))?;
-                }
-                Some(("&", _)) => self.channels.push(text.to_owned()),
+            _ => match text.split_at_checked(1) {
                 Some((">", plain)) => self.add_password(Password::of_plain(plain.as_bytes())),
                 Some(("#", hex)) => self.add_password(Password::of_hex(hex).ok_or(BAD_HASH)?),
                 Some(("<", plain)) => self.remove_password(&Password::of_plain(plain.as_bytes()))?,
                 Some(("!", hex)) => self.remove_password(&Password::of_hex(hex).ok_or(BAD_HASH)?)?,
-                _ => return Err(SYNTAX),
+                _ => self.own.apply(text)?,
             },
         }
         Ok(())
@@ -208,88 +109,20 @@ impl Rules {
         Err("The password you are trying to remove from the user does not exist")
     }
 
-    fn add_key(&mut self, glob: &str, read: bool, write: bool) -> Result<(), &'static str> {
-        if self.has_all_keys() && glob != "*" {
-            return Err(
-                "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any \
-                        effect. Try 'resetkeys' to start with an empty list of patterns",
-            );
-        }
-        let pattern = Pattern { glob: glob.as_bytes().to_vec(), read, write };
-        if glob == "*" && read && write {
-            self.keys = vec![pattern];
-        } else if !self.keys.contains(&pattern) {
-            self.keys.push(pattern);
-        }
-        Ok(())
-    }
-
-    /// Allows or denies what `rule`, in lower case with its sign, names; nothing where it names nothing.
-    fn set_commands(&mut self, rule: &str) -> Option<()> {
-        let (sign, name) = rule.split_at_checked(1)?;
-        let allow = sign == "+";
-        let has = |categories: &str, wanted: &str| categories.split(' ').any(|category| category == wanted);
-        if name == "@all" {
-            self.commands.fill(allow);
-            self.subcommands.fill(allow);
-            self.told.clear();
-        } else if let Some(category) = name.strip_prefix('@') {
-            if !CATEGORIES.contains(&category) {
-                return None;
-            }
-            let commands = SPECS.iter().map(|spec| spec.categories).zip(&mut self.commands);
-            let subcommands = SUBCOMMANDS.iter().map(|(.., own)| *own).zip(&mut self.subcommands);
-            for (_, bit) in commands.chain(subcommands).filter(|(own, _)| has(own, category)) {
-                *bit = allow;
-            }
-        } else if let Some((container, sub)) = name.split_once('|') {
-            let at = SUBCOMMANDS.iter().position(|(of, own, _)| *of == container && *own == sub)?;
-            *self.subcommands.get_mut(at)? = allow;
-        } else {
-            let spec = CommandSpec::find(name.as_bytes())?;
-            *self.commands.get_mut(spec.number())? = allow;
-            set_within(&mut self.subcommands, spec.name, allow);
-        }
-        // What is said of the same again undoes what was said before, as does what is said of a command of its subcommands.
-        let within = format!("{name}|");
-        self.told.retain(|told| told.get(1..).is_some_and(|told| told != name && !told.starts_with(&within)));
-        self.told.push(rule.to_owned());
-        Some(())
-    }
-
-    /// Whether a command may be called with these arguments, its name the first.
+    /// Whether a command may be called with these arguments, its name the first: by the user's own
+    /// rules, or by one of its selectors.
     ///
     /// # Errors
     /// What is in the way.
     pub(crate) fn check(&self, spec: &CommandSpec, args: &[&[u8]]) -> Result<(), Denied> {
-        if !self.may_call(spec, args.get(1).copied()) {
-            return Err(Denied::Command);
-        }
-        if self.has_all_keys() {
-            return Ok(());
-        }
-        for (nth, place) in spec.guarded_places(args).into_iter().enumerate() {
-            let (read, write) = spec.access(nth, args);
-            let Some(key) = args.get(place) else { continue };
-            let fits = |pattern: &Pattern| {
-                (!read || pattern.read) && (!write || pattern.write) && matches(&pattern.glob, key)
-            };
-            if !self.keys.iter().any(fits) {
-                return Err(Denied::Key(key.to_vec()));
+        let Err(mut denied) = self.own.check(spec, args) else { return Ok(()) };
+        for selector in &self.selectors {
+            match selector.check(spec, args) {
+                Ok(()) => return Ok(()),
+                Err(other) => denied = denied.max(other),
             }
         }
-        Ok(())
-    }
-
-    fn may_call(&self, spec: &CommandSpec, sub: Option<&[u8]>) -> bool {
-        let is_it = |(of, own, _): &(&str, &str, &str)| {
-            *of == spec.name && sub.is_some_and(|sub| sub.eq_ignore_ascii_case(own.as_bytes()))
-        };
-        let bit = match SUBCOMMANDS.iter().position(is_it) {
-            Some(at) => self.subcommands.get(at),
-            None => self.commands.get(spec.number()),
-        };
-        bit.copied().unwrap_or(false)
+        Err(denied)
     }
 
     /// The flags, as `ACL GETUSER` shows them.
@@ -301,27 +134,12 @@ impl Rules {
         flags
     }
 
-    /// The rules about commands.
-    pub(crate) fn commands_text(&self) -> String {
-        self.told.join(" ")
-    }
-
-    /// The rules about keys.
-    pub(crate) fn keys_text(&self) -> String {
-        let of = |pattern: &Pattern| {
-            let how = match (pattern.read, pattern.write) {
-                (true, false) => "%R",
-                (false, true) => "%W",
-                _ => "",
-            };
-            format!("{how}~{}", String::from_utf8_lossy(&pattern.glob))
-        };
-        self.keys.iter().map(of).collect::<Vec<_>>().join(" ")
-    }
-
-    /// The rules about channels.
-    pub(crate) fn channels_text(&self) -> String {
-        self.channels.join(" ")
+    /// The rules about commands, keys and channels: the user's own first, then those of each
+    /// selector.
+    pub(crate) fn texts(&self) -> Vec<[String; 3]> {
+        let of =
+            |selector: &Selector| [selector.commands_text(), selector.keys_text(), selector.channels_text()];
+        std::iter::once(&self.own).chain(&self.selectors).map(of).collect()
     }
 
     /// All of it as a line of an ACL file, without the user's name.
@@ -330,36 +148,46 @@ impl Rules {
         for password in &self.passwords {
             let _ = write!(line, " #{}", password.shown());
         }
-        let keys = self.keys_text();
-        let channels =
-            if self.channels.is_empty() { "resetchannels".to_owned() } else { self.channels_text() };
-        for part in [keys, channels, self.commands_text()].iter().filter(|part| !part.is_empty()) {
-            let _ = write!(line, " {part}");
+        let _ = write!(line, " {}", self.own.line());
+        for selector in &self.selectors {
+            let _ = write!(line, " ({})", selector.line());
         }
         line
+    }
+}
+
+/// Rules with those that stand together in parentheses as one.
+///
+/// # Errors
+/// In Redis's words, that parentheses are not closed.
+pub(crate) fn joined(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+    let mut rules: Vec<Vec<u8>> = Vec::new();
+    let mut is_open = false;
+    for word in words {
+        match rules.last_mut().filter(|_| is_open) {
+            Some(selector) => {
+                selector.push(b' ');
+                selector.extend_from_slice(word);
+            }
+            None => rules.push(word.to_vec()),
+        }
+        is_open = (is_open || word.starts_with(b"(")) && !word.ends_with(b")");
+    }
+    match rules.last().filter(|_| is_open) {
+        Some(selector) => Err(format!(
+            "Unmatched parenthesis in acl selector starting at '{}'.",
+            String::from_utf8_lossy(selector)
+        )),
+        None => Ok(rules),
     }
 }
 
 const BAD_HASH: &str =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 
-fn set_within(bits: &mut [bool], container: &str, allow: bool) {
-    for (_, bit) in SUBCOMMANDS.iter().zip(bits).filter(|((of, ..), _)| *of == container) {
-        *bit = allow;
-    }
-}
-
 /// A rule as it may be shown: passwords and hashes are not.
 pub(crate) fn hidden(rule: &str) -> &str {
     if rule.starts_with(['>', '<', '#', '!']) { "(hidden)" } else { rule }
-}
-
-/// The commands, and subcommands, of a category.
-pub(crate) fn of_category(category: &str) -> Vec<String> {
-    let has = |categories: &str| categories.split(' ').any(|own| own == category);
-    let commands = SPECS.iter().filter(|spec| has(spec.categories)).map(|spec| spec.name.to_owned());
-    let subs = SUBCOMMANDS.iter().filter(|(.., own)| has(own)).map(|(of, sub, _)| format!("{of}|{sub}"));
-    commands.chain(subs).collect()
 }
 
 #[cfg(test)]
@@ -404,6 +232,67 @@ mod tests {
         assert_eq!(check(rules, "copy out:1 in:1"), Err(Denied::Key(b"out:1".to_vec())));
         assert_eq!(check(rules, "mget both:1 other"), Err(Denied::Key(b"other".to_vec())));
         assert_eq!(check("+@all", "dbsize"), Ok(()));
+    }
+
+    #[test]
+    fn asking_whether_there_is_something_needs_any_access() {
+        let rules = "+@all %R~in:* %W~out:*";
+        let all =
+            ["exists", "type", "strlen", "llen", "hlen", "scard", "zcard", "object encoding", "memory usage"];
+        for command in all {
+            for key in ["in:1", "out:1"] {
+                assert_eq!(check(rules, &format!("{command} {key}")), Ok(()), "{command}");
+            }
+            let denied = Err(Denied::Key(b"other".to_vec()));
+            assert_eq!(check(rules, &format!("{command} other")), denied, "{command}");
+        }
+        assert_eq!(check(rules, "bitfield in:1 GET u8 0"), Ok(()));
+        assert_eq!(check(rules, "bitfield in:1 GET u8 0 SET u8 0 1"), Err(Denied::Key(b"in:1".to_vec())));
+        assert_eq!(check(rules, "set out:1 GET"), Ok(()), "it is the value");
+        assert_eq!(check(rules, "set out:1 v GET"), Err(Denied::Key(b"out:1".to_vec())));
+        assert_eq!(check(rules, "ttl out:1"), Err(Denied::Key(b"out:1".to_vec())));
+    }
+
+    #[test]
+    fn what_may_be_read_and_written_by_two_rules_may_be_both() {
+        assert_eq!(check("+@all %R~k %W~k", "incr k"), Ok(()));
+        assert_eq!(Rules::parse("%R~k %W~k %W~l").expect("rules").line(), "off ~k %W~l resetchannels -@all");
+        assert!(Rules::parse("+@all %R~* %W~*").expect("rules").is_everything());
+    }
+
+    #[test]
+    fn a_selector_allows_what_the_rules_before_it_do_not() {
+        let rules = "on ~a +get (~k %R~z +set +get) ( ~* +@hash )";
+        for command in ["get a", "get k", "set k v", "get z", "hget any f"] {
+            assert_eq!(check(rules, command), Ok(()), "{command}");
+        }
+        let key = |key: &str| Err(Denied::Key(key.as_bytes().to_vec()));
+        assert_eq!(check(rules, "set a v"), key("a"), "the key is what is told");
+        assert_eq!(check(rules, "set z v"), key("z"));
+        assert_eq!(check(rules, "get q"), key("q"));
+        assert_eq!(check(rules, "del k"), Err(Denied::Command));
+        let shown = Rules::parse("on nopass ~a ~q (~k %R~z +get) (~* &x +@read)").expect("rules");
+        assert_eq!(
+            shown.line(),
+            "on nopass ~a ~q resetchannels -@all (~k %R~z resetchannels -@all +get) (~* resetchannels &x -@all +@read)"
+        );
+        assert_eq!(check(&format!("{rules} clearselectors"), "get k"), key("k"));
+        assert_eq!(check(&format!("{rules} reset"), "get k"), Err(Denied::Command));
+        let refused = |rules: &str| Rules::parse(rules).map(drop).expect_err("no rules");
+        assert_eq!(refused("(~k +get"), "Unmatched parenthesis in acl selector starting at '(~k +get'.");
+        assert!(refused("(on)").contains("Syntax error") && refused("(+foo)").contains("Unknown command"));
+        assert!(refused("&* &b").contains("resetchannels"));
+    }
+
+    #[test]
+    fn subcommands_are_in_the_categories_of_redis() {
+        for denied in ["client pause 1", "client unpause", "latency reset", "slowlog get", "config get x"] {
+            assert_eq!(check("+@all -@dangerous", denied), Err(Denied::Command), "{denied}");
+        }
+        assert_eq!(check("~* +@all -@dangerous", "object encoding k"), Ok(()));
+        assert_eq!(check("~* +@read", "memory usage k"), Ok(()));
+        assert_eq!(check("~* +@read", "memory help"), Err(Denied::Command));
+        assert_eq!(check("~* +memory|usage", "memory usage k"), Ok(()));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What is seen from several connections, over time, or in pieces.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Clock;
@@ -251,6 +255,177 @@ fn nobody_sees_half_of_a_transaction() {
     .expect("a thread");
     writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
     reader.join().expect("no panic");
+}
+
+/// What two clients set and remove of many keys at once, others see whole or not at all, in `MGET`s
+/// of few keys and of more than are looked up at once, and in `EXISTS`.
+#[test]
+fn nobody_sees_half_of_a_set_or_removal_of_several_keys() {
+    const KEYS: usize = 48;
+    const ROUNDS: usize = 1_500;
+    let (_server, address) = millpond();
+    let list = |value: &str| (0..KEYS).map(|key| format!(" k{key}{value}")).collect::<String>();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let set = request(&format!("MSET{}", list(&format!(" v{writer}"))));
+            let remove = request(&format!("{}{}", ["DEL", "UNLINK"][writer], list("")));
+            let both = [set, remove].concat();
+            base::thread::spawn("writer", move || {
+                let mut client = Client::connect(address);
+                for _ in 0..ROUNDS / 10 {
+                    client.send(both.repeat(10));
+                    for _ in 0..10 {
+                        assert_eq!(client.reply(), "+OK");
+                        let removed = client.reply();
+                        assert!([":0", ":48"].contains(&removed.as_str()), "writer {writer}: {removed}");
+                    }
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = ["MGET k0 k47", "MGET", "EXISTS"]
+        .map(|command| {
+            let wanted = if command.ends_with('7') { String::new() } else { list("") };
+            let request = request(&format!("{command}{wanted}")).repeat(20);
+            let is_done = Arc::clone(&is_done);
+            base::thread::spawn("reader", move || {
+                let mut client = Client::connect(address);
+                let mut seen = BTreeSet::new();
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send(&request);
+                    for _ in 0..20 {
+                        let reply = client.reply();
+                        let mut values: Vec<&str> = reply.trim_matches(['*', '[', ']']).split(' ').collect();
+                        values.dedup();
+                        assert_eq!(values.len(), 1, "{command}: {values:?}");
+                        seen.insert(values[0].to_owned());
+                    }
+                }
+                seen
+            })
+            .expect("a thread")
+        })
+        .into_iter()
+        .collect();
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    is_done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        let seen = reader.join().expect("no panic");
+        let known = ["$-1", "$v0", "$v1", ":0", ":48"];
+        assert!(seen.iter().all(|value| known.contains(&value.as_str())), "{seen:?}");
+    }
+}
+
+#[test]
+fn each_key_is_drawn_as_often_as_any_other() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    // Of many sizes, so that most are alone in their class.
+    for key in 0..22 {
+        client.ask(&format!("SET k{key} {}", "v".repeat(10 << (key % 11))));
+    }
+    let mut drawn: BTreeMap<String, u32> = BTreeMap::new();
+    for _ in 0..20 {
+        client.send(request("RANDOMKEY").repeat(100));
+        (0..100).for_each(|_| *drawn.entry(client.reply()).or_default() += 1);
+    }
+    // 91 times each, give or take 9.
+    assert_eq!(drawn.len(), 22, "{drawn:?}");
+    assert!(drawn.values().all(|count| (25..=250).contains(count)), "{drawn:?}");
+}
+
+/// Pipelined requests with long answers have a turn each, so that others have theirs in between.
+#[test]
+fn a_turn_has_one_request_with_a_long_answer() {
+    let (server, address) = millpond();
+    let mut client = Client::connect(address);
+    for (command, first) in [("INFO", "$# Server"), ("CLIENT LIST", "$id="), ("CONFIG GET *", "*[")] {
+        let before = pauses(&server);
+        client.send(request(command).repeat(50));
+        (0..50).for_each(|_| assert!(client.reply().starts_with(first), "{command}"));
+        assert!(pauses(&server) - before >= 49, "{command}");
+    }
+}
+
+/// Turns that ended with requests left.
+fn pauses(server: &millpond_server::Server) -> u64 {
+    let mut stream =
+        std::net::TcpStream::connect(server.admin_address().expect("an admin server")).expect("a connection");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let name = r#"millpond_server_pauses_total{listener="main",reason="turn"}"#;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the metric");
+    line.trim().parse().expect("a number")
+}
+
+/// The fields of Redis 7.0, in its order, with what is told of a transaction, of the last command
+/// and of what is not read yet.
+#[test]
+fn connections_are_listed_with_all_fields_of_redis() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    let names = |line: &str| {
+        line.split(' ').filter_map(|field| Some(field.split_once('=')?.0.to_owned())).collect::<Vec<_>>()
+    };
+    let ours = client.ask("CLIENT INFO");
+    let ours = ours.trim_start_matches('$');
+    let expected = "id addr laddr fd name age idle flags db sub psub ssub multi qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll \
+                    omem tot-mem events cmd user redir resp";
+    let expected: Vec<&str> = expected.split_whitespace().collect();
+    assert_eq!(names(ours)[..expected.len()], expected, "{ours}");
+    if let Some(redis) = crate::reference::redis() {
+        let theirs = Client::connect(redis.address).ask("CLIENT INFO");
+        assert_eq!(names(theirs.trim_start_matches('$')), expected, "{theirs}");
+    }
+    assert!(ours.contains(" multi=-1 ") && ours.contains(" cmd=client|info "), "{ours}");
+    for command in ["MULTI", "GET k", "GET l"] {
+        client.ask(command);
+    }
+    let mut other = Client::connect(address);
+    let listed = other.ask("CLIENT LIST");
+    assert!(listed.contains(" multi=2 ") && listed.contains(" cmd=client|list "), "{listed}");
+    client.ask("EXEC");
+    client.ask("GET k");
+    let listed = other.ask("CLIENT LIST");
+    assert!(!listed.contains(" multi=2 ") && listed.contains(" cmd=get "), "{listed}");
+}
+
+/// A set to which a member is moved that it has already has not changed.
+#[test]
+fn a_move_to_a_set_that_has_the_member_is_no_change_of_it() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    for command in ["SADD from a b", "SADD to a", "WATCH to", "SMOVE from to a", "MULTI", "PING"] {
+        client.ask(command);
+    }
+    assert_eq!(client.ask("EXEC"), "*[+PONG]");
+    for command in ["WATCH to", "SMOVE from to b", "MULTI", "PING"] {
+        client.ask(command);
+    }
+    assert_eq!(client.ask("EXEC"), "*-1");
+}
+
+/// The engine counts seconds up to February 2106: a later end is that one.
+#[test]
+fn an_end_in_the_far_future_is_the_last_that_can_be_told() {
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    client.ask("SET k v");
+    for (command, reply) in [
+        ("EXPIREAT k 17039384090 NX", ":1"),
+        ("PEXPIRETIME k", ":4294967295000"),
+        ("EXPIREAT k 17039384091 NX", ":0"),
+        ("EXPIREAT k 17039384091 XX", ":1"),
+        ("PEXPIREAT k 17039384091000 GT", ":1"),
+        ("EXPIREAT k 4000000000 LT", ":1"),
+        ("EXPIRETIME k", ":4000000000"),
+        ("PERSIST k", ":1"),
+    ] {
+        assert_eq!(client.ask(command), reply, "{command}");
+    }
 }
 
 /// `RENAME` and `MSETNX` are seen whole as well: of two names one always has the value, and of two names that are set together not one.

@@ -13,6 +13,7 @@ use millpond_server::{Config, Server};
 pub(crate) fn config() -> Config {
     let mut config =
         Config { memory: Auto::Set(base::ByteSize::mib(64)), threads: Auto::Set(2), ..Config::default() };
+    config.listeners.truncate(1);
     config.listeners[0].address = Address::loopback(0);
     config.listeners[0].protocol = Protocol::Resp;
     config.admin.address = Address::loopback(0);

@@ -14,6 +14,20 @@ pub(crate) const ALL: &[(&str, &str)] = &[
 ];
 
 const SET: &str = r#"
+set twice v px 100000 px 200000
+~ pttl twice
+set twice v ex 0 ex 100
+ttl twice
+set twice v exat 1 exat 4000000000
+expiretime twice
+set twice v ex 100 pxat 4000000000000
+set twice v ex 100 exat 4000000000
+set twice v keepttl keepttl
+set twice v keepttl px 1
+set twice v px 1 keepttl
+set twice v nx nx
+set twice v ex abc ex
+del twice
 get k
 set k v
 get k

@@ -1,6 +1,7 @@
 //! What commands say to keys of every type, and the bits of strings, on both servers: see `collection_scripts`.
 
-pub(crate) const ALL: &[(&str, &str)] = &[("types", TYPES), ("bits", BITS)];
+pub(crate) const ALL: &[(&str, &str)] =
+    &[("types", TYPES), ("bits", BITS), ("numbers in C's notations", NOTATIONS)];
 
 const TYPES: &str = r#"
 set str v
@@ -375,4 +376,48 @@ bitop or d s list
 bitfield list get u8 0
 bitfield list set u8 0 1
 command getkeys bitop and d a b
+"#;
+
+const NOTATIONS: &str = r#"
+zadd z 1e17 a 0x1p3 b -0x1.8p1 c 1e18 d 4e18 e 1e19 f 0.1 g inf h -1e17 i
+zscan z 0
+zrange z 0 -1 withscores
+zadd z 0x j
+zadd z 0x1p j
+zadd z 0x1g j
+zadd z "" j
+zadd z " 1" j
+zadd z "1 " j
+zadd z -0 j
+zscore z j
+zscore z c
+zincrby z 0x10 b
+zrangebyscore z 0x8 0x1p6 withscores
+zrangebyscore z " 0x8" " 30"
+zrangebyscore z (0x18 +inf
+zrangebyscore z "8 " 9
+zcount z " -4" 0X10
+incrbyfloat f 0x10
+incrbyfloat f 0x1p-2
+incrbyfloat f " 1"
+hincrbyfloat h f 0x1p2
+hincrbyfloat h f " 3"
+set e ""
+sort e
+sort e alpha
+rpush l "" 3 0x10 " 1" 2
+sort l
+sort l desc
+rpush m "1 "
+sort m
+rpush n " "
+sort n
+mset w_a "" w_b 2 w_c 0x1
+rpush o a b c
+sort o by w_*
+sadd s1 m
+sadd s2 m
+smove s1 s2 m
+smembers s2
+scard s1
 "#;

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use millpond_server::config::{Address, Auto};
+use millpond_server::config::{Address, Auto, ListenerConfig};
 use millpond_server::{Config, Server};
 
 /// How long an answer may take before a test has failed.
@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn config() -> Config {
     let mut config =
         Config { memory: Auto::Set(base::ByteSize::mib(64)), threads: Auto::Set(2), ..Config::default() };
-    config.listeners[0].address = Address::loopback(0);
+    config.listeners = vec![ListenerConfig { address: Address::loopback(0), ..ListenerConfig::default() }];
     config.admin.address = Address::loopback(0);
     config
 }
@@ -121,7 +121,7 @@ pub(crate) fn ask_admin(
 
 /// Gets a page of the admin server: status line and body.
 pub(crate) fn get_page(server: &Server, path: &str) -> (String, String) {
-    ask_admin(server, "GET", path, "test", "")
+    ask_admin(server, "GET", path, "localhost", "")
 }
 
 /// The value of a line of `/metrics`.

@@ -23,6 +23,7 @@ fn millpond() -> (Server, Place, Place, tempfile::TempDir) {
     let path = directory.path().join("millpond.sock");
     let mut config = Config { memory: Auto::Set(base::ByteSize::mib(128)), ..Config::default() };
     config.admin.enabled = false;
+    config.listeners.truncate(1);
     config.listeners[0].address = Address::loopback(0);
     let mut unix = config.listeners[0].clone();
     unix.name = "unix".to_owned();

@@ -1,21 +1,27 @@
 //! `millpond simulate`: what each tenant of a file would get under each of several policies.
 
+mod draw;
+mod tell;
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base::ByteSize;
-use bench::plot::{Axis, Chart, Figure, Series};
+use bench::engine_memory::EngineMemory;
+use bench::plot;
 use clap::Args;
+use evict::PolicyKind;
 use serde::Serialize;
 
 use crate::file::{SimulationFile, policies, setup};
 use crate::report::Table;
 use crate::runner::bar;
-use crate::world::{Figures, Prepared, Run, prepare, run};
+use crate::scenario::ItemCost;
+use crate::world::{Eviction, Prepared, Run, prepare, run};
 
 /// Flags of `millpond simulate`.
 #[derive(Clone, Debug, Args)]
@@ -29,10 +35,15 @@ pub struct SimulateArgs {
     /// List the policies
     #[arg(long)]
     pub list_policies: bool,
+    /// All memory, in bytes or with a unit; replaces the file's. Several, as 64MiB,128MiB,256MiB, are simulated one after the other and
+    /// compared: how much is needed?
+    #[arg(long, value_name = "SIZE", value_delimiter = ',')]
+    pub memory: Vec<ByteSize>,
     /// Names all random sequences; replaces the file's
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Draw memory and throughput over time into this file, .svg or .png
+    /// Draw into this file, .svg or .png: all policies beside each other, and memory and throughput over time; of several memories, hits and
+    /// throughput by memory
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Say what was decided when, and why
@@ -74,29 +85,71 @@ fn simulate(args: &SimulateArgs, out: &mut dyn Write) -> Result<()> {
         write!(out, "{}", table.render(0))?;
         return Ok(());
     }
+    if let Some(plot) = &args.plot {
+        plot::check_name(plot)?;
+    }
     let path = args.file.as_deref().context("name a file")?;
     let mut file = SimulationFile::read(path)?;
     file.seed = args.seed.unwrap_or(file.seed);
     if !args.policies.is_empty() {
         file.policies.clone_from(&args.policies);
     }
+    check_policies(&file)?;
     let prepared = prepare(&file.scenario, file.seed)?;
-    let runs = run_all(&file, prepared.clone())?;
-    let compared = compare(runs);
+    let asked = if file.asks_engine { Some(Arc::new(ask(&file, &prepared)?)) } else { None };
+    let memories = if args.memory.is_empty() { vec![file.scenario.memory] } else { args.memory.clone() };
+    let mut sweep = Vec::new();
+    for memory in memories {
+        file.scenario.memory = memory;
+        if let Some(asked) = &asked {
+            let usable = asked.usable(memory.as_u64());
+            file.scenario.item_cost = ItemCost::Engine { asked: Arc::clone(asked), usable };
+        }
+        let compared = compare(run_all(&file, prepared.clone())?);
+        sweep.push(Simulated { memory, policies: compared });
+    }
     if let Some(plot) = &args.plot {
-        draw(&file, &compared, plot)?;
+        draw::draw(&file, &sweep, plot)?;
     }
+    let [only] = &sweep[..] else {
+        if args.json {
+            serde_json::to_writer_pretty(&mut *out, &sweep)?;
+            return Ok(writeln!(out)?);
+        }
+        return tell::sweep(&file, &sweep, out);
+    };
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &compared)?;
-        writeln!(out)?;
-        return Ok(());
+        serde_json::to_writer_pretty(&mut *out, &only.policies)?;
+        return Ok(writeln!(out)?);
     }
-    tell(&file, &prepared, &compared, out)?;
-    if args.decisions { tell_decisions(&compared, out) } else { Ok(()) }
+    tell::tell(&file, &prepared, &only.policies, out)?;
+    if args.decisions { tell::decisions(&only.policies, out) } else { Ok(()) }
 }
 
-/// All policies side by side, one to a processor: each run, and the processor time that it took, in seconds.
-fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f64)>> {
+/// All policies with one memory.
+#[derive(Serialize)]
+struct Simulated {
+    memory: ByteSize,
+    policies: Vec<Compared>,
+}
+
+/// What the engine says that items of all tenants take.
+fn ask(file: &SimulationFile, prepared: &[Prepared]) -> Result<EngineMemory> {
+    /// Items of each tenant.
+    const EXAMPLES: usize = 8_192;
+    let each: Vec<_> = prepared.iter().map(|one| one.examples(EXAMPLES, file.seed)).collect();
+    // One of each in turn, as they would come.
+    let mixed: Vec<_> =
+        (0..EXAMPLES).flat_map(|i| each.iter().filter_map(move |items| items.get(i))).copied().collect();
+    let policy = match file.scenario.eviction {
+        Eviction::ExactLru => PolicyKind::Lru { refresh_secs: 0 },
+        Eviction::Engine(policy) => policy,
+    };
+    EngineMemory::ask(policy, &mixed)
+}
+
+/// Refuses a policy that there is none of, before anything is read.
+fn check_policies(file: &SimulationFile) -> Result<()> {
     let known: Vec<&str> = policies().iter().map(|(name, _)| *name).collect();
     for name in &file.policies {
         if !known.contains(&name.as_str()) {
@@ -108,6 +161,11 @@ fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f
             }
         }
     }
+    Ok(())
+}
+
+/// All policies side by side, one to a processor: each run, and the processor time that it took, in seconds.
+fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f64)>> {
     let shared = Arc::new((file.scenario.clone(), prepared, file.seed));
     let next = Arc::new(AtomicU64::new(0));
     let done: Arc<Vec<AtomicU64>> = Arc::new(file.policies.iter().map(|_| AtomicU64::new(0)).collect());
@@ -167,123 +225,6 @@ fn compare(runs: Vec<(Run, f64)>) -> Vec<Compared> {
     runs.into_iter().map(compared).collect()
 }
 
-fn tell(
-    file: &SimulationFile,
-    prepared: &[Prepared],
-    compared: &[Compared],
-    out: &mut dyn Write,
-) -> Result<()> {
-    let scenario = &file.scenario;
-    let measured = scenario.duration_secs - scenario.warm_up_secs;
-    writeln!(
-        out,
-        "{} of memory, {measured} s measured after {} s of warm-up, seed {}\n",
-        scenario.memory, scenario.warm_up_secs, file.seed
-    )?;
-    let mut tenants = Table::new("", ["tenant", "keys", "all of them take"]);
-    for (tenant, prepared) in scenario.tenants.iter().zip(prepared) {
-        let (keys, size) =
-            (prepared.distinct_keys(), prepared.mean_size() + f64::from(scenario.item_overhead));
-        tenants.row([
-            tenant.name.clone(),
-            keys.to_string(),
-            ByteSize::new((keys as f64 * size) as u64).to_string(),
-        ]);
-    }
-    writeln!(out, "{}", tenants.render(0))?;
-
-    let against = compared.first().map_or("", |first| first.run.policy.as_str());
-    let mut columns =
-        ["policy", "tenant", "memory", "used", "hit ratio", "requests/s"].map(str::to_owned).to_vec();
-    columns.push(format!("of {against}"));
-    columns.extend(["p50 ms", "p99 ms"].map(str::to_owned));
-    columns.extend(scenario.resources.iter().map(|resource| format!("{}/s", resource.name)));
-    let mut table = Table::new("", columns);
-    for Compared { run, normalised, .. } in compared {
-        for ((name, figures), normalised) in run.names.iter().zip(&run.totals).zip(normalised) {
-            table.row(row(&run.policy, name, figures, *normalised));
-        }
-    }
-    writeln!(out, "{}", table.render(0))?;
-
-    let mut all =
-        Table::new("", ["policy", "hit ratio", "requests/s", "least of tenants", "decisions", "simulated/s"]);
-    for one in compared {
-        let applied = one.run.decisions.iter().filter(|decided| decided.applied).count();
-        all.row([
-            one.run.policy.clone(),
-            format!("{:.4}", one.hit_ratio),
-            format!("{:.0}", one.requests_per_sec),
-            format!("{:.3}", one.least_normalised),
-            format!("{applied} of {}", one.run.decisions.len()),
-            format!("{:.1} M", one.simulated_per_sec / 1e6),
-        ]);
-    }
-    write!(out, "{}", all.render(0))?;
-    Ok(())
-}
-
-fn row(policy: &str, tenant: &str, figures: &Figures, normalised: f64) -> Vec<String> {
-    let bytes = |bytes: f64| ByteSize::new(bytes as u64).to_string();
-    let mut cells = vec![
-        policy.to_owned(),
-        tenant.to_owned(),
-        bytes(figures.memory),
-        bytes(figures.used),
-        format!("{:.4}", figures.hit_ratio),
-        format!("{:.0}", figures.requests_per_sec),
-        format!("{normalised:.3}"),
-        format!("{:.2}", figures.p50_ms),
-        format!("{:.2}", figures.p99_ms),
-    ];
-    cells.extend(figures.grants.iter().map(|grant| format!("{grant:.0}")));
-    cells
-}
-
-fn tell_decisions(compared: &[Compared], out: &mut dyn Write) -> Result<()> {
-    for Compared { run, .. } in compared.iter().filter(|one| !one.run.decisions.is_empty()) {
-        writeln!(out, "\n{}", run.policy)?;
-        for decided in &run.decisions {
-            let word = if decided.applied { "applied" } else { "stays" };
-            let memory: Vec<String> =
-                decided.memory.iter().map(|bytes| ByteSize::new(*bytes).to_string()).collect();
-            writeln!(out, "  {:>8.1} s  {word}  {}", decided.at_secs, memory.join(", "))?;
-            for reason in &decided.reasons {
-                writeln!(out, "              {reason}")?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Two charts for each policy: memory and throughput of the tenants over time.
-fn draw(file: &SimulationFile, compared: &[Compared], path: &Path) -> Result<()> {
-    let mut charts = Vec::new();
-    for Compared { run, .. } in compared {
-        let lines = |figure: fn(&Figures) -> f64| {
-            let line =
-                |(number, name): (usize, &String)| Series::line(name.clone(), run.over_time(number, figure));
-            run.names.iter().enumerate().map(line).collect::<Vec<_>>()
-        };
-        let chart = |what: &str, y: Axis, series| Chart {
-            title: format!("{}: {what}", run.policy),
-            x: Axis::new("time (s)"),
-            y,
-            series,
-            ..Chart::default()
-        };
-        charts.push(chart("memory", Axis::bytes("memory"), lines(|figures| figures.memory)));
-        charts.push(chart(
-            "throughput",
-            Axis::new("requests per second"),
-            lines(|figures| figures.requests_per_sec),
-        ));
-    }
-    let title = format!("{} for {} tenants", file.scenario.memory, file.scenario.tenants.len());
-    Figure { title, charts, columns: 2 }.write(path)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +232,7 @@ mod tests {
     const FILE: &str = "
         duration_secs = 20
         memory = \"64KiB\"
+        item_overhead_bytes = 24
         policies = [\"equal\", \"exact-hit-rate\", \"non-partitioned\"]
         [control]
         interval_secs = 2
@@ -308,12 +250,17 @@ mod tests {
     ";
 
     fn simulated(change: impl FnOnce(&mut SimulateArgs)) -> String {
+        simulated_file(FILE, change)
+    }
+
+    fn simulated_file(text: &str, change: impl FnOnce(&mut SimulateArgs)) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("what-if.toml");
-        std::fs::write(&path, FILE).unwrap();
+        std::fs::write(&path, text).unwrap();
         let mut args = SimulateArgs {
             file: Some(path),
             policies: Vec::new(),
+            memory: Vec::new(),
             list_policies: false,
             seed: None,
             plot: Some(folder.path().join("plot.svg")),
@@ -348,5 +295,96 @@ mod tests {
         assert!(json[1]["normalised"][0].as_f64().unwrap() > 1.3);
         assert_eq!(json[0]["least_normalised"], 1.0);
         assert_eq!(json[2]["policy"], "non-partitioned");
+    }
+
+    /// A promise that nobody can keep passed without a word.
+    #[test]
+    fn a_promise_that_cannot_be_kept_is_told() {
+        let text =
+            told(&FILE.replace("name = \"scans\"", "name = \"scans\"\nmin_requests_per_sec = 6_000_000"));
+        assert!(text.contains("not kept: scans was promised 6000000 requests/s and had"), "{text}");
+        assert!(!told(FILE).contains("not kept"));
+    }
+
+    fn told(file: &str) -> String {
+        simulated_file(file, |_| {})
+    }
+
+    /// The engine holds less than its memory: values alone said up to 6.6 points too many hits.
+    #[test]
+    fn items_take_what_the_engine_spends_unless_the_file_says_otherwise() {
+        let hits = |file: &str| {
+            let file = file
+                .replace("64KiB", "24MiB")
+                .replace("keys = 350", "keys = 20_000\nvalue_size = 1_000")
+                .replace(
+                    "workload = { keys = 20_000\nvalue_size = 1_000, popularity = \"uniform\" }",
+                    "[tenant.workload]\nkeys = 20_000\nvalue_size = 1_000\npopularity = \"uniform\"",
+                );
+            let json: serde_json::Value =
+                serde_json::from_str(&simulated_file(&file, |args| args.json = true)).unwrap();
+            json[0]["totals"][0]["hit_ratio"].as_f64().unwrap()
+        };
+        let (values, engine) = (hits(FILE), hits(&FILE.replace("item_overhead_bytes = 24", "")));
+        assert!(engine < values - 0.01, "{engine}, by values {values}");
+    }
+
+    #[test]
+    fn a_sweep_tells_hits_by_memory_and_a_wrong_name_of_a_plot_is_refused_first() {
+        let text = simulated(|args| args.memory = vec![ByteSize::kib(32), ByteSize::kib(128)]);
+        for word in ["32KiB", "128KiB", "hits fits", "hits scans"] {
+            assert!(text.contains(word), "{word} is missing in\n{text}");
+        }
+        let args = SimulateArgs {
+            file: Some("/no/such/file".into()),
+            policies: Vec::new(),
+            memory: Vec::new(),
+            list_policies: false,
+            seed: None,
+            plot: Some("plot.pdf".into()),
+            decisions: false,
+            json: false,
+        };
+        assert!(simulate(&args, &mut Vec::new()).unwrap_err().to_string().contains(".svg"));
+    }
+
+    /// A trace that is read once misses what comes for the first time; one that began anew did not.
+    #[test]
+    fn a_trace_is_replayed_as_often_as_asked_at_its_times_and_by_tenant() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = String::from("ts,tenant,op,key,size,ttl\n");
+        for second in 0..40 {
+            for key in 0..10 {
+                log += &format!("{second},shop,get,{key},500,15\n{second},blog,get,{key},100,\n");
+            }
+        }
+        std::fs::write(folder.path().join("log.csv"), log).unwrap();
+        let file = |tenant: &str| {
+            format!(
+                "duration_secs = 1000\nmemory = \"1MiB\"\nitem_overhead_bytes = 0\npolicies = [\"equal\"]\n\
+                 [[tenant]]\nname = \"shop\"\ntrace = \"{}\"\ntrace_tenant = \"shop\"\n{tenant}",
+                folder.path().join("log.csv").display()
+            )
+        };
+        let run = |tenant: &str| -> serde_json::Value {
+            let text = simulated_file(&file(tenant), |args| args.json = true);
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()[0].clone()
+        };
+        let once = run("trace_passes = 1\nclients = 1\n");
+        let total = &once["totals"][0];
+        assert_eq!((&total["requests"], &total["hits"]), (&400.into(), &390.into()), "of one tenant, once");
+        assert_eq!(once["passes"][0], 1.0);
+        assert!(once["ended_secs"].as_f64().unwrap() < 10.0);
+        let timed = run("trace_passes = 2\ntrace_times = \"s\"\n");
+        // Each 15 s all keys expire: 3 of 40 rounds miss, in both passes.
+        let total = &timed["totals"][0];
+        assert_eq!((&total["requests"], &total["hits"]), (&800.into(), &(800 - 6 * 10).into()), "{timed}");
+        assert!(
+            (39.0 * 2.0..90.0).contains(&timed["ended_secs"].as_f64().unwrap()),
+            "{}",
+            timed["ended_secs"]
+        );
+        let text = told(&file("trace_passes = 1\nclients = 1\n"));
+        assert!(text.contains("a trace, once") && text.contains("passes"), "{text}");
     }
 }

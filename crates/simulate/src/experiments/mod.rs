@@ -14,6 +14,7 @@
 pub mod cliffhanger;
 pub mod curves;
 pub mod dynamics;
+pub mod expected;
 pub mod hare;
 pub mod holpaca;
 
@@ -77,6 +78,10 @@ pub fn all() -> Vec<Experiment> {
     all.sort_by_key(|experiment| order(experiment.name));
     all
 }
+
+/// Experiments that take seconds at most and need no trace: `millpond experiment run quick`, and part of the tests with three
+/// seeds.
+pub const QUICK: [&str; 8] = ["C1", "H1", "H2", "H3", "H4", "H6", "H11", "H13"];
 
 fn order(name: &str) -> (&str, u32) {
     let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());

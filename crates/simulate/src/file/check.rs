@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+use bench::replay::TimeUnit;
+use bench::trace::Column;
+
 use super::refusal::{Problem, Step};
 use super::{Written, WrittenTenant, policies};
 use crate::scenario::Change;
@@ -176,6 +179,10 @@ fn check_source(number: usize, tenant: &WrittenTenant) -> Checked {
         ("cachebench_keys", tenant.cachebench_keys.is_some(), "cachebench"),
         ("trace_requests", tenant.trace_requests.is_some(), "trace"),
         ("trace_object_bytes", tenant.trace_object_bytes.is_some(), "trace"),
+        ("trace_passes", tenant.trace_passes.is_some(), "trace"),
+        ("trace_times", tenant.trace_times.is_some(), "trace"),
+        ("trace_columns", tenant.trace_columns.is_some(), "trace"),
+        ("trace_tenant", tenant.trace_tenant.is_some(), "trace"),
     ];
     for (key, is_given, owner) in companions {
         if is_given && !given.contains(&owner) {
@@ -184,6 +191,14 @@ fn check_source(number: usize, tenant: &WrittenTenant) -> Checked {
     }
     if tenant.trace_requests == Some(0) {
         refuse(&at("trace_requests"), "0 is too little; leave it out for all of them")?;
+    }
+    if let Some(Err(unit)) = tenant.trace_times.as_deref().map(str::parse::<TimeUnit>) {
+        refuse(&at("trace_times"), unit)?;
+    }
+    for column in tenant.trace_columns.iter().flatten() {
+        if let Err(none) = column.parse::<Column>() {
+            refuse(&at("trace_columns"), none)?;
+        }
     }
     if let Some(pattern) = &tenant.workload {
         let at = |key| [Key("tenant"), Entry(number), Key("workload"), Key(key)];
@@ -214,6 +229,16 @@ fn check_share(way: &[Step], share: f64) -> Checked {
 
 fn check_load(number: usize, tenant: &WrittenTenant) -> Checked {
     let at = |key| [Key("tenant"), Entry(number), Key(key)];
+    if tenant.trace_times.is_some() {
+        let loads = [
+            ("clients", tenant.clients.is_some()),
+            ("think_ms", tenant.think_ms.is_some()),
+            ("rate_per_sec", tenant.rate_per_sec.is_some()),
+        ];
+        for (key, _) in loads.into_iter().filter(|(_, is_given)| *is_given) {
+            refuse(&at(key), "requests come at the trace's times; leave it or `trace_times` out")?;
+        }
+    }
     if tenant.rate_per_sec.is_some() {
         for (key, is_given) in
             [("clients", tenant.clients.is_some()), ("think_ms", tenant.think_ms.is_some())]

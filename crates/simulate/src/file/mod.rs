@@ -12,13 +12,17 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use base::ByteSize;
+use bench::replay::TimeUnit;
+use bench::trace::Column;
 use serde::Deserialize;
 use toml::Spanned;
 
 pub use guard::{Guard, WrittenAim};
 pub use refusal::FileError;
 
-use crate::scenario::{Backend, Change, Control, Load, Pattern, Resource, Scenario, Source, Tenant};
+use crate::scenario::{
+    Backend, Change, Control, ItemCost, Load, Pattern, Resource, Scenario, Source, Tenant, TraceSource,
+};
 use crate::world::{Eviction, Setup};
 
 /// A file that was read and checked.
@@ -32,6 +36,8 @@ pub struct SimulationFile {
     pub guard: Guard,
     /// Names all random sequences.
     pub seed: u64,
+    /// Whether items take what the engine says, which is asked when the sizes of items are known.
+    pub asks_engine: bool,
 }
 
 /// The policies that are modes of the simulation rather than advice: tenants share for real.
@@ -89,7 +95,7 @@ struct Written {
     warm_up_secs: Option<f64>,
     record_secs: f64,
     memory: ByteSize,
-    item_overhead_bytes: u32,
+    item_overhead_bytes: Option<u32>,
     eviction: Eviction,
     admit_writes: bool,
     policies: Vec<Spanned<String>>,
@@ -109,7 +115,7 @@ impl Default for Written {
             warm_up_secs: None,
             record_secs: scenario.record_secs,
             memory: scenario.memory,
-            item_overhead_bytes: scenario.item_overhead,
+            item_overhead_bytes: None,
             eviction: scenario.eviction,
             admit_writes: scenario.admit_writes,
             policies: Vec::new(),
@@ -135,6 +141,10 @@ struct WrittenTenant {
     trace: Option<PathBuf>,
     trace_requests: Option<usize>,
     trace_object_bytes: Option<u32>,
+    trace_passes: Option<u32>,
+    trace_times: Option<String>,
+    trace_columns: Option<Vec<String>>,
+    trace_tenant: Option<String>,
     clients: Option<Spanned<u32>>,
     think_ms: Option<f64>,
     rate_per_sec: Option<f64>,
@@ -152,19 +162,34 @@ impl WrittenTenant {
             return Source::CacheBench { path: folder.join(path), keys: self.cachebench_keys };
         }
         match &self.trace {
-            Some(path) => Source::Trace {
+            Some(path) => Source::Trace(TraceSource {
                 path: folder.join(path),
-                requests: self.trace_requests.unwrap_or(usize::MAX),
+                requests: self.trace_requests.unwrap_or(0),
                 default_size: self.trace_object_bytes.unwrap_or(1_000),
-            },
+                passes: self.trace_passes.unwrap_or(0),
+                time_unit_nanos: self.time_unit().map(|unit| unit.nanos),
+                columns: self.columns(),
+                tenant: self.trace_tenant.clone(),
+            }),
             None => Source::Pattern(self.workload.clone().unwrap_or_default()),
         }
+    }
+
+    /// The unit of its trace's times; `None` where they do not count, or are no unit.
+    fn time_unit(&self) -> Option<TimeUnit> {
+        self.trace_times.as_deref()?.parse().ok()
+    }
+
+    /// The columns of its trace; those that are none were refused before.
+    fn columns(&self) -> Option<Vec<Column>> {
+        Some(self.trace_columns.as_ref()?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     fn into_tenant(self, folder: &Path) -> Tenant {
         let default = Tenant::new("", Source::Pattern(Pattern::default()));
         let clients = self.clients.as_ref().map_or(16, |clients| *clients.get_ref());
         let load = match self.rate_per_sec {
+            _ if self.trace_times.is_some() => Load::Timed,
             Some(rate_per_sec) => Load::Open { rate_per_sec },
             None => Load::Closed { clients, think_ms: self.think_ms.unwrap_or(0.0) },
         };
@@ -187,12 +212,16 @@ impl Written {
             true => DEFAULT_POLICIES.map(str::to_owned).to_vec(),
             false => self.policies.into_iter().map(Spanned::into_inner).collect(),
         };
+        let asks_engine = self.item_overhead_bytes.is_none();
+        // Whoever has a trace replayed so many times asks for all of it.
+        let counts = self.tenant.iter().any(|tenant| tenant.trace_passes.is_some_and(|passes| passes > 0));
+        let warm_up = if counts { 0.0 } else { self.duration_secs / 4.0 };
         let scenario = Scenario {
             duration_secs: self.duration_secs,
-            warm_up_secs: self.warm_up_secs.unwrap_or(self.duration_secs / 4.0),
+            warm_up_secs: self.warm_up_secs.unwrap_or(warm_up),
             record_secs: self.record_secs,
             memory: self.memory,
-            item_overhead: self.item_overhead_bytes,
+            item_cost: self.item_overhead_bytes.map_or(Scenario::default().item_cost, ItemCost::Bytes),
             eviction: self.eviction,
             admit_writes: self.admit_writes,
             resources: self.resource,
@@ -200,6 +229,6 @@ impl Written {
             control: self.control,
             tenants: self.tenant.into_iter().map(|tenant| tenant.into_tenant(folder)).collect(),
         };
-        SimulationFile { scenario, policies, guard: self.guard, seed: self.seed }
+        SimulationFile { scenario, policies, guard: self.guard, seed: self.seed, asks_engine }
     }
 }

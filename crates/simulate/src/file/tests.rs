@@ -55,6 +55,32 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_be_right() {
             &format!("{tenant}[[tenant.change]]\nat_secs = 1\nrate_per_sec = 5\n"),
             "f.toml:5: `tenant.change.rate_per_sec`: the tenant is a closed loop",
         ),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(expected), "{text}\n{error}\n{expected}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_or_a_floor_is_named_with_its_line() {
+    let tenant = "[[tenant]]\nname = \"a\"\n";
+    for (text, expected) in [
+        (
+            &format!("{tenant}trace = \"t\"\ntrace_times = \"h\"\n"),
+            "f.toml:4: `tenant.trace_times`: `h` is not a unit of time",
+        ),
+        (
+            &format!("{tenant}trace = \"t\"\ntrace_columns = [\"key\", \"colour\"]\n"),
+            "f.toml:4: `tenant.trace_columns`: `colour` is not a column",
+        ),
+        (
+            &format!("{tenant}trace = \"t\"\ntrace_times = \"s\"\nclients = 3\n"),
+            "f.toml:5: `tenant.clients`: requests come at the trace's times",
+        ),
+        (
+            &format!("{tenant}trace_passes = 1\n"),
+            "f.toml:3: `tenant.trace_passes`: it is for a tenant with `trace`, which this one has not",
+        ),
         (
             &format!("memory = \"1MiB\"\n{tenant}floor = \"2MiB\"\n"),
             "f.toml:4: `tenant.floor`: with this floor all floors are more than `memory`, 1MiB",
@@ -72,7 +98,7 @@ fn what_is_left_out_has_its_default() {
         tenants: vec![Tenant::new("a", Source::Pattern(Pattern::default()))],
         ..Scenario::default()
     };
-    assert_eq!((file.scenario, file.seed), (expected, 1));
+    assert_eq!((file.scenario, file.seed, file.asks_engine), (expected, 1, true));
     assert_eq!(file.policies, DEFAULT_POLICIES);
 }
 

@@ -66,6 +66,8 @@ struct Node {
     is_there: bool,
     /// Whether it was hit since it came.
     was_hit: bool,
+    /// When it expires, in seconds; 0 = never.
+    expires: u32,
     /// In which partition it is queued.
     side: u8,
     bits: Cell<u8>,
@@ -285,7 +287,20 @@ impl Cache {
     /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit. An object that is larger than
     /// the cache is not taken in. `now_secs` is for policies that know time.
     pub fn access(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) -> bool {
+        self.access_until(owner, key, size, now_secs, 0)
+    }
+
+    /// The same; where it is taken in, it is there until `expires`, in seconds, or for ever where that is 0. What has expired misses, and
+    /// takes room until it is evicted or taken in anew.
+    pub fn access_until(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) -> bool {
         let found = self.index[owner].get(key);
+        if let Some(at) = found {
+            let node = &mut self.nodes.0[at as usize];
+            node.is_there &= node.expires == 0 || now_secs < node.expires;
+            if !node.is_there {
+                node.expires = expires;
+            }
+        }
         if let Some(at) = found.filter(|at| self.nodes.0[*at as usize].is_there) {
             self.hit(at, now_secs);
             self.resize_node(at, size);
@@ -305,6 +320,9 @@ impl Cache {
         } else {
             self.make_room(side, u64::from(size));
             self.insert(owner, side, key, size, now_secs);
+            if expires > 0 {
+                self.expire_at(owner, key, expires);
+            }
         }
         false
     }
@@ -320,8 +338,16 @@ impl Cache {
     }
 
     /// A write: replaces or takes in the object, and counts as a use of it.
-    pub fn store(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) {
-        self.access(owner, key, size, now_secs);
+    pub fn store(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) {
+        self.access_until(owner, key, size, now_secs, expires);
+        self.expire_at(owner, key, expires);
+    }
+
+    /// Has a key that is there expire at that time, or never.
+    fn expire_at(&mut self, owner: usize, key: u64, expires: u32) {
+        if let Some(at) = self.index[owner].get(key) {
+            self.nodes.0[at as usize].expires = expires;
+        }
     }
 
     fn hit(&mut self, at: u32, now_secs: u32) {
@@ -366,6 +392,7 @@ impl Cache {
             owner: owner as u16,
             is_there: true,
             was_hit: false,
+            expires: 0,
             side: side as u8,
             bits: Cell::new(0),
             newer: NONE,
@@ -417,7 +444,7 @@ impl Cache {
         let part = &mut self.parts[side];
         let victim = match &mut part.order {
             Order::ExactLru => (part.oldest != NONE).then_some(part.oldest),
-            Order::Engine { policy, .. } => policy.evict(&self.nodes).map(|entry| entry.0),
+            Order::Engine { policy, .. } => policy.evict_unhurried(&self.nodes).map(|entry| entry.0),
         };
         let Some(at) = victim else { return false };
         if matches!(self.eviction, Eviction::ExactLru) {

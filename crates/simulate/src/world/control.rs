@@ -71,7 +71,10 @@ impl Controller {
         let memory = decision.grants.iter().map(|grant| grant.memory).collect();
         let resources = decision.grants.iter().map(|grant| grant.resources.clone()).collect();
         let reasons = decision.moves.iter().map(|step| step.reason.clone()).collect();
-        world.run.decisions.push(Decided { at_secs, applied, memory, resources, reasons });
+        let name = |pool: usize| world.scenario.tenants.get(pool).map_or("", |tenant| &tenant.name);
+        let unmet = decision.unmet.iter().map(|unmet| format!("{}: {}", name(unmet.pool), unmet.reason));
+        let unmet = unmet.collect();
+        world.run.decisions.push(Decided { at_secs, applied, memory, resources, reasons, unmet });
         if applied {
             self.migrations += 1;
             let mut migration = Migration::new(self.migrations, world, decision.grants, &self.baseline);
@@ -104,6 +107,7 @@ pub(super) fn equal_shares(scenario: &Scenario) -> Vec<Grant> {
         pools: (0..scenario.tenants.len())
             .map(|number| bare_pool(scenario, number, Arc::new(MissRatioCurve::uniform(Unit::Bytes, 1))))
             .collect(),
+        ..View::default()
     };
     let weights: Vec<f64> = scenario.tenants.iter().map(|tenant| tenant.weight).collect();
     shares(&view, &weights)
@@ -160,7 +164,9 @@ fn view(world: &World<'_>) -> Result<View, String> {
         pool.demands = (0..scenario.resources.len()).map(demand).collect();
         pools.push(pool);
     }
-    let view = View { memory: scenario.memory.as_u64(), resources: resources(scenario), pools };
+    let interval_secs = scenario.control.interval_secs;
+    let view =
+        View { memory: scenario.memory.as_u64(), resources: resources(scenario), pools, interval_secs };
     view.validate().map_err(|error| error.to_string())?;
     Ok(view)
 }

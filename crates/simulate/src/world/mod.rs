@@ -124,7 +124,9 @@ struct World<'a> {
     /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split between the two.
     cliffs: Vec<Option<(u64, u64)>>,
     run: Run,
-    measured: u32,
+    /// When the last interval of the record ended, and how much time was measured, in seconds.
+    recorded: Nanos,
+    measured_secs: f64,
 }
 
 /// Runs a scenario under a policy. `prepared` are the sources of the tenants, in their order. `progress` is told now and then which share of
@@ -146,6 +148,10 @@ pub fn run(
     let mut steps = 0_u32;
     while let Some((at, event)) = world.events.next() {
         if at > end {
+            world.now = end;
+            break;
+        }
+        if world.is_over() {
             break;
         }
         world.now = at;
@@ -181,6 +187,21 @@ fn nanos(secs: f64) -> Nanos {
     (secs * SECOND as f64).round() as Nanos
 }
 
+/// The limiters of all resources: one for each grant, or one for all tenants.
+fn gates(scenario: &Scenario, setup: &Setup, grants: &[Grant]) -> Vec<Gate> {
+    let mut gates = Vec::new();
+    for (number, resource) in scenario.resources.iter().enumerate() {
+        for grant in grants {
+            let rate = if setup.shared_resources { resource.total_per_sec } else { grant.resources[number] };
+            gates.push(Gate::new(match resource.limiter {
+                LimiterKind::TokenBucket => Limiter::Bucket(TokenBucket::new(rate, TokenBucket::BURST_SECS)),
+                LimiterKind::Frames => Limiter::Frames(FrameLimiter::new(rate)),
+            }));
+        }
+    }
+    gates
+}
+
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, prepared: &[Prepared], setup: &Setup, seed: u64) -> Self {
         assert!(!scenario.tenants.is_empty(), "a scenario has tenants");
@@ -199,19 +220,7 @@ impl<'a> World<'a> {
             grants.iter().map(|grant| Cache::new(scenario.eviction, grant.memory, 1)).collect()
         };
         let gates_each = if setup.shared_resources { 1 } else { count };
-        let mut gates = Vec::new();
-        for (number, resource) in scenario.resources.iter().enumerate() {
-            for grant in &grants[..gates_each] {
-                let rate =
-                    if setup.shared_resources { resource.total_per_sec } else { grant.resources[number] };
-                gates.push(Gate::new(match resource.limiter {
-                    LimiterKind::TokenBucket => {
-                        Limiter::Bucket(TokenBucket::new(rate, TokenBucket::BURST_SECS))
-                    }
-                    LimiterKind::Frames => Limiter::Frames(FrameLimiter::new(rate)),
-                }));
-            }
-        }
+        let gates = gates(scenario, setup, &grants[..gates_each]);
         let backend = scenario.backend;
         let behind = Behind {
             latency_secs: backend.latency_ms / 1e3,
@@ -230,6 +239,8 @@ impl<'a> World<'a> {
             intervals: Vec::new(),
             decisions: Vec::new(),
             rounds: Vec::new(),
+            passes: Vec::new(),
+            ended_secs: 0.0,
             simulated: 0,
         };
         Self {
@@ -248,7 +259,8 @@ impl<'a> World<'a> {
             cliffs: vec![None; count],
             grants,
             run,
-            measured: 0,
+            recorded: 0,
+            measured_secs: 0.0,
         }
     }
 
@@ -292,7 +304,7 @@ impl<'a> World<'a> {
             }
         }
         if !tenant.arrival_is_planned
-            && let Some(gap) = tenant.gap()
+            && let Some(gap) = tenant.gap(self.now)
         {
             tenant.arrival_is_planned = true;
             self.events.plan(self.now + gap, Event::Arrive { tenant: number as u32 });
@@ -301,7 +313,7 @@ impl<'a> World<'a> {
 
     fn send(&mut self, tenant: u32, client: u32) {
         let sender = &mut self.tenants[tenant as usize];
-        if client >= sender.clients() {
+        if client >= sender.clients() || sender.stream.has_ended() {
             sender.sending[client as usize] = false;
             return;
         }
@@ -311,7 +323,12 @@ impl<'a> World<'a> {
     fn arrive(&mut self, number: u32) {
         let tenant = &mut self.tenants[number as usize];
         tenant.arrival_is_planned = false;
-        if !matches!(tenant.load, Load::Open { rate_per_sec } if rate_per_sec > 0.0) {
+        let goes_on = match tenant.load {
+            Load::Open { rate_per_sec } => rate_per_sec > 0.0,
+            Load::Timed => true,
+            Load::Closed { .. } => false,
+        };
+        if !goes_on || tenant.stream.has_ended() {
             return;
         }
         if tenant.has_room() {
@@ -319,6 +336,10 @@ impl<'a> World<'a> {
             self.begin(number, ARRIVED);
         } else {
             tenant.tally.refused += 1;
+            // A trace goes on without it.
+            if matches!(tenant.load, Load::Timed) {
+                tenant.draw();
+            }
         }
         self.wake(number as usize);
     }
@@ -331,13 +352,14 @@ impl<'a> World<'a> {
         let (cache, owner) = self.cache_of(number as usize);
         let tenant = &mut self.tenants[number as usize];
         let operation = tenant.draw();
-        let size = operation.size.saturating_add(scenario.item_overhead);
+        let size = scenario.item_cost.of(operation.size);
         let now_secs = (self.now / SECOND) as u32;
+        let expires = if operation.ttl_secs > 0 { now_secs.saturating_add(operation.ttl_secs) } else { 0 };
         let cache = &mut self.caches[cache];
         let hit = match operation.action {
-            Action::Read => cache.access(owner, operation.key, size, now_secs),
+            Action::Read => cache.access_until(owner, operation.key, size, now_secs, expires),
             Action::Write if scenario.admit_writes => {
-                cache.store(owner, operation.key, size, now_secs);
+                cache.store(owner, operation.key, size, now_secs, expires);
                 false
             }
             Action::Write | Action::Remove => {
@@ -345,7 +367,7 @@ impl<'a> World<'a> {
                 false
             }
         };
-        tenant.observe(operation, &self.costs, scenario.item_overhead, hit);
+        tenant.observe(operation, &self.costs, size, hit);
         let is_read = operation.action == Action::Read;
         tenant.tally.reads += u64::from(is_read);
         tenant.tally.hits += u64::from(hit);
@@ -500,11 +522,29 @@ impl<'a> World<'a> {
         self.grants.clone_from_slice(grants);
     }
 
-    /// Ends an interval of the record.
+    /// Whether every trace has been read as often as it should, and every request been answered.
+    fn is_over(&self) -> bool {
+        self.requests.len() == self.free.len()
+            && self.tenants.iter().all(|tenant| {
+                tenant.stream.has_ended()
+                    && tenant.sending.iter().all(|sends| !sends)
+                    && tenant.under_way == 0
+            })
+    }
+
+    /// Ends an interval of the record, and plans the end of the next.
     fn record(&mut self) {
-        let secs = self.scenario.record_secs;
+        self.end_interval();
+        #[cfg(test)]
+        self.validate();
+        self.events.plan(self.now + nanos(self.scenario.record_secs), Event::Record);
+    }
+
+    fn end_interval(&mut self) {
+        let secs = (self.now - self.recorded) as f64 / SECOND as f64;
+        self.recorded = self.now;
         let is_measured = self.now > nanos(self.scenario.warm_up_secs);
-        self.measured += u32::from(is_measured);
+        self.measured_secs += if is_measured { secs } else { 0.0 };
         let mut figures = Vec::with_capacity(self.tenants.len());
         for number in 0..self.tenants.len() {
             let (cache, owner) = self.cache_of(number);
@@ -520,31 +560,34 @@ impl<'a> World<'a> {
             });
             if is_measured {
                 tenant.tally.move_to(&mut tenant.total);
-                tenant.sums.0 += memory;
-                tenant.sums.1 += used;
-                tenant.sums.2.iter_mut().zip(&grant.resources).for_each(|(sum, granted)| *sum += granted);
+                tenant.sums.0 += memory * secs;
+                tenant.sums.1 += used * secs;
+                let granted = tenant.sums.2.iter_mut().zip(&grant.resources);
+                granted.for_each(|(sum, granted)| *sum += granted * secs);
             } else {
                 tenant.tally.clear();
             }
         }
         self.run.intervals.push(Interval { at_secs: self.now as f64 / SECOND as f64, tenants: figures });
-        #[cfg(test)]
-        self.validate();
-        self.events.plan(self.now + nanos(secs), Event::Record);
     }
 
     fn finish(mut self, policy: String) -> Run {
-        let intervals = f64::from(self.measured.max(1));
-        let secs = intervals * self.scenario.record_secs;
+        // What came after the last whole interval.
+        if self.now > self.recorded {
+            self.end_interval();
+        }
+        let secs = self.measured_secs.max(f64::MIN_POSITIVE);
+        self.run.ended_secs = self.now as f64 / SECOND as f64;
+        self.run.passes = self.tenants.iter().map(|tenant| tenant.stream.passes()).collect();
         self.run.totals = self
             .tenants
             .iter()
             .map(|tenant| {
                 let (memory, used, grants) = &tenant.sums;
                 Figures {
-                    memory: memory / intervals,
-                    used: used / intervals,
-                    grants: grants.iter().map(|sum| sum / intervals).collect(),
+                    memory: memory / secs,
+                    used: used / secs,
+                    grants: grants.iter().map(|sum| sum / secs).collect(),
                     ..tenant.total.figures(secs)
                 }
             })

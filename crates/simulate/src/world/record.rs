@@ -68,6 +68,8 @@ pub struct Decided {
     pub resources: Vec<Vec<f64>>,
     /// Why, in words: of each move of memory; or why nothing was decided.
     pub reasons: Vec<String>,
+    /// What was promised and cannot be had, in words, tenant by tenant.
+    pub unmet: Vec<String>,
 }
 
 /// A whole run.
@@ -85,6 +87,10 @@ pub struct Run {
     pub decisions: Vec<Decided>,
     /// The rounds of migrations.
     pub rounds: Vec<Round>,
+    /// How often each tenant's trace was gone through; `None` for those that replay none.
+    pub passes: Vec<Option<f64>>,
+    /// The virtual time at which it ended, in seconds.
+    pub ended_secs: f64,
     /// Requests that were simulated, warm-up included.
     pub simulated: u64,
 }

@@ -1,13 +1,14 @@
 //! What a tenant asks for, one operation after the other.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use base::rng::{RngExt, SeededRng};
-use bench::trace::{Op, TraceReader};
+use bench::engine_memory::ItemSize;
+use bench::trace::{Op, TraceOptions, TraceReader};
 use bench::workload::{OpKind, Ranks, Sampler, Workload, WorkloadError};
 
-use crate::scenario::{Pattern, Source};
+use crate::scenario::{Pattern, Source, TraceSource};
 
 /// What is done with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +30,21 @@ pub struct Operation {
     pub size: u32,
     /// What is done.
     pub action: Action,
+    /// For how long what is written stays, in seconds; 0 = for ever.
+    pub ttl_secs: u32,
 }
 
-/// A trace in memory: 9 bytes for each operation. Keys are numbered in the order of their first appearance.
+/// A trace in memory: 9 bytes for each operation, 12 more where times count. Keys are numbered in the order of their first appearance.
 #[derive(Clone, Debug)]
 pub struct Trace {
     keys: Vec<u32>,
     sizes: Vec<u32>,
     actions: Vec<Action>,
+    /// Nanoseconds since the first operation, and lifetimes; empty where times do not count.
+    times: Vec<u64>,
+    ttls: Vec<u32>,
+    /// How often it is read; 0 = again and again.
+    passes: u32,
     /// How many different keys there are.
     pub distinct_keys: u32,
     /// The mean size of keys, each counted once, in bytes.
@@ -44,18 +52,24 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads at most `limit` operations of a trace. Objects whose size the trace does not tell have `default_size` bytes, key
-    /// included.
+    /// Reads a trace. Objects whose size it does not tell have the source's default size, key included.
     ///
     /// # Errors
-    /// Where the file cannot be read, has no request, or has more than 2^32 keys.
-    pub fn read(path: &Path, limit: usize, default_size: u32) -> anyhow::Result<Self> {
-        let mut reader = TraceReader::open(path)?;
+    /// Where the file cannot be read, has no request, has no times where these are asked for, or has more than 2^32 keys.
+    pub fn read(source: &TraceSource) -> anyhow::Result<Self> {
+        let path = &source.path;
+        let options = TraceOptions { columns: source.columns.clone(), tenant: source.tenant.clone() };
+        let mut reader = TraceReader::open_with(path, &options)?;
+        let limit = if source.requests == 0 { usize::MAX } else { source.requests };
+        let mut first_ts = None;
         let mut numbers = std::collections::HashMap::new();
         let mut trace = Self {
             keys: Vec::new(),
             sizes: Vec::new(),
             actions: Vec::new(),
+            times: Vec::new(),
+            ttls: Vec::new(),
+            passes: source.passes,
             distinct_keys: 0,
             mean_size: 0.0,
         };
@@ -65,11 +79,24 @@ impl Trace {
             request.write_key(&mut key);
             let next = u32::try_from(numbers.len())?;
             let number = *numbers.entry(base::hash::key_hash_128(0, &key)).or_insert(next);
-            let size = request
-                .size
-                .map_or(default_size, |size| u32::try_from(size + key.len() as u64).unwrap_or(u32::MAX));
+            let size = request.size.map_or(source.default_size, |size| {
+                u32::try_from(size + key.len() as u64).unwrap_or(u32::MAX)
+            });
             if number == next {
                 trace.mean_size += f64::from(size);
+            }
+            if let Some(unit) = source.time_unit_nanos {
+                let ts = request.ts.with_context(|| {
+                    format!(
+                        "{}: request {} has no time, and trace_times asks for it",
+                        path.display(),
+                        trace.keys.len() + 1
+                    )
+                })?;
+                let since = ts.saturating_sub(*first_ts.get_or_insert(ts)).saturating_mul(unit);
+                // Times of a log may be out of order by a little; time goes on all the same.
+                trace.times.push(since.max(trace.times.last().copied().unwrap_or(0)));
+                trace.ttls.push(request.ttl_secs.unwrap_or(0));
             }
             trace.keys.push(number);
             trace.sizes.push(size);
@@ -97,7 +124,28 @@ impl Trace {
 
     /// An operation by its place.
     pub fn get(&self, at: usize) -> Operation {
-        Operation { key: u64::from(self.keys[at]), size: self.sizes[at], action: self.actions[at] }
+        let ttl_secs = self.ttls.get(at).copied().unwrap_or(0);
+        Operation { key: u64::from(self.keys[at]), size: self.sizes[at], action: self.actions[at], ttl_secs }
+    }
+
+    /// When an operation comes, in nanoseconds since the beginning, where the trace has times that count. After the last one the
+    /// first comes again, after a mean gap.
+    fn due(&self, drawn: u64) -> Option<u64> {
+        let (pass, at) = (drawn / self.len() as u64, (drawn % self.len() as u64) as usize);
+        let length = self.times.last()? + self.times.last()? / self.len() as u64 + 1;
+        Some(pass.saturating_mul(length).saturating_add(self.times[at]))
+    }
+
+    /// The sizes of the first keys.
+    fn examples(&self, most: usize) -> Vec<ItemSize> {
+        let mut next = 0;
+        let is_first = |(key, _): &(&u32, &u32)| {
+            let first = **key == next;
+            next += u32::from(first);
+            first
+        };
+        let firsts = self.keys.iter().zip(&self.sizes).filter(is_first).take(most);
+        firsts.map(|(_, size)| (8, size.saturating_sub(8))).collect()
     }
 }
 
@@ -124,9 +172,7 @@ impl Prepared {
                 let workload: Result<_, WorkloadError> = Workload::from_cachebench(path, *keys, seed);
                 Self::CacheBench(Arc::new(workload?))
             }
-            Source::Trace { path, requests, default_size } => {
-                Self::Trace(Arc::new(Trace::read(path, *requests, *default_size)?))
-            }
+            Source::Trace(source) => Self::Trace(Arc::new(Trace::read(source)?)),
         })
     }
 
@@ -141,6 +187,26 @@ impl Prepared {
                 Self::Trace(Arc::new(trace))
             }
             other => other,
+        }
+    }
+
+    /// The sizes of some of its objects, in the order in which they come.
+    pub fn examples(&self, most: usize, seed: u64) -> Vec<ItemSize> {
+        match self {
+            Self::Pattern(pattern) => {
+                let key = pattern.key_size.min(255) as u8;
+                let sizes = pattern.value_size.table(seed);
+                sizes.into_iter().cycle().take(most).map(|value| (key, value)).collect()
+            }
+            Self::CacheBench(workload) => {
+                let mut sampler = Sampler::new(Arc::clone(workload), seed, 0, 1);
+                let mut draw = || {
+                    let drawn = sampler.draw();
+                    (u8::try_from(drawn.key_size).unwrap_or(u8::MAX), drawn.value_size)
+                };
+                (0..most).map(|_| draw()).collect()
+            }
+            Self::Trace(trace) => trace.examples(most),
         }
     }
 
@@ -174,7 +240,7 @@ impl Prepared {
 pub(super) enum Stream {
     Pattern { pattern: Pattern, ranks: Ranks, sizes: Vec<u32>, cursor: u64, scan: Scan },
     CacheBench(Sampler),
-    Trace { trace: Arc<Trace>, at: usize },
+    Trace { trace: Arc<Trace>, drawn: u64 },
 }
 
 /// What is left of a range that is being read.
@@ -191,7 +257,7 @@ impl Stream {
             Prepared::CacheBench(workload) => {
                 Self::CacheBench(Sampler::new(Arc::clone(workload), seed, 0, 1))
             }
-            Prepared::Trace(trace) => Self::Trace { trace: Arc::clone(trace), at: 0 },
+            Prepared::Trace(trace) => Self::Trace { trace: Arc::clone(trace), drawn: 0 },
         }
     }
 
@@ -207,6 +273,32 @@ impl Stream {
             change(pattern);
             *ranks = Ranks::new(pattern.popularity, pattern.keys);
             *scan = Scan::default();
+        }
+    }
+
+    /// When the next operation comes, in nanoseconds since the beginning; `None` where no time is set for it.
+    pub(super) fn due(&self) -> Option<u64> {
+        match self {
+            Self::Trace { trace, drawn } => trace.due(*drawn),
+            _ => None,
+        }
+    }
+
+    /// How often a trace was gone through; `None` of other sources.
+    pub(super) fn passes(&self) -> Option<f64> {
+        match self {
+            Self::Trace { trace, drawn } => Some(*drawn as f64 / trace.len() as f64),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no further operation.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            Self::Trace { trace, drawn } => {
+                trace.passes > 0 && *drawn >= u64::from(trace.passes) * trace.len() as u64
+            }
+            _ => false,
         }
     }
 
@@ -231,7 +323,7 @@ impl Stream {
                     }
                 };
                 let size = pattern.key_size + sizes[key as usize & (sizes.len() - 1)];
-                Operation { key, size, action }
+                Operation { key, size, action, ttl_secs: 0 }
             }
             Self::CacheBench(sampler) => {
                 let drawn = sampler.draw();
@@ -240,11 +332,12 @@ impl Stream {
                     OpKind::Set => Action::Write,
                     OpKind::Delete => Action::Remove,
                 };
-                Operation { key: drawn.key, size: u32::from(drawn.key_size) + drawn.value_size, action }
+                let size = u32::from(drawn.key_size) + drawn.value_size;
+                Operation { key: drawn.key, size, action, ttl_secs: 0 }
             }
-            Self::Trace { trace, at } => {
-                let operation = trace.get(*at);
-                *at = (*at + 1) % trace.len();
+            Self::Trace { trace, drawn } => {
+                let operation = trace.get((*drawn % trace.len() as u64) as usize);
+                *drawn += 1;
                 operation
             }
         }

@@ -86,19 +86,19 @@ impl Tenant {
         }
     }
 
-    /// The next operation; its size has the overhead of an item in it.
+    /// The next operation.
     #[inline]
     pub(super) fn draw(&mut self) -> Operation {
         self.stream.next(&mut self.rng)
     }
 
-    /// Counts an operation for the next decision and shows it to the estimator of the curve.
+    /// Counts an operation, which takes so many bytes of a cache, for the next decision and shows it to the estimator of the curve.
     #[inline]
-    pub(super) fn observe(&mut self, operation: Operation, costs: &[Cost], overhead: u32, hit: bool) {
+    pub(super) fn observe(&mut self, operation: Operation, costs: &[Cost], takes: u32, hit: bool) {
         let write = operation.action != Action::Read;
         let observed = &mut self.observed;
         observed.requests += 1.0;
-        observed.bytes += f64::from(operation.size) + f64::from(overhead);
+        observed.bytes += f64::from(takes);
         if !write {
             observed.reads += 1.0;
             observed.hits += f64::from(u8::from(hit));
@@ -108,8 +108,7 @@ impl Tenant {
             observed.if_missed[resource] += cost.units(operation.size, write, !write);
         }
         if let Some(learner) = &mut self.learner {
-            let size = operation.size.saturating_add(overhead);
-            learner.record(mix64(operation.key ^ self.salt), size, operation.action);
+            learner.record(mix64(operation.key ^ self.salt), takes, operation.action);
         }
     }
 
@@ -132,7 +131,7 @@ impl Tenant {
     pub(super) fn clients(&self) -> u32 {
         match self.load {
             Load::Closed { clients, .. } => clients,
-            Load::Open { .. } => 0,
+            Load::Open { .. } | Load::Timed => 0,
         }
     }
 
@@ -145,8 +144,12 @@ impl Tenant {
     }
 
     /// How long until the next arrival; `None` where there is none.
-    pub(super) fn gap(&mut self) -> Option<Nanos> {
+    pub(super) fn gap(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.stream.has_ended() {
+            return None;
+        }
         match self.load {
+            Load::Timed => self.stream.due().map(|due| due.saturating_sub(now)),
             Load::Open { rate_per_sec } if rate_per_sec > 0.0 => {
                 Some(exponential(&mut self.rng, 1.0 / rate_per_sec))
             }
@@ -173,6 +176,7 @@ impl Tenant {
         match &mut self.load {
             Load::Closed { clients: present, .. } => *present = clients.unwrap_or(*present),
             Load::Open { rate_per_sec: present } => *present = rate_per_sec.unwrap_or(*present),
+            Load::Timed => {}
         }
     }
 }

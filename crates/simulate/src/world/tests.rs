@@ -8,7 +8,7 @@ use bench::workload::{Popularity, Sizes};
 use proptest::prelude::*;
 
 use super::*;
-use crate::scenario::{Apply, Backend, Change, Control, Pattern, Resource, Source, Tenant as Spec};
+use crate::scenario::{Apply, Backend, Change, Control, ItemCost, Pattern, Resource, Source, Tenant as Spec};
 
 fn pattern(keys: u64, popularity: Popularity) -> Pattern {
     Pattern { keys, popularity, value_size: Sizes::fixed(84), ..Pattern::default() }
@@ -25,7 +25,7 @@ fn scenario(memory: u64, tenants: Vec<Spec>) -> Scenario {
         duration_secs: 40.0,
         warm_up_secs: 10.0,
         memory: ByteSize::new(memory),
-        item_overhead: 0,
+        item_cost: ItemCost::Bytes(0),
         tenants,
         ..Scenario::default()
     }

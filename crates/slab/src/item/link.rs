@@ -6,7 +6,8 @@
 //! offset  0  next      u32, the pointer of the next link, or NONE
 //!         4  parent    u32, the pointer of the item that it is chained to
 //!         8  tag       u32, what is the same for all that is ever chained to one key
-//!        12  the link's bytes
+//!        12  before    u32, the pointer of the link before, or NONE: so that a link is moved or replaced without a walk
+//!        16  the link's bytes
 //! ```
 //!
 //! and an item that has room for a chain (CHAINED) ends with the pointer of its first link (u32, or NONE) and the number of its
@@ -14,7 +15,7 @@
 //!
 //! Invariants:
 //! 1. A link has INDEXED if and only if it is in a chain. Both change under the lock that the chain's tag chooses, and so
-//!    do `next`, `parent` and the ends of a chain, once the link or the item was seen by others.
+//!    do `next`, `before`, `parent` and the ends of a chain, once the link or the item was seen by others.
 //! 2. Whoever has taken a link or the item of a chain out of sight owns it as an item is owned (invariant 2 of [`super`]).
 
 use std::ptr::NonNull;
@@ -26,7 +27,7 @@ use crate::ptr::ItemPtr;
 
 const NONE: u32 = u32::MAX;
 /// Bytes before a link's own.
-pub const LINK_BYTES: usize = 12;
+pub const LINK_BYTES: usize = 16;
 /// Bytes of the ends of a chain.
 pub const CHAIN_BYTES: usize = 8;
 
@@ -54,6 +55,7 @@ impl<'a> Item<'a> {
         unsafe {
             self.init(&fields, b"", LINK_BYTES + len);
             self.set_link(None, None);
+            self.set_link_before(None);
             self.link_field(2).store(tag, Ordering::Relaxed);
         }
     }
@@ -68,7 +70,7 @@ impl<'a> Item<'a> {
         unsafe { self.lengths() }.0 == 0
     }
 
-    /// Field `number` of a link: next, parent, tag.
+    /// Field `number` of a link: next, parent, tag, before.
     ///
     /// # Safety
     /// The item is a link that is initialised, and its chunk stays what it is while the result is used.
@@ -99,6 +101,24 @@ impl<'a> Item<'a> {
             self.link_field(0).store(bits(next), Ordering::Relaxed);
             self.link_field(1).store(bits(parent), Ordering::Relaxed);
         }
+    }
+
+    /// The link before this one in its chain; `None`: it is the first.
+    ///
+    /// # Safety
+    /// As for [`Self::link`].
+    pub unsafe fn link_before(self) -> Option<ItemPtr> {
+        // SAFETY: passed on.
+        pointer(unsafe { self.link_field(3) }.load(Ordering::Relaxed))
+    }
+
+    /// Changes what [`Self::link_before`] returns.
+    ///
+    /// # Safety
+    /// As for [`Self::set_link`].
+    pub unsafe fn set_link_before(self, before: Option<ItemPtr>) {
+        // SAFETY: passed on.
+        unsafe { self.link_field(3) }.store(bits(before), Ordering::Relaxed);
     }
 
     /// The link's tag.

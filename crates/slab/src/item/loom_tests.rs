@@ -150,6 +150,24 @@ fn loom_an_item_that_is_claimed_by_its_link_is_freed_once() {
     });
 }
 
+#[test]
+fn loom_no_reference_is_taken_beyond_the_most() {
+    loom::model(|| {
+        let state = Arc::new(StateWord::nearly_full());
+        let others =
+            [StateWord::duplicate as fn(&StateWord) -> bool, |state| state.acquire() == Acquired::Yes];
+        let others = others.map(|take| {
+            let state = Arc::clone(&state);
+            thread::spawn(move || take(&state))
+        });
+        let unlinked = state.unindex();
+        let taken = others.map(|other| u32::from(other.join().expect("no panic")));
+        assert!(unlinked && !state.is_chained(), "the count does not run over");
+        assert!(taken.iter().sum::<u32>() <= 1, "one was left");
+        assert_eq!(state.references(), 16_381 + 1 + taken.iter().sum::<u32>());
+    });
+}
+
 /// An item that may be in either of two chunks, and the index entry that says where.
 struct Place {
     chunks: [StateWord; 2],

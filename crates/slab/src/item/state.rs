@@ -120,14 +120,19 @@ impl StateWord {
         }
     }
 
-    /// Takes one more reference; the caller holds one already.
-    ///
-    /// # Panics
-    /// Where 16,382 are held.
+    /// Takes one more reference; the caller holds one already. `false`: 16,382 are held, and nothing has changed.
     #[inline]
-    pub fn duplicate(&self) {
-        let word = self.0.fetch_add(1, Ordering::Relaxed);
-        assert!(word & REFS < MOST_HELD, "16,382 handles of one item are held at once");
+    #[must_use]
+    pub fn duplicate(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        // Adding first and looking afterwards would carry into CHAINED, once others do so at the same time.
+        while word & REFS < MOST_HELD {
+            match self.0.compare_exchange_weak(word, word + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the caller frees it.
@@ -283,6 +288,12 @@ impl StateWord {
     pub fn clear_user_bits(&self, bits: u8) -> u8 {
         let word = self.0.fetch_and(!(u32::from(bits) << USER_SHIFT & USER), Ordering::AcqRel);
         ((word & USER) >> USER_SHIFT) as u8
+    }
+
+    /// An item in the index of which one more reference may be taken.
+    #[cfg(all(test, loom))]
+    pub(crate) fn nearly_full() -> Self {
+        Self::new(INDEXED | (MOST_HELD - 1))
     }
 
     #[cfg(all(test, not(loom)))]

@@ -18,7 +18,7 @@ fn fields(layout: Layout) -> Fields {
 
 #[test]
 fn every_layout_keeps_what_it_has_room_for() {
-    for layout in [Layout::Plain, Layout::Expiring, Layout::Tagged, Layout::TaggedWithFlags] {
+    for layout in [Layout::Plain, Layout::Expiring, Layout::Flagged, Layout::Tagged] {
         with_item(|item| {
             // SAFETY: the chunk belongs to this test alone, and the item fits.
             unsafe {
@@ -34,7 +34,7 @@ fn every_layout_keeps_what_it_has_room_for() {
                 assert_eq!(item.cas(), layout.has_tag().then_some(33));
                 let access = item.last_access().map(|access| access.load(Ordering::Relaxed));
                 assert_eq!(access, layout.has_tag().then_some(11));
-                assert_eq!(item.client_flags(), if layout == Layout::TaggedWithFlags { 44 } else { 0 });
+                assert_eq!(item.client_flags(), if layout.has_flags() { 44 } else { 0 });
             }
         });
     }
@@ -114,7 +114,9 @@ fn a_chain_lies_behind_the_value_and_a_link_before_its_own() {
             assert!(item.is_link() && item.is_plausible());
             assert_eq!(item.link(), (None, None));
             item.set_link(Some(b), Some(a));
-            assert_eq!((item.link(), item.link_tag()), ((Some(b), Some(a)), 0xabcd));
+            item.set_link_before(Some(a));
+            assert_eq!((item.link(), item.link_before()), ((Some(b), Some(a)), Some(a)));
+            assert_eq!(item.link_tag(), 0xabcd);
             assert_eq!((item.link_value(), item.used_bytes()), (&b"link"[..], link::link_item_bytes(4)));
         }
     });
@@ -130,9 +132,13 @@ fn references_do_not_overflow_into_flags() {
         taken += 1;
     }
     assert_eq!(taken, 0x3ffe);
+    let bits = word.bits_for_test();
+    assert!(!word.duplicate() && !word.duplicate(), "nor by who holds one already");
+    assert_eq!(word.bits_for_test(), bits);
     assert!(word.is_indexed() && !word.is_fetched() && !word.is_chained());
     assert!(word.unindex(), "one reference is kept for this");
     assert_eq!((word.references(), word.is_indexed(), word.is_fetched()), (0x3fff, false, false));
+    assert!(!word.release() && !word.duplicate() && !word.release() && word.duplicate());
 }
 
 #[test]
@@ -172,10 +178,10 @@ fn a_copy_has_all_that_the_item_has() {
     let info = SlabInfo { chunk_bytes: 256, pool: 0, class: 0, keyspace: 0 };
     let slab = arena.assign(info).expect("a slab");
     for (n, layout) in
-        [Layout::Plain, Layout::Expiring, Layout::Tagged, Layout::TaggedWithFlags].into_iter().enumerate()
+        [Layout::Plain, Layout::Expiring, Layout::Flagged, Layout::Tagged].into_iter().enumerate()
     {
-        let (from, _) = arena.item(ItemPtr::new(slab, 2 * n as u16));
-        let (to, _) = arena.item(ItemPtr::new(slab, 2 * n as u16 + 1));
+        let (from, _) = arena.item(slab.chunk(2 * n as u32));
+        let (to, _) = arena.item(slab.chunk(2 * n as u32 + 1));
         let fields = Fields { layout, created: 11, expiry: 22, cas: u64::MAX - 3, client_flags: 44 };
         from.state().begin();
         // SAFETY: nobody else uses the chunks.
@@ -207,6 +213,7 @@ fn a_tail_is_the_rest_of_the_chunk_and_its_copy_is_equal() {
         with_item(|copy| {
             // SAFETY: the chunks belong to this test alone, and the item fits.
             unsafe {
+                item.state().begin();
                 item.init(&fields(Layout::Expiring), b"key", TAILED);
                 assert_eq!((item.key(), item.value()), (&b"key"[..], &b""[..]));
                 assert!(item.is_plausible());

@@ -103,7 +103,7 @@ fn view(rng: &mut SeededRng) -> View {
         pool.grants = vec![0.0; pool.demands.len()];
         pools.push(pool);
     }
-    let view = View { memory, resources, pools };
+    let view = View { memory, resources, pools, ..View::default() };
     view.validate().expect("it is a view");
     view
 }

@@ -219,6 +219,7 @@ impl Parser {
             client_flags,
             exptime: Exptime(i64::from(exptime)),
             compare_cas,
+            wants_cas: !quiet || compare_cas.is_some(),
             data_len: header.value_len(),
             noreply: quiet,
             meta: None,

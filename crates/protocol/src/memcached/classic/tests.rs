@@ -59,6 +59,7 @@ fn stores() {
             client_flags,
             exptime: Exptime(exptime),
             compare_cas,
+            wants_cas: compare_cas.is_some(),
             data_len: data.len(),
             noreply,
             meta: None,

@@ -2,7 +2,7 @@
 
 use millpond::structured::{Corrupt, View};
 
-use super::super::numbers::float;
+use super::super::numbers::loose_float;
 use super::super::writer::Failure;
 
 /// Scores within bounds; `true`: that one is not in itself.
@@ -45,9 +45,9 @@ impl Scores {
                 [b'(', rest @ ..] => (rest, true),
                 text => (text, false),
             };
-            // An empty number is 0 to C's `strtod`.
-            let number = if text.is_empty() { Some(0.0) } else { float(text) };
-            number.map(|number| (number, is_open)).ok_or(Failure::new("ERR min or max is not a float"))
+            loose_float(text)
+                .map(|number| (number, is_open))
+                .ok_or(Failure::new("ERR min or max is not a float"))
         };
         Ok(Self { min: bound(min)?, max: bound(max)? })
     }

@@ -10,6 +10,7 @@ use super::{median, run};
 use crate::experiments::{CLIFFHANGER, Context, Experiment, OURS};
 use crate::queues::{ByCurves, CurveRules, Density, Profile, QueueCache, QueueConfig, Range, Splitting};
 use crate::report::{Chart, Criterion, Report, Table};
+use crate::scenario::TraceSource;
 use crate::world::Trace;
 
 /// A cliff behind a plateau.
@@ -196,7 +197,12 @@ fn in_traces(context: &Context, report: &mut Report, columns: [&str; 7]) {
     let mut gained = Vec::new();
     for name in TRACES {
         let path = folder.join(name).join(format!("{name}.csv.zst"));
-        let trace = match Trace::read(&path, 2_000_000, 1) {
+        let trace = match Trace::read(&TraceSource {
+            path,
+            requests: 2_000_000,
+            default_size: 1,
+            ..TraceSource::default()
+        }) {
             Ok(trace) => trace,
             Err(error) => {
                 report.note(format!("skipped: {error}"));

@@ -7,6 +7,7 @@ use super::run;
 use crate::experiments::{Context, Experiment, OURS};
 use crate::queues::{ByCurves, CurveRules, QueueCache, QueueConfig, Splitting};
 use crate::report::{Chart, Criterion, Report, Table};
+use crate::scenario::TraceSource;
 use crate::world::Trace;
 
 /// Slab classes.
@@ -78,7 +79,12 @@ fn slabs(context: &mut Context) -> Report {
     let (mut names, mut hits) = (Vec::new(), Vec::new());
     for (done, name) in TRACES.into_iter().enumerate() {
         let path = folder.join(name).join(format!("{name}.csv.zst"));
-        let trace = match Trace::read(&path, 2_000_000, 64) {
+        let trace = match Trace::read(&TraceSource {
+            path,
+            requests: 2_000_000,
+            default_size: 64,
+            ..TraceSource::default()
+        }) {
             Ok(trace) => trace,
             Err(error) => {
                 report.note(format!("skipped: {error}"));

@@ -1,7 +1,9 @@
 //! How well miss-ratio curves are learnt from a stream of requests.
 
+mod answers;
 mod ghost;
 mod shards;
+mod told;
 
 use base::hash::mix64;
 use base::rng::{SeededRng, seeded};
@@ -11,7 +13,7 @@ use rand_distr::{Distribution, Zipf};
 use super::Experiment;
 
 /// The experiments of this family.
-pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7];
+pub const EXPERIMENTS: &[Experiment] = &[ghost::H12, shards::P7, told::X40, answers::X41];
 
 /// Hashes of keys that are drawn by Zipf's law.
 struct ZipfKeys {

@@ -11,7 +11,7 @@ use super::phases::{changes, mean, relative, run_all};
 use crate::experiments::{Context, Experiment, HARE};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::scenario::{
-    Apply, Backend, Change, Control, Cost, Load, Pattern, Resource, Scenario, Source, Tenant,
+    Apply, Backend, Change, Control, Cost, ItemCost, Load, Pattern, Resource, Scenario, Source, Tenant,
 };
 use crate::world::{Decided, Run, Setup};
 
@@ -51,7 +51,7 @@ fn scenario() -> Scenario {
         warm_up_secs: WARM_UP,
         record_secs: 0.25,
         memory: ByteSize::mib(32),
-        item_overhead: 0,
+        item_cost: ItemCost::Bytes(0),
         resources: vec![
             Resource::new("device", Cost::FetchedBytes, f64::from(32 << 20)),
             // Copies of 4 workers at 1.9 G cycles of their 2.1, about a cycle per byte, scaled.

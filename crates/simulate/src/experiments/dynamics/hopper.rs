@@ -14,7 +14,7 @@ use super::phases::{changes, least_over_time, mean, relative, run_all, settled};
 use crate::experiments::{Context, Experiment, HARE};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::scenario::{
-    Apply, Backend, Change, Control, Cost, Load, Pattern, Resource, Scenario, Source, Tenant,
+    Apply, Backend, Change, Control, Cost, ItemCost, Load, Pattern, Resource, Scenario, Source, Tenant,
 };
 use crate::world::{Prepared, Run, Setup, prepare};
 
@@ -86,7 +86,7 @@ pub(super) fn scenario() -> Scenario {
         warm_up_secs: MINUTE,
         record_secs: 0.5,
         memory: ByteSize::new((4 * 2_000_000_000) / 64),
-        item_overhead: OVERHEAD,
+        item_cost: ItemCost::Bytes(OVERHEAD),
         resources: vec![
             resource("read units", Cost::ReadUnits, 1_000.0),
             resource("write units", Cost::WriteUnits, 1_000.0),

@@ -19,4 +19,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     traces::T4,
     traces::T5,
     traces::T6,
+    traces::held_out::T7,
+    traces::held_out::T8,
+    traces::held_out::T9,
+    traces::held_out::T10,
+    traces::held_out::T11,
+    traces::held_out::T12,
 ];

@@ -41,7 +41,7 @@ fn two(working_sets: [u64; 2]) -> View {
         pool
     });
     let resources = vec![Resource { name: "bandwidth".into(), total: 3000.0 }];
-    presently_equal(View { memory: 4000 * MB, resources, pools: pools.collect() })
+    presently_equal(View { memory: 4000 * MB, resources, pools: pools.collect(), ..View::default() })
 }
 
 fn h1(_: &mut Context) -> Report {
@@ -118,7 +118,7 @@ fn h2(_: &mut Context) -> Report {
     };
     let resources = ["read-units", "write-units"].map(|name| Resource { name: name.into(), total: 1200.0 });
     let pools = vec![rigid("A", 1.0, 2.0), rigid("B", 4.0, 1.0)];
-    let view = presently_equal(View { memory: 2, resources: resources.to_vec(), pools });
+    let view = presently_equal(View { memory: 2, resources: resources.to_vec(), pools, ..View::default() });
     let mut report = Report::new();
     let mut table = Table::new("units per second", ["redistribution", "A", "B", "unassigned"]);
     let show = |grant: &Grant| format!("<{:.1}, {:.1}>", grant.resources[0], grant.resources[1]);

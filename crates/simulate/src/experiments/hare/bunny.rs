@@ -51,7 +51,7 @@ fn tenants() -> View {
     // Four workers of 1900 usable Mcycles/s.
     let resources = [("bandwidth", 2000.0), ("cycles", 7600.0)];
     let resources = resources.map(|(name, total)| Resource { name: name.into(), total });
-    presently_equal(View { memory: 2048 * MB, resources: resources.to_vec(), pools })
+    presently_equal(View { memory: 2048 * MB, resources: resources.to_vec(), pools, ..View::default() })
 }
 
 /// A policy, what it lets each tenant do, and what it gives.

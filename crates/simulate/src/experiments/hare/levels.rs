@@ -60,7 +60,7 @@ fn two_levels(seed: u64) -> View {
     });
     let pools = pools.collect();
     let resources = resources.map(|(name, total)| Resource { name: name.into(), total }).to_vec();
-    presently_equal(View { memory: 8000 * MB, resources, pools })
+    presently_equal(View { memory: 8000 * MB, resources, pools, ..View::default() })
 }
 
 /// The least gains of one set of tenants.

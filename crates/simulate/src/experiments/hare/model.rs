@@ -108,7 +108,12 @@ pub(super) fn hopper(tenants: &[Hopper], seed: u64) -> View {
     let n = pools.len() as f64;
     let resources = [("read-units", 1000.0), ("write-units", 1000.0), ("network", 50e6)];
     let resources = resources.map(|(name, each)| Resource { name: name.into(), total: each * n });
-    presently_equal(View { memory: 2000 * MB * pools.len() as u64, resources: resources.to_vec(), pools })
+    presently_equal(View {
+        memory: 2000 * MB * pools.len() as u64,
+        resources: resources.to_vec(),
+        pools,
+        ..View::default()
+    })
 }
 
 /// The tenants have the baseline now, and send as much as that carries.

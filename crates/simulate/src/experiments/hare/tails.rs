@@ -41,8 +41,12 @@ fn latency_tenants() -> View {
     });
     let resources = [("read-units", 600.0), ("requests", 9000.0)];
     let resources = resources.map(|(name, total)| Resource { name: name.into(), total });
-    let mut view =
-        presently_equal(View { memory: 3000 * MB, resources: resources.to_vec(), pools: pools.collect() });
+    let mut view = presently_equal(View {
+        memory: 3000 * MB,
+        resources: resources.to_vec(),
+        pools: pools.collect(),
+        ..View::default()
+    });
     // Clients in an open loop, at nine tenths of what an equal share carries.
     view.pools.iter_mut().for_each(|pool| pool.request_rate *= LOAD);
     view

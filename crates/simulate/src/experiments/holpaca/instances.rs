@@ -85,7 +85,7 @@ pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
         pool.request_rate = rate;
         pool
     });
-    View { memory: memory / size * size, resources: Vec::new(), pools: pools.collect() }
+    View { memory: memory / size * size, resources: Vec::new(), pools: pools.collect(), ..View::default() }
 }
 
 /// The same view where requests need read units, write units and network as well, in shares that differ from pool to pool, as HARE's

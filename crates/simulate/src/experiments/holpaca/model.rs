@@ -71,7 +71,7 @@ impl Model {
             .iter()
             .enumerate()
             .map(|(i, curve)| Pool::new(format!("T{}", i + 1), Arc::clone(curve), MEMORY / tenants as u64));
-        let view = View { memory: MEMORY, resources: Vec::new(), pools: pools.collect() };
+        let view = View { memory: MEMORY, resources: Vec::new(), pools: pools.collect(), ..View::default() };
         let mut model = Self { view, truth };
         model.measure(&mut |_| 1.0);
         model

@@ -1,0 +1,54 @@
+//! The memory that the machine, or the container that the process runs in, has to offer.
+
+use std::fs;
+
+/// Bytes of memory: the machine's, or the container's limit if that is lower. 1 GiB if neither can be read.
+pub fn memory_bytes() -> u64 {
+    let machine = meminfo("MemTotal:");
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let container = limits
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok())
+        .filter(|bytes| *bytes > 0)
+        .min();
+    match (machine, container) {
+        (Some(machine), Some(container)) => machine.min(container),
+        (Some(bytes), None) | (None, Some(bytes)) => bytes,
+        (None, None) => 1 << 30,
+    }
+}
+
+/// Bytes that the machine has at all, in memory and for swapping. `None` if the system does not say.
+pub fn total_bytes() -> Option<u64> {
+    Some(meminfo("MemTotal:")?.saturating_add(meminfo("SwapTotal:").unwrap_or(0)))
+}
+
+fn meminfo(label: &str) -> Option<u64> {
+    parse_meminfo(&fs::read_to_string("/proc/meminfo").ok()?, label)
+}
+
+fn parse_meminfo(text: &str, label: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(label))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_kib() {
+        let text = "MemTotal:       24576 kB\nMemFree: 1 kB\nSwapTotal: 2 kB\n";
+        assert_eq!(parse_meminfo(text, "MemTotal:"), Some(24576 * 1024));
+        assert_eq!(parse_meminfo(text, "SwapTotal:"), Some(2048));
+        assert_eq!(parse_meminfo("MemFree: 1 kB\n", "MemTotal:"), None);
+        assert_eq!(parse_meminfo("MemTotal: x kB\n", "MemTotal:"), None);
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(memory_bytes() > 1 << 20);
+        assert!(total_bytes().is_some_and(|total| total >= memory_bytes()));
+    }
+}

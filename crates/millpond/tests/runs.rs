@@ -1,0 +1,174 @@
+//! A pool pays for what it stores: a little data of many sizes, in caches that are much larger, is all kept.
+
+use base::rng::{RngExt, seeded};
+use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
+
+fn cache(memory: ByteSize) -> Cache {
+    Cache::new(CacheConfig { memory, huge_pages: false, ..CacheConfig::default() }).expect("a cache")
+}
+
+fn pools(cache: &Cache, count: usize) -> Vec<PoolId> {
+    (0..count).map(|i| cache.add_pool(PoolConfig::named(format!("p{i}"))).expect("a new name")).collect()
+}
+
+/// Puts `values` values of 10 to `most` bytes, as many of each order of magnitude, into each pool.
+fn fill(cache: &Cache, pools: &[PoolId], values: u32, most: f64) -> u64 {
+    let mut rng = seeded(7);
+    let mut bytes = 0;
+    for key in 0..values {
+        for pool in pools {
+            let len = 10_f64.powf(rng.random_range(1.0..most.log10())) as usize;
+            let mut item =
+                cache.allocate(*pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("memory");
+            item.value_mut().fill(key as u8);
+            cache.put(item);
+            bytes += len as u64;
+        }
+    }
+    bytes
+}
+
+/// Everything is there, nothing was ever evicted, and maintenance changes nothing about that.
+fn holds_all(memory: ByteSize, count: usize, values: u32, most: f64) {
+    let cache = cache(memory);
+    let pools = pools(&cache, count);
+    let bytes = fill(&cache, &pools, values, most);
+    cache.maintain().expect("there is memory");
+    for pool in &pools {
+        for key in 0..values {
+            let found = cache.keys(*pool).find(&key.to_le_bytes());
+            let found =
+                found.unwrap_or_else(|| panic!("{key} of {count} pools with {bytes} bytes in {memory}"));
+            assert!(found.iter().all(|byte| *byte == key as u8));
+        }
+    }
+    let evictions: u64 = cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
+    assert_eq!(evictions, 0);
+    assert!(cache.ledger().total() <= memory.as_u64());
+    cache.validate();
+}
+
+#[test]
+fn one_small_pool_in_a_small_cache_loses_nothing() {
+    holds_all(ByteSize::mib(64), 1, 100, 32e3);
+    holds_all(ByteSize::mib(64), 1, 500, 8e5);
+    holds_all(ByteSize::mib(128), 1, 500, 8e5);
+}
+
+#[test]
+fn several_pools_in_a_cache_lose_nothing() {
+    holds_all(ByteSize::mib(128), 2, 60, 32e3);
+    holds_all(ByteSize::mib(128), 16, 60, 32e3);
+    holds_all(ByteSize::gib(1), 50, 60, 32e3);
+}
+
+#[test]
+fn a_thousand_pools_in_a_cache_of_a_gibibyte_lose_nothing() {
+    holds_all(ByteSize::gib(1), 1_000, 60, 3e4);
+}
+
+#[test]
+fn four_thousand_pools_of_16_kib_fit_into_256_mib() {
+    let cache = cache(ByteSize::mib(256));
+    let pools = pools(&cache, 4_096);
+    for key in 0..16_u32 {
+        for pool in &pools {
+            let item = cache.allocate(*pool, &key.to_le_bytes(), 1_024, &ItemOptions::default());
+            cache.put(item.expect("memory"));
+        }
+    }
+    let stats = cache.stats();
+    let count = |field: fn(&millpond::ClassStats) -> u64| -> u64 {
+        stats.pools.iter().map(|pool| pool.sum(field)).sum()
+    };
+    assert_eq!((count(|class| class.items), count(|class| class.evictions)), (16 * 4_096, 0));
+    assert!(cache.ledger().total() <= 256 << 20);
+    cache.validate();
+}
+
+#[test]
+fn free_memory_that_lies_apart_is_brought_together_for_a_large_item() {
+    let cache = cache(ByteSize::mib(24));
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    // Runs of many classes, of which all but a few items go.
+    let kept = |key: u32| key.is_multiple_of(50);
+    for key in 0..4_000_u32 {
+        let len = 2_000 + (key as usize * 37) % 3_000;
+        let mut item =
+            cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("memory");
+        item.value_mut().fill(key as u8);
+        cache.put(item);
+    }
+    let before: Vec<u32> = (0..4_000_u32).filter(|key| cache.find(&key.to_le_bytes()).is_some()).collect();
+    before.iter().filter(|key| !kept(**key)).for_each(|key| assert!(cache.remove(&key.to_le_bytes())));
+    cache.put(cache.allocate(pool, b"large", 3 << 20, &ItemOptions::default()).expect("memory"));
+    assert_eq!(cache.find(b"large").expect("there").len(), 3 << 20);
+    for key in before.iter().filter(|key| kept(**key)) {
+        if let Some(found) = cache.find(&key.to_le_bytes()) {
+            assert!(found.iter().all(|byte| *byte == *key as u8));
+        }
+    }
+    cache.validate();
+}
+
+#[test]
+fn memory_goes_back_to_the_system_though_pools_share_slabs() {
+    let cache = cache(ByteSize::mib(64));
+    let pools = pools(&cache, 40);
+    fill(&cache, &pools, 60, 3e4);
+    let before = cache.ledger().total();
+    for pool in &pools[1..] {
+        cache.remove_pool(*pool).expect("exists");
+    }
+    cache.set_memory(ByteSize::mib(16)).expect("one small pool is left");
+    assert!(cache.ledger().total() <= 16 << 20 && before > 16 << 20);
+    for key in 0..60_u32 {
+        assert!(cache.keys(pools[0]).find(&key.to_le_bytes()).is_some());
+    }
+    cache.validate();
+}
+
+/// While there is memory, classes grow with what is stored in them. A size that comes to be stored much only when there is none left is
+/// not kept to the little that it had until then, though nobody rebalances the pool.
+#[test]
+fn a_size_that_comes_late_gets_its_share() {
+    let cache = cache(ByteSize::mib(96));
+    let pool = cache.add_pool(PoolConfig::named("late")).expect("a pool");
+    let put = |key: u32, len: usize| {
+        let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+        cache.put(item.expect("memory"));
+    };
+    put(0, 100);
+    (1..40_000).for_each(|key| put(key, 4_000));
+    (40_000..100_000).for_each(|key| put(key, 100));
+    let stats = cache.stats();
+    let classes = stats.pools[0].classes.iter();
+    let small: u64 = classes.filter(|class| class.chunk_bytes < 200).map(|class| class.bytes).sum();
+    assert!(small >= 3 << 20, "{small} bytes for small items");
+    cache.validate();
+}
+
+#[test]
+fn threads_that_fill_an_empty_cache_at_once_evict_nothing() {
+    for round in 0..5 {
+        let cache = cache(ByteSize::mib(64));
+        let pool = pools(&cache, 1)[0];
+        std::thread::scope(|threads| {
+            for thread in 0..3_u32 {
+                let cache = &cache;
+                threads.spawn(move || {
+                    for key in 0..60_000_u32 {
+                        // Often the same keys at once.
+                        let key = (key ^ thread).to_le_bytes();
+                        let len = 60 + key[0] as usize;
+                        let item = cache.allocate(pool, &key, len, &ItemOptions::default()).expect("room");
+                        cache.put(item);
+                    }
+                });
+            }
+        });
+        let stats = &cache.stats().pools[0];
+        assert_eq!(stats.sum(|class| class.evictions), 0, "in round {round}, of {:?}", stats.slab_bytes);
+        cache.validate();
+    }
+}

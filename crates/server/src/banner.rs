@@ -1,0 +1,210 @@
+//! What the server says of itself when it has started: where it listens and for whom, what it shares out, who must authenticate,
+//! and lines to try that work with this configuration.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use crate::config::{Address, Auto, Config, ListenerConfig, Protocol};
+
+/// Names that are listed; of more there is only the number.
+const MAX_NAMES: usize = 8;
+
+/// All of it.
+pub(crate) fn text(config: &Config, addresses: &[(String, Address)], admin: Option<SocketAddr>) -> String {
+    let mut text =
+        format!("millpond {} serves {}\n", env!("CARGO_PKG_VERSION"), listening(config, addresses));
+    let pools = config.all_pools();
+    let pools = names(pools.iter().map(|pool| pool.name.as_str()), "pool");
+    let _ = writeln!(text, "  {} of memory, {} worker threads, {pools}", config.memory(), config.threads());
+    if !config.tenants.is_empty() {
+        let tenants = config.all_tenants();
+        let _ = writeln!(text, "  {}", names(tenants.iter().map(|tenant| tenant.name.as_str()), "tenant"));
+    }
+    let users = names(config.users.iter().map(|user| user.name.as_str()), "user");
+    if !config.users.is_empty() {
+        let _ = writeln!(text, "  {users}");
+    }
+    if let Some(address) = admin {
+        let scheme = if config.admin.tls().is_some() { "https" } else { "http" };
+        let _ = writeln!(text, "  metrics: {scheme}://{address}/metrics{}", admin_rules(config));
+    }
+    for (number, line) in lines_to_try(config, addresses).into_iter().enumerate() {
+        let _ = writeln!(text, "  {} {line}", if number == 0 { "try:" } else { " or:" });
+    }
+    text
+}
+
+/// Whose clients are served, and where.
+pub(crate) fn listening(config: &Config, addresses: &[(String, Address)]) -> String {
+    let shown = |((name, address), listener): (&(String, Address), &ListenerConfig)| {
+        let tls = match listener.tls() {
+            None => "",
+            Some(tls) if tls.client_ca.as_os_str().is_empty() => ", by TLS",
+            Some(_) => ", by TLS with certificates",
+        };
+        let auth = match (config.needs_users_at(listener), listener.auth) {
+            (true, _) => ", with a password",
+            (false, Auto::Set(false)) if !config.users.is_empty() => ", without a password",
+            _ => "",
+        };
+        format!("{} clients on {address} ({name}{tls}{auth})", clients(listener.protocol))
+    };
+    addresses.iter().zip(&config.listeners).map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// What an operator must show.
+fn admin_rules(config: &Config) -> &'static str {
+    let admin = &config.admin;
+    let has_tokens = !admin.token.0.is_empty() || !admin.tokens_file.as_os_str().is_empty();
+    match (has_tokens, !admin.tls_client_ca.as_os_str().is_empty()) {
+        (true, true) => " (with a token or a certificate)",
+        (true, false) => " (with a token)",
+        (false, true) => " (with a certificate)",
+        (false, false) => "",
+    }
+}
+
+/// `pools: a, b`, or how many there are.
+fn names<'a>(names: impl ExactSizeIterator<Item = &'a str>, what: &str) -> String {
+    match names.len() {
+        count if count > MAX_NAMES => format!("{count} {what}s"),
+        _ => format!("{what}s: {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Whose clients are served by a protocol.
+fn clients(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Auto => "memcached and Redis",
+        Protocol::Resp => "Redis",
+        Protocol::Memcached | Protocol::MemcachedText | Protocol::MemcachedBinary => "memcached",
+    }
+}
+
+/// For each of the two kinds of clients a command that asks the server something, where there is one for this configuration.
+fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String> {
+    let find = |serves: fn(Protocol) -> bool| {
+        let mut listeners = addresses.iter().map(|(_, address)| address).zip(&config.listeners);
+        listeners.find(|(_, listener)| serves(listener.protocol))
+    };
+    let memcached =
+        |protocol| matches!(protocol, Protocol::Auto | Protocol::Memcached | Protocol::MemcachedText);
+    // Two names of one address are no news; so the last of those for everybody is shown for Redis.
+    let redis = |protocol| matches!(protocol, Protocol::Auto | Protocol::Resp);
+    let mut listeners = addresses.iter().map(|(_, address)| address).zip(&config.listeners);
+    let redis = listeners.rfind(|(_, listener)| redis(listener.protocol));
+    let memcached = find(memcached).and_then(|(address, listener)| try_memcached(config, listener, address));
+    memcached
+        .into_iter()
+        .chain(redis.and_then(|(address, listener)| try_redis(config, listener, address)))
+        .collect()
+}
+
+/// Stores and fetches something with nothing but a shell; only without TLS, as no shell speaks that.
+fn try_memcached(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
+    if listener.tls().is_some() {
+        return None;
+    }
+    let request = match config.needs_users_at(listener) {
+        // The first `set` says who it is (docs/security.md), which a line to copy cannot.
+        true => return None,
+        false => r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'",
+    };
+    Some(match address {
+        // Bash can open connections itself, so that nothing needs to be installed.
+        Address::Tcp(address) => {
+            let (ip, port) = (reachable(*address), address.port());
+            format!("bash -c \"exec 3<>/dev/tcp/{ip}/{port}; {request} >&3; cat <&3\"")
+        }
+        Address::Unix(path) => format!("{request} | nc -U {}", path.display()),
+    })
+}
+
+/// The same with Redis's own client, with what it must show.
+fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
+    let mut line = match address {
+        Address::Tcp(address) => format!("redis-cli -h {} -p {}", reachable(*address), address.port()),
+        Address::Unix(path) => format!("redis-cli -s {}", path.display()),
+    };
+    if let Some(tls) = listener.tls() {
+        line.push_str(" --tls --cacert CA.pem");
+        if !tls.client_ca.as_os_str().is_empty() {
+            line.push_str(" --cert CERTIFICATE.pem --key KEY.pem");
+        }
+    }
+    if config.needs_users_at(listener) {
+        let user = config.users.iter().find(|user| user.rules().is_ok_and(|rules| rules.is_on))?;
+        let _ = write!(line, " --user {} --askpass", user.name);
+    }
+    // Rules may forbid anything but this.
+    line.push_str(if config.users.is_empty() { " set hello world" } else { " ping" });
+    Some(line)
+}
+
+/// Where a listener on all addresses is found from this machine.
+fn reachable(address: SocketAddr) -> String {
+    match address.ip() {
+        ip if !ip.is_unspecified() => ip.to_string(),
+        ip if ip.is_ipv4() => "127.0.0.1".to_owned(),
+        _ => "::1".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::load::{Flags, load_text};
+
+    fn banner(text: &str) -> String {
+        let config = load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        let addresses: Vec<_> =
+            config.listeners.iter().map(|it| (it.name.clone(), it.address.clone())).collect();
+        let admin = "127.0.0.1:11212".parse().ok().filter(|_| config.admin.enabled);
+        super::text(&config, &addresses, admin)
+    }
+
+    #[test]
+    fn without_a_configuration_both_kinds_of_clients_are_named_and_shown_the_way() {
+        let text = banner("memory = \"64MiB\"\nthreads = 2");
+        let both = "memcached and Redis clients on tcp://127.0.0.1:";
+        assert!(text.contains(&format!("serves {both}11211 (main), {both}6379 (redis)\n")), "{text}");
+        assert!(text.contains("64MiB of memory, 2 worker threads, pools: default\n"), "{text}");
+        assert!(text.contains("metrics: http://127.0.0.1:11212/metrics\n"), "{text}");
+        assert!(text.contains("try: bash -c \"exec 3<>/dev/tcp/127.0.0.1/11211;"), "{text}");
+        assert!(text.contains(" or: redis-cli -h 127.0.0.1 -p 6379 set hello world\n"), "{text}");
+        assert!(!text.contains("tenants") && !text.contains("users"), "{text}");
+    }
+
+    #[test]
+    fn tenants_users_and_tls_are_told_of_and_no_pool_that_nobody_has() {
+        let text = banner(
+            "[[tenant]]\nname = \"shop\"\n[[tenant]]\nname = \"blog\"\n[[user]]\nname = \"alice\"\nrules = \">secret allkeys +@all\"\n\
+             [[listener]]\nname = \"open\"\ntenant = \"shop\"\nprotocol = \"memcached\"\nauth = false\n\
+             [[listener]]\nname = \"shut\"\naddress = \"tcp://127.0.0.1:6379\"\ntenant = \"blog\"\nprotocol = \"redis\"\n\
+             tls_certificate = \"c\"\ntls_key = \"k\"\n\
+             [admin]\ntoken = \"0123456789abcdef\"\ntls_certificate = \"c\"\ntls_key = \"k\"\n",
+        );
+        assert!(text.contains("11211 (open, without a password)"), "{text}");
+        assert!(
+            text.contains("Redis clients on tcp://127.0.0.1:6379 (shut, by TLS, with a password)"),
+            "{text}"
+        );
+        assert!(text.contains("pools: shop, blog\n") && text.contains("tenants: shop, blog\n"), "{text}");
+        assert!(text.contains("users: alice\n"), "{text}");
+        assert!(text.contains("metrics: https://127.0.0.1:11212/metrics (with a token)\n"), "{text}");
+        assert!(text.contains("try: bash -c"), "{text}");
+        assert!(
+            text.contains(
+                "or: redis-cli -h 127.0.0.1 -p 6379 --tls --cacert CA.pem --user alice --askpass ping"
+            ),
+            "{text}"
+        );
+        assert!(!text.contains("secret") && !text.contains("0123456789abcdef"), "{text}");
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        let tenants: String = (0..20).map(|n| format!("[[tenant]]\nname = \"t{n}\"\n")).collect();
+        let text = banner(&format!("{tenants}[[listener]]\ntenant = \"t0\"\n"));
+        assert!(text.contains("20 pools\n") && text.contains("20 tenants\n"), "{text}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Reads the text of a configuration file, and finds every mistake in it rather than the first.
+//!
+//! Each setting is read by itself, so that one of a wrong type hides no other. What is good goes on to be checked as a whole;
+//! [`Mistakes`] knows the line of each setting, and so says where a problem that [`super::check`] finds was written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{KEYS, LISTS};
+use super::load::unknown_key;
+use super::{Config, ListenerConfig, PoolSettings};
+use crate::error::{Error, ErrorKind};
+
+/// Everything that is wrong with a configuration, with where each setting came from.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    /// The name of the file.
+    name: String,
+    /// Line, or 0 for what is in no line, and what is wrong.
+    found: Vec<(usize, String)>,
+    /// The line of each setting, entry and section.
+    lines: BTreeMap<String, usize>,
+    /// The variable or flag by which a setting was given.
+    sources: BTreeMap<String, String>,
+}
+
+impl Mistakes {
+    pub(super) fn of_file(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Notes a mistake that names its place itself.
+    pub(super) fn add(&mut self, problem: impl Into<String>) {
+        self.found.push((0, problem.into()));
+    }
+
+    /// Notes a mistake in a line.
+    fn add_at(&mut self, line: usize, problem: &str) {
+        self.found.push((line, format!("{}:{line}: {problem}", self.name)));
+    }
+
+    /// Notes that a setting was given by a variable or flag.
+    pub(super) fn set_source(&mut self, path: &str, source: &str) {
+        self.sources.insert(path.to_owned(), source.to_owned());
+    }
+
+    /// Notes a problem that begins with the name of its setting, with where that was written.
+    pub(super) fn place(&mut self, problem: &str) {
+        let path = problem.split(": ").next().unwrap_or_default();
+        // Two entries of one name are a problem of the later.
+        let twin = path.strip_suffix(".name").and_then(|list| Some((list, problem.split('`').nth(1)?)));
+        let twin = twin.map(|(list, name)| format!("{list}.{name}.name"));
+        let entry = path.rsplit_once('.').map(|(entry, _)| entry);
+        if let Some(source) = self.sources.get(path) {
+            let problem = format!("{source}: {problem}");
+            return self.found.push((0, problem));
+        }
+        let known = [Some(path), twin.as_deref(), entry].into_iter().flatten();
+        match known.into_iter().find_map(|path| self.lines.get(path).copied()) {
+            Some(line) => self.add_at(line, problem),
+            None => self.add(problem),
+        }
+    }
+
+    /// Whether a setting, entry or section was given whose name `is_it`.
+    pub(super) fn has_place(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        self.lines.keys().chain(self.sources.keys()).any(|path| is_it(path))
+    }
+
+    /// All of them as one error, in the order of their lines, or nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if there is a mistake.
+    pub(super) fn into_result(mut self) -> Result<(), Error> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        self.found.sort_by_key(|(line, _)| *line);
+        let problems: Vec<String> = self.found.into_iter().map(|(_, problem)| problem).collect();
+        Err(Error::new(ErrorKind::Config, problems.join("\n")))
+    }
+}
+
+/// The configuration that `text` describes, as far as it does, and whether it has pools of its own.
+///
+/// # Errors
+/// If it is no TOML, with all that is wrong.
+pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistakes), Error> {
+    let (quoted, sizes) = with_quoted_sizes(text);
+    let text = if sizes.is_empty() { text } else { &quoted };
+    for (line, size) in &sizes {
+        mistakes.add_at(*line, &format!("a size with a unit is a text: write {size}"));
+    }
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        mistakes.add_at(line, &format!("this is not TOML: {}", error.message().replace('\n', ", ")));
+    }
+    let values: toml::Table = match toml::from_str(text) {
+        Ok(values) if errors.is_empty() => values,
+        Ok(_) => return Err(mistakes.into_result().err().unwrap_or_else(nothing)),
+        Err(error) => {
+            if errors.is_empty() {
+                mistakes.add(error.to_string());
+            }
+            return Err(mistakes.into_result().err().unwrap_or_else(nothing));
+        }
+    };
+    let mut reader = Reader { text, mistakes, good: toml::Table::new() };
+    for (key, value) in document.get_ref() {
+        let name: &str = key.get_ref();
+        if let Some(read) = values.get(name) {
+            reader.top_level(name, key.span().start, value, read);
+        }
+    }
+    let Reader { mut mistakes, good, .. } = reader;
+    let config = Config::deserialize(good).unwrap_or_else(|error| {
+        mistakes.add(format!("{}: {}", mistakes.name, error.message()));
+        Config::default()
+    });
+    Ok((config, mistakes))
+}
+
+fn nothing() -> Error {
+    Error::new(ErrorKind::Config, "the configuration cannot be read")
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    mistakes: Mistakes,
+    /// What can be read.
+    good: toml::Table,
+}
+
+impl Reader<'_> {
+    fn top_level(&mut self, name: &str, at: usize, spans: &Spanned<DeValue<'_>>, value: &toml::Value) {
+        let line = line_of(self.text, at);
+        self.mistakes.lines.entry(name.to_owned()).or_insert(line);
+        let is_setting = KEYS.iter().any(|key| key.path == name);
+        let is_section = KEYS.iter().any(|key| key.path.split_once('.').is_some_and(|(it, _)| it == name));
+        if is_setting {
+            if self.is_good(name, line, |value| one(name, value), value) {
+                self.good.insert(name.to_owned(), value.clone());
+            }
+            return;
+        }
+        if !is_section {
+            return self.mistakes.add_at(line, &unknown_key(name));
+        }
+        match (LISTS.contains(&name), spans.get_ref(), value) {
+            (true, DeValue::Array(spans), toml::Value::Array(entries)) => {
+                let read =
+                    entries.iter().zip(spans.iter()).map(|(entry, spans)| self.entry(name, spans, entry));
+                let read = read.collect();
+                self.good.insert(name.to_owned(), toml::Value::Array(read));
+            }
+            (true, DeValue::Table(_), _) => {
+                self.mistakes.add_at(
+                    line,
+                    &format!("there may be several of `{name}`: write [[{name}]] in place of [{name}]"),
+                );
+            }
+            (false, DeValue::Table(spans), toml::Value::Table(section)) => {
+                let read = self.section(name, name, spans, section, |key, value| {
+                    one(name, toml::Value::Table(one(key, value)))
+                });
+                self.good.insert(name.to_owned(), toml::Value::Table(read));
+            }
+            (false, DeValue::Array(_), _) => {
+                self.mistakes.add_at(
+                    line,
+                    &format!("there is one `{name}` only: write [{name}] in place of [[{name}]]"),
+                );
+            }
+            (is_list, ..) => {
+                let section = if is_list { format!("[[{name}]]") } else { format!("[{name}]") };
+                self.mistakes.add_at(
+                    line,
+                    &format!("`{name}` is a section: write {section} in a line, and its settings below"),
+                );
+            }
+        }
+    }
+
+    /// What is good of an entry of a list.
+    fn entry(&mut self, list: &str, spans: &Spanned<DeValue<'_>>, value: &toml::Value) -> toml::Value {
+        let (DeValue::Table(table), toml::Value::Table(settings)) = (spans.get_ref(), value) else {
+            let line = line_of(self.text, spans.span().start);
+            self.mistakes.add_at(
+                line,
+                &format!("`{list}` is a list of tables: write [[{list}]], and its settings below"),
+            );
+            return toml::Value::Table(toml::Table::new());
+        };
+        let name = settings
+            .get("name")
+            .and_then(toml::Value::as_str)
+            .map_or_else(|| usual_name(list), str::to_owned);
+        let entry = format!("{list}.{name}");
+        let first = table.iter().map(|(key, _)| key.span().start).min();
+        let line = line_of(self.text, first.unwrap_or(spans.span().start));
+        self.mistakes.lines.insert(entry.clone(), line);
+        let read = self.section(list, &entry, table, settings, |key, value| {
+            one(list, toml::Value::Array(vec![toml::Value::Table(one(key, value))]))
+        });
+        toml::Value::Table(read)
+    }
+
+    /// What is good of the settings of a section, which is called `shown`; `alone` makes a file of one of them.
+    fn section(
+        &mut self,
+        section: &str,
+        shown: &str,
+        spans: &DeTable<'_>,
+        settings: &toml::Table,
+        alone: impl Fn(&str, toml::Value) -> toml::Table,
+    ) -> toml::Table {
+        let mut good = toml::Table::new();
+        for (key, _) in spans {
+            let name: &str = key.get_ref();
+            let Some(value) = settings.get(name) else { continue };
+            let line = line_of(self.text, key.span().start);
+            let path = format!("{shown}.{name}");
+            if !KEYS.iter().any(|key| key.path == format!("{section}.{name}")) {
+                self.mistakes.add_at(line, &unknown_key(&format!("{section}.{name}")));
+                continue;
+            }
+            self.mistakes.lines.insert(path.clone(), line);
+            if self.is_good(&path, line, |value| alone(name, value), value) {
+                good.insert(name.to_owned(), value.clone());
+            }
+        }
+        good
+    }
+
+    /// Whether a setting can be read by itself; if not, the mistake is noted.
+    fn is_good(
+        &mut self,
+        path: &str,
+        line: usize,
+        alone: impl Fn(toml::Value) -> toml::Table,
+        value: &toml::Value,
+    ) -> bool {
+        match Config::deserialize(alone(value.clone())) {
+            Ok(_) => true,
+            Err(error) => {
+                self.mistakes.add_at(line, &format!("{path}: {}", in_words(error.message())));
+                false
+            }
+        }
+    }
+}
+
+/// A table with one value.
+fn one(key: &str, value: impl Into<toml::Value>) -> toml::Table {
+    toml::Table::from_iter([(key.to_owned(), value.into())])
+}
+
+/// The name of an entry that gives none.
+fn usual_name(list: &str) -> String {
+    match list {
+        "listener" => ListenerConfig::default().name,
+        "pool" => PoolSettings::default().name,
+        _ => String::new(),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// A message about a type without the names of Rust's types.
+pub(super) fn in_words(message: &str) -> String {
+    let words = [
+        ("expected usize", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected i64", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected true or false"),
+        ("expected a string", "expected a text in quotes"),
+        ("expected a sequence", "expected a list, as in [\"a\", \"b\"]"),
+        ("invalid type: string ", "it cannot be the text "),
+        ("invalid type: integer ", "it cannot be the number "),
+        ("invalid type: floating point ", "it cannot be the number "),
+        ("invalid type: boolean ", "it cannot be "),
+        ("invalid value: integer ", "it cannot be the number "),
+        ("invalid type: sequence", "it cannot be a list"),
+        ("invalid type: map", "it cannot be a table"),
+    ];
+    let message =
+        words.iter().fold(message.trim_end().to_owned(), |text, (rust, plain)| text.replace(rust, plain));
+    message.replace('\n', " ")
+}
+
+/// `text` with quotes around sizes such as `512MiB` that lack them, if it is no TOML as it is; and these lines as they should be.
+fn with_quoted_sizes(text: &str) -> (String, Vec<(usize, String)>) {
+    if DeTable::parse(text).is_ok() {
+        return (String::new(), Vec::new());
+    }
+    let mut sizes = Vec::new();
+    let mut quoted = String::new();
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        match quoted_size(line) {
+            Some(line) => {
+                sizes.push((number, line.trim().to_owned()));
+                quoted.push_str(&line);
+                quoted.push('\n');
+            }
+            None => quoted.push_str(line),
+        }
+    }
+    (quoted, sizes)
+}
+
+/// `memory = "512MiB"` for `memory = 512MiB`, if it is such a line.
+fn quoted_size(line: &str) -> Option<String> {
+    let line = line.trim_end();
+    let (key, rest) = line.split_once('=')?;
+    let (value, _) = rest.split_once('#').unwrap_or((rest, ""));
+    let value = value.trim();
+    let is_size = value.starts_with(|first: char| first.is_ascii_digit())
+        && value.ends_with(|last: char| last.is_ascii_alphabetic())
+        && value.parse::<base::ByteSize>().is_ok();
+    let is_key = key.trim().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (is_size && is_key).then(|| format!("{}= \"{value}\"", key.trim_end().to_owned() + " "))
+}

@@ -1,0 +1,124 @@
+//! Statistics by key prefix, as memcached's `stats detail` has them: how often keys that begin
+//! alike up to the first colon were asked for, found, stored and removed. Kept while a client has
+//! switched them on.
+//!
+//! There are at most [`MAX_PREFIXES`] of them, on the bill. Keys of others are not counted.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::{Ledger, Part};
+
+use crate::requests::Does;
+
+/// What ends a prefix.
+const DELIMITER: u8 = b':';
+/// Most prefixes that are counted.
+const MAX_PREFIXES: usize = 1_024;
+/// What one is charged with besides its own bytes.
+const PREFIX_BYTES: usize = 96;
+
+/// How often something was done with keys of a prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) gets: u64,
+    pub(crate) hits: u64,
+    pub(crate) sets: u64,
+    pub(crate) deletes: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Details {
+    is_on: AtomicBool,
+    prefixes: Mutex<BTreeMap<Box<[u8]>, Counts>>,
+}
+
+impl Details {
+    /// Whether requests are counted.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Counts from now on, or no more. What was counted stays.
+    pub(crate) fn set(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Counts a request for a key, and whether it found something.
+    pub(crate) fn note(&self, key: &[u8], does: Does, is_hit: bool, ledger: &Ledger) {
+        let Some(prefix) = key.iter().position(|byte| *byte == DELIMITER).and_then(|end| key.get(..end))
+        else {
+            return;
+        };
+        let mut prefixes = self.lock();
+        if !prefixes.contains_key(prefix) {
+            if prefixes.len() >= MAX_PREFIXES {
+                return;
+            }
+            ledger.charge(Part::Fixed, bytes_of(prefix));
+        }
+        let counts = prefixes.entry(prefix.into()).or_default();
+        match does {
+            Does::Read => {
+                counts.gets += 1;
+                counts.hits += u64::from(is_hit);
+            }
+            Does::Write => counts.sets += 1,
+            Does::Remove => counts.deletes += 1,
+            Does::Touch => {}
+        }
+    }
+
+    /// All prefixes in their order.
+    pub(crate) fn all(&self) -> Vec<(Box<[u8]>, Counts)> {
+        self.lock().iter().map(|(prefix, counts)| (prefix.clone(), *counts)).collect()
+    }
+
+    /// Forgets what was counted.
+    pub(crate) fn clear(&self, ledger: &Ledger) {
+        let mut prefixes = self.lock();
+        ledger.release(Part::Fixed, prefixes.keys().map(|prefix| bytes_of(prefix)).sum());
+        prefixes.clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, Counts>> {
+        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const fn bytes_of(prefix: &[u8]) -> u64 {
+    (prefix.len() + PREFIX_BYTES) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_counted_by_what_is_before_their_first_colon_within_a_limit() {
+        let (details, ledger) = (Details::default(), Ledger::new(1 << 20));
+        for (key, does, is_hit) in [
+            ("foo:1", Does::Read, true),
+            ("foo:2:3", Does::Read, false),
+            ("foo:1", Does::Write, true),
+            ("foo:1", Does::Remove, false),
+            (":x", Does::Read, false),
+            ("bar", Does::Read, true),
+        ] {
+            details.note(key.as_bytes(), does, is_hit, &ledger);
+        }
+        let foo = Counts { gets: 2, hits: 1, sets: 1, deletes: 1 };
+        let empty = Counts { gets: 1, ..Counts::default() };
+        assert_eq!(details.all(), [(b""[..].into(), empty), (b"foo"[..].into(), foo)]);
+        for number in 0..2 * MAX_PREFIXES {
+            details.note(format!("{number}:x").as_bytes(), Does::Read, false, &ledger);
+        }
+        assert_eq!(details.all().len(), MAX_PREFIXES);
+        assert!(ledger.total() > 0);
+        details.clear(&ledger);
+        assert_eq!((details.all().len(), ledger.total()), (0, 0));
+    }
+}

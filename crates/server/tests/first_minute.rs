@@ -1,0 +1,142 @@
+//! The first minute: a server without any configuration, and whoever comes to it.
+
+mod support;
+
+use millpond_server::config::{Address, Auto, ListenerConfig, Protocol};
+use millpond_server::{Config, ErrorKind, Server};
+use support::{Client, address, config, get_page, tcp};
+
+/// What is there without a configuration, on free ports.
+fn usual() -> Config {
+    let mut config = Config { listeners: Config::default().listeners, ..config() };
+    config.listeners.iter_mut().for_each(|listener| listener.address = Address::loopback(0));
+    config
+}
+
+#[test]
+fn both_usual_ports_serve_both_kinds_of_clients() {
+    let defaults = Config::default();
+    let addresses: Vec<String> =
+        defaults.listeners.iter().map(|it| format!("{} {}", it.name, it.address)).collect();
+    assert_eq!(addresses, ["main tcp://127.0.0.1:11211", "redis tcp://127.0.0.1:6379"]);
+
+    let server = Server::start(usual()).expect("a server");
+    for (_, place) in server.addresses() {
+        let place = tcp(&place);
+        for (request, answer) in [
+            ("PING\r\n", "+PONG"),
+            ("ping hello\r\n", "$5"),
+            ("*1\r\n$4\r\nPING\r\n", "+PONG"),
+            ("set shared redis\r\n", "+OK"),
+            ("GET shared\r\n", "$5"),
+            ("incr count\r\n", ":1"),
+            ("FLUSHALL\r\n", "+OK"),
+            ("set shared 0 0 9\r\nmemcached\r\n", "STORED"),
+            ("get shared\r\n", "VALUE shared 0 9"),
+            ("mn\r\n", "MN"),
+            ("nonsense\r\n", "ERROR"),
+        ] {
+            assert_eq!(Client::connect(place).ask(request), answer, "{request:?} at {place}");
+        }
+    }
+}
+
+/// A request may come in any pieces; it is decided when it can be.
+#[test]
+fn a_request_in_pieces_is_told_apart_as_a_whole_one() {
+    let server = Server::start(usual()).expect("a server");
+    for (request, answer) in
+        [("PING\r\n", "+PONG"), ("set k v\r\n", "+OK"), ("set k 0 0 1\r\nx\r\n", "STORED"), ("mn\r\n", "MN")]
+    {
+        let mut client = Client::connect(address(&server));
+        for byte in request.as_bytes() {
+            client.send([*byte]);
+            // So that the bytes do not arrive together.
+            let (status, _) = get_page(&server, "/healthz");
+            assert!(status.contains("200"), "{status}");
+        }
+        assert_eq!(client.line(), answer, "{request:?}");
+    }
+}
+
+#[test]
+fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("another program");
+    let taken = Address::Tcp(other.local_addr().expect("its address"));
+    let mut config = usual();
+    config.listeners[1].address = taken.clone();
+    let server = Server::start(config.clone()).expect("it goes on with the other");
+    let names: Vec<String> = server.addresses().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["main"]);
+    assert_eq!(Client::connect(address(&server)).ask("PING\r\n"), "+PONG");
+    // That one is not there is nothing that a reload has to tell of.
+    assert_eq!(server.reload(&config).expect("a reload"), []);
+    server.stop();
+
+    config.listeners[0].address = taken.clone();
+    config.listeners[1].address = Address::loopback(0);
+    let server = Server::start(config.clone()).expect("it goes on with the other");
+    assert_eq!(Client::connect(address(&server)).ask("mn\r\n"), "MN");
+    server.stop();
+
+    config.listeners.truncate(1);
+    assert_eq!(Server::start(config.clone()).map(drop).expect_err("none is left").kind(), ErrorKind::Taken);
+    let asked_for = ListenerConfig { address: taken, ..ListenerConfig::default() };
+    config.listeners =
+        vec![usual().listeners.remove(0), ListenerConfig { name: "asked".to_owned(), ..asked_for }];
+    assert_eq!(Server::start(config).map(drop).expect_err("it was asked for").kind(), ErrorKind::Taken);
+}
+
+#[test]
+fn a_listener_may_be_open_beside_one_that_requires_authentication() {
+    let mut config = config();
+    let user = toml_user("alice", ">secret allkeys allcommands");
+    config.users = vec![user];
+    let listener = |name: &str, protocol, auth| ListenerConfig {
+        name: name.to_owned(),
+        address: Address::loopback(0),
+        protocol,
+        auth,
+        ..ListenerConfig::default()
+    };
+    config.listeners = vec![
+        listener("open", Protocol::Memcached, Auto::Set(false)),
+        listener("shut", Protocol::Resp, Auto::Auto),
+    ];
+    let server = Server::start(config.clone()).expect("a server");
+    let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
+    let mut open = Client::connect(places[0]);
+    assert_eq!(open.ask("set k 0 0 1\r\nx\r\n"), "STORED");
+    let mut shut = Client::connect(places[1]);
+    assert_eq!(shut.ask("GET k\r\n"), "-NOAUTH Authentication required.");
+    assert_eq!(shut.ask("AUTH alice secret\r\n"), "+OK");
+    assert_eq!(shut.ask("GET k\r\n"), "$1");
+    // Users come and go; who need not be one stays.
+    let mut changed = config.clone();
+    changed.users.push(toml_user("bob", ">other allkeys allcommands"));
+    server.reload(&changed).expect("a reload");
+    assert_eq!(open.ask("set k 0 0 1\r\ny\r\n"), "STORED");
+
+    // And one may require it where `default` could do without.
+    config.users.push(toml_user("default", "nopass allkeys allcommands"));
+    config.listeners = vec![
+        listener("usual", Protocol::Resp, Auto::Auto),
+        listener("strict", Protocol::Resp, Auto::Set(true)),
+    ];
+    let server = Server::start(config).expect("a server");
+    let places: Vec<_> = server.addresses().iter().map(|(_, address)| tcp(address)).collect();
+    assert_eq!(Client::connect(places[0]).ask("PING\r\n"), "+PONG");
+    let mut strict = Client::connect(places[1]);
+    assert_eq!(strict.ask("GET k\r\n"), "-NOAUTH Authentication required.");
+    assert_eq!(strict.ask("AUTH alice secret\r\n"), "+OK");
+    assert_eq!(strict.ask("RESET\r\n"), "+RESET");
+    assert_eq!(strict.ask("GET k\r\n"), "-NOAUTH Authentication required.");
+}
+
+fn toml_user(name: &str, rules: &str) -> millpond_server::config::UserSettings {
+    millpond_server::config::UserSettings {
+        name: name.to_owned(),
+        rules: millpond_server::config::Secret(rules.to_owned()),
+        ..millpond_server::config::UserSettings::default()
+    }
+}
