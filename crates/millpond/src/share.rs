@@ -260,11 +260,11 @@ impl Core {
 impl Pool {
     /// Has `take` take so many bytes from it, which get free for another pool. Says whether that worked.
     fn give_to_another(&self, bytes: u64, take: impl FnOnce(Amount) -> bool) -> bool {
-        // They are not to come back at once.
-        self.set_ceiling_bytes(self.slab_bytes().saturating_sub(bytes));
         // Nobody takes its reserve.
-        let most_bytes = self.slab_bytes().saturating_sub(self.reserve_bytes());
-        let is_taken = take(Amount { bytes, most_bytes });
+        let (has, reserve) = (self.slab_bytes(), self.reserve_bytes());
+        // They are not to come back at once. What moves within the reserve, from class to class, is.
+        self.set_ceiling_bytes(has.saturating_sub(bytes).max(reserve));
+        let is_taken = take(Amount { bytes, most_bytes: has.saturating_sub(reserve) });
         if is_taken {
             self.slabs_reclaimed.fetch_add(1, Ordering::Relaxed);
         } else {

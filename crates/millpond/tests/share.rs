@@ -273,6 +273,30 @@ fn what_a_pool_was_given_and_does_not_have_yet_is_not_taken_from_its_reserve() {
     cache.validate();
 }
 
+/// Another pool took steps of more than what this one had over its reserve.
+#[test]
+fn a_pool_that_gave_all_over_its_reserve_moves_the_reserve_between_its_classes() {
+    let cache = cache(64, CacheConfig::default());
+    let pools = sharing(&cache, &[(0, 1), (2, 0)]);
+    let mut key = 0;
+    let bursts =
+        [(1, 3, 13_553), (0, 2, 1_022), (1, 1, 7_147), (0, 2, 1_315), (0, 3, 16_508), (0, 2, 13_126)];
+    for (pool, amount, len) in bursts {
+        for _ in 0..amount * SLAB_BYTES / len as u64 {
+            key += 1;
+            put(&cache, pools[pool], key, len);
+        }
+        if (pool, len) != (0, 16_508) {
+            cache.maintain().expect("nothing is held");
+        }
+    }
+    let bytes = || cache.stats().pools[1].slab_bytes;
+    assert_eq!(bytes(), 2 * SLAB_BYTES, "its reserve");
+    (0..400).for_each(|key| put(&cache, pools[1], key, 21_266));
+    assert!(bytes() + (64 << 10) >= 2 * SLAB_BYTES, "{} bytes of its reserve are left", bytes());
+    cache.validate();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
