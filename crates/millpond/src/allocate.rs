@@ -253,9 +253,6 @@ impl Core {
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
         let class = self.class_at(pool, sizes, place);
-        if let Some(ptr) = self.take_from_class(pool, class) {
-            return Some(ptr);
-        }
         // What other threads have in store may be all there is.
         self.empty_magazines(class);
         if let Some(ptr) = self.take_from_class(pool, class) {
