@@ -33,6 +33,8 @@ pub struct CacheStats {
     pub shared_misses: u64,
     /// Items that were removed together with their pools ([`Cache::remove_pool`]), whose own figures are gone.
     pub removed_with_pools: u64,
+    /// How often the file system of a shared cache ([`crate::CacheConfig::shared`]) had no room for a slab.
+    pub refused_slabs: u64,
     /// All pools, by number.
     pub pools: Vec<PoolStats>,
     /// All compact caches, in the order in which they were made.
@@ -241,6 +243,11 @@ impl PoolStats {
 }
 
 impl Cache {
+    /// [`CacheStats::refused_slabs`] alone, which takes no other lock.
+    pub fn refused_slabs(&self) -> u64 {
+        self.core().arena.refusals()
+    }
+
     /// A snapshot of all statistics. Takes the lock of each class that was ever used, and those of its threads' magazines, for a
     /// moment: about 1 µs for each class.
     pub fn stats(&self) -> CacheStats {
@@ -255,6 +262,7 @@ impl Cache {
             index_growing: core.index.is_growing(),
             shared_misses: core.keyspace(0).misses(),
             removed_with_pools: core.removed_with_pools.load(Ordering::Relaxed),
+            refused_slabs: core.arena.refusals(),
             pools,
             compact: core.compact_stores().iter().map(|store| store.stats()).collect(),
         }

@@ -105,6 +105,7 @@ fn victim_of_a_full_file_system() {
     fs::write(&filler, vec![1; 9 << 20]).expect("there is room");
     fill(&cache, pool, 0..20_000);
     assert!((2..=3).contains(&slabs(&cache)), "of 24 MiB, 9 are the filler's, and less than one the words'");
+    assert!(cache.refused_slabs() > 0);
     fs::remove_file(&filler).expect("removes");
     fill(&cache, pool, 20_000..100_000);
     assert!((4..=5).contains(&slabs(&cache)), "a class that was refused a slab asks again");

@@ -66,6 +66,25 @@ fn a_removed_pool_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_the_cache_finds_is_the_first_pools_until_that_ends() {
+    let cache = cache(64);
+    assert!(cache.find(b"key").is_none() && !cache.remove(b"key"));
+    let first = cache.add_pool(PoolConfig::named("first")).expect("new");
+    let second = cache.add_pool(PoolConfig::named("second")).expect("new");
+    put(&cache, second, b"key", b"second");
+    assert!(cache.find(b"key").is_none());
+    put(&cache, first, b"key", b"first");
+    assert_eq!(&*cache.find(b"key").expect("stored"), b"first");
+    cache.remove_pool(first).expect("exists");
+    assert!(cache.find(b"key").is_none());
+    let again = cache.add_pool(PoolConfig::named("again")).expect("new");
+    assert_eq!(again.number(), first.number());
+    put(&cache, again, b"key", b"again");
+    assert!(cache.find(b"key").is_none() && !cache.remove(b"key"), "the number is another pool's now");
+    assert_eq!(&*cache.keys(again).find(b"key").expect("stored"), b"again");
+}
+
+#[test]
 fn held_items_keep_their_runs_and_the_name() {
     let cache = cache(64);
     let pool = cache.add_pool(PoolConfig::named("p")).expect("new");

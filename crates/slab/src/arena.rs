@@ -184,6 +184,8 @@ struct FreeSlabs {
     lost: u32,
     /// Calls of [`Arena::assign`] that yet fail without asking the system for memory, which it refused.
     refusing: u32,
+    /// How often it refused some.
+    refused: u64,
 }
 
 /// How often [`Arena::assign`] does without memory that the system refused before it asks again. Asking costs about as
@@ -592,9 +594,15 @@ impl Arena {
         free.touching -= 1;
         free.refusing = if has_memory { 0 } else { REFUSALS };
         if !has_memory {
+            free.refused += 1;
             free.give_back(slab, is_cleared);
         }
         has_memory.then_some(slab)
+    }
+
+    /// How often the file system that the slabs lie in had no room for one.
+    pub fn refusals(&self) -> u64 {
+        self.free.lock().refused
     }
 
     /// Has the file system set memory aside for a slab (invariant 4). Keeps what is in it.
@@ -971,7 +979,12 @@ mod tests {
         assert_eq!(arena.info(slabs[2].id).pool, 1);
         let fourth = arena.assign(info(512)).expect("free");
         assert_eq!((fourth, bits(&arena, fourth, 7)), (slabs[3], 0));
+        let found = arena.found();
+        // No slab of these words: one that is split does not leave, and no chunk has 65 bytes.
+        arena.word(SlabId(5)).store(SPLIT | LEAVING, Ordering::Relaxed);
+        arena.word(SlabId(6)).store(65 << 40, Ordering::Relaxed);
         drop(arena);
+        assert_eq!(open(8).found(), found);
         std::fs::write(folder.join("words"), [7; 8192]).expect("writes");
         let refused = Shared::open(&folder).expect_err("not ours");
         assert_eq!(refused.kind(), ErrorKind::InvalidData);
