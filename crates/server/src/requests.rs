@@ -6,6 +6,8 @@
 //!
 //! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or being emptied, is
 //! counted and forgotten. One thread empties the buffers and writes.
+//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped` stands at each hole,
+//! readers tell of them, and the server's own log does, too.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -28,6 +30,8 @@ use crate::latency::Spoken;
 /// How often buffers are emptied, and requests that one holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
+/// How often the server's log says that requests were dropped.
+const TELL_EVERY_NANOS: u64 = 60_000_000_000;
 /// What a buffered request takes besides its size: the names of tenant and key, about.
 const NAMES_BYTES: usize = 96;
 
@@ -148,6 +152,9 @@ impl RequestLog {
             max_bytes,
             output: Some(output),
             spare: Vec::with_capacity(BUFFERED),
+            dropped_before: self.dropped.load(Ordering::Relaxed),
+            untold: 0,
+            told_at: None,
         };
         let thread = Repeating::start("requests", WRITE_EVERY, writer, |writer, _| writer.turn());
         *lock(&self.writing) = Some(thread.map_err(failed)?);
@@ -270,6 +277,11 @@ struct Writer {
     /// None after it could not be written.
     output: Option<Output>,
     spare: Vec<Entry>,
+    /// Requests that were dropped and stand in the file.
+    dropped_before: u64,
+    /// Of these, how many the server's log does not know of, and when it was last told.
+    untold: u64,
+    told_at: Option<u64>,
 }
 
 impl Writer {
@@ -279,11 +291,18 @@ impl Writer {
             std::mem::swap(&mut lock(buffer).entries, &mut self.spare);
             entries.append(&mut self.spare);
         }
-        if entries.is_empty() {
+        let dropped = self.log.dropped.load(Ordering::Relaxed);
+        let hole = dropped - self.dropped_before;
+        if entries.is_empty() && hole == 0 {
             return;
         }
         entries.sort_by_key(|entry| entry.unix_nanos);
         let mut text = String::new();
+        if hole > 0 && self.output.is_some() {
+            let _ = writeln!(text, "# {hole} requests were dropped");
+            self.dropped_before = dropped;
+            self.tell_of(hole);
+        }
         entries.iter().for_each(|entry| write_line(&mut text, entry));
         match self.write(&text) {
             Ok(()) => self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed),
@@ -295,6 +314,20 @@ impl Writer {
                 self.log.dropped.fetch_add(entries.len() as u64, Ordering::Relaxed)
             }
         };
+    }
+
+    /// Says in the server's log that the file has holes.
+    fn tell_of(&mut self, hole: u64) {
+        self.untold += hole;
+        let now = self.log.clock.monotonic_nanos();
+        if self.told_at.is_none_or(|told_at| now.saturating_sub(told_at) >= TELL_EVERY_NANOS) {
+            tracing::warn!(
+                file = %self.path.display(),
+                requests = self.untold,
+                "Requests came faster than the log of requests is written, and are missing in it; raise watch.request_log_one_in."
+            );
+            (self.untold, self.told_at) = (0, Some(now));
+        }
     }
 
     fn write(&mut self, text: &str) -> std::io::Result<()> {
@@ -375,6 +408,10 @@ mod tests {
         assert_eq!(log.figures().1, 10);
         assert!(log.notes(0, "t", Spoken::Memcached).is_some());
         log.stop(&ledger);
+        let text = std::fs::read_to_string(&path).expect("the log");
+        let holes = text.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(' '));
+        let dropped: u64 = holes.map(|(count, _)| count.parse::<u64>().expect("a number")).sum();
+        assert_eq!(dropped, 10, "{text}");
     }
 
     #[test]

@@ -187,6 +187,9 @@ impl Source {
             }
         }
         let _ = send.send(batch);
+        if let Some(warning) = reader.warning() {
+            eprintln!("millpond: {warning}");
+        }
         Ok(())
     }
 }

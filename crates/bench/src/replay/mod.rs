@@ -291,7 +291,12 @@ impl Lane {
         if options.limit.is_some_and(|limit| self.player.counts.requests >= limit) {
             return Ok(false);
         }
-        let Some(request) = self.reader.next_request()? else { return Ok(false) };
+        let Some(request) = self.reader.next_request()? else {
+            if let Some(warning) = self.reader.warning() {
+                eprintln!("millpond: {warning}");
+            }
+            return Ok(false);
+        };
         if let (Some(unit), Some(ts)) = (options.trace_time, request.ts) {
             follow(clock, ts.saturating_sub(*self.player.first_ts.get_or_insert(ts)), unit);
         }

@@ -117,6 +117,8 @@ pub(super) struct CsvRows {
     left: u64,
     /// The one tenant whose requests are read; all where there is none.
     tenant: Option<String>,
+    /// Requests that the log of a server says it does not have.
+    dropped: u64,
 }
 
 #[derive(Clone, Default)]
@@ -200,7 +202,17 @@ impl CsvRows {
         }
         let key_only = columns == [Column::Key];
         let (row, object) = (Row::default(), Vec::new());
-        Ok(Self { columns, key_only, blocks, misses_have_no_size, row, object, left: 0, tenant: None })
+        Ok(Self {
+            columns,
+            key_only,
+            blocks,
+            misses_have_no_size,
+            row,
+            object,
+            left: 0,
+            tenant: None,
+            dropped: 0,
+        })
     }
 
     pub(super) fn dialect(&self) -> &'static str {
@@ -227,6 +239,10 @@ impl CsvRows {
             }
             if self.key_only {
                 return Ok(Some(key_only(lines.line())));
+            }
+            if let Some(dropped) = self.hole(lines.line()) {
+                self.dropped = self.dropped.saturating_add(dropped);
+                continue;
             }
             self.row = self.parse(name, lines)?;
             let is_of =
@@ -256,6 +272,18 @@ impl CsvRows {
             ts: row.ts,
             ttl_secs: row.ttl_secs,
         }))
+    }
+
+    /// How many requests are missing where this line stands, in the log of a server.
+    #[inline]
+    fn hole(&self, line: &[u8]) -> Option<u64> {
+        let count = line.strip_prefix(b"# ")?.strip_suffix(b" requests were dropped")?;
+        self.columns.contains(&Column::Tenant).then(|| parse_u64(count)).flatten()
+    }
+
+    /// Requests that are missing up to here.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Makes the row that was parsed ready to be handed out; how many requests it stands for.
