@@ -64,6 +64,19 @@ impl Cache {
     /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB; [`ErrorKind::OutOfMemory`] where held items
     /// keep too many slabs: the limit is set all the same, and [`Self::maintain`] goes on.
     pub fn set_memory(&self, memory: ByteSize) -> Result<(), Error> {
+        self.set_memory_lazily(memory)?;
+        let shrunk = self.core().shrink_to_limit();
+        self.core().wait_for_retired_runs();
+        // What readers kept may have been all that was left to bring together.
+        shrunk.and_then(|()| self.core().shrink_to_limit())
+    }
+
+    /// Changes the memory of the whole cache as [`Self::set_memory`], and leaves to the next
+    /// [`Self::maintain`] what has to leave for it: for threads that others wait for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB.
+    pub fn set_memory_lazily(&self, memory: ByteSize) -> Result<(), Error> {
         if memory > self.max_memory() || memory < ByteSize::mib(8) {
             return Err(Error::new(
                 ErrorKind::Config,
@@ -74,10 +87,7 @@ impl Cache {
         let tables = table_bytes(memory.as_u64()).saturating_sub(table_bytes(before));
         self.core().ledger.charge(Part::Fixed, tables);
         self.core().ledger.set_limit(memory.as_u64());
-        let shrunk = self.core().shrink_to_limit();
-        self.core().wait_for_retired_runs();
-        // What readers kept may have been all that was left to bring together.
-        shrunk.and_then(|()| self.core().shrink_to_limit())
+        Ok(())
     }
 
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk

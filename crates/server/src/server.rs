@@ -234,7 +234,9 @@ impl Reload<'_> {
         let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
         if !is_lent || old.memory() != merged.memory() {
             monitoring.stop();
-            cache.set_memory(merged.memory()).map_err(|e| {
+            // What has to leave does so on the maintenance thread: a client may have asked for it, and
+            // the others of its worker do not wait.
+            cache.set_memory_lazily(merged.memory()).map_err(|e| {
                 Error::with_source(ErrorKind::Engine, "memory cannot be changed; max_memory bounds it", e)
             })?;
             monitoring.start(cache, &merged.monitor)?;
@@ -325,14 +327,14 @@ impl Drop for Server {
 /// those are returned too.
 ///
 /// # Errors
-/// As [`Listener::bind`]; also if no listener is left.
+/// As [`Listener::bind`], of all listeners; also if no listener is left.
 fn listen(
     config: &mut Config,
     activated: &mut Activated,
 ) -> Result<(Vec<Arc<Listener>>, Vec<String>), Error> {
     let mut sockets = Vec::new();
     let mut absent = Vec::new();
-    let mut reason = None;
+    let (mut missing, mut refused) = (Vec::new(), Vec::new());
     for listener in &config.listeners {
         let opened = match activated.take(&listener.name) {
             Some(socket) => take_over(socket, config, listener),
@@ -342,13 +344,17 @@ fn listen(
             Ok(socket) => sockets.push(socket),
             Err(error) if listener.optional && error.kind() == ErrorKind::Taken => {
                 absent.push(listener.name.clone());
-                reason = Some(error);
+                missing.push(error);
             }
-            Err(error) => return Err(error),
+            Err(error) => refused.push(error),
         }
     }
-    if let Some(error) = reason.filter(|_| sockets.is_empty()) {
-        return Err(error);
+    if sockets.is_empty() {
+        refused.append(&mut missing);
+    }
+    if let Some(first) = refused.first() {
+        let all: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        return Err(Error::new(first.kind(), all.join("\n")));
     }
     for listener in config.listeners.extract_if(.., |listener| absent.contains(&listener.name)) {
         tracing::warn!(

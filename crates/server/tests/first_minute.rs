@@ -82,9 +82,18 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
     config.listeners.truncate(1);
     assert_eq!(Server::start(config.clone()).map(drop).expect_err("none is left").kind(), ErrorKind::Taken);
     let asked_for = ListenerConfig { address: taken, ..ListenerConfig::default() };
-    config.listeners =
-        vec![usual().listeners.remove(0), ListenerConfig { name: "asked".to_owned(), ..asked_for }];
-    assert_eq!(Server::start(config).map(drop).expect_err("it was asked for").kind(), ErrorKind::Taken);
+    let second = std::net::TcpListener::bind("127.0.0.1:0").expect("another program");
+    let also = Address::Tcp(second.local_addr().expect("its address"));
+    config.listeners = vec![
+        usual().listeners.remove(0),
+        ListenerConfig { name: "asked".to_owned(), ..asked_for.clone() },
+        ListenerConfig { name: "also".to_owned(), address: also.clone(), ..asked_for.clone() },
+    ];
+    let error = Server::start(config).map(drop).expect_err("both were asked for");
+    assert_eq!(error.kind(), ErrorKind::Taken);
+    let text = error.to_string();
+    let names = |address: &Address| text.contains(&format!("{address} cannot be listened on"));
+    assert!(names(&asked_for.address) && names(&also), "{text}");
 }
 
 #[test]

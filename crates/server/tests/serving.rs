@@ -227,6 +227,10 @@ fn memory_is_lowered_while_serving() {
     assert!(server.cache().ledger().total() > 40 << 20);
     assert_eq!(client.ask("cache_memlimit 24\r\n"), "OK");
     assert_eq!(client.stat("limit_maxbytes"), 24 << 20);
+    assert_eq!(server.config().memory(), ByteSize::mib(24), "it is the setting");
+    let refused = "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust";
+    assert_eq!(client.ask("cache_memlimit 10\r\n"), refused, "the least that the setting may be is 16 MiB");
+    assert_eq!(server.cache().ledger().limit(), 24 << 20);
     wait_until("memory is given back", || server.cache().ledger().total() <= 24 << 20);
     assert_eq!(client.ask("set a 0 0 1\r\n1\r\n"), "STORED");
 }

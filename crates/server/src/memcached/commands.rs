@@ -9,6 +9,7 @@ use protocol::memcached::{
 
 use super::respond;
 use super::store::cas_of;
+use crate::config::{Auto, Config};
 use crate::lookup::{TAGGED_FROM_BYTES, Value};
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
@@ -274,13 +275,19 @@ impl<'c> Commands<'_, 'c> {
             return WireError::MemlimitNotMegabytes.as_bytes();
         }
         let memory = base::ByteSize::mib(mebibytes);
-        if memory > self.shared.cache.max_memory() {
-            return WireError::MemlimitOutOfBounds.as_bytes();
+        let by = format!("cache_memlimit by {}", self.info.peer);
+        let edit = |old: &Config| {
+            let mut new = old.clone();
+            new.memory = Auto::Set(memory);
+            Ok(new)
+        };
+        match self.shared.change(&by, edit) {
+            Ok(_) => Reply::Ok.as_bytes(),
+            Err(error) => {
+                tracing::info!(by, %error, "The memory was not changed.");
+                WireError::MemlimitOutOfBounds.as_bytes()
+            }
         }
-        // What has to leave does so on the maintenance thread: other clients of this worker do not wait for it.
-        self.shared.cache.ledger().set_limit(memory.as_u64());
-        self.shared.maintenance.wake();
-        Reply::Ok.as_bytes()
     }
 
     /// Removes what is stored under the key of a storage command that was refused for its size, so that nobody goes on
