@@ -288,6 +288,11 @@ fn cache_metrics(stats: &CacheStats) -> Vec<Metric> {
             "Items that were removed together with their pools.",
             vec![(vec![], stats.removed_with_pools)],
         ),
+        counter(
+            "millpond_shared_memory_refused_slabs",
+            "How often the file system of shared_memory had no room for a slab of 4 MiB.",
+            vec![(vec![], stats.refused_slabs)],
+        ),
         gauge("millpond_index_entries", "Entries in the index.", vec![(vec![], stats.index_entries)]),
         gauge(
             "millpond_index_capacity",

@@ -64,7 +64,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             "{list}.{name}.limit: {limit} is more than all memory, which is {memory}: it limits nothing"
         ))
     });
-    above.collect()
+    above.chain(super::folder::warnings(&config.shared_memory, memory)).collect()
 }
 
 fn check_memory(config: &Config, problems: &mut Vec<String>) {
@@ -159,18 +159,25 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
 /// Limits may come to more than the memory, reserves may not.
 fn check_reserves(config: &Config, problems: &mut Vec<String>) {
     let pools = config.all_pools();
+    let setting = |name: &str| {
+        let list = if config.pools.iter().any(|pool| pool.name == name) { "pool" } else { "tenant" };
+        format!("{list}.{name}.reserve")
+    };
     for PoolSettings { name, limit, reserve, .. } in &pools {
         if let Auto::Set(limit) = limit
             && reserve > limit
         {
-            let list = if config.pools.iter().any(|pool| pool.name == *name) { "pool" } else { "tenant" };
-            problems.push(format!("{list}.{name}.reserve: {reserve} is more than its limit, {limit}"));
+            problems.push(format!("{}: {reserve} is more than its limit, {limit}", setting(name)));
         }
     }
     let all = ByteSize::new(pools.iter().fold(0, |sum, pool| pool.reserve.as_u64().saturating_add(sum)));
-    if all > config.memory() {
+    if let Some(largest) = pools.iter().max_by_key(|pool| pool.reserve)
+        && all > config.memory()
+    {
         problems.push(format!(
-            "reserve: those of all pools and tenants come to {all}, and memory is {}",
+            "{}: the reserves of all pools and tenants come to {all}, and memory is {}; lower this one, which is the \
+             largest, or others",
+            setting(&largest.name),
             config.memory()
         ));
     }
@@ -295,9 +302,8 @@ fn check_users(config: &Config, problems: &mut Vec<String>) {
         if !names.insert(name) {
             problems.push(format!("user.name: two users are called `{name}`; give each its own name"));
         }
-        if let Err(problem) = user.rules() {
-            problems.push(format!("user.{name}.{problem}"));
-        }
+        let of_rules = user.rules().err().unwrap_or_default();
+        problems.extend(of_rules.iter().map(|problem| format!("user.{name}.{problem}")));
         if !tenant.is_empty() && !is_tenant(tenant) {
             problems.push(format!(
                 "user.{name}.tenant: there is no tenant `{tenant}`; {}",

@@ -216,7 +216,7 @@ fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
         .ok_or_else(|| refuse(format!("{}: {}", setting.source, no_slot(config, &setting.path))))?;
     *slot = value;
     Config::deserialize(table).map_err(|e| {
-        let message = read::in_words(e.message());
+        let message = read::in_words(&setting.path, e.message());
         refuse(format!("{}: `{}` cannot be `{}`: {message}", setting.source, setting.path, setting.value))
     })
 }

@@ -10,6 +10,7 @@
 
 pub mod change;
 pub mod check;
+mod folder;
 pub mod keys;
 pub mod load;
 mod print;

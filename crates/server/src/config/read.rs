@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{KEYS, LISTS};
+use super::keys::{self, KEYS, LISTS};
 use super::load::unknown_key;
 use super::{Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
@@ -58,7 +58,9 @@ impl Mistakes {
             let problem = format!("{source}: {problem}");
             return self.found.push((0, problem));
         }
-        let known = [Some(path), twin.as_deref(), entry].into_iter().flatten();
+        // Or of the one that gives none.
+        let twin_entry = twin.as_deref().and_then(|twin| twin.strip_suffix(".name"));
+        let known = [Some(path), twin.as_deref(), twin_entry, entry].into_iter().flatten();
         match known.into_iter().find_map(|path| self.lines.get(path).copied()) {
             Some(line) => self.add_at(line, problem),
             None => self.add(problem),
@@ -247,7 +249,7 @@ impl Reader<'_> {
         match Config::deserialize(alone(value.clone())) {
             Ok(_) => true,
             Err(error) => {
-                self.mistakes.add_at(line, &format!("{path}: {}", in_words(error.message())));
+                self.mistakes.add_at(line, &format!("{path}: {}", in_words(path, error.message())));
                 false
             }
         }
@@ -272,8 +274,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// A message about a type without the names of Rust's types.
-pub(super) fn in_words(message: &str) -> String {
+/// A message about the type of a setting without the names of Rust's types, which says what the setting can be.
+pub(super) fn in_words(path: &str, message: &str) -> String {
     let words = [
         ("expected usize", "expected a whole number"),
         ("expected u64", "expected a whole number"),
@@ -293,7 +295,17 @@ pub(super) fn in_words(message: &str) -> String {
     ];
     let message =
         words.iter().fold(message.trim_end().to_owned(), |text, (rust, plain)| text.replace(rust, plain));
-    message.replace('\n', " ")
+    let message = message.replace('\n', " ");
+    let Some((problem, expected)) = message.split_once("expected ") else { return message };
+    let can_be_auto = keys::find(path).is_some_and(|key| key.help.contains("\"auto\""));
+    let expected = match expected {
+        _ if keys::is_size(path) => "a size, as in \"512MiB\"",
+        _ if path.ends_with("address") => "an address, as in \"127.0.0.1:11212\"",
+        "\"auto\" or a value" if path == "threads" => "a whole number",
+        expected => expected,
+    };
+    let auto = if can_be_auto && !expected.contains("auto") { ", or \"auto\"" } else { "" };
+    format!("{problem}expected {expected}{auto}")
 }
 
 /// `text` with quotes around sizes such as `512MiB` that lack them, if it is no TOML as it is; and these lines as they should be.

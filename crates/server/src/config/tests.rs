@@ -226,6 +226,7 @@ name = \"shop\"
 
 [[user]]
 name = \"alice\"
+password_hash = \"none\"
 rules = \"nopass +gett\"
 [[user]]
 name = \"bob\"
@@ -242,16 +243,17 @@ level = \"wran\"
         "MILLPOND_LIMITS_IDLE_TIMEOUT_SECS: `limits.idle_timeout_secs` cannot be `soon`",
         "--set: limits.max_item_bytes: 9MiB is too much",
         "f:1: memory: 512B is too little; give at least 16MiB; did you mean 512MiB?",
-        "f:2: threads: it cannot be the text \"many\", expected a whole number",
+        "f:2: threads: it cannot be the text \"many\", expected a whole number, or \"auto\"",
         "f:4: there may be several of `listener`: write [[listener]] in place of [listener]",
         "f:7: there is one `limits` only: write [limits] in place of [[limits]]",
         "f:11: there is no setting `watch.hot_kees`; did you mean `watch.hot_keys`?",
         "f:12: watch.latency_one_in: it cannot be the number `-1`",
         "f:16: tenant.shop.weight: 500 is not between 1 and 100",
         "f:18: tenant.name: two tenants are called `shop`",
-        "f:22: user.alice.rules: `+gett`: Unknown command or category name in ACL; did you mean `+get`?",
-        "f:24: user.bob.password_hash: it has none",
-        "f:27: log.level: `wran` is none of error, warn, info, debug, trace; did you mean \"warn\"?",
+        "f:22: user.alice.password_hash: ",
+        "f:23: user.alice.rules: `+gett`: Unknown command or category name in ACL; did you mean `+get`?",
+        "f:25: user.bob.password_hash: it has none",
+        "f:28: log.level: `wran` is none of error, warn, info, debug, trace; did you mean \"warn\"?",
     ];
     for (line, start) in lines.iter().zip(expected) {
         assert!(line.starts_with(start), "{line:?} does not begin with {start:?} in\n{error}");

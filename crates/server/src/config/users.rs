@@ -22,6 +22,10 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What is wrong with a user whom nobody can be.
+const NO_PASSWORD: &str = "password_hash: it has none; make one with `millpond hash-password`, or set rules = \"nopass …\" \
+                           if everybody may be this user";
+
 /// One whom clients may say they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -52,17 +56,24 @@ impl Default for UserSettings {
 
 impl UserSettings {
     /// What it may do, and by which passwords it is known.
-    pub(crate) fn rules(&self) -> Result<Rules, String> {
-        let mut rules = Rules::parse(&format!("on {}", self.rules.0))
-            .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)))?;
-        if !self.password_hash.0.is_empty() {
-            let password = Password::of_setting(&self.password_hash.0);
-            rules.add_password(password.map_err(|problem| format!("password_hash: {problem}"))?);
+    ///
+    /// # Errors
+    /// All that is wrong with it, each beginning with the name of the setting.
+    pub(crate) fn rules(&self) -> Result<Rules, Vec<String>> {
+        let rules = Rules::parse(&format!("on {}", self.rules.0))
+            .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)));
+        let hash = Some(self.password_hash.0.as_str()).filter(|hash| !hash.is_empty());
+        let password = hash.map(Password::of_setting).transpose();
+        let password = password.map_err(|problem| format!("password_hash: {problem}"));
+        let (mut rules, password) = match (rules, password) {
+            (Ok(rules), Ok(password)) => (rules, password),
+            (rules, password) => return Err(rules.err().into_iter().chain(password.err()).collect()),
+        };
+        if let Some(password) = password {
+            rules.add_password(password);
         }
         if rules.is_on && !rules.needs_no_password && rules.passwords.is_empty() {
-            return Err("password_hash: it has none; make one with `millpond hash-password`, or set rules = \"nopass …\" if \
-                        everybody may be this user"
-                .to_owned());
+            return Err(vec![NO_PASSWORD.to_owned()]);
         }
         Ok(rules)
     }

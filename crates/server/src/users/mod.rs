@@ -64,7 +64,7 @@ impl User {
             name: settings.name.clone(),
             tenant: settings.tenant.clone(),
             tenants: settings.tenants.clone(),
-            rules: settings.rules()?,
+            rules: settings.rules().map_err(|problems| problems.join("; "))?,
         })
     }
 
