@@ -117,12 +117,7 @@ impl AdminArguments {
         }
         let token = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let agent = config.middleware(Show(token)).build().new_agent();
-        let cannot = |error: ureq::Error| match error {
-            ureq::Error::Protocol(_) => {
-                format!("{url}: this is no admin server: {error}; --admin is its admin.address")
-            }
-            error => format!("{url}: {error}; is the server running, and is --admin its admin.address?"),
-        };
+        let cannot = |error: ureq::Error| format!("{url}: {error}; {}", advice(&url, &error));
         let mut answer = call(&agent, &url).map_err(cannot)?;
         for warning in answer.headers().get_all("millpond-warning") {
             eprintln!("millpond: {}", String::from_utf8_lossy(warning.as_bytes()));
@@ -133,6 +128,35 @@ impl AdminArguments {
             401 => Err(format!("{url}: {}; set MILLPOND_ADMIN_TOKEN", text.trim_end())),
             _ => Err(text.trim_end().to_owned()),
         }
+    }
+}
+
+/// What to do about an error of a connection.
+fn advice(url: &str, error: &ureq::Error) -> &'static str {
+    let text = error.to_string();
+    let known = [
+        ("UnknownIssuer", "--ca names the file with the root that has signed the admin server's certificate"),
+        (
+            "CaUsedAsEndEntity",
+            "its certificate is a root itself, which no client takes from a server: sign one with it (docs/tls.md)",
+        ),
+        ("NotValidForName", "its certificate is for other names: use one of them in --admin"),
+        ("Expired", "its certificate has expired: it needs another one"),
+        ("CertificateRequired", "it asks for a certificate: give one by --cert and --key"),
+        ("HandshakeFailure", "does it ask for a certificate? One is given by --cert and --key"),
+        ("UnknownCA", "it does not know who has signed the certificate of --cert (admin.tls_client_ca)"),
+        ("InvalidContentType", "it does not speak TLS there: write http:// in --admin"),
+    ];
+    if let Some((_, advice)) = known.into_iter().find(|(word, _)| text.contains(word)) {
+        return advice;
+    }
+    match error {
+        ureq::Error::Protocol(_) if url.starts_with("http://") => {
+            "this is no admin server, or one that speaks TLS: --admin is its admin.address, with https:// if it has a certificate"
+        }
+        ureq::Error::Protocol(_) => "this is no admin server: --admin is its admin.address",
+        ureq::Error::Timeout(_) => "the server does not answer: is it stopped, or very busy?",
+        _ => "is the server running, and is --admin its admin.address?",
     }
 }
 

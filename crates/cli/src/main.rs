@@ -162,16 +162,33 @@ fn write_manual(folder: &std::path::Path) -> std::io::Result<()> {
     clap_mangen::generate_to(Arguments::command(), folder)
 }
 
-/// Reads a password, to the end of its line, so that it stands in no list of processes and no shell's history.
+/// Reads a password, to the end of its line, so that it stands in no list of processes and no shell's history. A terminal is asked
+/// for it, and does not show it.
 fn hash_password() -> Result<(), String> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).map_err(|error| format!("the password cannot be read: {error}"))?;
+    let line = read_password().map_err(|error| format!("the password cannot be read: {error}"))?;
     let password = line.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
         return Err("there is no password on standard input".to_owned());
     }
     serve::say(&format!("{}\n", server::hash_password(password.as_bytes())));
     Ok(())
+}
+
+fn read_password() -> std::io::Result<String> {
+    let (stdin, mut line) = (std::io::stdin(), String::new());
+    let shown = rustix::termios::tcgetattr(&stdin).ok();
+    if let Some(shown) = &shown {
+        let mut hidden = shown.clone();
+        hidden.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        eprint!("Password: ");
+        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, &hidden)?;
+    }
+    let read = stdin.read_line(&mut line);
+    if let Some(shown) = &shown {
+        rustix::termios::tcsetattr(&stdin, rustix::termios::OptionalActions::Flush, shown)?;
+        eprintln!();
+    }
+    read.map(|_| line)
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use server::{Error, config};
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {
+    /// The configuration file; takes the place of --config.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", env = "MILLPOND_CONFIG")]
     config: Option<PathBuf>,
@@ -38,7 +41,8 @@ pub(crate) struct ServeArguments {
 impl ServeArguments {
     /// Reads file, variables and flags.
     pub(crate) fn load(&self) -> Result<Loaded, Error> {
-        config::load::load(self.config.as_deref(), &self.flags()?)
+        let file = self.file.as_deref().or(self.config.as_deref());
+        config::load::load(file, &self.flags()?)
     }
 
     fn flags(&self) -> Result<Flags, Error> {

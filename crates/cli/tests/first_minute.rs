@@ -194,9 +194,11 @@ fn operators_commands_speak_tls_and_show_certificates() {
         let output = run(&with);
         assert!(output.status.success(), "{command:?}: {}", error(&output));
         let without = run(&[command, &["--admin", &admin, "--ca", &root]].concat());
-        assert!(!without.status.success(), "{command:?} without a certificate");
+        assert!(error(&without).contains("--cert and --key"), "{command:?}: {}", error(&without));
         let untrusted = run(&[command, &["--admin", &admin, "--cert", &own, "--key", &own_key]].concat());
-        assert!(!untrusted.status.success(), "{command:?} without the root");
+        assert!(error(&untrusted).contains("--ca names the file"), "{command:?}: {}", error(&untrusted));
+        let plain = run(&[command, &["--admin", &admin.replace("https", "http")]].concat());
+        assert!(error(&plain).contains("https://"), "{command:?}: {}", error(&plain));
     }
     // By variables, as the image's health check.
     let output = millpond(&["health"])

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use crate::config::{Address, Auto, Config, ListenerConfig, Protocol};
+use crate::config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
+use crate::resp::CommandSpec;
 
 /// Names that are listed; of more there is only the number.
 const MAX_NAMES: usize = 8;
@@ -132,12 +133,22 @@ fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> O
             line.push_str(" --cert CERTIFICATE.pem --key KEY.pem");
         }
     }
-    if config.needs_users_at(listener) {
-        let user = config.users.iter().find(|user| user.rules().is_ok_and(|rules| rules.is_on))?;
-        let _ = write!(line, " --user {} --askpass", user.name);
+    if !config.needs_users_at(listener) {
+        line.push_str(if config.users.is_empty() { " set hello world" } else { " ping" });
+        return Some(line);
     }
-    // Rules may forbid anything but this.
-    line.push_str(if config.users.is_empty() { " set hello world" } else { " ping" });
+    let can_log_in = |user: &&UserSettings| user.rules().is_ok_and(|rules| rules.is_on);
+    let may_ping = |user: &&UserSettings| {
+        let ping = CommandSpec::find(b"PING");
+        user.rules().is_ok_and(|rules| ping.is_some_and(|ping| rules.check(ping, &[b"PING"]).is_ok()))
+    };
+    let users = || config.users.iter().filter(can_log_in);
+    // Nobody's rules forbid `HELLO`.
+    let (user, command) = match users().find(may_ping) {
+        Some(user) => (user, "ping"),
+        None => (users().next()?, "hello"),
+    };
+    let _ = write!(line, " --user {} --askpass {command}", user.name);
     Some(line)
 }
 
@@ -199,6 +210,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("secret") && !text.contains("0123456789abcdef"), "{text}");
+    }
+
+    #[test]
+    fn the_line_to_try_names_a_user_who_may_do_that() {
+        let user = |name: &str, rules: &str| format!("[[user]]\nname = \"{name}\"\nrules = \"{rules}\"\n");
+        let reader = user("reader", ">pw ~* +@read");
+        let text = banner(&[reader.clone(), user("app", ">pw ~* +@all")].concat());
+        assert!(text.contains(" --user app --askpass ping\n"), "{text}");
+        let text = banner(&[user("gone", "off >pw +@all"), reader].concat());
+        assert!(text.contains(" --user reader --askpass hello\n"), "{text}");
     }
 
     #[test]

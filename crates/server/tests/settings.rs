@@ -59,6 +59,11 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
 
     let failed = "ERR CONFIG SET failed (possibly related to argument ";
     for (set, error) in [
+        (
+            "memroy 5",
+            "ERR Unknown option or number of arguments for CONFIG SET - 'memroy'; did you mean 'memory'?"
+                .to_owned(),
+        ),
         ("nonsense 5", "ERR Unknown option or number of arguments for CONFIG SET - 'nonsense'".to_owned()),
         ("maxclients", "ERR wrong number of arguments for 'config|set' command".to_owned()),
         ("maxclients 5 maxclients 6", format!("{failed}'maxclients') - duplicate parameter")),

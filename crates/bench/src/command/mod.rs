@@ -140,9 +140,10 @@ impl EngineArgs {
 /// # Errors
 /// What is wrong with `text`.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse()? {
-        Length::Time(time) => Ok(time),
-        Length::Operations(secs) => Ok(Duration::from_secs(secs)),
+    match text.parse() {
+        Ok(Length::Time(time)) => Ok(time),
+        Ok(Length::Operations(secs)) => Ok(Duration::from_secs(secs)),
+        Err(_) => Err(format!("`{text}` is not a time such as 10s, 500ms or 2m")),
     }
 }
 

@@ -118,7 +118,12 @@ impl<'c> Commands<'_, 'c> {
             }
             let path = self.own_name(&name).unwrap_or_else(|| name.clone());
             if crate::config::keys::find(&path).is_none() {
-                let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+                let names = crate::config::keys::KEYS.iter().map(|key| key.path);
+                let known = names.chain(ALIASES.iter().map(|(alias, _)| *alias));
+                let near = base::suggest::nearest(&name, known);
+                let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+                let text =
+                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'{near}");
                 return Err(Failure::from_text(text));
             }
             if settings.iter().any(|setting| setting.path == path) {
