@@ -235,7 +235,7 @@ pub enum PlotError {
         reason: String,
     },
     /// The file could not be written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: the chart cannot be written; check its folder and the permissions", path.display())]
     Io {
         /// The file that was to be written.
         path: PathBuf,

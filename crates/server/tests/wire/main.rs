@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use base::Clock;
 use millpond_server::config::{Address, Auto};
 use millpond_server::{Config, Server};
 use player::{Mode, Place, play};
 use script::{Case, load_all};
 
 /// A server for one test, with room for the cases and nothing that is shared with other tests.
-fn millpond() -> (Server, Place, Place, tempfile::TempDir) {
+fn millpond(clock: Clock) -> (Server, Place, Place, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("millpond.sock");
     let mut config = Config { memory: Auto::Set(base::ByteSize::mib(128)), ..Config::default() };
@@ -29,9 +30,14 @@ fn millpond() -> (Server, Place, Place, tempfile::TempDir) {
     unix.name = "unix".to_owned();
     unix.address = Address::Unix(path.clone());
     config.listeners.push(unix);
-    let server = Server::start(config).expect("a server");
+    let server = Server::start_with_clock(config, clock).expect("a server");
     let Address::Tcp(tcp) = server.addresses()[0].1.clone() else { panic!("tcp stays tcp") };
     (server, Place::Tcp(tcp), Place::Unix(path), directory)
+}
+
+/// A clock that stands still, so that no case is about how long it took.
+fn standing_clock() -> Clock {
+    Clock::manual(u64::from(Clock::System.unix_secs()))
 }
 
 /// A memcached that ends with the test.
@@ -82,6 +88,11 @@ fn memcached_binary() -> Option<PathBuf> {
 
 /// Plays all `cases`, and fails with every case that went wrong.
 fn play_all(cases: &[Case], place: &Place, modes: &[Mode]) {
+    play_each(cases, place, modes, 1);
+}
+
+/// The same, where a case goes wrong if none of so many tries goes well.
+fn play_each(cases: &[Case], place: &Place, modes: &[Mode], tries: usize) {
     let mut failures = Vec::new();
     let mut played = 0;
     for case in cases {
@@ -95,7 +106,11 @@ fn play_all(cases: &[Case], place: &Place, modes: &[Mode]) {
                 continue;
             }
             played += 1;
-            if let Err(what) = play(case, place, *mode) {
+            let mut tried = (0..tries).map(|_| play(case, place, *mode));
+            let first = tried.next().unwrap_or(Ok(()));
+            if let Err(what) = first
+                && !tried.any(|played| played.is_ok())
+            {
                 failures.push(format!("{} ({mode:?}): {what}", case.name));
             }
         }
@@ -106,16 +121,19 @@ fn play_all(cases: &[Case], place: &Place, modes: &[Mode]) {
 
 #[test]
 fn millpond_answers_as_written() {
-    let (server, tcp, unix, _directory) = millpond();
-    play_all(&load_all(), &tcp, &[Mode::Plain]);
-    let quick: Vec<Case> = load_all().into_iter().filter(|case| !case.sleeps()).collect();
+    let (server, tcp, unix, _directory) = millpond(standing_clock());
+    let (slow, quick): (Vec<Case>, Vec<Case>) = load_all().into_iter().partition(Case::sleeps);
+    play_all(&quick, &tcp, &[Mode::Plain]);
     play_all(&quick, &unix, &[Mode::Plain]);
+    server.stop();
+    let (server, tcp, _unix, _directory) = millpond(Clock::System);
+    play_all(&slow, &tcp, &[Mode::Plain]);
     server.stop();
 }
 
 #[test]
 fn millpond_answers_the_same_however_requests_are_cut() {
-    let (server, tcp, unix, _directory) = millpond();
+    let (server, tcp, unix, _directory) = millpond(standing_clock());
     let quick: Vec<Case> = load_all().into_iter().filter(|case| !case.sleeps()).collect();
     play_all(&quick, &tcp, &[Mode::Pieces(1), Mode::Pieces(2)]);
     play_all(&quick, &unix, &[Mode::Pieces(3)]);
@@ -124,7 +142,7 @@ fn millpond_answers_the_same_however_requests_are_cut() {
 
 #[test]
 fn millpond_answers_the_same_when_requests_are_pipelined() {
-    let (server, tcp, unix, _directory) = millpond();
+    let (server, tcp, unix, _directory) = millpond(standing_clock());
     let able: Vec<Case> = load_all().into_iter().filter(Case::can_be_pipelined).collect();
     assert!(able.len() > 30, "only {} cases can be pipelined", able.len());
     play_all(&able, &tcp, &[Mode::Pipelined]);
@@ -141,5 +159,6 @@ fn memcached_answers_the_same() {
         return;
     };
     let cases: Vec<Case> = load_all().into_iter().filter(|case| !case.millpond_only).collect();
-    play_all(&cases, &place, &[Mode::Plain, Mode::Pieces(1), Mode::Pipelined]);
+    // Its clock goes on, and some cases tell seconds.
+    play_each(&cases, &place, &[Mode::Plain, Mode::Pieces(1), Mode::Pipelined], 3);
 }
