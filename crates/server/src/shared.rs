@@ -624,8 +624,27 @@ pub(crate) struct Shared {
     pub(crate) slow: SlowLog,
     pub(crate) latencies: RequestLatencies,
     pub(crate) started_secs: u32,
-    /// No warning of HTTP before then, in nanoseconds of the monotonic clock.
-    warns_of_http_at: AtomicU64,
+    /// Of HTTP on a port of the cache.
+    warns_of_http: OnceAMinute,
+    /// Of a handshake of TLS that has failed.
+    warns_of_tls: OnceAMinute,
+}
+
+/// Keeps what clients can bring about from filling the log.
+#[derive(Default)]
+struct OnceAMinute {
+    /// Not before then, in nanoseconds of the monotonic clock.
+    next: AtomicU64,
+}
+
+impl OnceAMinute {
+    const NANOS: u64 = 60_000_000_000;
+
+    /// Whether it may be said now; if so, not again for a minute.
+    fn is_due(&self, now: u64) -> bool {
+        let later = |next: u64| (now >= next).then(|| now.saturating_add(Self::NANOS));
+        self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
+    }
 }
 
 impl Shared {
@@ -676,7 +695,8 @@ impl Shared {
             changing: Changing::default(),
             slow: SlowLog::default(),
             latencies: RequestLatencies::default(),
-            warns_of_http_at: AtomicU64::new(0),
+            warns_of_http: OnceAMinute::default(),
+            warns_of_tls: OnceAMinute::default(),
         }
     }
 
@@ -744,16 +764,28 @@ impl Shared {
 
     /// Warns of HTTP on a port of the cache, at most once a minute.
     pub(crate) fn warn_of_http(&self, info: &ConnectionInfo) {
-        const EVERY_NANOS: u64 = 60_000_000_000;
-        let now = self.clock.monotonic_nanos();
-        let is_due = |next: u64| (now >= next).then(|| now.saturating_add(EVERY_NANOS));
-        if self.warns_of_http_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_due).is_ok() {
+        if self.warns_of_http.is_due(self.clock.monotonic_nanos()) {
             let (listener, peer) = (&info.listener.name, &info.peer);
             tracing::warn!(
                 listener,
                 %peer,
                 "A client sent an HTTP request to a port of the cache and was disconnected. A web page may have made it do so."
             );
+        }
+    }
+
+    /// Tells of a handshake that has failed: as a warning at most once a minute, else for debugging.
+    pub(crate) fn tell_of_tls(&self, info: &ConnectionInfo, error: &rustls::Error) {
+        let (listener, peer) = (&info.listener.name, &info.peer);
+        if self.warns_of_tls.is_due(self.clock.monotonic_nanos()) {
+            tracing::warn!(
+                listener,
+                %peer,
+                %error,
+                "TLS with a client has failed. Others that fail within a minute are told of at log.level = \"debug\" only."
+            );
+        } else {
+            tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");
         }
     }
 

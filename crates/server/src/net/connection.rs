@@ -25,7 +25,7 @@ use super::tls::{self, TlsBuffers, TlsStream};
 use crate::latency;
 use crate::metrics::Counter;
 use crate::session::{Next, Session, Turn};
-use crate::shared::{Activity, ConnectionInfo, Held};
+use crate::shared::{Activity, ConnectionInfo, Held, Shared};
 use crate::telemetry::Over;
 use crate::tenants::{Account, Spent};
 use crate::tls::Subject;
@@ -454,7 +454,7 @@ impl<'c> Connection<'c> {
             tls::Received::Nothing => return Ok(Received::Nothing),
             tls::Received::End => return Ok(Received::End),
             tls::Received::Failed(error) => {
-                self.fail_tls(&error);
+                self.fail_tls(&error, context.shared);
                 return Ok(Received::Some);
             }
         }
@@ -502,10 +502,9 @@ impl<'c> Connection<'c> {
     }
 
     /// The client broke the rules of TLS, or has no certificate that is good here. It is told so.
-    fn fail_tls(&mut self, error: &rustls::Error) {
+    fn fail_tls(&mut self, error: &rustls::Error, shared: &Shared) {
         self.account().counters.add(tls::reason(error), 1);
-        let (listener, peer) = (&self.info.listener.name, &self.info.peer);
-        tracing::debug!(listener, %peer, %error, "TLS with a client has failed.");
+        shared.tell_of_tls(&self.info, error);
         self.closing = Some(Counter::ClosedTls);
     }
 
