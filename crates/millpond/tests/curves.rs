@@ -98,6 +98,44 @@ fn the_curve_goes_beyond_what_the_pool_has() {
     assert!((0.2..=0.25).contains(&learnt.rate), "{}", learnt.rate);
 }
 
+/// What the curve of a cache says of another size is what a cache with that memory misses: index and queues, the ends of slabs
+/// and free chunks are in it.
+#[test]
+fn a_curve_in_memory_tells_what_a_smaller_cache_misses() {
+    let of = |memory: ByteSize| {
+        let config = CacheConfig { memory, hash_seed: Some(1), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a valid configuration");
+        let policy = millpond::PolicyKind::Lru { refresh_secs: 0 };
+        let pool = PoolConfig { policy, own_keys: true, ..PoolConfig::named("p") };
+        let pool = cache.add_pool(pool).expect("a new name");
+        (cache, pool)
+    };
+    for value_bytes in [60, 900] {
+        let keys = (96 << 20) / (value_bytes as u64 + 80);
+        let run = |cache: &Cache, pool: PoolId| {
+            let (mut rng, mut misses) = (seeded(3), 0);
+            let steps = 8 * keys;
+            for step in 0..steps {
+                let key = (rng.random::<f64>().powi(3) * keys as f64) as u64;
+                misses += u64::from(!request(cache, pool, key, value_bytes) && step >= steps / 2);
+            }
+            misses as f64 / (steps / 2) as f64
+        };
+        let (large, pool) = of(ByteSize::mib(64));
+        large
+            .set_curve(pool, Some(CurveConfig { rate: 0.2, keys: 1 << 15, ..CurveConfig::default() }))
+            .unwrap();
+        run(&large, pool);
+        let learnt = large.curve(pool).unwrap().expect("it is learnt");
+        let (small, its_pool) = of(ByteSize::mib(24));
+        let missed = run(&small, its_pool);
+        // Of the rest, less than a slab, nothing can be made.
+        let has = small.ledger().total() - small.ledger().part(Part::Fixed);
+        let told = learnt.in_memory().miss_ratio(has as f64);
+        assert!((told - missed).abs() < 0.02, "{told} is told, {missed} are missed");
+    }
+}
+
 #[test]
 fn a_curve_follows_the_time() {
     let clock = Clock::manual(1_000);

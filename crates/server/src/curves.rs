@@ -22,7 +22,7 @@ pub(crate) struct Outlook {
     pub(crate) rate: f64,
     /// How far the curve is from the exact one at most, in 95 of 100 cases: the mean distance over all sizes.
     pub(crate) error: f64,
-    /// Memory that the pool's slabs have now.
+    /// What the pool has of the memory now: slabs, index and queues.
     pub(crate) present_bytes: u64,
     /// What a request would miss, by name of the size. Empty until there was one.
     pub(crate) miss_ratios: Vec<(&'static str, f64)>,
@@ -31,11 +31,13 @@ pub(crate) struct Outlook {
 impl Outlook {
     /// Of a pool; `None` where nobody learns its curve. Costs what [`Cache::curve`] costs.
     pub(crate) fn of(cache: &Cache, pool: &PoolStats) -> Option<Self> {
-        let PoolCurve { curve, rate, samples, lost, bytes } = cache.curve(pool.id).ok().flatten()?;
+        let learnt = cache.curve(pool.id).ok().flatten()?;
+        let curve = learnt.in_memory();
+        let PoolCurve { memory_bytes, rate, samples, lost, bytes, .. } = learnt;
         let confidence = curve.confidence()?;
         let is_known = confidence.requests > 0.0;
         let read = |(name, times, more): (&'static str, f64, u64)| {
-            (name, curve.miss_ratio(pool.slab_bytes as f64 * times + more as f64))
+            (name, curve.miss_ratio(memory_bytes as f64 * times + more as f64))
         };
         Some(Self {
             samples,
@@ -44,7 +46,7 @@ impl Outlook {
             bytes: bytes as u64,
             rate,
             error: confidence.error,
-            present_bytes: pool.slab_bytes,
+            present_bytes: memory_bytes,
             miss_ratios: SIZES.into_iter().filter(|_| is_known).map(read).collect(),
         })
     }

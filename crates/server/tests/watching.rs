@@ -65,6 +65,8 @@ fn hot_keys_latencies_and_events_are_switched_while_serving() {
     let page: serde_json::Value = serde_json::from_str(&get_page(&server, "/curves.json").1).expect("JSON");
     assert_eq!(page["default"]["curve"]["confidence"]["keys"].as_u64(), Some(2), "{page}");
     assert_eq!(page["default"]["rate"].as_f64(), Some(1.0));
+    let slabs = server.cache().stats().pools[0].slab_bytes;
+    assert!(page["default"]["present_bytes"].as_u64() > Some(slabs), "{page} of {slabs} bytes of slabs");
     assert_eq!(metric(&server, "millpond_call_samples_total{call=\"find\"}"), 10);
     assert!(metric(&server, "millpond_call_latency_nanoseconds{call=\"find\",quantile=\"0.99\"}") > 0);
     assert_eq!(metric(&server, "millpond_events_recorded_total{}"), 10);

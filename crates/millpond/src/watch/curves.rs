@@ -20,8 +20,9 @@ use curve::sample::{place, threshold};
 use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
 use parking_lot::Mutex;
 
+use crate::allocate::metadata_of;
 use crate::cache::{Cache, Core, PoolId};
-use crate::class::{INSERTS, REPLACED};
+use crate::class::{Class, INSERTS, REPLACED};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 
@@ -80,6 +81,11 @@ pub struct PoolCurve {
     /// Misses by the pool's memory in chunks, in bytes, at 128 points at most. Its [`curve::Confidence`] tells how far it can be
     /// trusted. It is that of LRU, whatever the pool's policy.
     pub curve: MissRatioCurve,
+    /// Bytes of the cache's memory for a byte of chunks, as the pool's slabs are used now: at least 1.
+    pub memory_per_byte: f64,
+    /// What the pool has of the cache's memory, in bytes: its slabs, and what index, queues and ghosts take when all of its
+    /// chunks are in use.
+    pub memory_bytes: u64,
     /// The share of keys that is followed now.
     pub rate: f64,
     /// Reads of followed keys that it was learnt from, since [`Cache::set_curve`].
@@ -88,6 +94,13 @@ pub struct PoolCurve {
     pub lost: u64,
     /// Memory that learning takes, in bytes.
     pub bytes: usize,
+}
+
+impl PoolCurve {
+    /// Misses by the cache's memory that the pool has ([`Self::memory_bytes`]), in bytes.
+    pub fn in_memory(&self) -> MissRatioCurve {
+        self.curve.scaled(Unit::Bytes, self.memory_per_byte)
+    }
 }
 
 /// What has learnt so far.
@@ -266,12 +279,15 @@ impl Cache {
     pub fn curve(&self, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
         let core = self.core();
         let found = core.pool(pool)?;
+        let (memory_bytes, chunk_bytes) = core.memory_of(&found);
         let curves = &found.curves;
         let mut learner = curves.learner.lock();
         let Some(learner) = &mut *learner else { return Ok(None) };
         core.catch_up(&found, learner);
         Ok(Some(PoolCurve {
             curve: learner.shards.curve().thinned(POINTS),
+            memory_per_byte: memory_bytes.max(1) as f64 / chunk_bytes.max(1) as f64,
+            memory_bytes,
             rate: learner.shards.rate(),
             samples: learner.recorded,
             lost: curves.lost.load(Ordering::Relaxed),
@@ -281,6 +297,17 @@ impl Cache {
 }
 
 impl Core {
+    /// What the pool has of the memory, as [`PoolCurve::memory_bytes`] has it, and how many bytes of chunks that makes.
+    fn memory_of(&self, pool: &Pool) -> (u64, u64) {
+        let of_class = |(_, class): (u8, &Class)| {
+            let inner = class.inner.lock();
+            let chunks = inner.chunks.chunks();
+            let memory = inner.chunks.bytes() + metadata_of(chunks, pool.policy());
+            (memory, chunks * u64::from(class.info.chunk_bytes))
+        };
+        pool.used_classes().map(of_class).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
     /// Requests to a pool, as its curve counts them.
     fn reads_of(&self, pool: &Pool) -> u64 {
         let sum =

@@ -80,7 +80,8 @@ pub(super) fn curves(shared: &Shared) -> Value {
         let learnt = shared.cache.curve(pool.id).ok().flatten();
         let shown = learnt.map_or(Value::Null, |learnt| {
             json!({
-                "curve": learnt.curve,
+                "curve": learnt.in_memory(),
+                "present_bytes": learnt.memory_bytes,
                 "rate": learnt.rate,
                 "samples": learnt.samples,
                 "lost": learnt.lost,
