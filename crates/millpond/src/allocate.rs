@@ -229,7 +229,10 @@ impl Core {
                 return Ok(ptr);
             }
             let is_over = pool.resizing.try_lock_for(PATIENCE).is_some();
-            if !is_over || (round > 0 && pool.slabs_moved.load(Ordering::Relaxed) == moves) {
+            // What another thread is taking may be another's, but then it goes on to take.
+            let is_given = self.wait_for_giver(pool, PATIENCE);
+            let has_moved = round == 0 || pool.slabs_moved.load(Ordering::Relaxed) != moves;
+            if !is_given && !(is_over && has_moved) {
                 break;
             }
         }

@@ -55,6 +55,7 @@ pub struct Monitor {
     cache: Cache,
     policy: Policy,
     source: Source,
+    is_lazy: bool,
 }
 
 impl Monitor {
@@ -64,9 +65,16 @@ impl Monitor {
     /// [`MonitorError::Config`], or what [`Source`] says of a file that is missing.
     pub fn new(cache: &Cache, config: MonitorConfig, source: Source) -> Result<Self, MonitorError> {
         let memory = ByteSize::new(cache.ledger().limit());
-        let monitor = Self { cache: cache.clone(), policy: Policy::new(config, memory)?, source };
+        let monitor =
+            Self { cache: cache.clone(), policy: Policy::new(config, memory)?, source, is_lazy: false };
         monitor.read()?;
         Ok(monitor)
+    }
+
+    /// Leaves evicting to whoever calls [`Cache::maintain`]: a run is short, and so is the end of a thread that makes them.
+    #[must_use]
+    pub fn leaving_eviction(self) -> Self {
+        Self { is_lazy: true, ..self }
     }
 
     /// Reads all that the policy looks at.
@@ -84,7 +92,8 @@ impl Monitor {
         })
     }
 
-    /// One run: reads, decides, and changes the cache's memory. Giving back evicts on the calling thread.
+    /// One run: reads, decides, and changes the cache's memory, to no less than [`Cache::least_memory`]. Giving back evicts on the
+    /// calling thread, but for [`Self::leaving_eviction`].
     ///
     /// # Errors
     /// As for [`Self::read`]; [`MonitorError::Cache`] where held items keep slabs that should go: the next run goes on.
@@ -94,8 +103,14 @@ impl Monitor {
         let refused = |error: crate::Error| MonitorError::Cache(error.to_string());
         match &decision {
             Decision::GiveBack { memory_bytes, .. } | Decision::TakeBack { memory_bytes, .. } => {
-                self.cache.set_memory(ByteSize::new(*memory_bytes)).map_err(refused)?;
+                let memory = ByteSize::new(*memory_bytes).max(self.cache.least_memory());
+                let changed = match self.is_lazy {
+                    true => self.cache.set_memory_lazily(memory),
+                    false => self.cache.set_memory(memory),
+                };
+                changed.map_err(refused)?;
             }
+            Decision::Stay | Decision::Exhausted { .. } if self.is_lazy => {}
             Decision::Stay | Decision::Exhausted { .. } if readings.spent_bytes > readings.memory_bytes => {
                 self.cache.maintain().map_err(refused)?;
             }

@@ -46,14 +46,25 @@ impl Cache {
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set
     /// all the same, and another call goes on.
     pub fn set_pool_limit(&self, pool: PoolId, limit: Option<ByteSize>) -> Result<(), Error> {
+        self.set_pool_limit_lazily(pool, limit)?;
         let core = self.core();
         let pool = core.pool(pool)?;
-        pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
-        pool.resizes.fetch_add(1, Ordering::Relaxed);
         let shrunk = core.shrink_pool(&pool);
         drop(pool);
         core.wait_for_retired_runs();
         shrunk
+    }
+
+    /// Changes the limit of a pool as [`Self::set_pool_limit`], and leaves to the next rounds of [`Self::maintain`] what has to
+    /// leave for it: for threads that others wait for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchPool`].
+    pub fn set_pool_limit_lazily(&self, pool: PoolId, limit: Option<ByteSize>) -> Result<(), Error> {
+        let pool = self.core().pool(pool)?;
+        pool.set_limit_bytes(limit.map_or(u64::MAX, ByteSize::as_u64));
+        pool.resizes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
@@ -61,7 +72,7 @@ impl Cache {
     /// passed over for the next one. Waits as long as [`Self::set_pool_limit`] at most.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB; [`ErrorKind::OutOfMemory`] where held items
+    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below [`Self::least_memory`]; [`ErrorKind::OutOfMemory`] where held items
     /// keep too many slabs: the limit is set all the same, and [`Self::maintain`] goes on.
     pub fn set_memory(&self, memory: ByteSize) -> Result<(), Error> {
         self.set_memory_lazily(memory)?;
@@ -75,19 +86,44 @@ impl Cache {
     /// [`Self::maintain`] what has to leave for it: for threads that others wait for.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below 8 MiB.
+    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below [`Self::least_memory`].
     pub fn set_memory_lazily(&self, memory: ByteSize) -> Result<(), Error> {
-        if memory > self.max_memory() || memory < ByteSize::mib(8) {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("memory of {memory} is not between 8MiB and max_memory, {}", self.max_memory()),
-            ));
-        }
+        self.check_memory(memory)?;
         let before = self.core().most_memory.fetch_max(memory.as_u64(), Ordering::Relaxed);
         let tables = table_bytes(memory.as_u64()).saturating_sub(table_bytes(before));
         self.core().ledger.charge(Part::Fixed, tables);
         self.core().ledger.set_limit(memory.as_u64());
         Ok(())
+    }
+
+    /// The least memory that the cache can be lowered to now: 8 MiB, or a slab and a half more than index, queues and what else is
+    /// not in slabs take. Index and queues that have grown for many items give nothing back; with less the cache would be empty, and
+    /// store nothing.
+    pub fn least_memory(&self) -> ByteSize {
+        let core = self.core();
+        let in_slabs = core.ledger.part(Part::Slabs) + core.ledger.part(Part::Compact);
+        let others = core.ledger.total().saturating_sub(in_slabs);
+        ByteSize::new(others + SLAB_BYTES as u64 * 3 / 2).max(ByteSize::mib(8))
+    }
+
+    /// Says whether the cache's memory can be changed to that. What it has already it may keep.
+    ///
+    /// # Errors
+    /// As [`Self::set_memory_lazily`].
+    pub fn check_memory(&self, memory: ByteSize) -> Result<(), Error> {
+        let (least, most) = (self.least_memory(), self.max_memory());
+        let context = if memory > most {
+            format!("memory of {memory} is more than max_memory, {most}")
+        } else if memory < ByteSize::mib(8) || memory < least && memory.as_u64() < self.core().ledger.limit()
+        {
+            format!(
+                "memory of {memory} is less than {least}: index and queues have grown for the items that there were, give \
+                 nothing back, and would leave no room for others"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Config, context))
     }
 
     /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk

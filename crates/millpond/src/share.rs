@@ -4,6 +4,7 @@
 //! rebalancer which class gives them, and the optimizer whose limit should be whose.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use base::ByteSize;
 use slab::SLAB_BYTES;
@@ -13,6 +14,7 @@ use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
+use crate::pools::AllPools;
 use crate::release::{Amount, MOVE_WAITS, Taking, WAITS, Why};
 use crate::strategy::reclaim::{Stake, goes_first, lowest_that_wants, victim};
 use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize, step_for};
@@ -239,9 +241,7 @@ impl Core {
         }
         let step = least.max(pool.step_to_take());
         let pools = self.pools.all();
-        let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
-        let Some(number) = victim(&stakes, pool.number, step) else { return false };
-        let Some(from) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let Some(from) = giver(&pools, pool, step) else { return false };
         let Some(resizing) = from.resizing.try_lock() else { return false };
         pool.set_ceiling_bytes(u64::MAX);
         // The next round lifts the ceiling of the one that gives.
@@ -255,6 +255,21 @@ impl Core {
         }
         gives
     }
+
+    /// Waits for another thread that takes memory from the pool which should give this one some, for as long as that at most.
+    /// Says whether there was one, and it is done: then there is more to be had.
+    pub(crate) fn wait_for_giver(&self, pool: &Pool, patience: Duration) -> bool {
+        let pools = self.pools.all();
+        let Some(from) = giver(&pools, pool, pool.step_to_take()) else { return false };
+        from.resizing.try_lock().is_none() && from.resizing.try_lock_for(patience).is_some()
+    }
+}
+
+/// The pool that should give another one so many bytes.
+fn giver<'p>(pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> Option<&'p Pool> {
+    let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
+    let number = victim(&stakes, taker.number, step)?;
+    pools.iter().find(|pool| pool.number == number)
 }
 
 impl Pool {

@@ -1,7 +1,7 @@
 //! A pool pays for what it stores: a little data of many sizes, in caches that are much larger, is all kept.
 
 use base::rng::{RngExt, seeded};
-use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
+use millpond::{ByteSize, Cache, CacheConfig, ErrorKind, ItemOptions, PoolConfig, PoolId};
 
 fn cache(memory: ByteSize) -> Cache {
     Cache::new(CacheConfig { memory, huge_pages: false, ..CacheConfig::default() }).expect("a cache")
@@ -124,6 +124,30 @@ fn memory_goes_back_to_the_system_though_pools_share_slabs() {
     assert!(cache.ledger().total() <= 16 << 20 && before > 16 << 20);
     for key in 0..60_u32 {
         assert!(cache.keys(pools[0]).find(&key.to_le_bytes()).is_some());
+    }
+    cache.validate();
+}
+
+/// Index and queues do not shrink: with less than they take, and a slab, the cache would be empty for good.
+#[test]
+fn memory_is_not_lowered_below_what_the_index_has_grown_to() {
+    let cache = cache(ByteSize::mib(96));
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
+    for key in 0..900_000_u32 {
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), 8, &ItemOptions::default()).expect("memory"));
+    }
+    let least = cache.least_memory();
+    assert!(least > ByteSize::mib(12), "{least}");
+    for lower in [ByteSize::mib(8), ByteSize::mib(12), ByteSize::new(least.as_u64() - 1)] {
+        let error = cache.set_memory(lower).expect_err("less than it can be");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(&format!("less than {least}")), "{error}");
+        assert_eq!(cache.ledger().limit(), 96 << 20, "nothing has changed");
+    }
+    cache.set_memory(least).expect("it is enough");
+    for key in 0..10_000_u32 {
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), 8, &ItemOptions::default()).expect("memory"));
+        assert!(cache.find(&key.to_le_bytes()).is_some());
     }
     cache.validate();
 }

@@ -273,6 +273,33 @@ fn what_a_pool_was_given_and_does_not_have_yet_is_not_taken_from_its_reserve() {
     cache.validate();
 }
 
+/// Several threads want memory of the same pool at once, from which maintenance takes some, too.
+#[test]
+fn a_pool_below_its_reserve_is_refused_nothing_whoever_is_at_work_in_the_others() {
+    for round in 0..20 {
+        let cache = cache(64, CacheConfig::default());
+        let pools = sharing(&cache, &[(8, 1), (0, 3)]);
+        (0..70_000).for_each(|key| put(&cache, pools[1], key, 900));
+        let write = |seed: u64| {
+            let (cache, pool) = (cache.clone(), pools[0]);
+            base::thread::spawn(format!("writer-{seed}"), move || {
+                for key in 0..4_000_u64 {
+                    let key = (seed * 100_000 + key).to_le_bytes();
+                    let item = cache.allocate(pool, &key, 500, &ItemOptions::default());
+                    cache.put(item.map_err(|error| format!("{error}, round {round}")).expect("its reserve"));
+                }
+            })
+            .expect("a thread")
+        };
+        let writers: Vec<_> = (0..4).map(write).collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let _ = cache.maintain();
+        }
+        writers.into_iter().for_each(|writer| writer.join().expect("no refusal"));
+        cache.validate();
+    }
+}
+
 /// Another pool took steps of more than what this one had over its reserve.
 #[test]
 fn a_pool_that_gave_all_over_its_reserve_moves_the_reserve_between_its_classes() {

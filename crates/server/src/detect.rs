@@ -51,6 +51,10 @@ const MEMCACHED: &[(&str, usize)] = &[
     ("cache_memlimit", 0),
 ];
 
+/// What memcached's clients ask a node of ElastiCache for, to learn of its others, the second as pylibmc spells it. That they
+/// are answered `ERROR` tells them that there are none. No setting of Redis has that name.
+const DISCOVERY: [&[u8]; 2] = [b"config get cluster", b"config get b'cluster'"];
+
 /// What is spoken, as far as it is told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detected {
@@ -71,19 +75,32 @@ pub(crate) fn detect(input: &[u8]) -> Option<Detected> {
         return (input.len() >= MAX_WORD_BYTES).then_some(Detected::Memcached);
     };
     let word = input.get(..end).unwrap_or_default();
+    if word == b"config" {
+        let line = first_line(input)?;
+        return Some(if DISCOVERY.contains(&line) { Detected::Memcached } else { Detected::Resp });
+    }
     let Some((_, least)) = MEMCACHED.iter().find(|(name, _)| name.as_bytes() == word) else {
         return Some(if is_of_redis(word) { Detected::Resp } else { Detected::Memcached });
     };
     if *least == 0 {
         return Some(Detected::Memcached);
     }
-    let Some(end) = input.iter().take(MAX_LINE_BYTES).position(|byte| *byte == b'\n') else {
-        return (input.len() >= MAX_LINE_BYTES).then_some(Detected::Memcached);
-    };
-    let line = input.get(..end).unwrap_or_default();
+    let line = first_line(input)?;
+    if line.len() >= MAX_LINE_BYTES {
+        return Some(Detected::Memcached);
+    }
     let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
     // A command's name alone is an error of either.
     Some(if words > 1 && words < *least { Detected::Resp } else { Detected::Memcached })
+}
+
+/// The first line, without its end, or as much of it as there may be. `None`: it goes on.
+fn first_line(input: &[u8]) -> Option<&[u8]> {
+    let most = input.get(..MAX_LINE_BYTES).unwrap_or(input);
+    match most.iter().position(|byte| *byte == b'\n') {
+        Some(end) => Some(most.get(..end)?.trim_ascii_end()),
+        None => (most.len() == MAX_LINE_BYTES).then_some(most),
+    }
 }
 
 fn is_of_redis(word: &[u8]) -> bool {
@@ -111,6 +128,11 @@ mod tests {
             (b"AUTH alice secret\r\n", Resp),
             (b"info\n", Resp),
             (b"hgetall k\r\n", Resp),
+            (b"config get maxmemory\r\n", Resp),
+            (b"config get cluster*\r\n", Resp),
+            (b"CONFIG GET cluster\r\n", Resp),
+            (b"config get cluster\r\n", Memcached),
+            (b"config get b'cluster'\r\n", Memcached),
             (b"get k\r\n", Memcached),
             (b"gets k", Memcached),
             (b"set k 0 0 5\r\nworld\r\n", Memcached),
@@ -136,7 +158,8 @@ mod tests {
 
     #[test]
     fn what_may_be_either_waits_for_more() {
-        for input in [&b""[..], b"g", b"PIN", b"set", b"set k ", b"set k v", b"incr k"] {
+        for input in [&b""[..], b"g", b"PIN", b"set", b"set k ", b"set k v", b"incr k", b"config get cluster"]
+        {
             assert_eq!(detect(input), None, "{:?}", String::from_utf8_lossy(input));
         }
     }
@@ -144,7 +167,14 @@ mod tests {
     /// However the bytes come in, a connection is what its whole first line says.
     #[test]
     fn a_decision_holds_when_more_comes() {
-        for line in [&b"set k v\r\n"[..], b"set k 0 0 1\r\n", b"PING\r\n", b"get k\r\n", b"incr k 1\r\n"] {
+        for line in [
+            &b"set k v\r\n"[..],
+            b"set k 0 0 1\r\n",
+            b"PING\r\n",
+            b"get k\r\n",
+            b"incr k 1\r\n",
+            b"config get cluster\r\n",
+        ] {
             let whole = detect(line);
             for at in 0..line.len() {
                 let part = detect(&line[..at]);

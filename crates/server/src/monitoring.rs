@@ -42,7 +42,9 @@ impl Monitoring {
         let refused =
             |error| Error::with_source(ErrorKind::System, "the memory monitor cannot be started", error);
         let monitor = settings.engine().map(|config| Monitor::new(cache, config, Source::default()));
-        let thread = monitor.transpose().map_err(refused)?.map(MonitorThread::start);
+        let monitor = monitor.transpose().map_err(refused)?;
+        // The maintenance thread evicts. Who changes settings waits for the end of a run.
+        let thread = monitor.map(|monitor| MonitorThread::start(monitor.leaving_eviction()));
         let thread = thread.transpose().map_err(refused)?;
         *self.lock() = State { settings: Some(settings.clone()), thread, ..State::default() };
         Ok(())

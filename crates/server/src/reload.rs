@@ -11,6 +11,15 @@ use crate::log::LogControl;
 use crate::server::Reload;
 use crate::shared::Shared;
 
+/// What becomes of files that are written to, where their settings stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// They are written on: nobody waits for a disk because another setting is changed.
+    Keep,
+    /// They are opened anew, as somebody may have moved them away.
+    Reopen,
+}
+
 /// What is kept for changes.
 #[derive(Default)]
 pub(crate) struct Changing {
@@ -58,7 +67,7 @@ impl Shared {
     /// As [`Reload::apply`].
     pub(crate) fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = self.apply(config, by)?;
+        let changes = self.apply(config, by, Files::Reopen)?;
         // What was changed one by one holds no longer, or is what the file says.
         unwritten.clear();
         Ok(changes)
@@ -82,7 +91,7 @@ impl Shared {
                 format!("{}: it takes effect at the next start only; set it in the file", change.path);
             return Err(Error::new(ErrorKind::Config, message));
         }
-        self.apply(&new, by)?;
+        self.apply(&new, by, Files::Keep)?;
         unwritten.extend(changes.iter().map(|change| change.path.clone()));
         Ok(changes)
     }
@@ -129,8 +138,8 @@ impl Shared {
         })
     }
 
-    fn apply(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
-        let changes = Reload { shared: self }.apply(config)?;
+    fn apply(&self, config: &Config, by: &str, files: Files) -> Result<Vec<Change>, Error> {
+        let changes = Reload { shared: self }.apply(config, files)?;
         if let Some(origin) = self.changing.origin.get() {
             origin.log.set_level(config.log.level);
         }

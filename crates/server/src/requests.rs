@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -26,6 +26,7 @@ use protocol::memcached::reply::shown_key;
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
 use crate::latency::Spoken;
+use crate::reload::Files;
 
 /// How often buffers are emptied, and requests that one holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
@@ -102,7 +103,11 @@ pub(crate) struct RequestLog {
     buffers: Box<[Mutex<Buffer>]>,
     written: AtomicU64,
     dropped: AtomicU64,
+    /// Of those that were dropped, how many the file tells of.
+    marked: AtomicU64,
     writing: Mutex<Option<Repeating<Writer>>>,
+    /// The settings in force.
+    applied: Mutex<Watch>,
 }
 
 #[derive(Default)]
@@ -121,7 +126,9 @@ impl RequestLog {
             buffers: (0..workers).map(|_| Mutex::default()).collect(),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            marked: AtomicU64::new(0),
             writing: Mutex::new(None),
+            applied: Mutex::default(),
         }
     }
 
@@ -129,9 +136,18 @@ impl RequestLog {
     ///
     /// # Errors
     /// [`ErrorKind::System`] where the file cannot be opened: nothing is logged then.
-    pub(crate) fn apply(self: &Arc<Self>, ledger: &Ledger, wanted: &Watch) -> Result<(), Error> {
-        self.stop(ledger);
+    pub(crate) fn apply(
+        self: &Arc<Self>,
+        ledger: &Ledger,
+        wanted: &Watch,
+        files: Files,
+    ) -> Result<(), Error> {
+        if files == Files::Keep && is_same(&lock(&self.applied), wanted) {
+            return Ok(());
+        }
         if wanted.request_log.as_os_str().is_empty() {
+            self.stop(ledger);
+            *lock(&self.applied) = wanted.clone();
             return Ok(());
         }
         let failed = |error: std::io::Error| {
@@ -140,6 +156,8 @@ impl RequestLog {
         };
         let path = wanted.request_log.clone();
         let output = Output::open(&path).map_err(failed)?;
+        // Until here it goes on as it was.
+        self.stop(ledger);
         for buffer in &self.buffers {
             let is_plain = wanted.request_log_plain_keys;
             *lock(buffer) = Buffer { entries: Vec::with_capacity(BUFFERED), is_plain };
@@ -152,7 +170,6 @@ impl RequestLog {
             max_bytes,
             output: Some(output),
             spare: Vec::with_capacity(BUFFERED),
-            dropped_before: self.dropped.load(Ordering::Relaxed),
             untold: 0,
             told_at: None,
         };
@@ -160,6 +177,7 @@ impl RequestLog {
         *lock(&self.writing) = Some(thread.map_err(failed)?);
         let highest = u64::MAX / u64::from(wanted.request_log_one_in.max(1));
         self.highest_hash.store(highest, Ordering::Relaxed);
+        *lock(&self.applied) = wanted.clone();
         Ok(())
     }
 
@@ -196,6 +214,19 @@ impl RequestLog {
         }
         Some(Notes { log: self, worker, tenant, spoken, since: self.clock.monotonic_nanos() })
     }
+}
+
+/// Whether two settings ask for the same log.
+fn is_same(one: &Watch, other: &Watch) -> bool {
+    let of = |watch: &Watch| {
+        (
+            watch.request_log.clone(),
+            watch.request_log_one_in,
+            watch.request_log_plain_keys,
+            watch.request_log_max_bytes,
+        )
+    };
+    of(one) == of(other)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -258,6 +289,10 @@ struct Output {
 
 impl Output {
     fn open(path: &std::path::Path) -> std::io::Result<Self> {
+        if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+            let why = "it is a pipe, whose reader could hold the server up; name a file";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
         let mut file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
         let mut bytes = file.metadata()?.len();
         if bytes == 0 {
@@ -277,9 +312,7 @@ struct Writer {
     /// None after it could not be written.
     output: Option<Output>,
     spare: Vec<Entry>,
-    /// Requests that were dropped and stand in the file.
-    dropped_before: u64,
-    /// Of these, how many the server's log does not know of, and when it was last told.
+    /// How many dropped requests the server's log does not know of, and when it was last told.
     untold: u64,
     told_at: Option<u64>,
 }
@@ -292,7 +325,7 @@ impl Writer {
             entries.append(&mut self.spare);
         }
         let dropped = self.log.dropped.load(Ordering::Relaxed);
-        let hole = dropped - self.dropped_before;
+        let hole = dropped - self.log.marked.load(Ordering::Relaxed);
         if entries.is_empty() && hole == 0 {
             return;
         }
@@ -300,12 +333,14 @@ impl Writer {
         let mut text = String::new();
         if hole > 0 && self.output.is_some() {
             let _ = writeln!(text, "# {hole} requests were dropped");
-            self.dropped_before = dropped;
             self.tell_of(hole);
         }
         entries.iter().for_each(|entry| write_line(&mut text, entry));
         match self.write(&text) {
-            Ok(()) => self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed),
+            Ok(()) => {
+                self.log.marked.fetch_add(hole, Ordering::Relaxed);
+                self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed)
+            }
             Err(error) => {
                 if self.output.take().is_some() {
                     let file = self.path.display();
@@ -332,7 +367,11 @@ impl Writer {
 
     fn write(&mut self, text: &str) -> std::io::Result<()> {
         let Some(output) = &mut self.output else { return Err(std::io::ErrorKind::NotConnected.into()) };
-        output.file.write_all(text.as_bytes())?;
+        if let Err(error) = output.file.write_all(text.as_bytes()) {
+            // No part of a line is to stand before what is written once there is room again.
+            let _ = output.file.set_len(output.bytes);
+            return Err(error);
+        }
         output.bytes += text.len() as u64;
         if output.bytes >= self.max_bytes {
             let mut aside = self.path.clone().into_os_string();
@@ -375,7 +414,7 @@ mod tests {
         let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
         let log = Arc::new(RequestLog::new(Clock::manual(5), 1));
         assert!(log.notes(0, "t", Spoken::Resp).is_none(), "off");
-        log.apply(&ledger, &Watch { request_log_one_in: 4, ..watch(&path) }).expect("a file");
+        log.apply(&ledger, &Watch { request_log_one_in: 4, ..watch(&path) }, Files::Reopen).expect("a file");
         for _ in 0..3 {
             let notes = log.notes(0, "a,b", Spoken::Resp).expect("on");
             (0..400_u32).for_each(|key| notes.note(&asked(&key.to_le_bytes())));
@@ -399,7 +438,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
         let log = Arc::new(RequestLog::new(Clock::System, 1));
-        log.apply(&ledger, &watch(&path)).expect("a file");
+        log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
         // More than the writer can have taken meanwhile is not certain; while its buffer is held nothing is kept at all.
         let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
         let held = lock(&log.buffers[0]);
@@ -415,6 +454,28 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_stay_leave_the_file_alone_and_one_that_cannot_be_written_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
+        let log = Arc::new(RequestLog::new(Clock::System, 1));
+        log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
+        let moved = folder.path().join("moved.csv");
+        std::fs::rename(&path, &moved).expect("moved");
+        log.apply(&ledger, &watch(&path), Files::Keep).expect("nothing to do");
+        assert!(!path.exists(), "it goes on with the file that it has");
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("a pipe");
+        for wrong in [folder.path().join("missing/log.csv"), pipe] {
+            let error = log.apply(&ledger, &watch(&wrong), Files::Keep).expect_err("it cannot be written");
+            assert!(error.to_string().contains(&wrong.display().to_string()), "{error}");
+        }
+        log.notes(0, "t", Spoken::Memcached).expect("still on").note(&asked(b"k"));
+        log.stop(&ledger);
+        assert!(std::fs::read_to_string(&moved).expect("the log").lines().count() == 2);
+    }
+
+    #[test]
     fn a_long_file_is_put_aside_and_a_moved_one_is_left() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
@@ -424,15 +485,15 @@ mod tests {
             ..watch(&path)
         };
         let log = Arc::new(RequestLog::new(Clock::System, 1));
-        log.apply(&ledger, &wanted).expect("a file");
+        log.apply(&ledger, &wanted, Files::Reopen).expect("a file");
         log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 1"));
-        log.apply(&ledger, &wanted).expect("the same file");
+        log.apply(&ledger, &wanted, Files::Reopen).expect("the same file");
         let aside = std::fs::read_to_string(folder.path().join("log.csv.1")).expect("put aside");
         assert!(aside.starts_with(HEADER) && aside.contains(",get,get,user%201,6,,,miss,"), "{aside}");
         assert_eq!(std::fs::read_to_string(&path).expect("a new one"), HEADER);
         let moved = folder.path().join("moved.csv");
         std::fs::rename(&path, &moved).expect("moved");
-        log.apply(&ledger, &Watch { request_log_max_bytes: base::ByteSize::mib(1), ..wanted })
+        log.apply(&ledger, &Watch { request_log_max_bytes: base::ByteSize::mib(1), ..wanted }, Files::Reopen)
             .expect("a new file");
         log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 2"));
         log.stop(&ledger);

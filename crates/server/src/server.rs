@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::maintenance::{self, Toucher};
 use crate::net::{Listener, Long, Mailbox, Message, Worker};
+use crate::reload::Files;
 use crate::shared::{Entrance, ListenerState, Pool, Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
 use crate::tls;
@@ -100,7 +101,7 @@ impl Server {
         shared.admin_access.set(access);
         let config = shared.config();
         shared.watching.apply(&shared.cache, &shared.directory().pools, &config.watch)?;
-        shared.requests.apply(shared.cache.ledger(), &config.watch)?;
+        shared.requests.apply(shared.cache.ledger(), &config.watch, Files::Reopen)?;
         shared.tracing.apply(shared.cache.ledger(), &config.telemetry)?;
         shared.monitoring.start(&shared.cache, &config.monitor)?;
         let mut server = Self {
@@ -218,7 +219,7 @@ impl Reload<'_> {
     ///
     /// # Errors
     /// As [`Server::reload`].
-    pub(crate) fn apply(&self, config: &Config) -> Result<Vec<Change>, Error> {
+    pub(crate) fn apply(&self, config: &Config, files: Files) -> Result<Vec<Change>, Error> {
         let config = &self.shared.changing.without_absent(config);
         crate::config::check::check(config)?;
         let old = self.shared.config();
@@ -229,6 +230,14 @@ impl Reload<'_> {
         let certificates = tls::load(&merged)?;
         let access = Access::load(&merged)?;
         let cache = &self.shared.cache;
+        // What can be refused comes before what changes something.
+        if old.memory() != merged.memory() {
+            let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
+            cache.check_memory(merged.memory()).map_err(refused)?;
+        }
+        self.shared.requests.apply(cache.ledger(), &merged.watch, files)?;
+        self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
+        self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         let monitoring = &self.shared.monitoring;
         // What a monitor has given back it takes back by itself.
         let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
@@ -236,14 +245,11 @@ impl Reload<'_> {
             monitoring.stop();
             // What has to leave does so on the maintenance thread: a client may have asked for it, and
             // the others of its worker do not wait.
-            cache.set_memory_lazily(merged.memory()).map_err(|e| {
-                Error::with_source(ErrorKind::Engine, "memory cannot be changed; max_memory bounds it", e)
-            })?;
+            cache
+                .set_memory_lazily(merged.memory())
+                .map_err(|e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e))?;
             monitoring.start(cache, &merged.monitor)?;
         }
-        self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
-        self.shared.requests.apply(cache.ledger(), &merged.watch)?;
-        self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         tenants::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
             self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
@@ -253,7 +259,7 @@ impl Reload<'_> {
         set_shares(cache, &merged, &directory.pools)?;
         for settings in &merged.all_pools() {
             let Some(pool) = directory.pool(&settings.name) else { continue };
-            cache.set_pool_limit(pool.id, settings.limit.set()).map_err(|e| {
+            cache.set_pool_limit_lazily(pool.id, settings.limit.set()).map_err(|e| {
                 Error::with_source(
                     ErrorKind::Engine,
                     format!("the limit of pool {} cannot be changed", pool.name),

@@ -18,6 +18,8 @@ use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
 const BATCH: usize = 16_384;
 /// Keys that stand for all of a trace, where the engine is asked what items take.
 const EXAMPLES: usize = 1 << 16;
+/// Requests of which one tells a size where a trace tells any.
+const FIRST_REQUESTS: usize = 10_000;
 /// Batches that may wait for the estimators.
 const WAITING: usize = 8;
 
@@ -90,12 +92,19 @@ impl Source {
         )?)
     }
 
-    /// Whether the first request of the trace tells a size.
+    /// Whether one of the first requests of the trace tells a size. Not the first alone: a miss has none in a server's own log.
     ///
     /// # Errors
     /// Where the trace cannot be read.
     pub fn tells_sizes(&self, trace: &Path) -> Result<bool> {
-        Ok(self.open(trace)?.next_request()?.is_some_and(|request| request.size.is_some()))
+        let mut reader = self.open(trace)?;
+        for _ in 0..FIRST_REQUESTS {
+            match reader.next_request()? {
+                Some(request) if request.size.is_none() => {}
+                found => return Ok(found.is_some()),
+            }
+        }
+        Ok(false)
     }
 
     /// The sizes of keys and values of the first keys of a trace, in the order in which they come.

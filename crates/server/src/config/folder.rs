@@ -20,7 +20,8 @@ pub(super) fn warnings(folder: &Path, memory: ByteSize) -> Vec<String> {
         return Vec::new();
     }
     // The server makes what of it is not there.
-    let there = folder.ancestors().find(|place| place.is_dir());
+    let here = Path::new(".");
+    let there = folder.ancestors().chain([here]).find(|place| place.is_dir());
     let Some((there, system)) = there.and_then(|there| Some((there, statfs(there).ok()?))) else {
         return Vec::new();
     };
@@ -62,6 +63,8 @@ mod tests {
         let enough = ByteSize::mib(16);
         assert_eq!(warnings(Path::new(""), enough), [""; 0]);
         assert_eq!(warnings(Path::new("/dev/shm/not/made/yet"), ByteSize::new(1)), [""; 0]);
+        let told = warnings(Path::new("not-made-yet"), ByteSize::new(1));
+        assert!(told[0].contains("not-made-yet is not in memory"), "{told:?}");
         // /proc is a file system that is neither in memory nor has room for anything.
         let told = warnings(Path::new("/proc/self"), enough);
         assert!(told[0].contains("/proc/self is not in memory"), "{told:?}");

@@ -78,7 +78,10 @@ impl<'c> Commands<'_, 'c> {
                 .and_then(|own| all.iter().find(|(path, _)| *path == own).map(|(_, value)| value.clone()));
             // Where it is left to the server, what that comes to is told.
             let value = match *alias {
-                "maxmemory" => Some(self.shared.cache.ledger().limit().to_string()),
+                "maxmemory" => {
+                    let pools = self.shared.pools_seen_by(&self.account.tenant);
+                    Some(self.shared.memory_limit_seen(&pools).to_string())
+                }
                 _ => value,
             };
             all.extend(value.map(|value| ((*alias).to_owned(), value)));
