@@ -570,6 +570,8 @@ impl<'i> Round<'_, '_, 'i> {
             Request::CacheMemlimit { mebibytes, noreply } => {
                 let answer = commands.set_memory(mebibytes);
                 respond(output, noreply, answer);
+                // As above: a change of settings looks at all pools.
+                return Some(Next::Yield);
             }
             Request::Shutdown(ShutdownMode::Unknown) => {
                 output.write(WireError::InvalidShutdownMode.as_bytes())
