@@ -224,15 +224,16 @@ impl Core {
     #[cold]
     fn take_chunk_elsewhere(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
         for round in 0..MOST_ROUNDS {
-            let moves = pool.slabs_moved.load(Ordering::Relaxed);
+            let before = (pool.slabs_moved.load(Ordering::Relaxed), pool.slab_bytes());
             if let Some(ptr) = self.try_take_chunk(pool, sizes, place) {
                 return Ok(ptr);
             }
             let is_over = pool.resizing.try_lock_for(PATIENCE).is_some();
-            // What another thread is taking may be another's, but then it goes on to take.
             let is_given = self.wait_for_giver(pool, PATIENCE);
-            let has_moved = round == 0 || pool.slabs_moved.load(Ordering::Relaxed) != moves;
-            if !is_given && !(is_over && has_moved) {
+            // What others took for the pool, others again may have used.
+            let has_moved =
+                round == 0 || (pool.slabs_moved.load(Ordering::Relaxed), pool.slab_bytes()) != before;
+            if !(is_given || is_over && has_moved) {
                 break;
             }
         }

@@ -257,11 +257,15 @@ impl Core {
     }
 
     /// Waits for another thread that takes memory from the pool which should give this one some, for as long as that at most.
-    /// Says whether there was one, and it is done: then there is more to be had.
+    /// Says whether there was one: then there is, or soon will be, more to be had.
     pub(crate) fn wait_for_giver(&self, pool: &Pool, patience: Duration) -> bool {
         let pools = self.pools.all();
         let Some(from) = giver(&pools, pool, pool.step_to_take()) else { return false };
-        from.resizing.try_lock().is_none() && from.resizing.try_lock_for(patience).is_some()
+        let is_at_work = from.resizing.try_lock().is_none();
+        if is_at_work {
+            drop(from.resizing.try_lock_for(patience));
+        }
+        is_at_work
     }
 }
 

@@ -1,6 +1,6 @@
 //! Refuses settings that cannot work, each by its name and with what to do about it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use base::ByteSize;
 use millpond::strategy::Strategy;
@@ -187,6 +187,8 @@ fn check_tenants(config: &Config, problems: &mut Vec<String>) {
     let mut names = HashSet::new();
     let mut databases = HashSet::new();
     let mut prefixes = HashSet::new();
+    let pools = config.all_pools();
+    let pools = pools.iter().map(|pool| pool.name.as_str()).collect();
     for tenant in &config.tenants {
         let TenantSettings { name, weight, burst_millis, .. } = tenant;
         let is_odd = |c: char| matches!(c, '/' | '*' | '"' | '\\') || c.is_control();
@@ -223,15 +225,20 @@ fn check_tenants(config: &Config, problems: &mut Vec<String>) {
         if !(1..=3_600_000).contains(burst_millis) {
             problems.push(format!("tenant.{name}.burst_millis: {burst_millis} is not between 1 and 3600000"));
         }
-        check_tenant_pool(config, tenant, problems);
+        check_tenant_pool(config, tenant, &pools, problems);
     }
 }
 
-fn check_tenant_pool(config: &Config, tenant: &TenantSettings, problems: &mut Vec<String>) {
+/// Checks the pool of a tenant, where `all` are the names of all pools.
+fn check_tenant_pool(
+    config: &Config,
+    tenant: &TenantSettings,
+    all: &BTreeSet<&str>,
+    problems: &mut Vec<String>,
+) {
     let name = &tenant.name;
-    let all = config.all_pools();
-    if !all.iter().any(|pool| pool.name == tenant.pool()) {
-        let hint = hint(tenant.pool(), all.iter().map(|pool| pool.name.as_str()), "pools");
+    if !all.contains(tenant.pool()) {
+        let hint = hint(tenant.pool(), all.iter().copied(), "pools");
         problems.push(format!("tenant.{name}.pool: there is no pool `{}`; {hint}", tenant.pool()));
     }
     let is_configured = config.pools.iter().any(|pool| pool.name == tenant.pool());

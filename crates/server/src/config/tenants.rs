@@ -1,5 +1,7 @@
 //! Tenants: who shares the server, and how much each may use.
 
+use std::collections::HashSet;
+
 use base::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -131,8 +133,9 @@ impl Config {
     pub(super) fn remove_idle_pool(&mut self) {
         let used = self.all_tenants();
         let pools = self.all_pools();
+        let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         // While somebody's pool is missing, this one may be meant.
-        if !used.iter().all(|tenant| pools.iter().any(|pool| pool.name == tenant.pool())) {
+        if !used.iter().all(|tenant| names.contains(tenant.pool())) {
             return;
         }
         self.pools.retain(|pool| used.iter().any(|tenant| tenant.pool() == pool.name));
@@ -141,8 +144,9 @@ impl Config {
     /// All pools: those that are configured, and those of tenants that have one made for them.
     pub fn all_pools(&self) -> Vec<PoolSettings> {
         let mut pools = self.pools.clone();
+        let mut names: HashSet<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
         for tenant in &self.tenants {
-            if tenant.pool.is_empty() && !pools.iter().any(|pool| pool.name == tenant.name) {
+            if tenant.pool.is_empty() && names.insert(&tenant.name) {
                 let name = tenant.name.clone();
                 let TenantSettings { limit, reserve, .. } = *tenant;
                 pools.push(PoolSettings { name, limit, reserve, ..PoolSettings::default() });

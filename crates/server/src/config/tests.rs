@@ -261,6 +261,16 @@ level = \"wran\"
     assert_eq!(lines.len(), expected.len(), "{error}");
 }
 
+/// It took a minute and more when each tenant looked for its pool by making the list of all.
+#[test]
+fn a_file_of_thousands_of_tenants_is_read() {
+    let tenant = |number| format!("[[tenant]]\nname = \"t{number}\"\nprefixes = [\"t{number}:\"]\n");
+    let tenants: String = (0..4_000).map(tenant).collect();
+    let config =
+        parse(&format!("[[listener]]\ntenant = \"t0\"\ntenants = [\"*\"]\nby_prefix = true\n{tenants}"));
+    assert_eq!(config.all_pools().len(), 4_000);
+}
+
 #[test]
 fn sizes_without_quotes_are_told_of_with_what_to_write() {
     let error = refusal("memory = 512MiB # much\n[limits]\nmax_item_bytes=1.5 MiB\nmax_conections = 1\n");
