@@ -5,6 +5,7 @@
 
 mod lossy;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
@@ -18,6 +19,25 @@ use crate::config::LogLevel;
 
 /// How long the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Keeps what others can bring about from filling the log.
+pub(crate) struct Seldom {
+    every_nanos: u64,
+    /// Not before then, in nanoseconds of the monotonic clock.
+    next: AtomicU64,
+}
+
+impl Seldom {
+    pub(crate) const fn once_in(secs: u64) -> Self {
+        Self { every_nanos: secs * 1_000_000_000, next: AtomicU64::new(0) }
+    }
+
+    /// Whether it may be said now; if so, not again for that long.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        let later = |next: u64| (now >= next).then(|| now.saturating_add(self.every_nanos));
+        self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
+    }
+}
 
 /// Changes what is logged.
 #[derive(Clone)]

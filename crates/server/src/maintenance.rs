@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::thread::Repeating;
 
 use crate::error::{Error, ErrorKind};
+use crate::log::Seldom;
 use crate::shared::Shared;
 use crate::tenants;
 
@@ -67,28 +68,23 @@ impl Maintenance {
     }
 }
 
-/// How often the log says that the file system of `shared_memory` is full.
-const TELL_EVERY_NANOS: u64 = 600_000_000_000;
-
 /// What the log knows of memory that a file system refused.
-#[derive(Default)]
 struct Refusals {
     count: u64,
-    told_at: Option<u64>,
+    telling: Seldom,
 }
 
 impl Refusals {
     fn tell(&mut self, shared: &Shared) {
-        let (count, now) = (shared.cache.refused_slabs(), shared.clock.monotonic_nanos());
-        let is_due = self.told_at.is_none_or(|at| now.saturating_sub(at) >= TELL_EVERY_NANOS);
-        if count > self.count && is_due {
+        let count = shared.cache.refused_slabs();
+        if count > self.count && self.telling.is_due(shared.clock.monotonic_nanos()) {
             let folder = shared.config().shared_memory.clone();
             tracing::warn!(
                 folder = %folder.display(),
                 refusals = count - self.count,
                 "The file system of shared_memory is full: the cache is smaller than `memory` allows, and evicts for it."
             );
-            *self = Self { count, told_at: Some(now) };
+            self.count = count;
         }
     }
 }
@@ -99,7 +95,7 @@ impl Refusals {
 /// Where the operating system refuses it.
 pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
     let body = move || {
-        let mut refusals = Refusals::default();
+        let mut refusals = Refusals { count: 0, telling: Seldom::once_in(600) };
         while shared.maintenance.wait() {
             if let Err(error) = shared.cache.maintain() {
                 tracing::debug!(%error, "The cache is above its memory for now.");

@@ -26,13 +26,12 @@ use protocol::memcached::reply::shown_key;
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
 use crate::latency::Spoken;
+use crate::log::Seldom;
 use crate::reload::Files;
 
 /// How often buffers are emptied, and requests that one holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
-/// How often the server's log says that requests were dropped.
-const TELL_EVERY_NANOS: u64 = 60_000_000_000;
 /// What a buffered request takes besides its size: the names of tenant and key, about.
 const NAMES_BYTES: usize = 96;
 
@@ -171,7 +170,7 @@ impl RequestLog {
             output: Some(output),
             spare: Vec::with_capacity(BUFFERED),
             untold: 0,
-            told_at: None,
+            telling: Seldom::once_in(60),
         };
         let thread = Repeating::start("requests", WRITE_EVERY, writer, |writer, _| writer.turn());
         *lock(&self.writing) = Some(thread.map_err(failed)?);
@@ -312,9 +311,9 @@ struct Writer {
     /// None after it could not be written.
     output: Option<Output>,
     spare: Vec<Entry>,
-    /// How many dropped requests the server's log does not know of, and when it was last told.
+    /// How many dropped requests the server's log does not know of, and when it may be told again.
     untold: u64,
-    told_at: Option<u64>,
+    telling: Seldom,
 }
 
 impl Writer {
@@ -354,14 +353,13 @@ impl Writer {
     /// Says in the server's log that the file has holes.
     fn tell_of(&mut self, hole: u64) {
         self.untold += hole;
-        let now = self.log.clock.monotonic_nanos();
-        if self.told_at.is_none_or(|told_at| now.saturating_sub(told_at) >= TELL_EVERY_NANOS) {
+        if self.telling.is_due(self.log.clock.monotonic_nanos()) {
             tracing::warn!(
                 file = %self.path.display(),
                 requests = self.untold,
                 "Requests came faster than the log of requests is written, and are missing in it; raise watch.request_log_one_in."
             );
-            (self.untold, self.told_at) = (0, Some(now));
+            self.untold = 0;
         }
     }
 

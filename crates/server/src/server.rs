@@ -231,8 +231,8 @@ impl Reload<'_> {
         let access = Access::load(&merged)?;
         let cache = &self.shared.cache;
         // What can be refused comes before what changes something.
+        let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
         if old.memory() != merged.memory() {
-            let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
             cache.check_memory(merged.memory()).map_err(refused)?;
         }
         self.shared.requests.apply(cache.ledger(), &merged.watch, files)?;
@@ -245,9 +245,7 @@ impl Reload<'_> {
             monitoring.stop();
             // What has to leave does so on the maintenance thread: a client may have asked for it, and
             // the others of its worker do not wait.
-            cache
-                .set_memory_lazily(merged.memory())
-                .map_err(|e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e))?;
+            cache.set_memory_lazily(merged.memory()).map_err(refused)?;
             monitoring.start(cache, &merged.monitor)?;
         }
         tenants::apply(self.shared, &merged, |settings| {

@@ -14,6 +14,7 @@ use protocol::resp;
 use crate::admin::AccessSlot;
 use crate::config::{Address, Auto, Config, ListenerConfig, Protocol};
 use crate::latency::RequestLatencies;
+use crate::log::Seldom;
 use crate::maintenance::Maintenance;
 use crate::metrics::{Counter, Ended, ListenerCounters};
 use crate::monitoring::Monitoring;
@@ -625,26 +626,9 @@ pub(crate) struct Shared {
     pub(crate) latencies: RequestLatencies,
     pub(crate) started_secs: u32,
     /// Of HTTP on a port of the cache.
-    warns_of_http: OnceAMinute,
+    warns_of_http: Seldom,
     /// Of a handshake of TLS that has failed.
-    warns_of_tls: OnceAMinute,
-}
-
-/// Keeps what clients can bring about from filling the log.
-#[derive(Default)]
-struct OnceAMinute {
-    /// Not before then, in nanoseconds of the monotonic clock.
-    next: AtomicU64,
-}
-
-impl OnceAMinute {
-    const NANOS: u64 = 60_000_000_000;
-
-    /// Whether it may be said now; if so, not again for a minute.
-    fn is_due(&self, now: u64) -> bool {
-        let later = |next: u64| (now >= next).then(|| now.saturating_add(Self::NANOS));
-        self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
-    }
+    warns_of_tls: Seldom,
 }
 
 impl Shared {
@@ -695,8 +679,8 @@ impl Shared {
             changing: Changing::default(),
             slow: SlowLog::default(),
             latencies: RequestLatencies::default(),
-            warns_of_http: OnceAMinute::default(),
-            warns_of_tls: OnceAMinute::default(),
+            warns_of_http: Seldom::once_in(60),
+            warns_of_tls: Seldom::once_in(60),
         }
     }
 

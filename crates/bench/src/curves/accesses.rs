@@ -196,9 +196,7 @@ impl Source {
             }
         }
         let _ = send.send(batch);
-        if let Some(warning) = reader.warning() {
-            eprintln!("millpond: {warning}");
-        }
+        reader.warn_of_holes();
         Ok(())
     }
 }

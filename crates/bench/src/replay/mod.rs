@@ -292,9 +292,7 @@ impl Lane {
             return Ok(false);
         }
         let Some(request) = self.reader.next_request()? else {
-            if let Some(warning) = self.reader.warning() {
-                eprintln!("millpond: {warning}");
-            }
+            self.reader.warn_of_holes();
             return Ok(false);
         };
         if let (Some(unit), Some(ts)) = (options.trace_time, request.ts) {

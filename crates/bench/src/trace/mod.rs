@@ -201,16 +201,18 @@ impl TraceReader {
         }
     }
 
-    /// What is to be said of a trace that was read so far, if it is not whole: a server drops requests from its log when
-    /// they come faster than it writes.
-    pub fn warning(&self) -> Option<String> {
-        let Rows::Csv(rows) = &self.rows else { return None };
-        let dropped = Some(rows.dropped()).filter(|dropped| *dropped > 0)?;
-        Some(format!(
-            "{}: {dropped} requests are missing, as the server that wrote this log dropped them; what comes of the others is \
-             no sample of all (raise watch.request_log_one_in there)",
-            self.name
-        ))
+    /// Warns on standard error if what was read of a trace is not whole: a server drops requests from its log
+    /// when they come faster than it writes.
+    pub fn warn_of_holes(&self) {
+        let Rows::Csv(rows) = &self.rows else { return };
+        let dropped = rows.dropped();
+        if dropped > 0 {
+            eprintln!(
+                "millpond: {}: {dropped} requests are missing, as the server that wrote this log dropped them; what comes of \
+                 the others is no sample of all (raise watch.request_log_one_in there)",
+                self.name
+            );
+        }
     }
 
     /// The next request; `None` at the end of the trace.

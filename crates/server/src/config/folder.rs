@@ -8,8 +8,8 @@ use base::ByteSize;
 use rustix::fs::statfs;
 
 /// File systems that are memory, by the numbers that `statfs` knows them by: tmpfs, ramfs, hugetlbfs.
-const IN_MEMORY: [u32; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
-/// The file system that has no limit of its own.
+const IN_MEMORY: [u32; 3] = [0x0102_1994, RAMFS, 0x9584_58f6];
+/// The one that has no limit of its own.
 const RAMFS: u32 = 0x8584_58f6;
 /// What `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;

@@ -106,9 +106,7 @@ impl Trace {
                 Op::Delete => Action::Remove,
             });
         }
-        if let Some(warning) = reader.warning() {
-            eprintln!("millpond: {warning}");
-        }
+        reader.warn_of_holes();
         anyhow::ensure!(!trace.keys.is_empty(), "{}: there is no request in it", path.display());
         trace.distinct_keys = u32::try_from(numbers.len())?;
         trace.mean_size /= f64::from(trace.distinct_keys);
