@@ -23,8 +23,60 @@ pub struct AdminCalls {
     pub refused: u64,
     /// How long the slowest took, in milliseconds.
     pub slowest_ms: f64,
+    /// How much of that its thread ran, in milliseconds.
+    pub slowest_ran_ms: f64,
+    /// How much of that its thread could have run and waited for a processor, in milliseconds. What remains, the operation slept or waited for others.
+    pub slowest_queued_ms: f64,
     /// How long all took together, in milliseconds.
     pub total_ms: f64,
+}
+
+impl AdminCalls {
+    /// Keeps the slower of the slowest call so far and this one: how long it took, ran, and waited for a processor.
+    fn note_slowest(&mut self, (all, ran, queued): (f64, f64, f64)) {
+        if all > self.slowest_ms {
+            (self.slowest_ms, self.slowest_ran_ms, self.slowest_queued_ms) = (all, ran, queued);
+        }
+    }
+}
+
+/// How long a call took, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Took {
+    all: f64,
+    ran: f64,
+    queued: f64,
+}
+
+impl Took {
+    /// Since a moment of the same thread.
+    fn since(start: Moment) -> Self {
+        let now = Moment::now();
+        let millis = |now: u64, start: u64| now.saturating_sub(start) as f64 / 1e6;
+        Self {
+            all: millis(now.all, start.all),
+            ran: millis(now.ran, start.ran),
+            queued: millis(now.queued, start.queued),
+        }
+    }
+}
+
+/// The time, and what the kernel counts for the calling thread, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Moment {
+    all: u64,
+    ran: u64,
+    queued: u64,
+}
+
+impl Moment {
+    /// Costs some microseconds. A kernel that does not count has 0.
+    fn now() -> Self {
+        let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut counted = counted.split(' ').map(|nanos| nanos.trim().parse().unwrap_or(0));
+        let (ran, queued) = (counted.next().unwrap_or(0), counted.next().unwrap_or(0));
+        Self { all: Clock::System.monotonic_nanos(), ran, queued }
+    }
 }
 
 /// What the administrator has done.
@@ -33,13 +85,21 @@ pub(crate) struct Administration(BTreeMap<&'static str, AdminCalls>);
 
 impl Administration {
     /// Counts a call.
-    pub(crate) fn add(&mut self, operation: &'static str, is_done: bool, millis: f64) {
-        let none = AdminCalls { operation, calls: 0, refused: 0, slowest_ms: 0.0, total_ms: 0.0 };
+    pub(crate) fn add(&mut self, operation: &'static str, is_done: bool, took: Took) {
+        let none = AdminCalls {
+            operation,
+            calls: 0,
+            refused: 0,
+            slowest_ms: 0.0,
+            slowest_ran_ms: 0.0,
+            slowest_queued_ms: 0.0,
+            total_ms: 0.0,
+        };
         let calls = self.0.entry(operation).or_insert(none);
         calls.calls += 1;
         calls.refused += u64::from(!is_done);
-        calls.slowest_ms = calls.slowest_ms.max(millis);
-        calls.total_ms += millis;
+        calls.note_slowest((took.all, took.ran, took.queued));
+        calls.total_ms += took.all;
     }
 
     /// What another part of the run has done.
@@ -52,7 +112,7 @@ impl Administration {
                 Some(sum) => {
                     sum.calls += calls.calls;
                     sum.refused += calls.refused;
-                    sum.slowest_ms = sum.slowest_ms.max(calls.slowest_ms);
+                    sum.note_slowest((calls.slowest_ms, calls.slowest_ran_ms, calls.slowest_queued_ms));
                     sum.total_ms += calls.total_ms;
                 }
             }
@@ -164,10 +224,10 @@ fn part(of: ByteSize, share: f64) -> ByteSize {
     ByteSize::new((of.as_u64() as f64 * share) as u64).max(ByteSize::mib(8))
 }
 
-/// Carries out the operation whose turn it is. Its name, whether it was done, and how long it took, in milliseconds.
-pub(crate) fn operate(works: &Works<'_>, turn: u64, rng: &mut SeededRng) -> (&'static str, bool, f64) {
+/// Carries out the operation whose turn it is. Its name, whether it was done, and how long it took.
+pub(crate) fn operate(works: &Works<'_>, turn: u64, rng: &mut SeededRng) -> (&'static str, bool, Took) {
     let (name, operation) = OPERATIONS[(turn % OPERATIONS.len() as u64) as usize];
-    let start = Clock::System.monotonic_nanos();
+    let start = Moment::now();
     let is_done = operation(works, rng).is_ok();
-    (name, is_done, (Clock::System.monotonic_nanos() - start) as f64 / 1e6)
+    (name, is_done, Took::since(start))
 }

@@ -298,8 +298,8 @@ impl Shared {
                 break;
             }
             base::thread::sleep(Duration::from_millis(self.options.disturb_every_ms));
-            let Some((operation, is_done, millis)) = self.subject.administer(turn, &mut rng) else { break };
-            done.add(operation, is_done, millis);
+            let Some((operation, is_done, took)) = self.subject.administer(turn, &mut rng) else { break };
+            done.add(operation, is_done, took);
         }
         done
     }

@@ -283,12 +283,15 @@ impl fmt::Display for CheckReport {
         for calls in &self.administration {
             writeln!(
                 f,
-                "administered {:<24} {} calls, {} refused, slowest {:.1} ms, mean {:.2} ms",
+                "administered {:<24} {} calls, {} refused, mean {:.2} ms, slowest {:.1} ms: ran {:.1}, waited {:.1} for a processor, {:.1} otherwise",
                 calls.operation,
                 calls.calls,
                 calls.refused,
+                calls.total_ms / calls.calls.max(1) as f64,
                 calls.slowest_ms,
-                calls.total_ms / calls.calls.max(1) as f64
+                calls.slowest_ran_ms,
+                calls.slowest_queued_ms,
+                (calls.slowest_ms - calls.slowest_ran_ms - calls.slowest_queued_ms).max(0.0)
             )?;
         }
         if let Some(planted) = self.planted {

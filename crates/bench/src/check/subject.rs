@@ -7,6 +7,7 @@ use anyhow::Result;
 use base::Clock;
 use base::rng::SeededRng;
 
+use super::admin::Took;
 use crate::target::Holdings;
 
 /// A cache under check. Callers of several threads use it at once.
@@ -46,9 +47,9 @@ pub(crate) trait Subject: Send + Sync {
         0
     }
 
-    /// Carries out the operation of an administrator whose turn it is: its name, whether it was done, and how long it took, in
-    /// milliseconds. `None` where there are none.
-    fn administer(&self, _turn: u64, _rng: &mut SeededRng) -> Option<(&'static str, bool, f64)> {
+    /// Carries out the operation of an administrator whose turn it is: its name, whether it was done, and how long it took.
+    /// `None` where there are none.
+    fn administer(&self, _turn: u64, _rng: &mut SeededRng) -> Option<(&'static str, bool, Took)> {
         None
     }
 
