@@ -33,11 +33,11 @@ impl Cache {
     }
 
     fn rebalance_those(&self, which: impl Fn(&Pool) -> bool) -> Vec<(PoolId, Move)> {
-        let mut moved = Vec::new();
+        let (mut moved, mut taking) = (Vec::new(), Taking::new(Why::Moved, MOVE_WAITS));
         for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving() && which(pool)) {
             let view = PoolView::of(&self.stats_of(pool), self.core().is_full(pool));
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
-            if self.core().move_slab(pool, decided.victim, decided.receiver) {
+            if self.core().move_slab(pool, decided.victim, decided.receiver, taking.waiting(MOVE_WAITS)) {
                 pool.rebalances.fetch_add(1, Ordering::Relaxed);
                 moved.push((pool.id(), decided));
             } else {
@@ -78,7 +78,7 @@ impl Cache {
             let context = format!("size class {victim} of pool `{}` has no slab", pool.name);
             return Err(Error::new(ErrorKind::Config, context));
         }
-        if self.core().move_slab(&pool, victim, receiver) {
+        if self.core().move_slab(&pool, victim, receiver, &mut Taking::new(Why::Moved, MOVE_WAITS)) {
             return Ok(());
         }
         Err(Error::new(
@@ -100,12 +100,12 @@ impl Core {
         !pool.has_room_for(step) || (free < SLAB_BYTES as u64 && self.arena.free_unit_bytes() < 4 * step)
     }
 
-    fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>) -> bool {
+    fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>, taking: &mut Taking) -> bool {
         let Some(from) = pool.used_class(victim) else { return false };
         // Another thread that takes slabs is doing what this one is about to do.
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let step = Amount::about(step_for(pool.slab_bytes()));
-        let released = self.release_bytes(pool, from, step, &mut Taking::new(Why::Moved, MOVE_WAITS));
+        let released = self.release_bytes(pool, from, step, taking);
         if released == 0 {
             return false;
         }

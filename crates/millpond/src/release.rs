@@ -8,7 +8,8 @@
 //!
 //! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody holds an item, or else that with the fewest held ones
 //! of [`MOST_LOOKED_AT`]; the next attempt begins behind one that failed. Holders are waited for [`WAITS`] milliseconds at most, in all
-//! runs together that one operation tries until it gets one; after that only runs are tried in which nothing is held. What a
+//! runs together that one operation tries until it gets one, and for [`WAITS_IN_ALL`] in one operation or round; after that only runs are tried in
+//! which nothing is held. What a
 //! [`crate::Lifecycle`] keeps is not waited for at all.
 
 use std::collections::HashMap;
@@ -40,6 +41,8 @@ const FEW_HELD: u32 = 8;
 pub(crate) const WAITS: u32 = 10;
 /// The same when slabs are rebalanced, which another round may do as well.
 pub(crate) const MOVE_WAITS: u32 = 2;
+/// How often held items are waited for in one operation, or one round for all pools, however many slabs it gets.
+const WAITS_IN_ALL: u32 = 50;
 pub(crate) const WAIT: Duration = Duration::from_millis(1);
 /// Looks whether the readers of a slab have gone that are taken at once, before others are left to do so.
 const SPINS: u32 = 200;
@@ -76,12 +79,36 @@ pub(crate) struct Taking {
     /// How many times it waits for held items between two slabs that it gets.
     waits: u32,
     waits_left: u32,
+    /// How many times it may yet wait, whatever it gets.
+    left_in_all: u32,
 }
 
 impl Taking {
     /// One that waits so many times, in all slabs together that it tries until it gets one.
     pub(crate) fn new(why: Why, waits: u32) -> Self {
-        Self { why, waits, waits_left: waits }
+        Self { why, waits, waits_left: waits, left_in_all: WAITS_IN_ALL }
+    }
+
+    /// Has it wait so many times from here on until it gets a slab, as far as it may wait yet.
+    pub(crate) fn waiting(&mut self, waits: u32) -> &mut Self {
+        self.waits = waits;
+        self.got_one();
+        self
+    }
+
+    /// Notes that it got a slab.
+    fn got_one(&mut self) {
+        self.waits_left = self.waits.min(self.left_in_all);
+    }
+
+    /// Whether it may wait once more, which it does then.
+    fn waits_once(&mut self) -> bool {
+        let waits = self.waits_left > 0;
+        if waits {
+            self.waits_left -= 1;
+            self.left_in_all -= 1;
+        }
+        waits
     }
 
     /// Whether a run in which so many items are held is worth an attempt: all others of it would be moved or evicted, in vain if the held
@@ -230,7 +257,7 @@ impl Core {
             self.evict_items(class, run, used);
             self.empty_magazines(class);
             if self.end_leave(pool, class, run) {
-                taking.waits_left = taking.waits;
+                taking.got_one();
                 return true;
             }
             // What may not be evicted stays, however long one waits. It may have been held a moment ago: that is not the same.
@@ -241,10 +268,9 @@ impl Core {
                 was_vetoed = true;
                 continue;
             }
-            if taking.waits_left == 0 {
+            if !taking.waits_once() {
                 break;
             }
-            taking.waits_left -= 1;
             base::thread::sleep(WAIT);
         }
         self.abort_leave(class, run);
@@ -414,7 +440,27 @@ mod tests {
     use base::{ByteSize, Part};
     use slab::SLAB_BYTES;
 
+    use super::{MOVE_WAITS, Taking, WAITS, WAITS_IN_ALL, Why};
     use crate::{Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
+
+    /// A round that gets a little from each of many pools would else wait as often as there are pools and steps.
+    #[test]
+    fn an_operation_waits_a_limited_number_of_times_whatever_it_gets() {
+        let mut taking = Taking::new(Why::Limit, WAITS);
+        let mut waits = 0;
+        for slab in 0..1_000 {
+            let most = if slab % 2 == 0 { MOVE_WAITS } else { WAITS };
+            taking.waiting(most);
+            let before = waits;
+            while taking.waits_once() {
+                waits += 1;
+            }
+            assert!(waits - before <= most, "for one slab");
+            taking.got_one();
+        }
+        assert_eq!(waits, WAITS_IN_ALL);
+        assert!(taking.tries(0) && !taking.tries(1), "what nobody holds is taken yet");
+    }
 
     fn fill(cache: &Cache, pool: PoolId) {
         for key in 0..100_000_u32 {

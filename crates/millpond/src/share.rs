@@ -76,6 +76,7 @@ impl Cache {
         let (mut given, mut stuck) = (Vec::new(), None);
         let most_bytes = core.sharing.lock().resize_slabs.saturating_mul(SLAB_BYTES as u64);
         let mut left = most_bytes.saturating_mul(POOLS_IN_FULL);
+        let mut taking = Taking::new(Why::Limit, WAITS);
         for shrink in resize(&sizes, most_bytes) {
             let Some(pool) = staying.iter().find(|pool| pool.number == shrink.pool) else { continue };
             // So that a round ends soon, however many pools there are; the others come to it in the next ones.
@@ -83,7 +84,8 @@ impl Cache {
             left -= bytes;
             let least = pool.slab_bytes().saturating_sub(bytes);
             while let Some(over) = pool.slab_bytes().checked_sub(least).filter(|over| *over > 0) {
-                match self.give_back(pool, Amount::about(over.min(step_for(pool.slab_bytes())))) {
+                match self.give_back(pool, Amount::about(over.min(step_for(pool.slab_bytes()))), &mut taking)
+                {
                     Some(moved) => given.push((pool.id(), moved)),
                     None => {
                         stuck = Some(pool.name.clone());
@@ -161,7 +163,7 @@ impl Cache {
             pool.set_ceiling_bytes(if is_held_back { pool.slab_bytes() } else { u64::MAX });
         }
         let wanting: Vec<u16> = stakes.iter().filter(|stake| stake.wants).map(|stake| stake.pool).collect();
-        let mut taken = Vec::new();
+        let (mut taken, mut taking) = (Vec::new(), Taking::new(Why::Limit, WAITS));
         for receiver in staying.iter().filter(|pool| wanting.contains(&pool.number)) {
             let step = receiver.step_to_take();
             let mut given = 0;
@@ -173,7 +175,9 @@ impl Cache {
                 let is_passed_on = planned >= from.slab_bytes() + step;
                 if is_passed_on {
                     from.set_ceiling_bytes(planned - step);
-                } else if !from.give_to_another(step, |amount| self.give_back(from, amount).is_some()) {
+                } else if !from
+                    .give_to_another(step, |amount| self.give_back(from, amount, &mut taking).is_some())
+                {
                     // Its items are held: it is none to take from in this round.
                     stakes.retain(|stake| stake.pool != number);
                     continue;
@@ -207,7 +211,7 @@ impl Cache {
     }
 
     /// Takes about as much as `amount` says from the class of a pool over its limit that should give it, or from another if that one cannot.
-    fn give_back(&self, pool: &Pool, amount: Amount) -> Option<Move> {
+    fn give_back(&self, pool: &Pool, amount: Amount, taking: &mut Taking) -> Option<Move> {
         let core = self.core();
         let _resizing = pool.resizing.lock();
         let leaves = pool.used_classes().any(|(number, class)| {
@@ -218,12 +222,12 @@ impl Cache {
             let decided = pool.rebalancer.lock().victim_for_resizing(&view);
             if let Some(decided) = decided
                 && let Some(class) = pool.used_class(decided.victim)
-                && core.release_bytes(pool, class, amount, &mut Taking::new(Why::Limit, MOVE_WAITS)) > 0
+                && core.release_bytes(pool, class, amount, taking.waiting(MOVE_WAITS)) > 0
             {
                 return Some(decided);
             }
         }
-        let victim = core.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, WAITS))?;
+        let victim = core.take_bytes(pool, None, 1, amount, taking.waiting(WAITS))?;
         let limit = ByteSize::new(pool.limit_bytes());
         let reason =
             format!("the pool is over its limit of {limit}, and class {victim} could give some memory");

@@ -183,11 +183,12 @@ impl Cache {
     /// Tunes the pools whose time has come, and goes on emptying classes that leave.
     pub(crate) fn tune(&self) {
         let core = self.core();
+        let mut taking = Taking::new(Why::Moved, MOVE_WAITS);
         for pool in core.pools.all().iter().filter(|pool| !pool.is_leaving() && pool.upkeep.take_tuning()) {
             // Where another thread that takes memory is at work, the next round will do.
             if let Some(_resizing) = pool.resizing.try_lock() {
                 core.tune_if_due(pool);
-                core.empty_leaving(pool, BYTES_PER_ROUND, &mut Taking::new(Why::Moved, MOVE_WAITS));
+                core.empty_leaving(pool, BYTES_PER_ROUND, taking.waiting(MOVE_WAITS));
             }
             if pool.tuner.lock().is_some() || !pool.leaving_classes.lock().is_empty() {
                 pool.upkeep.note_tuning();
