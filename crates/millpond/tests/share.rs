@@ -276,7 +276,7 @@ fn what_a_pool_was_given_and_does_not_have_yet_is_not_taken_from_its_reserve() {
 /// Several threads want memory of the same pool at once, from which maintenance takes some, too.
 #[test]
 fn a_pool_below_its_reserve_is_refused_nothing_whoever_is_at_work_in_the_others() {
-    for round in 0..6 {
+    for round in 0..20 {
         let cache = cache(64, CacheConfig::default());
         let pools = sharing(&cache, &[(8, 1), (0, 3)]);
         (0..70_000).for_each(|key| put(&cache, pools[1], key, 900));
