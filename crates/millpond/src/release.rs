@@ -6,11 +6,10 @@
 //! grace period), it is given back: units to those of their split slab, a slab to the system. Nobody waits for that: whoever takes memory, adds some or maintains the cache
 //! asks whether the periods of retired runs have passed.
 //!
-//! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody holds an item, or else that with the fewest held ones
-//! of [`MOST_LOOKED_AT`]; the next attempt begins behind one that failed. Holders are waited for [`WAITS`] milliseconds at most, in all
-//! runs together that one operation tries until it gets one, and for [`WAITS_IN_ALL`] in one operation or round; after that only runs are tried in
-//! which nothing is held. What a
-//! [`crate::Lifecycle`] keeps is not waited for at all.
+//! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody holds an item, or else that with
+//! the fewest held ones of [`MOST_LOOKED_AT`]; the next attempt begins behind one that failed. Holders are waited for [`WAITS`]
+//! milliseconds at most, in all runs together that one operation tries until it gets one, and [`WAITS_IN_ALL`] in one operation or
+//! round; after that only runs are tried in which nothing is held. What a [`crate::Lifecycle`] keeps is not waited for at all.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,14 +100,12 @@ impl Taking {
         self.waits_left = self.waits.min(self.left_in_all);
     }
 
-    /// Whether it may wait once more, which it does then.
-    fn waits_once(&mut self) -> bool {
-        let waits = self.waits_left > 0;
-        if waits {
-            self.waits_left -= 1;
-            self.left_in_all -= 1;
-        }
-        waits
+    /// Takes one of the waits that are left. `false`: there is none.
+    fn take_wait(&mut self) -> bool {
+        let is_left = self.waits_left > 0;
+        self.waits_left -= u32::from(is_left);
+        self.left_in_all -= u32::from(is_left);
+        is_left
     }
 
     /// Whether a run in which so many items are held is worth an attempt: all others of it would be moved or evicted, in vain if the held
@@ -268,7 +265,7 @@ impl Core {
                 was_vetoed = true;
                 continue;
             }
-            if !taking.waits_once() {
+            if !taking.take_wait() {
                 break;
             }
             base::thread::sleep(WAIT);
@@ -452,7 +449,7 @@ mod tests {
             let most = if slab % 2 == 0 { MOVE_WAITS } else { WAITS };
             taking.waiting(most);
             let before = waits;
-            while taking.waits_once() {
+            while taking.take_wait() {
                 waits += 1;
             }
             assert!(waits - before <= most, "for one slab");

@@ -39,8 +39,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cache {
     /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
-    /// back, on the calling thread. Held items are waited for 10 ms in all, and slabs into which somebody still looks another 50 ms; what
-    /// is looked into then goes back to the system at a later call, of [`Self::maintain`] at the latest.
+    /// back, on the calling thread. Held items are waited for 10 ms until a slab is had, 50 ms in all, and slabs into which somebody still
+    /// looks another 50 ms; what is looked into then goes back to the system at a later call, of [`Self::maintain`] at the latest.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set

@@ -3,6 +3,7 @@
 //! What is operated on besides the pools under check is a pool of the administrator's own, which comes and goes.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use base::rng::{RngExt, SeededRng};
 use base::{ByteSize, Clock};
@@ -25,57 +26,24 @@ pub struct AdminCalls {
     pub slowest_ms: f64,
     /// How much of that its thread ran, in milliseconds.
     pub slowest_ran_ms: f64,
-    /// How much of that its thread could have run and waited for a processor, in milliseconds. What remains, the operation slept or waited for others.
+    /// How much of that its thread could have run but had no processor, in milliseconds. For the rest the operation slept or
+    /// waited for others.
     pub slowest_queued_ms: f64,
     /// How long all took together, in milliseconds.
     pub total_ms: f64,
 }
 
 impl AdminCalls {
-    /// Keeps the slower of the slowest call so far and this one: how long it took, ran, and waited for a processor.
-    fn note_slowest(&mut self, (all, ran, queued): (f64, f64, f64)) {
-        if all > self.slowest_ms {
-            (self.slowest_ms, self.slowest_ran_ms, self.slowest_queued_ms) = (all, ran, queued);
+    /// Counts others of the same operation.
+    fn add(&mut self, others: &Self) {
+        self.calls += others.calls;
+        self.refused += others.refused;
+        self.total_ms += others.total_ms;
+        if others.slowest_ms > self.slowest_ms {
+            self.slowest_ms = others.slowest_ms;
+            self.slowest_ran_ms = others.slowest_ran_ms;
+            self.slowest_queued_ms = others.slowest_queued_ms;
         }
-    }
-}
-
-/// How long a call took, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Took {
-    all: f64,
-    ran: f64,
-    queued: f64,
-}
-
-impl Took {
-    /// Since a moment of the same thread.
-    fn since(start: Moment) -> Self {
-        let now = Moment::now();
-        let millis = |now: u64, start: u64| now.saturating_sub(start) as f64 / 1e6;
-        Self {
-            all: millis(now.all, start.all),
-            ran: millis(now.ran, start.ran),
-            queued: millis(now.queued, start.queued),
-        }
-    }
-}
-
-/// The time, and what the kernel counts for the calling thread, in nanoseconds.
-#[derive(Clone, Copy)]
-struct Moment {
-    all: u64,
-    ran: u64,
-    queued: u64,
-}
-
-impl Moment {
-    /// Costs some microseconds. A kernel that does not count has 0.
-    fn now() -> Self {
-        let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let mut counted = counted.split(' ').map(|nanos| nanos.trim().parse().unwrap_or(0));
-        let (ran, queued) = (counted.next().unwrap_or(0), counted.next().unwrap_or(0));
-        Self { all: Clock::System.monotonic_nanos(), ran, queued }
     }
 }
 
@@ -84,39 +52,19 @@ impl Moment {
 pub(crate) struct Administration(BTreeMap<&'static str, AdminCalls>);
 
 impl Administration {
-    /// Counts a call.
-    pub(crate) fn add(&mut self, operation: &'static str, is_done: bool, took: Took) {
-        let none = AdminCalls {
-            operation,
-            calls: 0,
-            refused: 0,
-            slowest_ms: 0.0,
-            slowest_ran_ms: 0.0,
-            slowest_queued_ms: 0.0,
-            total_ms: 0.0,
-        };
-        let calls = self.0.entry(operation).or_insert(none);
-        calls.calls += 1;
-        calls.refused += u64::from(!is_done);
-        calls.note_slowest((took.all, took.ran, took.queued));
-        calls.total_ms += took.all;
-    }
-
-    /// What another part of the run has done.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for (operation, calls) in other.0 {
-            match self.0.get_mut(operation) {
-                None => {
-                    self.0.insert(operation, calls);
-                }
-                Some(sum) => {
-                    sum.calls += calls.calls;
-                    sum.refused += calls.refused;
-                    sum.note_slowest((calls.slowest_ms, calls.slowest_ran_ms, calls.slowest_queued_ms));
-                    sum.total_ms += calls.total_ms;
-                }
+    /// Counts calls of one operation.
+    pub(crate) fn add(&mut self, calls: AdminCalls) {
+        match self.0.entry(calls.operation) {
+            Entry::Occupied(mut sum) => sum.get_mut().add(&calls),
+            Entry::Vacant(none) => {
+                none.insert(calls);
             }
         }
+    }
+
+    /// Counts what another part of the run has done.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.into_calls().into_iter().for_each(|calls| self.add(calls));
     }
 
     /// By operation.
@@ -224,10 +172,32 @@ fn part(of: ByteSize, share: f64) -> ByteSize {
     ByteSize::new((of.as_u64() as f64 * share) as u64).max(ByteSize::mib(8))
 }
 
-/// Carries out the operation whose turn it is. Its name, whether it was done, and how long it took.
-pub(crate) fn operate(works: &Works<'_>, turn: u64, rng: &mut SeededRng) -> (&'static str, bool, Took) {
+/// Nanoseconds that the calling thread has run, and that it has waited for a processor, as the kernel counts them; 0 if it does
+/// not. Costs some microseconds.
+fn ran_and_queued() -> [u64; 2] {
+    let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut counted = counted.split(' ').map(|nanos| nanos.parse().unwrap_or(0));
+    [(); 2].map(|()| counted.next().unwrap_or(0))
+}
+
+/// Carries out the operation whose turn it is.
+pub(crate) fn operate(works: &Works<'_>, turn: u64, rng: &mut SeededRng) -> AdminCalls {
     let (name, operation) = OPERATIONS[(turn % OPERATIONS.len() as u64) as usize];
-    let start = Moment::now();
+    let times = || {
+        let [ran, queued] = ran_and_queued();
+        [Clock::System.monotonic_nanos(), ran, queued]
+    };
+    let before = times();
     let is_done = operation(works, rng).is_ok();
-    (name, is_done, Took::since(start))
+    let after = times();
+    let [all, ran, queued] = [0, 1, 2].map(|i| after[i].saturating_sub(before[i]) as f64 / 1e6);
+    AdminCalls {
+        operation: name,
+        calls: 1,
+        refused: u64::from(!is_done),
+        slowest_ms: all,
+        slowest_ran_ms: ran,
+        slowest_queued_ms: queued,
+        total_ms: all,
+    }
 }

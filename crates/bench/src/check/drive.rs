@@ -298,8 +298,8 @@ impl Shared {
                 break;
             }
             base::thread::sleep(Duration::from_millis(self.options.disturb_every_ms));
-            let Some((operation, is_done, took)) = self.subject.administer(turn, &mut rng) else { break };
-            done.add(operation, is_done, took);
+            let Some(call) = self.subject.administer(turn, &mut rng) else { break };
+            done.add(call);
         }
         done
     }

@@ -9,7 +9,7 @@ use base::rng::{RngExt, SeededRng};
 use base::{ByteSize, Clock};
 use millpond::{Cache, Expiry, ItemOptions, Keys, PoolId, ReadHandle};
 
-use super::admin::{Took, Works, operate};
+use super::admin::{AdminCalls, Works, operate};
 use super::subject::{Caller, LimitMove, Subject, Touched};
 use crate::target::embedded::{Embedded, EmbeddedOptions, PoolShape};
 use crate::target::{Direct as _, Holdings};
@@ -107,7 +107,7 @@ impl Subject for EmbeddedSubject {
         if self.moves_limits { self.embedded().cache().rebalance().len() as u64 } else { 0 }
     }
 
-    fn administer(&self, turn: u64, rng: &mut SeededRng) -> Option<(&'static str, bool, Took)> {
+    fn administer(&self, turn: u64, rng: &mut SeededRng) -> Option<AdminCalls> {
         let number = rng.random_range(0..self.shares.len());
         let works = Works {
             cache: self.embedded().cache(),

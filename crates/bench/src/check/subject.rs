@@ -7,7 +7,7 @@ use anyhow::Result;
 use base::Clock;
 use base::rng::SeededRng;
 
-use super::admin::Took;
+use super::admin::AdminCalls;
 use crate::target::Holdings;
 
 /// A cache under check. Callers of several threads use it at once.
@@ -47,9 +47,8 @@ pub(crate) trait Subject: Send + Sync {
         0
     }
 
-    /// Carries out the operation of an administrator whose turn it is: its name, whether it was done, and how long it took.
-    /// `None` where there are none.
-    fn administer(&self, _turn: u64, _rng: &mut SeededRng) -> Option<(&'static str, bool, Took)> {
+    /// Carries out the operation of an administrator whose turn it is. `None` if there are none.
+    fn administer(&self, _turn: u64, _rng: &mut SeededRng) -> Option<AdminCalls> {
         None
     }
 
