@@ -87,6 +87,14 @@ impl Magazine {
     }
 }
 
+/// Outcome of [`Core::fold_idle_magazines`].
+pub(crate) struct Folded {
+    /// Chunks in the stock and in the magazines that no thread used.
+    pub(crate) chunks: usize,
+    /// Whether no magazine was in use.
+    pub(crate) is_complete: bool,
+}
+
 /// An item to be queued.
 struct Pending {
     ptr: ItemPtr,
@@ -511,23 +519,39 @@ impl Core {
         }
     }
 
-    /// Brings the queue of the class up to date with all magazines, and says how many chunks they and the stock have.
-    pub(crate) fn fold_magazines(&self, class: &Class) -> usize {
-        let in_magazines: usize = class
-            .magazines
-            .all()
-            .map(|magazine| {
-                let mut magazine = magazine.lock();
-                let mut inner = class.inner.lock();
-                self.fold(class, &mut inner, &mut magazine);
-                inner.settle(&self.ledger);
-                drop(inner);
-                magazine.settle(&self.ledger);
-                magazine.ready.len() + magazine.freed.len()
-            })
-            .sum();
+    /// Brings the queue of the class up to date with all magazines, waiting for those in use. Takes the class's lock for magazines with
+    /// something to fold only.
+    pub(crate) fn fold_magazines(&self, class: &Class) {
+        for magazine in class.magazines.all() {
+            self.fold_magazine(class, &mut magazine.lock());
+        }
         class.settle_fixed(&self.ledger);
-        in_magazines + class.stock.level()
+    }
+
+    /// Does the same with the magazines that no thread uses right now. A thread that uses one may have lost its processor, and with a
+    /// thousand threads does not have it again for a second; what it has gathered is folded later.
+    pub(crate) fn fold_idle_magazines(&self, class: &Class) -> Folded {
+        let mut folded = Folded { chunks: class.stock.level(), is_complete: true };
+        for magazine in class.magazines.all() {
+            match magazine.try_lock() {
+                Some(mut magazine) => folded.chunks += self.fold_magazine(class, &mut magazine),
+                None => folded.is_complete = false,
+            }
+        }
+        class.settle_fixed(&self.ledger);
+        folded
+    }
+
+    /// Brings the queue of the class up to date with one magazine. Returns how many chunks the magazine has.
+    fn fold_magazine(&self, class: &Class, magazine: &mut Magazine) -> usize {
+        if !magazine.pending.is_empty() || !magazine.freed.is_empty() {
+            let mut inner = class.inner.lock();
+            self.fold(class, &mut inner, magazine);
+            inner.settle(&self.ledger);
+            drop(inner);
+            magazine.settle(&self.ledger);
+        }
+        magazine.ready.len() + magazine.freed.len()
     }
 
     /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still read stay. The caller holds no
@@ -589,6 +613,41 @@ mod tests {
         assert!(core.arena.item(held.ptr()).0.state().is_queued());
         assert!(class.magazines.common.lock().ready.is_empty());
         drop(held);
+        cache.validate();
+    }
+
+    /// The thread that uses a magazine may wait for a processor, which takes seconds beside a thousand others.
+    #[test]
+    fn a_round_waits_for_no_magazine_in_use() {
+        use std::sync::mpsc;
+        use std::time::Duration;
+
+        use crate::{Cache, CacheConfig, Expiry, ItemOptions, PoolConfig};
+        let clock = base::Clock::manual(1_000_000);
+        let cache = Cache::new(CacheConfig { clock, ..CacheConfig::default() }).expect("a cache");
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        let options = ItemOptions { expiry: Expiry::After(5), ..ItemOptions::default() };
+        let item = cache.allocate(pool, b"key", 100, &options).expect("memory");
+        cache.put(item);
+        let core = cache.core();
+        let pools = core.pools.all();
+        let (_, class) = pools.iter().next().and_then(|pool| pool.used_classes().next()).expect("in use");
+        let in_use = class.magazines.mine(class).lock();
+        cache.clock().advance(Duration::from_secs(10));
+        base::thread::scope(|threads| {
+            let (done, is_done) = mpsc::channel();
+            let cache = &cache;
+            let round = move || {
+                let classes = cache.pool_stats(pool).expect("it is there").classes.len();
+                done.send((cache.maintain().is_ok(), cache.rebalance().len(), classes)).expect("waited for");
+            };
+            base::thread::spawn_in(threads, "round", round).expect("a thread");
+            let round = is_done.recv_timeout(Duration::from_secs(60));
+            drop(in_use);
+            assert_eq!(round, Ok((true, 0, 1)));
+        });
+        assert_eq!(cache.stats().index_entries, 0, "what is in the wheel is reaped");
+        assert!(class.take_due(0), "the next round looks for what the magazine may have");
         cache.validate();
     }
 

@@ -52,7 +52,10 @@ impl Core {
     }
 
     fn reap_class(&self, class: &Class) -> u64 {
-        self.fold_magazines(class);
+        if !self.fold_idle_magazines(class).is_complete {
+            // The magazine in use may have an item that is due: the next round looks again.
+            class.note_due(0);
+        }
         let mut reaped = 0;
         loop {
             let mut due = Vec::new();

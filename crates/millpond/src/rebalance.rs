@@ -25,7 +25,9 @@ impl Cache {
             let round = pool.upkeep.begin_round();
             if round.folds {
                 for (_, class) in pool.used_classes() {
-                    self.core().fold_magazines(class);
+                    if !self.core().fold_idle_magazines(class).is_complete {
+                        pool.upkeep.note_work();
+                    }
                 }
             }
             round.rebalances

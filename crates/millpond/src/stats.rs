@@ -303,7 +303,7 @@ impl Cache {
 
 impl Core {
     pub(crate) fn class_stats(&self, number: u8, class: &Class, is_leaving: bool) -> ClassStats {
-        let in_magazines = self.fold_magazines(class) as u64;
+        let in_magazines = self.fold_idle_magazines(class).chunks as u64;
         let inner = class.inner.lock();
         let partial = self.locked_stats(number, class, &inner, in_magazines);
         drop(inner);
