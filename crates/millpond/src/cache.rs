@@ -29,6 +29,7 @@ use crate::sizing::Range;
 use crate::structured::Structures;
 use crate::touch::Touched;
 use crate::tune::Tuner;
+use crate::upkeep::Turn;
 use crate::watch::Watch;
 
 /// Most pools of a cache.
@@ -95,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_bytes: AtomicU64,
     pub(crate) touched: Touched,
+    pub(crate) rebalance_turn: Turn,
+    pub(crate) tune_turn: Turn,
     /// Pools that are being removed.
     pub(crate) removals: AtomicU64,
     /// Whether a pool has wanted a slab in vain, or was held back for another one, since memory was last shared out.
@@ -235,6 +238,8 @@ impl Cache {
                 chunks: AtomicU64::new(0),
                 metadata_bytes: AtomicU64::new(0),
                 touched: Touched::default(),
+                rebalance_turn: Turn::default(),
+                tune_turn: Turn::default(),
                 removals: AtomicU64::new(0),
                 is_short: AtomicBool::new(false),
                 removed_with_pools: AtomicU64::new(0),

@@ -79,6 +79,13 @@ impl AllPools<'_> {
         let bound = self.pools.bound.load(Ordering::Acquire) as usize;
         self.pools.slots.iter().take(bound).filter_map(Slot::get)
     }
+
+    /// The pools from number `first` on, by number, and after them those below `first`.
+    pub(crate) fn iter_from(&self, first: u16) -> impl Iterator<Item = &Pool> {
+        let bound = self.pools.bound.load(Ordering::Acquire) as usize;
+        let (below, others) = self.pools.slots[..bound].split_at(bound.min(first.into()));
+        others.iter().chain(below).filter_map(Slot::get)
+    }
 }
 
 impl Pools {

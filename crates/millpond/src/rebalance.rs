@@ -13,7 +13,8 @@ use crate::strategy::{Move, PoolView, Strategy, step_for};
 
 impl Cache {
     /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]): at most one slab moves
-    /// in each. Returns what was moved, and why. [`Self::maintain`] does so as well.
+    /// in each. A round that has moved 64 MiB stops, and the next one goes on from there. Returns what was moved, and why.
+    /// [`Self::maintain`] does so as well.
     pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
         self.rebalance_those(|_| true)
     }
@@ -36,16 +37,22 @@ impl Cache {
 
     fn rebalance_those(&self, which: impl Fn(&Pool) -> bool) -> Vec<(PoolId, Move)> {
         let (mut moved, mut taking) = (Vec::new(), Taking::new(Why::Moved, MOVE_WAITS));
-        for pool in self.core().pools.all().iter().filter(|pool| !pool.is_leaving() && which(pool)) {
-            let view = PoolView::of(&self.stats_of(pool), self.core().is_full(pool));
-            let Some(decided) = pool.rebalancer.lock().decide(&view) else { continue };
-            if self.core().move_slab(pool, decided.victim, decided.receiver, taking.waiting(MOVE_WAITS)) {
-                pool.rebalances.fetch_add(1, Ordering::Relaxed);
-                moved.push((pool.id(), decided));
-            } else {
-                pool.rebalancer.lock().failed();
+        let core = self.core();
+        core.rebalance_turn.go_round(&core.pools.all(), |pool| {
+            if !which(pool) {
+                return 0;
             }
-        }
+            let view = PoolView::of(&self.stats_of(pool), core.is_full(pool));
+            let Some(decided) = pool.rebalancer.lock().decide(&view) else { return 0 };
+            let bytes = step_for(pool.slab_bytes());
+            if !core.move_slab(pool, decided.victim, decided.receiver, taking.waiting(MOVE_WAITS)) {
+                pool.rebalancer.lock().failed();
+                return 0;
+            }
+            pool.rebalances.fetch_add(1, Ordering::Relaxed);
+            moved.push((pool.id(), decided));
+            bytes
+        });
         moved
     }
 

@@ -18,7 +18,7 @@ use base::Part;
 use base::hash::mix64;
 use base::pin::Grace;
 use base::rng::{RngExt, seeded};
-use slab::{Run, SizeClasses, SlabInfo};
+use slab::{Run, SLAB_BYTES, SizeClasses, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
@@ -35,7 +35,7 @@ const MOST_LOOKS: u64 = 32_768;
 const LEAST_LOOKS: u64 = 256;
 /// Chunks that are looked at under one pin.
 const STEP: usize = 64;
-/// Memory of leaving classes that one call of [`Cache::maintain`] empties in each pool, in bytes.
+/// Memory of leaving classes that one call of [`Cache::maintain`] empties in one pool, in bytes.
 const BYTES_PER_ROUND: u64 = 32 << 20;
 
 /// What keeps the sizes of a pool to its items.
@@ -184,36 +184,43 @@ impl Cache {
     pub(crate) fn tune(&self) {
         let core = self.core();
         let mut taking = Taking::new(Why::Moved, MOVE_WAITS);
-        for pool in core.pools.all().iter().filter(|pool| !pool.is_leaving() && pool.upkeep.take_tuning()) {
-            // Where another thread that takes memory is at work, the next round will do.
+        core.tune_turn.go_round(&core.pools.all(), |pool| {
+            if !pool.upkeep.take_tuning() {
+                return 0;
+            }
+            let (mut left, mut looked_at) = (BYTES_PER_ROUND, 0);
+            // If another thread that takes memory is at work, the next round will do.
             if let Some(_resizing) = pool.resizing.try_lock() {
-                core.tune_if_due(pool);
-                core.empty_leaving(pool, BYTES_PER_ROUND, taking.waiting(MOVE_WAITS));
+                looked_at = core.tune_if_due(pool);
+                core.empty_leaving(pool, &mut left, taking.waiting(MOVE_WAITS));
             }
             if pool.tuner.lock().is_some() || !pool.leaving_classes.lock().is_empty() {
                 pool.upkeep.note_tuning();
             }
-        }
+            BYTES_PER_ROUND - left + looked_at
+        });
         core.free_retired();
     }
 }
 
 impl Core {
-    fn tune_if_due(&self, pool: &Pool) {
+    /// Tunes the pool if its time has come. Returns the memory whose move would take about as long, in bytes.
+    fn tune_if_due(&self, pool: &Pool) -> u64 {
         // One change at a time.
         if !pool.leaving_classes.lock().is_empty() {
-            return;
+            return 0;
         }
         let mut tuner = pool.tuner.lock();
-        let Some(tuner) = &mut *tuner else { return };
+        let Some(tuner) = &mut *tuner else { return 0 };
         let now = self.now();
         if now.saturating_sub(tuner.looked_at) < tuner.tuning.every_secs {
-            return;
+            return 0;
         }
         tuner.looked_at = now;
         tuner.seen.age();
         self.look_at_sizes(pool, &mut tuner.seen);
         self.retune(pool, &tuner.tuning, &tuner.seen);
+        pool.slab_bytes().min(SLAB_BYTES as u64)
     }
 
     /// Decides whether the pool's sizes should change, and changes them. The caller holds the pool's `resizing`.
@@ -341,13 +348,13 @@ impl Core {
         Some(self.class_numbered(pool, number, chunk_bytes))
     }
 
-    /// Empties the classes that the pool allocates from no more, with the pool's `resizing` given back after each run. Says how many
-    /// bytes they have yet.
+    /// Empties the classes that the pool allocates from no more, with the pool's `resizing` given back after each slab's worth of runs.
+    /// Returns how many bytes they have left.
     fn empty_all_leaving(&self, pool: &Pool, taking: &mut Taking) -> u64 {
         let mut before = u64::MAX;
         loop {
             let resizing = pool.resizing.lock();
-            let left = self.empty_leaving(pool, 1, taking);
+            let left = self.empty_leaving(pool, &mut { SLAB_BYTES as u64 }, taking);
             parking_lot::MutexGuard::unlock_fair(resizing);
             if left == 0 || left >= before {
                 return left;
@@ -356,12 +363,11 @@ impl Core {
         }
     }
 
-    /// Empties runs of classes that the pool allocates from no more until `most_bytes` have come, and takes those out that have none. The
-    /// caller holds the pool's `resizing`. Says how many bytes they have yet.
-    fn empty_leaving(&self, pool: &Pool, most_bytes: u64, taking: &mut Taking) -> u64 {
-        let mut left = most_bytes;
+    /// Empties runs of classes that the pool allocates from no more until they total `left` bytes, and takes out the classes that have none.
+    /// The caller holds the pool's `resizing`. Returns how many bytes the classes have left.
+    fn empty_leaving(&self, pool: &Pool, left: &mut u64, taking: &mut Taking) -> u64 {
         let mut leaving = std::mem::take(&mut *pool.leaving_classes.lock());
-        leaving.retain_mut(|class| !self.empty_class(pool, class, &mut left, taking));
+        leaving.retain_mut(|class| !self.empty_class(pool, class, left, taking));
         let bytes_of = |class: &LeavingClass| {
             pool.used_class(class.number).map_or(0, |class| class.inner.lock().chunks.bytes())
         };

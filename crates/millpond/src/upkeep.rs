@@ -9,7 +9,31 @@
 //!    due; 0 stands for such an item. That of a class is set before that of its pool, and a round takes the pool's before it looks at the
 //!    classes: what is said meanwhile is for the next round.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+
+use crate::pool::Pool;
+use crate::pools::AllPools;
+
+/// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and the next one goes on from there.
+const BYTES_PER_ROUND: u64 = 64 << 20;
+
+/// The pool at which the next round over all pools begins.
+#[derive(Default)]
+pub(crate) struct Turn(AtomicU16);
+
+impl Turn {
+    /// Visits the pools in turn, until what the visits moved, in bytes, totals [`BYTES_PER_ROUND`].
+    pub(crate) fn go_round(&self, pools: &AllPools<'_>, mut visit: impl FnMut(&Pool) -> u64) {
+        let mut moved = 0;
+        for pool in pools.iter_from(self.0.load(Ordering::Relaxed)).filter(|pool| !pool.is_leaving()) {
+            if moved >= BYTES_PER_ROUND {
+                self.0.store(pool.number, Ordering::Relaxed);
+                return;
+            }
+            moved += visit(pool);
+        }
+    }
+}
 
 /// What is due.
 #[derive(Default)]
@@ -156,6 +180,29 @@ mod tests {
         assert_eq!(cache.reap(), 1);
         assert_eq!((due(lasting), due(expiring)), (u32::MAX, u32::MAX));
         cache.validate();
+    }
+
+    #[test]
+    fn a_round_that_has_moved_much_goes_on_where_it_stopped() {
+        let cache = Cache::new(CacheConfig::default()).expect("a cache");
+        let ids: Vec<_> =
+            (0..5).map(|i| cache.add_pool(PoolConfig::named(i.to_string())).expect("a pool")).collect();
+        let (core, turn) = (cache.core(), Turn::default());
+        let round = |moves: u64| {
+            let mut visited = Vec::new();
+            turn.go_round(&core.pools.all(), |pool| {
+                visited.push(pool.number);
+                moves
+            });
+            visited
+        };
+        assert_eq!(round(0), [0, 1, 2, 3, 4]);
+        assert_eq!(round(BYTES_PER_ROUND / 2), [0, 1]);
+        assert_eq!(round(BYTES_PER_ROUND / 2), [2, 3]);
+        assert_eq!(round(BYTES_PER_ROUND), [4]);
+        assert_eq!(round(BYTES_PER_ROUND - 1), [0, 1]);
+        cache.remove_pool(ids[2]).expect("it is there");
+        assert_eq!(round(1), [3, 4, 0, 1]);
     }
 
     #[test]
