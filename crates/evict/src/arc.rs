@@ -18,6 +18,7 @@ use crate::ghost::Ghost;
 use crate::hits::Hits;
 use crate::lists::Lists;
 use crate::looks::Looks;
+use crate::order::Rank;
 use crate::{Entry, Items};
 
 const T1: Part = Part::Trial;
@@ -83,13 +84,14 @@ impl Arc {
         self.ghosts.insert(if part == T1 { B1 } else { B2 }, items.fingerprint(entry));
     }
 
-    /// Queues the items of another policy, the first to go first: the first half in T1, from which evictions come until a
-    /// ghost says otherwise.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        let half = entries.len() / 2;
-        for (i, entry) in entries.iter().enumerate() {
-            self.lists.adopt(*entry, if i < half { T1 } else { T2 }, items, now);
-        }
+    /// Queues an item of another policy: the first half in T1, from which evictions come until a ghost says otherwise.
+    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let part = if rank.at < rank.of / 2 { T1 } else { T2 };
+        self.lists.adopt(entry, part, items, now);
+    }
+
+    pub(crate) fn set_ghosts_open(&mut self, is_open: bool) {
+        self.ghosts.set_open(is_open);
     }
 
     pub(crate) fn ghosts(&self) -> usize {

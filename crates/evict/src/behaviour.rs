@@ -183,6 +183,71 @@ fn conversion_from_lru_evicts_the_least_recently_used_first() {
     }
 }
 
+/// [`Sim`] counts what a step looks at; all items were hit, so that there is much to look at.
+#[test]
+fn conversion_step_is_limited_however_many_items_there_are() {
+    for (from, to) in kinds().into_iter().zip(kinds().into_iter().cycle().skip(3)) {
+        let mut sim = Sim::new(from, 10_000);
+        (0..10_000).chain(0..10_000).for_each(|key| {
+            sim.access(key);
+        });
+        let mut steps = 0;
+        while sim.convert_some(to, 100) {
+            steps += 1;
+        }
+        assert!(steps >= 100, "{from} to {to}: {steps}");
+        sim.validate();
+    }
+}
+
+#[test]
+fn cache_serves_between_the_steps_of_a_conversion() {
+    for (i, from) in kinds().into_iter().enumerate() {
+        for to in kinds().into_iter().filter(|to| *to != from) {
+            let mut sim = Sim::new(from, 400);
+            let mut keys = keys(i as u64, 20_000, 1_500, 0.8).into_iter();
+            keys.by_ref().take(4_000).for_each(|key| {
+                sim.access(key);
+            });
+            for round in 0.. {
+                // Another conversion that is asked for meanwhile begins when this one has ended.
+                if !sim.convert_some(if round < 5 { to } else { PolicyKind::Sieve }, 20) {
+                    break;
+                }
+                for key in keys.by_ref().take(20) {
+                    sim.access(key);
+                    if key % 7 == 0 {
+                        sim.remove(key);
+                    }
+                }
+                sim.validate();
+            }
+            assert_eq!((sim.policy.kind(), sim.policy.unconverted()), (PolicyKind::Sieve, 0));
+            keys.take(1_000).for_each(|key| {
+                sim.access(key);
+            });
+            let items = sim.len();
+            assert_eq!(sim.drain().len(), items, "{from} to {to}");
+        }
+    }
+}
+
+#[test]
+fn evictions_during_a_conversion_spare_what_was_used_last() {
+    for to in kinds().into_iter().skip(1) {
+        for steps in [1, 5, 9] {
+            let mut sim = Sim::new(PolicyKind::LRU, 1_000);
+            (0..1_000).for_each(|key| {
+                sim.access(key);
+            });
+            (0..steps).for_each(|_| assert!(sim.convert_some(to, 100)));
+            (0..100).for_each(|_| assert!(sim.evict()));
+            assert!((700..1_000).all(|key| sim.contains(key)), "{to} after {steps} steps");
+            sim.validate();
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -200,7 +265,7 @@ proptest! {
                 5..8 => sim.hold(key, true),
                 8..12 => sim.hold(key, false),
                 12 => sim.now += 1,
-                13 => sim.convert(kinds[key as usize % kinds.len()]),
+                13 => { sim.convert_some(kinds[key as usize % kinds.len()], 1 + key as usize % 40); }
                 14 => sim.policy.set_tail_items(key as usize),
                 _ => { sim.access(key); }
             }

@@ -1,27 +1,90 @@
-//! Turning one policy into another while the cache serves.
+//! Converting one policy into another while the cache serves, a limited number of items at a time.
 //!
-//! The old policy is asked for its items in the order in which it would evict them, and the new one queues them in that
-//! order: what would have gone first goes first. What the old one remembered of keys that are gone is lost, and so is how
-//! often items were hit.
+//! A conversion begins with an empty order of the new kind beside that of the old one. New items
+//! enter the new order at once. Each step asks the old order for its next items, as if it evicted
+//! them, and queues them in the new order: the first to go stay the first to go. Between two steps
+//! the class serves as ever: items are inserted, removed and evicted. An eviction asks the larger
+//! of the two orders, so that it takes items that the old policy ranked low: next ones at first,
+//! and those that were moved first later.
 //!
-//! Hits go on meanwhile and leave no trace until the new policy is in force. The lock of the class is held throughout,
-//! so that insertions into the class wait: some 100 to 300 ns per item.
-
-use std::cell::RefCell;
-use std::collections::HashSet;
+//! What the old policy remembered of keys that are gone is lost, and so is how often items were
+//! hit. Until the last item was moved hits leave no trace, as the bits of an item belong to the
+//! policy of the order that it is in.
+//!
+//! Invariants:
+//! 1. An item is queued by exactly one of the orders: by the new one if its place is in `taken`,
+//!    else by the old one. A place stays in `taken`: what comes there later enters the new order.
+//! 2. The old order has clocks of its own ([`Order::detach_clock`]); those of `hits` are the new
+//!    order's.
+//! 3. No item enters the old order, so that as many steps as it has items end the conversion.
 
 use crate::hits::Rule;
+use crate::looks::Looks;
+use crate::order::{Order, Rank};
 use crate::{Claim, Entry, Items, Policy, PolicyKind};
 
-/// Items that an old policy gives up: any that it asks for, once.
-struct Leaving<'a, I> {
-    items: &'a I,
-    left: RefCell<HashSet<u32>>,
+/// The old side of a conversion.
+pub(crate) struct Before {
+    order: Order,
+    /// How many items it had at first.
+    items: usize,
+    taken: Places,
 }
 
-impl<I: Items> Items for Leaving<'_, I> {
+/// The outcome of a step of a conversion ([`Policy::convert`]).
+#[must_use]
+pub enum Conversion {
+    /// The policy is of the kind that was asked for.
+    Done,
+    /// Another step is needed. If this one has emptied the queues of the old policy, they are
+    /// handed back, to be dropped without a lock.
+    Unfinished(Option<EmptyQueues>),
+}
+
+/// Queues that a conversion has emptied.
+pub struct EmptyQueues(#[expect(dead_code, reason = "it is there to be dropped")] Box<Before>);
+
+/// Places per page of [`Places`].
+const PAGE: usize = 1 << 15;
+
+/// A set of places, by pages of a bit for each, so that no step of its growth is long.
+#[derive(Default)]
+struct Places(Vec<Option<Box<[u64; PAGE / 64]>>>);
+
+impl Places {
+    fn insert(&mut self, entry: Entry) {
+        let place = entry.place() as usize;
+        let page = place / PAGE;
+        if page >= self.0.len() {
+            self.0.resize_with(page + 1, || None);
+        }
+        let words = self.0[page].get_or_insert_with(|| Box::new([0; PAGE / 64]));
+        words[place % PAGE / 64] |= 1 << (place % 64);
+    }
+
+    fn has(&self, entry: Entry) -> bool {
+        let place = entry.place() as usize;
+        let page = self.0.get(place / PAGE).and_then(Option::as_ref);
+        page.is_some_and(|words| words[place % PAGE / 64] & 1 << (place % 64) != 0)
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Option<Box<[u64; PAGE / 64]>>>()
+            + self.0.iter().flatten().count() * (PAGE / 8)
+    }
+}
+
+/// The items that the old order still has.
+struct Left<'a, I> {
+    items: &'a I,
+    taken: &'a Places,
+    /// Whether they are moved, and stay in the cache: whatever is asked for is had.
+    moves: bool,
+}
+
+impl<I: Items> Items for Left<'_, I> {
     fn bits(&self, entry: Entry) -> Option<u8> {
-        if self.left.borrow().contains(&entry.0) { None } else { self.items.bits(entry) }
+        if self.taken.has(entry) { None } else { self.items.bits(entry) }
     }
 
     fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
@@ -29,13 +92,11 @@ impl<I: Items> Items for Leaving<'_, I> {
     }
 
     fn claim(&self, entry: Entry) -> Claim {
-        self.left.borrow_mut().insert(entry.0);
-        Claim::Taken
+        if self.moves { Claim::Taken } else { self.items.claim(entry) }
     }
 
     fn fingerprint(&self, entry: Entry) -> u32 {
-        // What a policy remembers of items that have left is of no use.
-        if self.left.borrow().contains(&entry.0) { 0 } else { self.items.fingerprint(entry) }
+        self.items.fingerprint(entry)
     }
 
     fn prefetch(&self, entry: Entry) {
@@ -43,29 +104,113 @@ impl<I: Items> Items for Leaving<'_, I> {
     }
 }
 
+impl Before {
+    fn left<'a, I: Items>(taken: &'a Places, items: &'a I) -> Left<'a, I> {
+        Left { items, taken, moves: false }
+    }
+
+    /// How many items it still has.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether it has the item of `entry`, which is queued.
+    pub(crate) fn has(&self, entry: Entry) -> bool {
+        !self.taken.has(entry)
+    }
+
+    /// Notes that the item of `entry` enters the new order.
+    pub(crate) fn note_new(&mut self, entry: Entry) {
+        self.taken.insert(entry);
+    }
+
+    pub(crate) fn removed(&mut self, bits: u8, items: &impl Items) {
+        self.order.removed(bits, &Self::left(&self.taken, items));
+    }
+
+    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+        self.order.evict(&Self::left(&self.taken, items), looks)
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.order.queue_bytes() + self.taken.bytes()
+    }
+
+    pub(crate) fn ghost_bytes(&self) -> usize {
+        self.order.ghost_bytes()
+    }
+
+    pub(crate) fn validate(&self, items: &impl Items) {
+        assert!(self.len() <= self.items, "invariant 3");
+        self.order.validate(&Self::left(&self.taken, items));
+    }
+}
+
 impl Policy {
-    /// Turns this policy into one of `kind`, with all its items, in the order in which they would have been evicted. Hit
-    /// rules that were taken from it follow. `now` in seconds. Costs some 100 to 300 ns per item; a change of parameters
-    /// that leave items where they are costs the same.
+    /// Takes a step towards a policy of `kind` with all items, in the order in which they would
+    /// have been evicted. Hit rules that were taken from it follow. `now` in seconds. A step moves
+    /// at most `most` items, some 75 to 300 ns for each, and looks at twice as many entries at
+    /// most, and at what one eviction may add to that. While another conversion is under way, the
+    /// step is one of that.
     ///
-    /// No item is lost and none is evicted. Order is kept as far as the new policy has one: under SIEVE and LRU it is the
-    /// order of eviction; the others divide it among their queues by their shares, the first to go in the queue that is
-    /// evicted from first.
-    pub fn convert(&mut self, kind: PolicyKind, items: &impl Items, now: u32) {
-        if kind == self.kind {
-            return;
+    /// No item is lost and none is evicted. Order is kept as far as the new policy has one: under
+    /// SIEVE and LRU it is the order of eviction; the others divide it among their queues by their
+    /// shares, the first to go in the queue that is evicted from first. A change of parameters that
+    /// leave items where they are costs the same.
+    pub fn convert(&mut self, kind: PolicyKind, most: usize, items: &impl Items, now: u32) -> Conversion {
+        if self.before.is_none() {
+            if kind == self.kind {
+                return Conversion::Done;
+            }
+            self.begin_conversion(kind, now);
         }
+        self.take_over(most, items, now);
+        let emptied = self.before.take_if(|before| before.order.is_empty());
+        if emptied.is_some() {
+            self.order.set_ghosts_open(true);
+            self.look_for_tail();
+            self.hits.set(self.order.rule());
+        }
+        Conversion::Unfinished(emptied.map(EmptyQueues))
+    }
+
+    fn begin_conversion(&mut self, kind: PolicyKind, now: u32) {
         self.hits.set(Rule::None);
-        let leaving = Leaving { items, left: RefCell::new(HashSet::with_capacity(self.len())) };
-        let mut entries = Vec::with_capacity(self.len());
-        while let Some(entry) = self.evict_unhurried(&leaving) {
-            entries.push(entry);
+        self.order.detach_clock();
+        let items = self.order.len();
+        let mut order = Order::new(kind, &self.hits, items, now);
+        // The size of ghosts follows the number of items: they would be copied again and again.
+        self.order.set_ghosts_open(false);
+        order.set_ghosts_open(false);
+        let order = std::mem::replace(&mut self.order, order);
+        self.before = Some(Box::new(Before { order, items, taken: Places::default() }));
+        self.kind = kind;
+    }
+
+    /// Moves up to `most` items from the old order to the new one.
+    fn take_over(&mut self, most: usize, items: &impl Items, now: u32) {
+        let Some(before) = &mut self.before else { return };
+        let (mut moved, mut looked_at) = (0, 0);
+        while moved < most && looked_at < 2 * most {
+            let Before { order, items: of, taken } = &mut **before;
+            let (rank, mut looks) = (Rank { at: *of - order.len(), of: *of }, Looks::default());
+            let evicted = order.evict(&Left { items, taken, moves: true }, &mut looks);
+            looked_at += looks.count() as usize;
+            let Some(entry) = evicted else {
+                if looks.is_spent() {
+                    continue;
+                }
+                debug_assert!(order.is_empty(), "{} items stayed behind", order.len());
+                break;
+            };
+            taken.insert(entry);
+            self.order.adopt(entry, rank, items, now);
+            moved += 1;
         }
-        debug_assert!(self.is_empty(), "{} items of {} stayed behind", self.len(), self.kind);
-        let tail_items = self.tail_items;
-        *self = Self::over(std::sync::Arc::clone(&self.hits), kind, entries.len(), now);
-        self.adopt(&entries, items, now);
-        self.set_tail_items(tail_items);
-        self.hits.set(self.rule());
+    }
+
+    /// How many items a conversion under way has not moved yet.
+    pub fn unconverted(&self) -> usize {
+        self.before.as_ref().map_or(0, |before| before.len())
     }
 }

@@ -139,6 +139,20 @@ impl Default for Clock {
     }
 }
 
+impl Clock {
+    fn copy(&self) -> Self {
+        Self {
+            present: AtomicU8::new(self.present.load(Relaxed)),
+            oldest: AtomicU8::new(self.oldest.load(Relaxed)),
+            tail_generations: AtomicU8::new(self.tail_generations.load(Relaxed)),
+            quantum: AtomicU32::new(self.quantum.load(Relaxed)),
+            len: AtomicU32::new(self.len.load(Relaxed)),
+            tail_weight: AtomicU32::new(self.tail_weight.load(Relaxed)),
+            tail_hits: AtomicU64::new(self.tail_hits.load(Relaxed)),
+        }
+    }
+}
+
 /// The generations of all parts: read and advanced by hits without a lock.
 pub(crate) struct Generations {
     clocks: [Clock; 3],
@@ -174,6 +188,16 @@ fn not_negative(count: u32) -> usize {
 }
 
 impl Generations {
+    /// Returns generations that show the same.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            clocks: std::array::from_fn(|part| self.clocks[part].copy()),
+            live: std::array::from_fn(|stamp| AtomicU32::new(self.live[stamp].load(Relaxed))),
+            began: std::array::from_fn(|stamp| AtomicU32::new(self.began[stamp].load(Relaxed))),
+            now: AtomicU32::new(self.now()),
+        }
+    }
+
     /// Begins anew, with no items; `expected` are about to come.
     pub(crate) fn reset(&self, expected: usize, now: u32) {
         for part in PARTS {

@@ -92,6 +92,7 @@ impl Epochs {
 pub struct Ghost<const QUEUES: usize = 1> {
     sets: Vec<Set>,
     capacity: usize,
+    is_closed: bool,
     queues: [Epochs; QUEUES],
     insertions: usize,
     clean_at: usize,
@@ -106,6 +107,7 @@ impl<const QUEUES: usize> Default for Ghost<QUEUES> {
         Self {
             sets: Vec::new(),
             capacity: 0,
+            is_closed: false,
             queues: std::array::from_fn(|_| Epochs::default()),
             insertions: 0,
             clean_at: 0,
@@ -138,9 +140,19 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         self.waiting.is_empty() && self.queues.iter().all(|queue| queue.total == 0)
     }
 
-    /// Makes room for `capacity` entries. Keeps the table unless it is too small or more than a quarter too large;
+    /// Says whether it remembers what is inserted. A closed one has no capacity and gets none; once it is opened again it is
+    /// to be given some.
+    pub fn set_open(&mut self, is_open: bool) {
+        self.is_closed = !is_open;
+        self.capacity = 0;
+    }
+
+    /// Makes room for `capacity` entries, unless it is closed. Keeps the table unless it is too small or more than a quarter too large;
     /// otherwise costs a copy of it.
     pub fn set_capacity(&mut self, capacity: usize) {
+        if self.is_closed {
+            return;
+        }
         if capacity < LARGE {
             self.settle();
         }

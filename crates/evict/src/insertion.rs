@@ -19,6 +19,7 @@ use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
 use crate::looks::Looks;
+use crate::order::Rank;
 use crate::{Entry, Items};
 
 /// Items that sink below the insertion point for each one evicted, at most.
@@ -59,12 +60,10 @@ impl LruInsertion {
         self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0, looks)
     }
 
-    /// Queues the items of another policy, the first to go first.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        let below = self.below(entries.len());
-        for (i, entry) in entries.iter().enumerate() {
-            self.lists.adopt(*entry, if i < below { Part::Trial } else { Part::Proven }, items, now);
-        }
+    /// Queues an item of another policy.
+    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let part = if rank.at < self.below(rank.of) { Part::Trial } else { Part::Proven };
+        self.lists.adopt(entry, part, items, now);
     }
 }
 

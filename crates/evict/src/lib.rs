@@ -16,7 +16,7 @@
 //!
 //! What they are made of: [`fifo`], queues of 4-byte entries; [`ghost`], what is remembered of evicted keys; `lists`, LRU
 //! lists whose order follows hits that take no lock, by the stamps of `generations`; `sketch`, how often keys were asked
-//! for. [`Policy::convert`] turns one policy into another while the cache serves.
+//! for. [`Policy::convert`] turns one policy into another while the cache serves, in steps.
 //!
 //! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and turns *stale*. A
 //! policy meets stale entries when it evicts, and sweeps them out before they exceed a third of its entries.
@@ -34,6 +34,7 @@ mod kind;
 mod lists;
 mod looks;
 pub mod lru;
+mod order;
 mod queues;
 pub mod s3fifo;
 pub mod sieve;
@@ -43,25 +44,30 @@ pub mod two_q;
 
 use std::sync::Arc;
 
-use arc::Arc as AdaptiveCache;
+use convert::Before;
+pub use convert::{Conversion, EmptyQueues};
 use generations::Part;
 pub use hits::HitRule;
-use hits::{Hits, Rule};
-use insertion::LruInsertion;
+use hits::Hits;
 pub use kind::{PolicyKind, UnknownPolicy};
-use lists::Lists;
 use looks::Looks;
 pub use looks::{MOST_LOOKS, MOST_STALE};
-use lru::Lru;
+use order::Order;
 pub use queues::{MAX_QUEUES, Queue};
-use s3fifo::S3Fifo;
-use sieve::Sieve;
-use tiny_lfu::TinyLfu;
-use two_q::TwoQ;
 
-/// Names an item in a queue: opaque to the policy.
+/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The others may tell it from items that had the
+/// place before. No two items that are queued have the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(pub u32);
+
+/// Bits of an entry that name a place.
+pub const PLACE_BITS: u32 = 28;
+
+impl Entry {
+    fn place(self) -> u32 {
+        self.0 & ((1 << PLACE_BITS) - 1)
+    }
+}
 
 /// What became of an attempt to take an item away for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,22 +101,13 @@ pub trait Items {
 /// Held items that one eviction passes over before it gives up (CacheLib: 50).
 pub const MAX_HELD_TRIES: u32 = 50;
 
-/// The order of the items, by one of the policies.
-enum Order {
-    Lru(Lru),
-    LruInsertion(LruInsertion),
-    TwoQ(TwoQ),
-    TinyLfu(TinyLfu),
-    S3Fifo(S3Fifo),
-    Sieve(Sieve),
-    Arc(AdaptiveCache),
-}
-
 /// The policy of one class.
 pub struct Policy {
     kind: PolicyKind,
     hits: Arc<Hits>,
     order: Order,
+    /// The old policy's side, while this one takes over its items.
+    before: Option<Box<Before>>,
     tail_items: usize,
     evictions_to_tail: u32,
     looks: Looks,
@@ -122,69 +119,13 @@ const EVICTIONS_PER_TAIL: u32 = 64;
 impl Policy {
     /// An empty policy of `kind`; `now` in seconds.
     pub fn new(kind: PolicyKind, now: u32) -> Self {
-        let policy = Self::over(Arc::new(Hits::new()), kind, 0, now);
-        policy.hits.set(policy.rule());
-        policy
+        let hits = Arc::new(Hits::new());
+        let order = Order::new(kind, &hits, 0, now);
+        hits.set(order.rule());
+        Self { kind, hits, order, before: None, tail_items: 0, evictions_to_tail: 0, looks: Looks::default() }
     }
 
-    /// An empty policy of `kind` that `expected` items are about to enter; `hits` do not go by its rule yet.
-    fn over(hits: Arc<Hits>, kind: PolicyKind, expected: usize, now: u32) -> Self {
-        let order = match kind {
-            PolicyKind::Lru { refresh_secs } => Order::Lru(Lru::new(refresh_secs, &hits, expected, now)),
-            PolicyKind::LruInsertion { shift } => {
-                Order::LruInsertion(LruInsertion::new(shift, &hits, expected, now))
-            }
-            PolicyKind::TwoQ { hot_percent, cold_percent } => {
-                Order::TwoQ(TwoQ::new(hot_percent, cold_percent, &hits, expected, now))
-            }
-            PolicyKind::TinyLfu { window_percent } => {
-                Order::TinyLfu(TinyLfu::new(window_percent, false, &hits, expected, now))
-            }
-            PolicyKind::WTinyLfu { window_percent } => {
-                Order::TinyLfu(TinyLfu::new(window_percent, true, &hits, expected, now))
-            }
-            PolicyKind::S3Fifo { small_percent } => Order::S3Fifo(S3Fifo::new(small_percent)),
-            PolicyKind::Sieve => Order::Sieve(Sieve::default()),
-            PolicyKind::Arc => Order::Arc(AdaptiveCache::new(&hits, expected, now)),
-        };
-        Self { kind, hits, order, tail_items: 0, evictions_to_tail: 0, looks: Looks::default() }
-    }
-
-    fn rule(&self) -> Rule {
-        match self.order {
-            Order::Lru(_) => Rule::Lru,
-            Order::S3Fifo(_) => Rule::S3Fifo,
-            Order::Sieve(_) => Rule::Sieve,
-            Order::TinyLfu(_) => Rule::Counted,
-            Order::LruInsertion(_) | Order::TwoQ(_) | Order::Arc(_) => Rule::Lists,
-        }
-    }
-
-    /// Queues the items of another policy, the first to go first.
-    fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        match &mut self.order {
-            Order::Lru(lru) => lru.adopt(entries, items, now),
-            Order::LruInsertion(lru) => lru.adopt(entries, items, now),
-            Order::TwoQ(two_q) => two_q.adopt(entries, items, now),
-            Order::TinyLfu(lfu) => lfu.adopt(entries, items, now),
-            Order::S3Fifo(s3fifo) => s3fifo.adopt(entries, items),
-            Order::Sieve(sieve) => sieve.adopt(entries, items),
-            Order::Arc(arc) => arc.adopt(entries, items, now),
-        }
-    }
-
-    /// The lists of the policies that are made of them.
-    fn lists(&self) -> Option<&Lists> {
-        match &self.order {
-            Order::LruInsertion(lru) => Some(&lru.lists),
-            Order::TwoQ(two_q) => Some(&two_q.lists),
-            Order::TinyLfu(lfu) => Some(&lfu.lists),
-            Order::Arc(arc) => Some(&arc.lists),
-            Order::Lru(_) | Order::S3Fifo(_) | Order::Sieve(_) => None,
-        }
-    }
-
-    /// Which policy this is.
+    /// Which policy this is; during a conversion the new one.
     pub fn kind(&self) -> PolicyKind {
         self.kind
     }
@@ -231,6 +172,9 @@ impl Policy {
 
     /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in seconds.
     pub fn push(&mut self, entry: Entry, bits: u8, now: u32) {
+        if let Some(before) = &mut self.before {
+            before.note_new(entry);
+        }
         match &mut self.order {
             Order::Lru(lru) => lru.push(entry, bits, now),
             Order::LruInsertion(lru) => lru.lists.push(entry, bits, now),
@@ -255,16 +199,12 @@ impl Policy {
         }
     }
 
-    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now and then sweeps.
-    pub fn removed(&mut self, bits: u8, items: &impl Items) {
-        match &mut self.order {
-            Order::Lru(lru) => lru.removed(items),
-            Order::LruInsertion(lru) => lru.lists.removed(bits, items),
-            Order::TwoQ(two_q) => two_q.lists.removed(bits, items),
-            Order::TinyLfu(lfu) => lfu.lists.removed(bits, items),
-            Order::S3Fifo(s3fifo) => s3fifo.removed(bits, items),
-            Order::Sieve(sieve) => sieve.removed(items),
-            Order::Arc(arc) => arc.lists.removed(bits, items),
+    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now and then sweeps. `entry` is
+    /// asked for during a conversion only.
+    pub fn removed(&mut self, bits: u8, items: &impl Items, entry: impl FnOnce() -> Entry) {
+        match &mut self.before {
+            Some(before) if before.has(entry()) => before.removed(bits, items),
+            _ => self.order.removed(bits, items),
         }
     }
 
@@ -280,8 +220,14 @@ impl Policy {
                 self.look_for_tail();
             }
         }
-        // A policy of several lists may meet, in the last one that it asks, only items that belong to an earlier one by now.
-        self.evict_once(items).or_else(|| if self.is_empty() { None } else { self.evict_once(items) })
+        let (order, looks) = (&mut self.order, &mut self.looks);
+        match &mut self.before {
+            None => order.evict(items, looks),
+            Some(before) if before.len() < order.len() => {
+                order.evict(items, looks).or_else(|| before.evict(items, looks))
+            }
+            Some(before) => before.evict(items, looks).or_else(|| order.evict(items, looks)),
+        }
     }
 
     /// As [`Self::evict`], however many stale entries there are: for callers that nobody waits for.
@@ -291,19 +237,6 @@ impl Policy {
             if evicted.is_some() || !self.is_unfinished() {
                 return evicted;
             }
-        }
-    }
-
-    fn evict_once(&mut self, items: &impl Items) -> Option<Entry> {
-        let looks = &mut self.looks;
-        match &mut self.order {
-            Order::Lru(lru) => lru.evict(items, looks),
-            Order::LruInsertion(lru) => lru.evict(items, looks),
-            Order::TwoQ(two_q) => two_q.evict(items, looks),
-            Order::TinyLfu(lfu) => lfu.evict(items, looks),
-            Order::S3Fifo(s3fifo) => s3fifo.evict(items, looks),
-            Order::Sieve(sieve) => sieve.evict(items, looks),
-            Order::Arc(arc) => arc.evict(items, looks),
         }
     }
 
@@ -319,12 +252,7 @@ impl Policy {
 
     /// How many items are queued.
     pub fn len(&self) -> usize {
-        match &self.order {
-            Order::Lru(lru) => lru.len(),
-            Order::S3Fifo(s3fifo) => s3fifo.len(),
-            Order::Sieve(sieve) => sieve.len(),
-            _ => self.lists().map_or(0, Lists::len),
-        }
+        self.order.len() + self.unconverted()
     }
 
     /// Whether no item is queued.
@@ -332,24 +260,15 @@ impl Policy {
         self.len() == 0
     }
 
-    /// Memory of the queues, and of what hits share with them, in bytes.
+    /// Memory of the queues, and of what hits share with them, in bytes. During a conversion there are those of both policies.
     pub fn queue_bytes(&self) -> usize {
-        let queues = match &self.order {
-            Order::Lru(lru) => lru.queue_bytes(),
-            Order::S3Fifo(s3fifo) => s3fifo.queue_bytes(),
-            Order::Sieve(sieve) => sieve.queue_bytes(),
-            _ => self.lists().map_or(0, Lists::queue_bytes),
-        };
-        queues + self.hits.bytes()
+        let before = self.before.as_ref().map_or(0, |before| before.queue_bytes());
+        before + self.order.queue_bytes() + self.hits.bytes()
     }
 
     /// Memory of the ghosts, in bytes.
     pub fn ghost_bytes(&self) -> usize {
-        match &self.order {
-            Order::S3Fifo(s3fifo) => s3fifo.ghost_bytes(),
-            Order::Arc(arc) => arc.ghost_bytes(),
-            _ => 0,
-        }
+        self.before.as_ref().map_or(0, |before| before.ghost_bytes()) + self.order.ghost_bytes()
     }
 
     /// For how many seconds the item that would be evicted next has not been used, where the policy knows.
@@ -357,7 +276,7 @@ impl Policy {
         if let Order::Lru(lru) = &self.order {
             return lru.tail_age_secs(now);
         }
-        let lists = self.lists()?;
+        let lists = self.order.lists()?;
         let part =
             [Part::Trial, Part::Proven, Part::Young].into_iter().find(|part| lists.part_len(*part) > 0)?;
         Some(lists.generations().age_secs(part, now))
@@ -376,7 +295,7 @@ impl Policy {
         if let Order::S3Fifo(s3fifo) = &mut self.order {
             s3fifo.set_tail_items(self.tail_items);
         }
-        if let Some(lists) = self.lists() {
+        if let Some(lists) = self.order.lists() {
             for part in [Part::Trial, Part::Proven] {
                 lists.generations().set_tail(part, self.tail_items);
             }
@@ -390,7 +309,7 @@ impl Policy {
             Order::TwoQ(two_q) => Some(two_q.tail_hits()),
             Order::S3Fifo(s3fifo) => Some(s3fifo.tail_hits()),
             _ => {
-                let generations = self.lists()?.generations();
+                let generations = self.order.lists()?.generations();
                 Some(generations.tail_hits(Part::Trial) + generations.tail_hits(Part::Proven))
             }
         }
@@ -401,16 +320,10 @@ impl Policy {
     /// # Panics
     /// Where one does not hold.
     pub fn validate(&self, items: &impl Items) {
-        match &self.order {
-            Order::Lru(lru) => lru.validate(items),
-            Order::S3Fifo(s3fifo) => s3fifo.validate(items),
-            Order::Sieve(sieve) => sieve.validate(items),
-            _ => {
-                if let Some(lists) = self.lists() {
-                    lists.validate(items);
-                }
-            }
+        if let Some(before) = &self.before {
+            before.validate(items);
         }
+        self.order.validate(items);
     }
 }
 

@@ -81,6 +81,10 @@ impl Lists {
         }
     }
 
+    pub(crate) fn detach_clock(&mut self) {
+        self.generations = Arc::new(self.generations.copy());
+    }
+
     pub(crate) fn generations(&self) -> &Generations {
         &self.generations
     }

@@ -67,6 +67,20 @@ impl Default for LruClock {
 }
 
 impl LruClock {
+    /// Returns a clock that shows the same.
+    fn copy(&self) -> Self {
+        Self {
+            present: AtomicU8::new(self.present.load(Ordering::Relaxed)),
+            oldest: AtomicU8::new(self.oldest.load(Ordering::Relaxed)),
+            stamped: AtomicU32::new(self.stamped.load(Ordering::Relaxed)),
+            quantum: AtomicU32::new(self.quantum.load(Ordering::Relaxed)),
+            began: std::array::from_fn(|generation| {
+                AtomicU32::new(self.began[generation].load(Ordering::Relaxed))
+            }),
+            refresh_secs: AtomicU32::new(self.refresh_secs.load(Ordering::Relaxed)),
+        }
+    }
+
     /// Begins anew; `expected` items are about to come.
     fn reset(&self, refresh_secs: u32, expected: usize, now: u32) {
         self.present.store(0, Ordering::Relaxed);
@@ -150,13 +164,15 @@ impl Lru {
         }
     }
 
-    /// Queues the items of another policy, the first to go first.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        for entry in entries {
-            let stamp = self.admit();
-            items.set_bits(*entry, 0xff, stamp);
-            self.push(*entry, stamp, now);
-        }
+    /// Queues an item of another policy.
+    pub(crate) fn adopt(&mut self, entry: Entry, items: &impl Items, now: u32) {
+        let stamp = self.admit();
+        items.set_bits(entry, 0xff, stamp);
+        self.push(entry, stamp, now);
+    }
+
+    pub(crate) fn detach_clock(&mut self) {
+        self.clock = Arc::new(self.clock.copy());
     }
 
     pub(crate) fn admit(&self) -> u8 {

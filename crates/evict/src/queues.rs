@@ -1,7 +1,8 @@
 //! What a policy tells of its queues, for statistics.
 
 use crate::generations::Part;
-use crate::{Entry, Items, Order, Policy};
+use crate::order::Order;
+use crate::{Entry, Items, Policy};
 
 /// Most queues that a policy has.
 pub const MAX_QUEUES: usize = 3;
@@ -22,7 +23,8 @@ pub struct Queue {
 }
 
 impl Policy {
-    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to nothing.
+    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to nothing. During a conversion
+    /// items that were not moved yet are in none of them.
     pub fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue> {
         let one = |name, items, age_secs, oldest| vec![Queue { name, number: 0, items, age_secs, oldest }];
         match &self.order {
@@ -43,7 +45,7 @@ impl Policy {
     }
 
     fn parts(&self, now: u32, names: &[(Part, &'static str)]) -> Vec<Queue> {
-        let Some(lists) = self.lists() else { return Vec::new() };
+        let Some(lists) = self.order.lists() else { return Vec::new() };
         let queue = |(part, name): &(Part, &'static str)| {
             let items = lists.part_len(*part);
             let age_secs = (items > 0).then(|| lists.generations().age_secs(*part, now));
@@ -67,7 +69,7 @@ impl Policy {
         if let Order::Lru(lru) = &self.order {
             return lru.projected_age_secs(items, now);
         }
-        let lists = self.lists()?;
+        let lists = self.order.lists()?;
         let mut left = items;
         for part in [Part::Trial, Part::Proven, Part::Young] {
             match lists.generations().age_behind_secs(part, left, now) {

@@ -23,6 +23,7 @@
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
 use crate::looks::Looks;
+use crate::order::Rank;
 use crate::queues::Queue;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
@@ -121,15 +122,16 @@ impl S3Fifo {
         self.items += 1;
     }
 
-    /// Queues the items of another policy, the first to go first: the share of the small queue there, and the rest in the
-    /// main queue.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items) {
-        let small = entries.len() * usize::from(self.small_percent) / 100;
-        for (i, entry) in entries.iter().enumerate() {
-            let bits = if i < small { 0 } else { MAIN };
-            items.set_bits(*entry, 0xff, bits);
-            self.push(*entry, bits);
-        }
+    /// Queues an item of another policy: the first ones, the share of the small queue, there, and the rest in the main queue.
+    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items) {
+        let small = rank.of * usize::from(self.small_percent) / 100;
+        let bits = if rank.at < small { 0 } else { MAIN };
+        items.set_bits(entry, 0xff, bits);
+        self.push(entry, bits);
+    }
+
+    pub(crate) fn set_ghosts_open(&mut self, is_open: bool) {
+        self.ghost.set_open(is_open);
     }
 
     /// Notes that an item with `bits` is no longer queued.

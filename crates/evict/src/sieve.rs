@@ -52,12 +52,10 @@ impl Sieve {
         self.ahead.push(&mut self.blocks, entry);
     }
 
-    /// Queues the items of another policy, the first to go first.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items) {
-        for entry in entries {
-            items.set_bits(*entry, 0xff, 0);
-            self.push(*entry);
-        }
+    /// Queues an item of another policy.
+    pub(crate) fn adopt(&mut self, entry: Entry, items: &impl Items) {
+        items.set_bits(entry, 0xff, 0);
+        self.push(entry);
     }
 
     pub(crate) fn removed(&mut self, items: &impl Items) {

@@ -7,7 +7,9 @@ use base::hash::mix64;
 use base::rng::{RngExt, seeded};
 use rand_distr::{Distribution, Zipf};
 
-use crate::{Claim, Entry, HitRule, Items, MAX_HELD_TRIES, MOST_LOOKS, MOST_STALE, Policy, PolicyKind};
+use crate::{
+    Claim, Conversion, Entry, HitRule, Items, MAX_HELD_TRIES, MOST_LOOKS, MOST_STALE, Policy, PolicyKind,
+};
 
 #[derive(Clone, Copy)]
 struct Item {
@@ -20,20 +22,23 @@ struct Item {
 /// Looks at live items, and at entries of any kind, that one eviction may take: twice the held items, as it tries twice, and a step of a
 /// sweep.
 const MOST_LIVE: u32 = MOST_LOOKS + 2 * MAX_HELD_TRIES + 75;
-const MOST_ENTRIES: u32 = MOST_LIVE + MOST_STALE;
+const MOST: (u32, u32) = (MOST_LIVE, MOST_LIVE + MOST_STALE);
 
 #[derive(Default)]
 pub(crate) struct Table {
     items: RefCell<HashMap<u32, Item>>,
     /// Live items and entries that the eviction has looked at which is under way.
     looks: Cell<Option<(u32, u32)>>,
+    /// The most that it may look at of both.
+    most: Cell<(u32, u32)>,
     /// What hits do to an item each time that its bits are changed: they are always faster.
     races: RefCell<Option<HitRule>>,
 }
 
 impl Table {
-    /// Counts what is looked at meanwhile, and fails beyond the limits: no loop is waited for that has no end.
-    fn limited<R>(&self, work: impl FnOnce() -> R) -> R {
+    /// Counts what is looked at meanwhile, and fails beyond `most`: no loop is waited for that has no end.
+    fn limited<R>(&self, most: (u32, u32), work: impl FnOnce() -> R) -> R {
+        self.most.set(most);
         self.looks.set(Some((0, 0)));
         let result = work();
         self.looks.set(None);
@@ -43,7 +48,8 @@ impl Table {
     fn count_look(&self, is_live: bool) {
         let Some((live, entries)) = self.looks.get() else { return };
         let (live, entries) = (live + u32::from(is_live), entries + 1);
-        assert!(live <= MOST_LIVE && entries <= MOST_ENTRIES, "{live} items and {entries} entries looked at");
+        let (most_live, most) = self.most.get();
+        assert!(live <= most_live && entries <= most, "{live} items and {entries} entries looked at");
         self.looks.set(Some((live, entries)));
     }
 }
@@ -134,7 +140,7 @@ impl Sim {
         self.table.items.borrow_mut().insert(self.serial, Item { key, bits, hit: false, held: false });
         self.entries.insert(key, self.serial);
         self.policy.push(Entry(self.serial), bits, self.now);
-        self.table.limited(|| self.policy.tend(&self.table));
+        self.table.limited(MOST, || self.policy.tend(&self.table));
         false
     }
 
@@ -149,7 +155,7 @@ impl Sim {
     /// What the policy would evict, within the looks that it may take each time.
     fn choose(&mut self) -> Option<Entry> {
         loop {
-            let evicted = self.table.limited(|| self.policy.evict(&self.table));
+            let evicted = self.table.limited(MOST, || self.policy.evict(&self.table));
             if evicted.is_some() || !self.policy.is_unfinished() {
                 return evicted;
             }
@@ -164,7 +170,7 @@ impl Sim {
     pub(crate) fn remove(&mut self, key: u64) {
         if let Some(entry) = self.entries.remove(&key) {
             let item = self.table.items.borrow_mut().remove(&entry).expect("in both maps");
-            self.policy.removed(item.bits, &self.table);
+            self.policy.removed(item.bits, &self.table, || Entry(entry));
         }
     }
 
@@ -174,8 +180,20 @@ impl Sim {
         }
     }
 
+    /// A step of a conversion, within the looks that it may take. Whether another one is needed.
+    pub(crate) fn convert_some(&mut self, kind: PolicyKind, most: usize) -> bool {
+        let before = self.policy.unconverted();
+        let looks = 2 * most as u32 + MOST_LIVE;
+        let step = self
+            .table
+            .limited((looks, looks + MOST_STALE), || self.policy.convert(kind, most, &self.table, self.now));
+        let left = self.policy.unconverted();
+        assert!(before == 0 || left + most >= before, "{before} to {left} in one step");
+        matches!(step, Conversion::Unfinished(_))
+    }
+
     pub(crate) fn convert(&mut self, kind: PolicyKind) {
-        self.policy.convert(kind, &self.table, self.now);
+        while self.convert_some(kind, 64) {}
     }
 
     /// Bits that a hit under another policy may have left behind.

@@ -22,6 +22,7 @@ use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
 use crate::looks::Looks;
+use crate::order::Rank;
 use crate::sketch::Sketch;
 use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
@@ -53,11 +54,10 @@ impl TinyLfu {
         expected: usize,
         now: u32,
     ) -> Self {
-        let sketch = Arc::clone(hits.sketch());
-        sketch.set_items(expected);
         Self {
             lists: Lists::new(hits, true, expected, now),
-            sketch,
+            // It grows with the items that come, rather than at once.
+            sketch: Arc::clone(hits.sketch()),
             window_percent: window_percent.clamp(1, 50),
             is_segmented,
         }
@@ -155,19 +155,17 @@ impl TinyLfu {
         Some(entry)
     }
 
-    /// Queues the items of another policy, the first to go first. Nothing is known of how often they were asked for.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        let window = self.window_share(entries.len());
-        let main = entries.len().saturating_sub(window);
+    /// Queues an item of another policy. Nothing is known of how often it was asked for.
+    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let main = rank.of.saturating_sub(self.window_share(rank.of));
         let probation = if self.is_segmented { main - main * PROTECTED_PERCENT / 100 } else { 0 };
-        for (i, entry) in entries.iter().enumerate() {
-            let part = match i {
-                i if i < probation => PROBATION,
-                i if i < main => PROTECTED,
-                _ => WINDOW,
-            };
-            self.lists.adopt(*entry, part, items, now);
-        }
+        let part = match rank.at {
+            at if at < probation => PROBATION,
+            at if at < main => PROTECTED,
+            _ => WINDOW,
+        };
+        self.lists.adopt(entry, part, items, now);
+        self.sketch.set_items(self.lists.len());
     }
 }
 

@@ -23,6 +23,7 @@ use crate::generations::Part;
 use crate::hits::Hits;
 use crate::lists::Lists;
 use crate::looks::Looks;
+use crate::order::Rank;
 use crate::{Entry, Items};
 
 const HOT: Part = Part::Young;
@@ -67,17 +68,15 @@ impl TwoQ {
         self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, looks)
     }
 
-    /// Queues the items of another policy, the first to go first.
-    pub(crate) fn adopt(&mut self, entries: &[Entry], items: &impl Items, now: u32) {
-        let (hot, warm) = self.shares(entries.len());
-        for (i, entry) in entries.iter().enumerate() {
-            let part = match entries.len() - i {
-                from_top if from_top <= hot => HOT,
-                from_top if from_top <= hot + warm => WARM,
-                _ => COLD,
-            };
-            self.lists.adopt(*entry, part, items, now);
-        }
+    /// Queues an item of another policy.
+    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let (hot, warm) = self.shares(rank.of);
+        let part = match rank.of - rank.at {
+            from_top if from_top <= hot => HOT,
+            from_top if from_top <= hot + warm => WARM,
+            _ => COLD,
+        };
+        self.lists.adopt(entry, part, items, now);
     }
 
     /// Hits in the tails of the warm and cold queues, weighted by their shares as in CacheLib.

@@ -344,7 +344,7 @@ impl Core {
         let wanted = units_to_grow(info.chunk_bytes, inner.chunks.bytes(), free.min(pool.room_bytes()));
         let mut units = wanted;
         loop {
-            if let Some(run) = self.take_run(pool, info, units) {
+            if let Some(run) = self.take_run(pool, info, units, inner.policy.kind()) {
                 self.adopt_run(class, inner, run);
                 return true;
             }
@@ -372,7 +372,7 @@ impl Core {
             return false;
         };
         let chunks = u64::from(run.chunks(class.info));
-        self.add_chunks(chunks, metadata_of(chunks, pool.policy()));
+        self.add_chunks(chunks, metadata_of(chunks, inner.policy.kind()));
         self.adopt_run(class, inner, run);
         true
     }
@@ -393,13 +393,13 @@ impl Core {
     }
 
     /// A run of so many units for a class of the pool, if its limits, the cache's memory and the units that are free in a row allow.
-    fn take_run(&self, pool: &Pool, info: SlabInfo, units: u32) -> Option<Run> {
+    fn take_run(&self, pool: &Pool, info: SlabInfo, units: u32, policy: PolicyKind) -> Option<Run> {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
         if !pool.try_add(bytes) {
             return None;
         }
         let chunks = u64::from(bytes as u32 / info.chunk_bytes);
-        let metadata = metadata_of(chunks, pool.policy());
+        let metadata = metadata_of(chunks, policy);
         let run = if units == UNITS {
             self.take_slab(info, metadata)
         } else {

@@ -91,6 +91,8 @@ pub(crate) struct Class {
 
 const NO_RUN: u64 = 0;
 
+const _: () = assert!(evict::PLACE_BITS == ChunkNumber::BITS, "an entry's place is a chunk's number");
+
 /// What the lock of a class protects.
 pub(crate) struct Inner {
     pub(crate) chunks: Chunks,
@@ -318,8 +320,14 @@ impl Inner {
     pub(crate) fn dequeue(&mut self, core: &Core, ptr: ItemPtr) {
         let state = core.arena.item(ptr).0.state();
         if state.dequeue() {
-            self.policy.removed(state.policy(), &View::new(core, &self.chunks));
+            self.forget_queued(core, ptr, state.policy());
         }
+    }
+
+    /// Notes that an item, which had these policy bits, is no longer queued.
+    fn forget_queued(&mut self, core: &Core, ptr: ItemPtr, bits: u8) {
+        let entry = || Entry(self.chunks.number(&core.arena, ptr).0);
+        self.policy.removed(bits, &View::new(core, &self.chunks), entry);
     }
 
     /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its policy bits were. The
@@ -330,7 +338,7 @@ impl Inner {
         match state.claim() {
             slab::item::Claim::Taken => {
                 if queued {
-                    self.policy.removed(bits, &View::new(core, &self.chunks));
+                    self.forget_queued(core, ptr, bits);
                 }
                 Ok(bits)
             }

@@ -604,7 +604,8 @@ mod tests {
         assert!(core.arena.item(held.ptr()).0.state().dequeue());
         let mut inner = class.inner.lock();
         let Inner { chunks, policy, .. } = &mut *inner;
-        policy.removed(core.arena.item(held.ptr()).0.state().policy(), &View::new(core, chunks));
+        let (bits, view) = (core.arena.item(held.ptr()).0.state().policy(), View::new(core, chunks));
+        policy.removed(bits, &view, || unreachable!("no conversion is under way"));
         drop(inner);
         let incarnation = core.arena.item(held.ptr()).0.state().incarnation();
         common.pending.push(Pending { ptr: held.ptr(), incarnation, fingerprint: 0 });

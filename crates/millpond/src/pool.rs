@@ -139,14 +139,17 @@ impl Pool {
         self.is_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// The policy of its classes.
+    /// The policy that its classes have, or are to be converted to.
     pub(crate) fn policy(&self) -> PolicyKind {
         *self.policy.read()
     }
 
-    /// Sets the policy of classes to come, and returns what it was.
-    pub(crate) fn set_policy(&self, policy: PolicyKind) -> PolicyKind {
-        std::mem::replace(&mut *self.policy.write(), policy)
+    /// Sets the policy of classes to come, to which those that there are have to be converted.
+    pub(crate) fn set_policy(&self, policy: PolicyKind) {
+        let before = std::mem::replace(&mut *self.policy.write(), policy);
+        if before != policy {
+            self.upkeep.note_conversion();
+        }
     }
 
     /// What it is called.
@@ -322,6 +325,10 @@ impl Core {
         let (class, table_bytes) =
             pool.classes.get_or_make(number, make, |other| other.end_bill(&self.ledger));
         self.ledger.charge(Part::Fixed, table_bytes as u64);
+        // Whoever changed the policy meanwhile may not have found the class.
+        if class.inner.lock().policy.kind() != pool.policy() {
+            pool.upkeep.note_conversion();
+        }
         class
     }
 }

@@ -294,8 +294,6 @@ impl Core {
         let info = class.info;
         self.arena.reassign(run, info);
         pool.add(run.bytes());
-        let chunks = u64::from(run.chunks(info));
-        self.add_chunks(chunks, metadata_of(chunks, pool.policy()));
         // What has expired or was flushed is not found, as ever; but it must not leave before its twin, if it has one.
         let (found, free) = self.items_of(run, info);
         let mut items = Vec::with_capacity(found.len());
@@ -312,6 +310,8 @@ impl Core {
         }
         {
             let mut inner = class.inner.lock();
+            let chunks = u64::from(run.chunks(info));
+            self.add_chunks(chunks, metadata_of(chunks, inner.policy.kind()));
             inner.chunks.add_used_run(&self.arena, run);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
             class.note_chunks(&inner);

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use base::Part;
 use base::pin::Grace;
+use evict::PolicyKind;
 use parking_lot::Mutex;
 use slab::item::Claim;
 use slab::run::{FREE_UNITS, UNIT_BYTES};
@@ -292,8 +293,9 @@ impl Core {
         inner.chunks.remove_run(&self.arena, run);
         let _ = class.set_leaving(&mut inner, None);
         class.note_chunks(&inner);
+        let policy = inner.policy.kind();
         drop(inner);
-        self.retire_run(pool, class, run);
+        self.retire_run(pool, class, run, policy);
         class.counters.add(RUNS_RELEASED, 1);
         true
     }
@@ -355,11 +357,11 @@ impl Core {
         parents.into_iter().for_each(|parent| self.unlink_held(parent, RemovalCause::Evicted));
     }
 
-    /// Gives an emptied run, which its class has forgotten, back once its readers have gone.
-    fn retire_run(&self, pool: &Pool, class: &Class, run: Run) {
+    /// Gives an emptied run, which its class has forgotten under `policy`, back once its readers have gone.
+    fn retire_run(&self, pool: &Pool, class: &Class, run: Run, policy: PolicyKind) {
         self.fold_magazines(class);
         let chunks = u64::from(run.chunks(class.info));
-        let expected = (chunks, metadata_of(chunks, pool.policy()));
+        let expected = (chunks, metadata_of(chunks, policy));
         // A thread that walks over chunks from here on finds the run gone.
         self.arena.retire(run);
         let retired = RetiredRun { run, info: class.info, grace: self.pins.grace(), expected };

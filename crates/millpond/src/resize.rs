@@ -126,7 +126,8 @@ impl Cache {
         Err(Error::new(ErrorKind::Config, context))
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), has chunk
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), converts the classes of pools whose policy was
+    /// changed ([`Self::set_pool_policy_lazily`]), has chunk
     /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
     /// ([`Self::rebalance`], in pools that were in use in the last 16 rounds) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
     /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), and gives slabs back where more than the
@@ -139,6 +140,7 @@ impl Cache {
         self.reap();
         self.core().tend_curves();
         self.go_on_removing();
+        self.core().convert_where_due();
         self.rebalance_where_due();
         self.tune();
         // What one pool cannot give is no reason not to ask the others.

@@ -1,8 +1,8 @@
 //! What of a pool has something due, so that maintenance looks at nothing else.
 //!
 //! [`crate::Cache::maintain`] is to be called once a second, and a cache may have 4,096 pools of which few are in use at a time. So
-//! each pool says in one cache line whether a class of it has items that may have expired, whether it was at work since the last round, and whether
-//! its sizes are to be looked at; who works with the pool says so, and a round of maintenance reads that line.
+//! each pool says in one cache line whether a class of it has items that may have expired, whether it was at work since the last round, whether
+//! its sizes are to be looked at, and whether its policy was changed; who works with the pool says so, and a round of maintenance reads that line.
 //!
 //! Invariants:
 //! 1. `reap_at` is no later than the first second at which an entry of a class's wheel, or an item with an expiry that waits in a magazine, is
@@ -51,6 +51,8 @@ pub(crate) struct Upkeep {
     failed: AtomicBool,
     /// Whether the pool has a tuner or classes that leave.
     tunes: AtomicBool,
+    /// Whether classes of it may have another policy than it has.
+    converts: AtomicBool,
 }
 
 /// What a round of maintenance does for a pool.
@@ -113,6 +115,16 @@ impl Upkeep {
         Round { folds, rebalances: take(&self.failed) || rounds > 0 }
     }
 
+    /// Classes may have another policy than the pool.
+    pub(crate) fn note_conversion(&self) {
+        set(&self.converts);
+    }
+
+    /// Whether classes may have another policy than the pool. If so, whoever asks converts them.
+    pub(crate) fn take_conversion(&self) -> bool {
+        take(&self.converts)
+    }
+
     /// The pool has a tuner or classes that leave.
     pub(crate) fn note_tuning(&self) {
         set(&self.tunes);
@@ -165,7 +177,11 @@ mod tests {
             let pool = core.pool(id).expect("it is there");
             let upkeep = &pool.upkeep;
             assert_eq!(upkeep.begin_round(), Round { folds: false, rebalances: false });
-            assert!(!upkeep.take_tuning() && !upkeep.take_due(now), "{}", pool.name);
+            assert!(
+                !upkeep.take_tuning() && !upkeep.take_conversion() && !upkeep.take_due(now),
+                "{}",
+                pool.name
+            );
         }
         // What is asked in vain takes nothing away.
         let due = |id| core.pool(id).expect("it is there").upkeep.reap_at.load(Ordering::Relaxed);

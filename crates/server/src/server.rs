@@ -268,7 +268,7 @@ impl Reload<'_> {
                 let context = format!("how pool {} evicts cannot be changed", pool.name);
                 Error::with_source(ErrorKind::Engine, context, e)
             };
-            cache.set_pool_policy(pool.id, settings.policy).map_err(refused)?;
+            cache.set_pool_policy_lazily(pool.id, settings.policy).map_err(refused)?;
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
         }

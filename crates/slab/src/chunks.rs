@@ -19,6 +19,11 @@ pub struct ChunkNumber(pub u32);
 
 const INCARNATION_SHIFT: u32 = 28;
 const NUMBER: u32 = (1 << INCARNATION_SHIFT) - 1;
+
+impl ChunkNumber {
+    /// Lower bits that name the chunk; the others are its incarnation.
+    pub const BITS: u32 = INCARNATION_SHIFT;
+}
 const NONE: u32 = u32::MAX;
 
 /// A number of chunks by which numbers of chunks are divided, several times for each eviction: by a multiplication.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
+use evict::{Claim, Conversion, Entry, HitRule, Items, Policy, PolicyKind};
 use millpond_bench::reference::Simulator;
 
 const INCARNATION_SHIFT: u32 = 28;
@@ -93,7 +93,7 @@ impl Driven {
 
     /// Turns the policy into another; every key must stay.
     pub(crate) fn convert(&mut self, kind: PolicyKind) {
-        self.policy.convert(kind, &self.slots, 0);
+        while let Conversion::Unfinished(_) = self.policy.convert(kind, 100, &self.slots, 0) {}
         assert_eq!(self.policy.len(), self.places.len(), "{kind}");
         self.validate();
     }
@@ -161,7 +161,7 @@ impl Simulator for Driven {
     fn remove(&mut self, key: u64) -> bool {
         let Some(number) = self.places.remove(&key) else { return false };
         let slot = self.slots.update(number, |slot| slot.is_queued = false);
-        self.policy.removed(slot.bits, &self.slots);
+        self.policy.removed(slot.bits, &self.slots, || unreachable!("no conversion is under way"));
         self.free.push(number);
         true
     }

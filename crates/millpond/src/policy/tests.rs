@@ -1,0 +1,118 @@
+use base::ByteSize;
+
+use super::*;
+use crate::{CacheConfig, ItemOptions, PoolConfig, SizeClassConfig};
+
+const ITEMS: u32 = 20_000;
+
+/// A cache with a pool of one size class, which has [`ITEMS`] items and room for no more.
+fn full_cache() -> (Cache, PoolId) {
+    let config = CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let classes = SizeClassConfig::List(vec![256]);
+    let limit = Some(ByteSize::new(u64::from(ITEMS) * 256));
+    let pool = PoolConfig { classes, limit, ..PoolConfig::named("p") };
+    let pool = cache.add_pool(pool).expect("new");
+    (0..2 * ITEMS).for_each(|key| put(&cache, pool, key));
+    (cache, pool)
+}
+
+fn put(cache: &Cache, pool: PoolId, key: u32) {
+    cache.put(cache.allocate(pool, &key.to_le_bytes(), 200, &ItemOptions::default()).expect("room"));
+}
+
+/// What the policy of the pool's class is, and how many items a conversion has yet to move.
+fn state(cache: &Cache, pool: PoolId) -> (PolicyKind, usize) {
+    let pool = cache.core().pool(pool).expect("there is one");
+    let (_, class) = pool.used_classes().next().expect("it was used");
+    let inner = class.inner.lock();
+    (inner.policy.kind(), inner.policy.unconverted())
+}
+
+/// One hold of the class's lock. Whether there was something to do.
+fn convert_some(cache: &Cache, pool: PoolId) -> bool {
+    let pool = cache.core().pool(pool).expect("there is one");
+    let (_, class) = pool.used_classes().next().expect("it was used");
+    cache.core().convert_some(&pool, class)
+}
+
+#[test]
+fn one_hold_of_the_lock_moves_a_limited_number_of_items() {
+    let (cache, pool) = full_cache();
+    for kind in PolicyKind::ALL {
+        cache.set_pool_policy_lazily(pool, kind).expect("there is one");
+        let mut left = cache.stats().pools[0].sum(|class| class.items) as usize;
+        while convert_some(&cache, pool) {
+            let (now, unconverted) = state(&cache, pool);
+            assert!(now == kind && unconverted + CONVERTED_AT_ONCE >= left, "{left} to {unconverted}");
+            left = unconverted;
+        }
+        assert_eq!(state(&cache, pool), (kind, 0));
+        cache.validate();
+    }
+}
+
+#[test]
+fn lazy_change_is_left_to_maintenance() {
+    let (cache, pool) = full_cache();
+    let items = cache.stats().index_entries;
+    cache.set_pool_policy_lazily(pool, PolicyKind::Arc).expect("there is one");
+    assert_eq!(state(&cache, pool), (PolicyKind::S3_FIFO, 0), "whoever asks moves nothing");
+    assert_eq!(cache.stats().pools[0].policy, "arc");
+    cache.maintain().expect("nothing is held");
+    assert_eq!(state(&cache, pool), (PolicyKind::Arc, 0));
+    assert_eq!(cache.stats().index_entries, items, "nothing left");
+    assert!(!convert_some(&cache, pool));
+    cache.validate();
+}
+
+#[test]
+fn pool_serves_in_the_middle_of_a_change_and_changes_again() {
+    for (from, to, last) in [
+        (PolicyKind::LRU, PolicyKind::S3_FIFO, PolicyKind::LRU),
+        (PolicyKind::TWO_Q, PolicyKind::Arc, PolicyKind::W_TINY_LFU),
+        (PolicyKind::TINY_LFU, PolicyKind::W_TINY_LFU, PolicyKind::Sieve),
+        (PolicyKind::Arc, PolicyKind::LRU_MID, PolicyKind::TWO_Q),
+    ] {
+        let (cache, pool) = full_cache();
+        cache.set_pool_policy(pool, from).expect("there is one");
+        cache.set_pool_policy_lazily(pool, to).expect("there is one");
+        for round in 0..8 {
+            assert!(convert_some(&cache, pool));
+            // New items, which others leave for; items of both sides that are replaced, removed and
+            // found.
+            let keys = 100_000 + round * 1_000..101_000 + round * 1_000;
+            keys.clone().for_each(|key| put(&cache, pool, key));
+            keys.step_by(3)
+                .for_each(|key| assert!(cache.remove(&key.to_le_bytes()), "{from} to {to}: {key}"));
+            for key in (ITEMS..2 * ITEMS).step_by(97) {
+                let was_there = cache.find(&key.to_le_bytes()).is_some();
+                if was_there && key % 2 == 0 {
+                    put(&cache, pool, key);
+                }
+            }
+            assert!(state(&cache, pool).1 > 0, "it is under way");
+            cache.validate();
+        }
+        cache.move_slab(pool, 0, None).expect("nothing is held");
+        cache.validate();
+        cache.set_pool_policy_lazily(pool, last).expect("there is one");
+        cache.maintain().expect("nothing is held");
+        assert_eq!(state(&cache, pool), (last, 0), "{from}, {to}, {last}");
+        cache.validate();
+        (0..ITEMS).for_each(|key| put(&cache, pool, key));
+        cache.validate();
+    }
+}
+
+#[test]
+fn pool_is_removed_in_the_middle_of_a_change() {
+    let (cache, pool) = full_cache();
+    let queues = || cache.ledger().part(base::Part::Queues);
+    cache.set_pool_policy_lazily(pool, PolicyKind::LRU).expect("there is one");
+    assert!(convert_some(&cache, pool) && convert_some(&cache, pool) && queues() > 0);
+    assert!(cache.remove_pool(pool).expect("there is one").is_gone);
+    assert_eq!(queues(), 0);
+    cache.maintain().expect("nothing is held");
+    cache.validate();
+}
