@@ -372,7 +372,7 @@ impl Core {
             return false;
         };
         let chunks = u64::from(run.chunks(class.info));
-        self.add_chunks(chunks, metadata_of(chunks, inner.policy.kind()));
+        self.add_chunks(chunks, inner.policy.kind());
         self.adopt_run(class, inner, run);
         true
     }
@@ -406,7 +406,7 @@ impl Core {
             self.take_units(info, units, metadata)
         };
         match run {
-            Some(_) => self.add_chunks(chunks, metadata),
+            Some(_) => self.add_chunks(chunks, policy),
             None => pool.remove(bytes),
         }
         run
@@ -458,7 +458,7 @@ impl Core {
 
     /// Memory that queues, ghosts and index will yet take when all chunks are in use.
     pub(crate) fn metadata_to_come(&self) -> u64 {
-        let expected = self.metadata_bytes.load(Ordering::Relaxed);
+        let expected = self.metadata_x100.load(Ordering::Relaxed) / 100;
         let spent =
             [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();
         expected.saturating_sub(spent)
@@ -467,7 +467,7 @@ impl Core {
     /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.
     pub(crate) fn expected_entries(&self) -> u64 {
         let chunks = self.chunks.load(Ordering::Relaxed);
-        let metadata = self.metadata_bytes.load(Ordering::Relaxed);
+        let metadata = self.metadata_x100.load(Ordering::Relaxed) / 100;
         let slabs = self.ledger.part(Part::Slabs).max(1);
         let spent = slabs + metadata;
         let others = [Part::Fixed, Part::Connections, Part::Compact]
@@ -481,5 +481,10 @@ impl Core {
 
 /// Memory that queues, ghosts and index take for this many chunks, in bytes.
 pub(crate) fn metadata_of(chunks: u64, policy: PolicyKind) -> u64 {
-    chunks * policy.bytes_per_item_x100() / 100 + Index::bytes_for(chunks)
+    metadata_x100_of(chunks, policy) / 100
+}
+
+/// The same in hundredths of a byte.
+pub(crate) fn metadata_x100_of(chunks: u64, policy: PolicyKind) -> u64 {
+    chunks * policy.bytes_per_item_x100() + Index::bytes_for(chunks) * 100
 }

@@ -7,10 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use base::hash::key_hash;
 use base::pin::Pins;
 use base::{ByteSize, Clock, Ledger, Part, rng};
+use evict::PolicyKind;
 use index::Index;
 use parking_lot::{Mutex, MutexGuard};
 use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
 
+use crate::allocate::metadata_x100_of;
 use crate::chain::ChainLocks;
 use crate::class::Class;
 use crate::compact::Store;
@@ -91,10 +93,11 @@ pub(crate) struct Core {
     pub(crate) retired_runs: RetiredRuns,
     /// The compact caches whose memory is part of this cache's.
     pub(crate) compact: Mutex<Vec<Weak<Store>>>,
-    /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take when all are in
-    /// use.
+    /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take
+    /// when all are in use: in hundredths of a byte, so that it is the same whether runs are counted
+    /// one by one or together.
     pub(crate) chunks: AtomicU64,
-    pub(crate) metadata_bytes: AtomicU64,
+    pub(crate) metadata_x100: AtomicU64,
     pub(crate) touched: Touched,
     pub(crate) rebalance_turn: Turn,
     pub(crate) tune_turn: Turn,
@@ -236,7 +239,7 @@ impl Cache {
                 retired_runs: RetiredRuns::default(),
                 compact: Mutex::default(),
                 chunks: AtomicU64::new(0),
-                metadata_bytes: AtomicU64::new(0),
+                metadata_x100: AtomicU64::new(0),
                 touched: Touched::default(),
                 rebalance_turn: Turn::default(),
                 tune_turn: Turn::default(),
@@ -437,14 +440,16 @@ impl Core {
         self.compact.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    pub(crate) fn add_chunks(&self, chunks: u64, metadata_bytes: u64) {
+    /// Counts the chunks of a run that came to a class with `policy`.
+    pub(crate) fn add_chunks(&self, chunks: u64, policy: PolicyKind) {
         self.chunks.fetch_add(chunks, Ordering::Relaxed);
-        self.metadata_bytes.fetch_add(metadata_bytes, Ordering::Relaxed);
+        self.metadata_x100.fetch_add(metadata_x100_of(chunks, policy), Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_chunks(&self, chunks: u64, metadata_bytes: u64) {
+    /// Counts the chunks of a run that left a class with `policy`.
+    pub(crate) fn remove_chunks(&self, chunks: u64, policy: PolicyKind) {
         self.chunks.fetch_sub(chunks, Ordering::Relaxed);
-        self.metadata_bytes.fetch_sub(metadata_bytes, Ordering::Relaxed);
+        self.metadata_x100.fetch_sub(metadata_x100_of(chunks, policy), Ordering::Relaxed);
     }
 }
 
@@ -456,6 +461,7 @@ impl Cache {
     pub fn validate(&self) {
         let core = &self.core;
         let (mut indexed, mut all_bytes) = (0, core.unclaimed.lock().bytes() + core.retired_runs.bytes());
+        let mut metadata_x100 = core.retired_runs.metadata_x100();
         for pool in core.pools.all().iter() {
             let mut bytes = 0;
             for (number, class) in pool.used_classes() {
@@ -468,6 +474,7 @@ impl Cache {
                 bytes += inner.chunks.bytes();
                 let (mut items, mut queued, mut links) = (0, 0, 0);
                 for run in inner.chunks.runs().collect::<Vec<_>>() {
+                    metadata_x100 += metadata_x100_of(run.chunks(info).into(), inner.policy.kind());
                     assert!(core.arena.is_there(run, info), "the tables say whose a run is");
                     for ptr in (0..run.chunks(info)).map(|number| run.chunk(number)) {
                         assert_eq!(core.arena.info_of(ptr), info, "the table says whose a chunk is");
@@ -499,6 +506,8 @@ impl Cache {
             all_bytes += bytes;
         }
         assert_eq!(core.index.len(), indexed, "the index has an entry per item");
+        let expected_x100 = core.metadata_x100.load(Ordering::Relaxed);
+        assert_eq!(expected_x100, metadata_x100, "metadata is expected for the runs that there are");
         let slabs = u64::from(core.arena.assigned_slabs()) * SLAB_BYTES as u64;
         assert_eq!(core.ledger.part(Part::Slabs), slabs, "the bill counts the slabs");
         let tables = core.arena.split_slabs() as u64 * slab::run::UNIT_TABLE_BYTES as u64;

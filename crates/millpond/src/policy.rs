@@ -6,7 +6,6 @@
 use evict::{Conversion, PolicyKind};
 use parking_lot::MutexGuard;
 
-use crate::allocate::metadata_of;
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::{Class, Inner, View};
 use crate::error::Error;
@@ -74,8 +73,8 @@ impl Core {
         if after != before {
             // Runs that come and go count by the policy of the class, under this lock.
             let chunks = chunks.chunks();
-            self.add_chunks(0, metadata_of(chunks, after));
-            self.remove_chunks(0, metadata_of(chunks, before));
+            self.add_chunks(chunks, after);
+            self.remove_chunks(chunks, before);
         }
         if after != before || emptied.is_some() {
             class.begin_hits_of_queues();

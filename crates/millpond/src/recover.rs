@@ -29,7 +29,6 @@ use slab::{ItemPtr, Run, SLAB_BYTES, SizeClasses, SlabInfo, Words};
 
 use chains::Chains;
 
-use crate::allocate::metadata_of;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::Keyspace;
@@ -311,7 +310,7 @@ impl Core {
         {
             let mut inner = class.inner.lock();
             let chunks = u64::from(run.chunks(info));
-            self.add_chunks(chunks, metadata_of(chunks, inner.policy.kind()));
+            self.add_chunks(chunks, inner.policy.kind());
             inner.chunks.add_used_run(&self.arena, run);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
             class.note_chunks(&inner);

@@ -23,7 +23,7 @@ use slab::item::Claim;
 use slab::run::{FREE_UNITS, UNIT_BYTES};
 use slab::{ItemPtr, Run, SLAB_BYTES, SlabId, SlabInfo, Withheld};
 
-use crate::allocate::metadata_of;
+use crate::allocate::metadata_x100_of;
 use crate::cache::Core;
 use crate::class::{
     Class, EVICTIONS, LIMIT_EVICTIONS, MOVE_EVICTIONS, RELEASES_ABORTED, RUNS_RELEASED, SHIFT_EVICTIONS,
@@ -128,8 +128,8 @@ struct RetiredRun {
     run: Run,
     info: SlabInfo,
     grace: Grace,
-    /// Its chunks, and the memory of queues, ghosts and index for them.
-    expected: (u64, u64),
+    /// Its chunks, and the policy by which metadata is expected for them.
+    expected: (u64, PolicyKind),
 }
 
 impl RetiredRuns {
@@ -148,6 +148,12 @@ impl RetiredRuns {
             retired.info.pool == pool && class.is_none_or(|class| class == retired.info.class)
         };
         self.count() > 0 && self.runs.lock().iter().any(is_of)
+    }
+
+    /// Metadata that is expected for all of them, in hundredths of a byte.
+    pub(crate) fn metadata_x100(&self) -> u64 {
+        let of = |retired: &RetiredRun| metadata_x100_of(retired.expected.0, retired.expected.1);
+        self.runs.lock().iter().map(of).sum()
     }
 
     /// Memory of all of them, in bytes.
@@ -361,7 +367,7 @@ impl Core {
     fn retire_run(&self, pool: &Pool, class: &Class, run: Run, policy: PolicyKind) {
         self.fold_magazines(class);
         let chunks = u64::from(run.chunks(class.info));
-        let expected = (chunks, metadata_of(chunks, policy));
+        let expected = (chunks, policy);
         // A thread that walks over chunks from here on finds the run gone.
         self.arena.retire(run);
         let retired = RetiredRun { run, info: class.info, grace: self.pins.grace(), expected };
@@ -390,8 +396,8 @@ impl Core {
             // to them, all readers that might have read such a slot before, or have found the run in the table, are done, as the period
             // has passed that began then, and no magazine names its chunks (invariant 3 of `magazine`).
             let frees_slab = unsafe { self.arena.give_back(freed.run) };
-            let (chunks, metadata) = freed.expected;
-            self.remove_chunks(chunks, metadata);
+            let (chunks, policy) = freed.expected;
+            self.remove_chunks(chunks, policy);
             if frees_slab {
                 self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
             }

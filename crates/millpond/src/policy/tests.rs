@@ -116,3 +116,27 @@ fn pool_is_removed_in_the_middle_of_a_change() {
     cache.maintain().expect("nothing is held");
     cache.validate();
 }
+
+/// Parts of bytes that are lost or won by counting runs one by one or together would add up, and
+/// below nothing no slab could be had any more.
+#[test]
+fn metadata_to_come_is_nothing_once_a_pool_that_changed_its_policy_is_gone() {
+    for kinds in PolicyKind::ALL.iter().map(|last| [PolicyKind::ALL.as_slice(), &[*last]].concat()) {
+        let config = CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        // Sizes of which runs have numbers of chunks that are no multiples of 100.
+        let classes = SizeClassConfig::List(vec![136, 232, 312]);
+        let pool = cache.add_pool(PoolConfig { classes, ..PoolConfig::named("p") }).expect("new");
+        for key in 0..30_000_u32 {
+            let len = [80, 180, 260][key as usize % 3];
+            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+            cache.put(item.expect("room"));
+        }
+        kinds.into_iter().for_each(|kind| cache.set_pool_policy(pool, kind).expect("there is one"));
+        cache.validate();
+        assert!(cache.remove_pool(pool).expect("there is one").is_gone);
+        assert_eq!(cache.core().metadata_x100.load(std::sync::atomic::Ordering::Relaxed), 0);
+        let pool = cache.add_pool(PoolConfig::named("another")).expect("new");
+        put(&cache, pool, 1);
+    }
+}
