@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use base::Clock;
 use base::hash::key_hash;
 use slab::onlooker::{Chunk, Copied, Copies};
-use slab::{ItemPtr, Onlooker, Run, SlabInfo};
+use slab::{ItemPtr, Onlooker, Run, Shared, SlabInfo};
 
-use crate::cache::MAX_POOLS;
+use crate::cache::{Cache, MAX_POOLS};
 use crate::config::ItemTag;
 use crate::error::{Error, ErrorKind};
 use crate::recover::{flush_words, name_hash};
@@ -208,6 +208,18 @@ impl Flush {
     fn has(self, created: u32, now: u32) -> bool {
         // Where a flush is due that nobody has carried out, nothing was made since it is.
         u64::from(created) < self.before || (self.at != 0 && u64::from(now) >= self.at)
+    }
+}
+
+impl Cache {
+    /// Returns an error if a cache cannot be opened in `folder` ([`crate::CacheConfig::shared`]) because of the files that are there.
+    /// Changes nothing, and does not mind a process that has them open.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] if the files cannot be opened, or are of another layout; the text says which, and what to do.
+    pub fn check_shared(folder: &Path) -> Result<(), Error> {
+        Shared::check(folder)
+            .map_err(|error| Error::with_source(ErrorKind::System, "cannot open the shared cache", error))
     }
 }
 

@@ -248,6 +248,12 @@ impl Cache {
         self.core().arena.refusals()
     }
 
+    /// The bytes for further slabs that the file system of a shared cache has. If they are fewer than are free of the memory limit, the
+    /// cache cannot grow to that. `None` if the cache is not shared or its file system has no limit.
+    pub fn file_system_bytes(&self) -> Option<u64> {
+        self.core().arena.file_system_bytes()
+    }
+
     /// A snapshot of all statistics. Takes the lock of each class that was ever used, and those of its threads' magazines, for a
     /// moment: about 1 µs for each class.
     pub fn stats(&self) -> CacheStats {

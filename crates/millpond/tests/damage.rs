@@ -106,7 +106,10 @@ fn victim_of_a_full_file_system() {
     fill(&cache, pool, 0..20_000);
     assert!((2..=3).contains(&slabs(&cache)), "of 24 MiB, 9 are the filler's, and less than one the words'");
     assert!(cache.refused_slabs() > 0);
+    let room = || cache.file_system_bytes().expect("a limit");
+    assert!(room() < 4 << 20, "{} bytes are no slab", room());
     fs::remove_file(&filler).expect("removes");
+    assert!((9 << 20..13 << 20).contains(&room()), "{} bytes, of which 9 MiB were the filler's", room());
     fill(&cache, pool, 20_000..100_000);
     assert!((4..=5).contains(&slabs(&cache)), "a class that was refused a slab asks again");
     for _ in 0..10 {

@@ -27,7 +27,7 @@ use crate::fork::{self, Mapped};
 use crate::item::Item;
 use crate::ptr::{ItemPtr, SlabId};
 use crate::run::{NUMBERS_PER_UNIT, Run, RunId, UNIT_BYTES, UNITS};
-use crate::shared::{Shared, clear, reserve, set_len};
+use crate::shared::{Shared, clear, free_bytes, reserve, set_len};
 use crate::units::Units;
 use crate::words::Words;
 use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
@@ -603,6 +603,12 @@ impl Arena {
     /// How often the file system that the slabs lie in had no room for one.
     pub fn refusals(&self) -> u64 {
         self.free.lock().refused
+    }
+
+    /// The bytes for further slabs in the file system of the slabs: free ones, and those that free slabs keep. `None` without a limit.
+    pub fn file_system_bytes(&self) -> Option<u64> {
+        let kept = self.free.lock().touched.len() as u64 * SLAB_BYTES as u64;
+        Some(free_bytes(self.shared.as_ref()?.slabs())?.saturating_add(kept))
     }
 
     /// Has the file system set memory aside for a slab (invariant 4). Keeps what is in it.

@@ -96,7 +96,7 @@ fn read_bytes(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Words of the file `words`; fewer than `count` where it ends before.
-fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
+pub(crate) fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * WORD];
     let is_whole = read_bytes(file, (first * WORD) as u64, &mut bytes)?;
     let words = bytes.chunks_exact(WORD).filter_map(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::SLAB_BYTES;
 use crate::arena::PAGE_BYTES;
+use crate::onlooker::read_words;
 use crate::words::Words;
 
 /// `MLPDSHM` and a zero.
@@ -32,6 +33,9 @@ pub(crate) const HEADER: usize = 512;
 pub(crate) const ENGINE: usize = 16 << 10;
 /// Most slabs: a word each.
 pub(crate) const SLABS: usize = 1 << 16;
+
+/// What to do about a cache of another layout.
+const RENEW: &str = "remove it to start with an empty one";
 
 /// Refuses a cache of another kind or layout, with the advice.
 pub(crate) fn check_header(folder: &Path, found: &[u64; 3], advice: &str) -> io::Result<()> {
@@ -75,6 +79,12 @@ pub(crate) fn clear(file: &File, at: u64) -> io::Result<()> {
     file.write_all_at(&vec![0; SLAB_BYTES], at)
 }
 
+/// The bytes that are free in the file system of a file; nothing if it has no limit or does not tell.
+pub(crate) fn free_bytes(file: &File) -> Option<u64> {
+    let system = fstatfs(file).ok().filter(|system| system.f_blocks > 0)?;
+    Some(system.f_bavail.saturating_mul(system.f_bsize as u64))
+}
+
 /// The page that a mapping of the file consists of: more than the smallest in `hugetlbfs`, whose files are of whole pages.
 pub(crate) fn page_bytes(file: &File) -> io::Result<usize> {
     const HUGETLBFS: u32 = 0x9584_58f6;
@@ -106,7 +116,40 @@ fn lock_soon(file: &File) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
+/// Opens a file of a cache for reading and writing, as `options` say besides.
+fn open_file(folder: &Path, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+    // The folder of somebody else may lead anywhere.
+    options
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(folder.join(name))
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot open `{name}` in {}: {error}", folder.display()))
+        })
+}
+
 impl Shared {
+    /// Returns an error if [`Self::open`] would refuse the files in `folder`, whoever has them open. Takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// If the files cannot be opened, or are of another layout. No files, or unfinished ones, are no error.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        for name in ["words", "slabs"] {
+            let file = match open_file(folder, name, &mut OpenOptions::new()) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            if name == "words"
+                && let [magic, layout, slab_bytes] = read_words(&file, 0, 3)?[..]
+                && magic != 0
+            {
+                check_header(folder, &[magic, layout, slab_bytes], RENEW)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the cache in `folder`, which is made where it is not there, for this process alone.
     ///
     /// # Errors
@@ -119,18 +162,8 @@ impl Shared {
         // Values are for whoever made the cache, who may let others read them.
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| named("cannot make the folder", error))?;
-        let open = |name: &str| {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                // The folder of somebody else may lead anywhere.
-                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-                .open(folder.join(name))
-                .map_err(|error| named(&format!("cannot open `{name}` in"), error))
-        };
+        let open =
+            |name: &str| open_file(folder, name, OpenOptions::new().create(true).truncate(false).mode(0o600));
         let lock = open("words")?;
         lock_soon(&lock).map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::new(
@@ -157,7 +190,7 @@ impl Shared {
         // A process that died before it wrote the magic number left nothing behind.
         let is_new = found[0] == 0;
         if !is_new {
-            check_header(folder, &found, "remove it to start with an empty one")?;
+            check_header(folder, &found, RENEW)?;
         }
         let slabs = open("slabs")?;
         if is_new {
@@ -190,5 +223,32 @@ impl Shared {
 
     pub(crate) fn files(&self) -> [&File; 2] {
         [&self.lock, &self.slabs]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_refuses_what_cannot_be_opened_and_changes_nothing() {
+        let folder = std::env::temp_dir().join(format!("millpond-shared-check-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        Shared::check(&folder).expect("it would be made");
+        assert!(!folder.exists());
+        let held = Shared::open(&folder).expect("opens");
+        Shared::check(&folder).expect("in use, and good");
+        drop(held);
+        // A process that died before it was done left no magic number.
+        fs::write(folder.join("words"), [0; 8192]).expect("writes");
+        Shared::check(&folder).expect("it would be begun anew");
+        fs::write(folder.join("words"), [7; 8192]).expect("writes");
+        let refused = Shared::check(&folder).expect_err("not ours");
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+        assert_eq!(refused.to_string(), Shared::open(&folder).expect_err("not ours").to_string());
+        fs::remove_file(folder.join("words")).expect("removes");
+        std::os::unix::fs::symlink("/dev/null", folder.join("words")).expect("a link");
+        assert!(Shared::check(&folder).is_err() && Shared::open(&folder).is_err());
+        fs::remove_dir_all(&folder).expect("removes");
     }
 }
