@@ -172,8 +172,22 @@ impl<'a> Head<'a> {
     fn parts(&self) -> Vec<(&'static str, u64)> {
         let of = |part: &Part| self.now.memory_bytes.get(part.name()).copied().unwrap_or(0);
         let mut parts: Vec<_> = Part::ALL.iter().map(|part| (part.name(), of(part))).collect();
-        parts.push(("free", self.now.memory_limit_bytes.saturating_sub(self.used())));
+        parts.push(("free", self.free() - self.lacking()));
+        if self.lacking() > 0 {
+            parts.push(("no room", self.lacking()));
+        }
         parts
+    }
+
+    /// What is free of the limit.
+    fn free(&self) -> u64 {
+        self.now.memory_limit_bytes.saturating_sub(self.used())
+    }
+
+    /// What of it the file system of shared memory does not have.
+    fn lacking(&self) -> u64 {
+        let room = self.now.shared_memory.as_ref().map_or(u64::MAX, |there| there.free_bytes);
+        self.free().saturating_sub(room)
     }
 
     fn used(&self) -> u64 {
@@ -184,11 +198,12 @@ impl<'a> Head<'a> {
         let rows = |places: usize, across: u16| (places as u16).div_ceil(across);
         let figures = rows(self.figures().len(), self.figures_across);
         let parts = rows(self.parts().len(), self.parts_across);
-        3 + figures + self.summary.latencies.len() as u16 + parts
+        3 + u16::from(self.lacking() > 0) + figures + self.summary.latencies.len() as u16 + parts
     }
 
     fn draw(&self, area: Rect, buffer: &mut Buffer) {
         let mut lines = vec![self.server(), self.state()];
+        lines.extend((self.lacking() > 0).then(|| self.shortage()));
         let figures = self.figures();
         for row in figures.chunks(usize::from(self.figures_across)) {
             let mut line = vec![Span::from(" ")];
@@ -227,9 +242,19 @@ impl<'a> Head<'a> {
             None => {
                 let (used, limit) = (self.used(), self.now.memory_limit_bytes);
                 let share = (limit > 0).then(|| used as f64 / limit as f64);
-                Line::from(format!(" memory {} of {}, {}", bytes(used), bytes(limit), percent(share)))
+                let places: Vec<&str> =
+                    self.now.listeners.iter().map(|it| plain_address(&it.address)).collect();
+                let memory = format!("memory {} of {}, {}", bytes(used), bytes(limit), percent(share));
+                Line::from(format!(" {memory}  serves {}", places.join(", ")))
             }
         }
+    }
+
+    /// What others have taken in the file system of the cache.
+    fn shortage(&self) -> Line<'_> {
+        let lacking = bytes(self.lacking());
+        Line::from(format!(" The file system of shared_memory is too full for {lacking} of the memory."))
+            .fg(Color::Yellow)
     }
 
     /// A part of the bill as `slabs       ████▌      1.5 GiB`.
@@ -247,6 +272,11 @@ impl<'a> Head<'a> {
             Span::from(format!(" {:>9}   ", bytes(*part))),
         ]
     }
+}
+
+/// `127.0.0.1:11211` for `tcp://127.0.0.1:11211`.
+fn plain_address(address: &str) -> &str {
+    address.strip_prefix("tcp://").unwrap_or(address)
 }
 
 fn draw_help(area: Rect, buffer: &mut Buffer) {

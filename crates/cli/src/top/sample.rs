@@ -20,6 +20,8 @@ pub(super) struct Sample {
     pub(super) memory_limit_bytes: u64,
     /// The bill by part.
     pub(super) memory_bytes: BTreeMap<String, u64>,
+    /// The file system that the cache lies in, if there is one.
+    pub(super) shared_memory: Option<SharedMemory>,
     /// How long requests take, by protocol.
     pub(super) requests: BTreeMap<String, Timed>,
     pub(super) slow_requests: u64,
@@ -29,6 +31,14 @@ pub(super) struct Sample {
     /// By pool.
     #[serde(skip)]
     pub(super) hot_keys: BTreeMap<String, Vec<HotKey>>,
+}
+
+/// A file system that the slabs lie in.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SharedMemory {
+    /// What it has for further slabs.
+    pub(super) free_bytes: u64,
 }
 
 /// A histogram of latencies.
@@ -42,6 +52,7 @@ pub(super) struct Timed {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Listener {
+    pub(super) address: String,
     /// What the clients of the listener did, by name.
     pub(super) counters: BTreeMap<String, u64>,
 }

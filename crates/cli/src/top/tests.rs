@@ -77,6 +77,27 @@ fn a_frame_of_24_lines_has_all_that_matters() {
 }
 
 #[test]
+fn what_a_full_file_system_does_not_have_is_not_free() {
+    let with_room = |free_bytes: u64| {
+        let mut known = Known::default();
+        let shared_memory = Some(super::sample::SharedMemory { free_bytes });
+        known.learn(Ok(Sample { shared_memory, ..sample(10, 1_000) }));
+        drawn(&mut Screen::new(), &known, (80, 24))
+    };
+    let text = with_room(100 << 20);
+    for part in [
+        "The file system of shared_memory is too full for 411 MiB of the memory.",
+        "free        █▎               100 MiB",
+        "no room     █████▌           411 MiB",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(text.contains("tenants") && text.lines().count() == 24, "{text}");
+    let text = with_room(1 << 30);
+    assert!(text.contains("free        ██████▉          511 MiB") && !text.contains("no room"), "{text}");
+}
+
+#[test]
 fn columns_come_with_the_room_for_them() {
     let narrow = drawn(&mut Screen::new(), &known(), (60, 24));
     let wide = drawn(&mut Screen::new(), &known(), (200, 50));

@@ -55,6 +55,10 @@ pub(super) fn collect(shared: &Shared) -> Value {
                 "last_error": status.last_error,
             })
         }),
+        // Null unless the cache lies in a file system with a limit.
+        "shared_memory": shared.cache.file_system_bytes().map(|bytes| {
+            json!({"free_bytes": bytes, "refused_slabs": stats.refused_slabs})
+        }),
         "shared_misses": stats.shared_misses,
         "listeners": shared.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
         "tenants": tenants(shared).iter().map(tenant_json).collect::<Vec<_>>(),
