@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 
 use base::Clock;
-use millpond_server::config::{Address, ListenerConfig, Protocol, Secret, TenantSettings, UserSettings};
+use millpond_server::config::{
+    Address, Auto, ListenerConfig, Protocol, Secret, TenantSettings, UserSettings,
+};
 use millpond_server::{Config, Server, hash_password};
 use support::{Client, address, config, get_page, metric, wait_until};
 
@@ -181,6 +183,35 @@ fn rules_change_under_connections_and_removed_users_are_closed() {
     logged_in(&server, "new", "pw");
     logged_in(&server, "reader", "open");
     assert_eq!(resp(&mut admin, "PING"), "+PONG");
+}
+
+#[test]
+fn stats_settings_say_whether_a_first_set_is_a_password() {
+    let shown = |config: Config, login: &str| {
+        let server = Server::start(config).expect("a server");
+        let mut client = Client::connect(address(&server));
+        if !login.is_empty() {
+            assert_eq!(client.ask(format!("set login 0 0 {}\r\n{login}\r\n", login.len())), "STORED");
+        }
+        client.send("stats settings\r\n");
+        let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "END"));
+        let shown: Vec<String> = lines.filter(|line| line.contains("auth_enabled")).collect();
+        shown.join(" ").replace("STAT auth_enabled_", "")
+    };
+    assert_eq!(shown(config(), ""), "sasl no ascii no");
+    assert_eq!(shown(guarded(), "admin sesame"), "sasl no ascii yes");
+    let mut open = guarded();
+    open.listeners[0].auth = Auto::Set(false);
+    assert_eq!(shown(open, ""), "sasl no ascii no", "nobody need authenticate at this listener");
+    // Who may not set without a password gives it by a set.
+    let with_default = |rules: &str| {
+        let mut config = guarded();
+        let default = UserSettings { password_hash: Secret::default(), ..user("default", "", rules) };
+        config.users.push(default);
+        config
+    };
+    assert_eq!(shown(with_default("nopass allkeys +@read +info +config|get"), ""), "sasl no ascii yes");
+    assert_eq!(shown(with_default("nopass allkeys +@all -flushall"), ""), "sasl no ascii no");
 }
 
 #[test]

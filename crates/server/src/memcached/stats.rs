@@ -23,6 +23,7 @@ use crate::net::Output;
 use crate::shared::ListenerState;
 use crate::tenants::Counts;
 use crate::tenants::figures::{TENANT_FIGURES, tenants};
+use crate::users::Identity;
 
 /// Most keys of `stats hotkeys`.
 const MAX_HOT_KEYS: usize = 50;
@@ -265,13 +266,21 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "cas_enabled", "yes");
         reply::stat(out, "binding_protocol", binding(self.info.listener.protocol));
         reply::stat(out, "auth_enabled_sasl", "no");
-        reply::stat(out, "auth_enabled_ascii", "no");
+        reply::stat(out, "auth_enabled_ascii", if self.takes_passwords() { "yes" } else { "no" });
         number(out, "item_size_max", self.settings.protocol.max_item_bytes as u64);
         reply::stat(out, "maxconns_fast", "yes");
         reply::stat(out, "flush_enabled", "yes");
         reply::stat(out, "hash_algorithm", "xxh3");
         number(out, "idle_timeout", u64::from(self.settings.idle_timeout_secs));
         reply::stat(out, "track_sizes", "no");
+    }
+
+    /// Whether a `set` by a client that has just connected to this listener is its user and password. memcached names the
+    /// file with these, and has `no` if there is none.
+    fn takes_passwords(&self) -> bool {
+        let listener = &self.info.listener;
+        let is_text = !matches!(listener.protocol, Protocol::MemcachedBinary | Protocol::Resp);
+        is_text && Identity::new(&self.shared.users, listener.auth).takes_passwords()
     }
 
     /// The pool that the client is connected to.

@@ -217,6 +217,12 @@ impl Identity {
         Self { user, is_known, is_bound, auth, version }
     }
 
+    /// Whether there are keys that it may not `set`: such a `set` of a memcached client is its user and password.
+    pub(crate) fn takes_passwords(&self) -> bool {
+        let may_set = |spec| self.allows(spec, &[b"set", b""]);
+        self.is_bound && !CommandSpec::find(b"set").is_some_and(may_set)
+    }
+
     /// Whether it may call that.
     pub(crate) fn allows(&self, spec: &CommandSpec, args: &[&[u8]]) -> bool {
         self.is_known && self.user.rules.check(spec, args).is_ok()
