@@ -193,14 +193,18 @@ impl SetArguments {
 
 /// What is in words such as `memory=512MiB`.
 pub(crate) fn assignments(settings: &[String]) -> Result<Map<String, Value>, String> {
-    let mut wanted = Map::new();
+    let (mut wanted, mut mistakes) = (Map::new(), Vec::new());
     for setting in settings {
-        let (name, value) = setting
-            .split_once('=')
-            .ok_or_else(|| format!("`{setting}` is no setting: write NAME=VALUE, as in memory=512MiB"))?;
-        wanted.insert(name.trim().to_owned(), Value::String(value.trim().to_owned()));
+        match setting.split_once('=') {
+            Some((name, value)) => {
+                wanted.insert(name.trim().to_owned(), Value::String(value.trim().to_owned()));
+            }
+            None => {
+                mistakes.push(format!("`{setting}` is no setting: write NAME=VALUE, as in memory=512MiB"));
+            }
+        }
     }
-    Ok(wanted)
+    if mistakes.is_empty() { Ok(wanted) } else { Err(mistakes.join("\n")) }
 }
 
 /// A size as a person writes it, if the setting is one.
@@ -234,7 +238,7 @@ pub(crate) fn changes(answer: &str) -> Result<String, String> {
 impl DiffArguments {
     /// `millpond config diff`: what a server would change if it were started, or told by SIGHUP to read, with these arguments.
     pub(crate) fn diff(&self) -> Result<String, String> {
-        let loaded = self.arguments.load().map_err(|error| error.to_string())?;
+        let loaded = self.arguments.load(&server::preflight::nothing).map_err(|error| error.to_string())?;
         let file =
             server::config::change::settings_as_json(&loaded.config).map_err(|error| error.to_string())?;
         let running = self.admin.settings()?;

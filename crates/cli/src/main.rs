@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         end_with_reader();
     }
     let result: Result<(), String> = match command {
-        Command::Serve(arguments) => server::run(|| arguments.load()).map_err(|e| e.to_string()),
+        Command::Serve(arguments) => server::run(|survey| arguments.load(survey)).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
         Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
         Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::config::load::{Flags, Loaded, Override};
+use server::config::load::{Flags, Loaded, Override, Survey};
 use server::config::{Config, Listen};
-use server::{Error, config};
+use server::{Error, config, preflight};
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Args)]
@@ -39,14 +39,14 @@ pub(crate) struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// Reads file, variables and flags.
-    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+    /// Reads file, variables and flags, and looks at this machine as `survey` does.
+    pub(crate) fn load(&self, survey: Survey<'_>) -> Result<Loaded, Error> {
         let file = self.file.as_deref().or(self.config.as_deref());
-        config::load::load(file, &self.flags()?)
+        config::load::load(file, &self.flags(), survey)
     }
 
-    fn flags(&self) -> Result<Flags, Error> {
-        let mut settings = Vec::new();
+    fn flags(&self) -> Flags {
+        let (mut settings, mut mistakes) = (Vec::new(), Vec::new());
         for (flag, path, value) in
             [("--memory", "memory", &self.memory), ("--threads", "threads", &self.threads)]
         {
@@ -59,25 +59,27 @@ impl ServeArguments {
             }
         }
         for assignment in &self.set {
-            settings.push(Override::parse("--set", assignment)?);
+            match Override::parse("--set", assignment) {
+                Ok(setting) => settings.push(setting),
+                Err(error) => mistakes.push(error.to_string()),
+            }
         }
         let ports = self.port.iter().copied().map(Listen::port);
         let listen = self.listen.iter().cloned().chain(ports).chain(self.redis.clone()).collect();
-        Ok(Flags { listen, settings })
+        Flags { listen, settings, mistakes }
     }
 
     /// `millpond config check`.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let loaded = self.load()?;
+        let loaded = self.load(&preflight::all)?;
         loaded.warnings.iter().for_each(|warning| eprintln!("millpond: {warning}"));
-        server::check_certificates(&loaded.config)?;
         say("The configuration is good.\n");
         Ok(())
     }
 
     /// `millpond config print`.
     pub(crate) fn print(&self, defaults: bool) -> Result<(), Error> {
-        let config = if defaults { Config::default() } else { self.load()?.config };
+        let config = if defaults { Config::default() } else { self.load(&preflight::nothing)?.config };
         say(&config::render(&config)?);
         Ok(())
     }

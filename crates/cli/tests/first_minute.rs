@@ -113,6 +113,74 @@ fn help_names_both_kinds_of_clients() {
     );
 }
 
+/// The usual admin address is another program's, whether this test holds it or somebody else does.
+#[test]
+fn a_second_server_says_that_the_admin_server_is_the_firsts() {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:11212");
+        let mut child = millpond(&["serve", "--memory", "32MiB", "--threads", "1", "--port", "0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut said = String::new();
+        while !said.contains("metrics: ") {
+            assert_ne!(output.read_line(&mut said).expect("a line"), 0, "it ended: {said}");
+        }
+        let server = Running { child, said };
+        if server.said.contains("metrics: http") {
+            assert!(first.is_err(), "the address is this test's: {}", server.said);
+            continue;
+        }
+        assert!(
+            server.said.contains("none, as another program has tcp://127.0.0.1:11212"),
+            "{}",
+            server.said
+        );
+        assert!(server.said.contains("--set admin.address=127.0.0.1:PORT"), "{}", server.said);
+        assert_eq!(ask(server.place("clients on tcp://"), "mn\r\n"), "MN");
+        return;
+    }
+}
+
+/// As a start would find it, and without changing anything.
+#[test]
+fn a_check_finds_what_the_machine_does_not_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| text_of(&folder.path().join(name));
+    std::fs::write(at("tokens"), "0123456789abcdef\n").expect("a file");
+    let file = |folder: &str, tokens: &str| {
+        let text = format!(
+            "memory = \"64MiB\"\n[[listener]]\naddress = \"unix://{folder}/socket\"\n[admin]\naddress = \"tcp://127.0.0.1:0\"\n\
+             tokens_file = \"{tokens}\"\n[watch]\nrequest_log = \"{folder}/log\"\ntrace_file = \"{folder}/trace\"\n"
+        );
+        std::fs::write(at("file.toml"), text).expect("a file");
+        at("file.toml")
+    };
+    let bad = file("/nowhere", "/nowhere/tokens");
+    for command in [&["config", "check"][..], &["serve"]] {
+        let output = run(&[command, &[&bad]].concat());
+        let said = error(&output);
+        assert!(!output.status.success());
+        for (line, setting) in [
+            (3, "listener.main.address"),
+            (6, "admin.tokens_file"),
+            (8, "watch.request_log"),
+            (9, "watch.trace_file"),
+        ] {
+            assert!(said.contains(&format!("{bad}:{line}: {setting}: ")), "{setting} in\n{said}");
+        }
+        assert_eq!(said.lines().count(), 4, "{said}");
+    }
+    // To show a configuration nothing of this is needed.
+    assert!(run(&["config", "print", &bad]).status.success());
+    let good = file(&text_of(folder.path()), &at("tokens"));
+    let output = run(&["config", "check", &good]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", error(&output));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "no file was made");
+}
+
 /// `head` closes its end after what it wants.
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {

@@ -196,6 +196,8 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     for part in [
         concat!("millpond ", env!("CARGO_PKG_VERSION")),
         " of 64.0 MiB",
+        // Of two servers on a machine this is the one that was asked.
+        &format!("  serves {}", socket.local_addr().expect("an address")),
         "requests/s 0 ",
         "tail age",
         "set watch.hot_keys",
@@ -232,6 +234,29 @@ fn a_running_server_is_asked_and_changed_by_commands() {
     let error = refused(&["health", "--admin", admin]);
     assert!(error.contains("is the server running"), "{error}");
     assert_eq!(refused(&["top", "--admin", admin]).replace("/stats.json", "/healthz"), error);
+}
+
+#[test]
+fn all_wrong_settings_of_a_change_are_told() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let arguments = ["--memory", "64MiB", "--set", "admin.address=127.0.0.1:0"];
+    let mut server = Running::activated(&socket, "main", None, &arguments);
+    let admin = server.admin();
+    let admin = admin.as_str();
+    let wrong =
+        ["memory=1MiB", "limits.idle_timeout_secs=soon", "threads=3", "admin.tokens_file=/nowhere/tokens"];
+    let error = refused(&[&["config", "set", "--admin", admin][..], &wrong].concat());
+    for part in [
+        "memory: 1MiB is too little",
+        "`limits.idle_timeout_secs` cannot be `soon`",
+        "threads: it takes effect at the next start only",
+        "admin.tokens_file: /nowhere/tokens cannot be read",
+    ] {
+        assert!(error.contains(part), "{part} in\n{error}");
+    }
+    assert_eq!(error.lines().count(), 4, "{error}");
+    let error = refused(&["config", "set", "--admin", admin, "memory", "threads"]);
+    assert!(error.contains("`memory` is no setting") && error.contains("`threads` is no setting"), "{error}");
 }
 
 #[test]
@@ -280,6 +305,13 @@ fn tenants_are_shown_made_changed_and_removed_by_commands() {
     assert!(json.starts_with('{') && json.contains(r#""weight":3"#), "{json}");
     let error = refused(&tenant(&["set", "shop", "wieght=3"]));
     assert!(error.contains("did you mean `tenant.weight`?"), "{error}");
+    let error = refused(&tenant(&["set", "shop", "weight=0", "wieght=3", "limit=much", "burst_millis=0"]));
+    for part in
+        ["tenant.shop.weight: 0 is not", "`tenant.wieght`", "cannot be `much`", "tenant.shop.burst_millis: 0"]
+    {
+        assert!(error.contains(part), "{part} in\n{error}");
+    }
+    assert_eq!(error.lines().count(), 4, "{error}");
     let error = refused(&tenant(&["remove", "shp"]));
     assert!(error.contains("there is no tenant `shp`; did you mean `shop`?"), "{error}");
 

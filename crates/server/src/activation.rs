@@ -67,6 +67,20 @@ impl Activated {
         }
     }
 
+    /// Returns whether the listener of that name has a socket here.
+    pub(crate) fn has(&self, listener: &str, config: &Config) -> bool {
+        let is_known = |name: &str| name == ADMIN || config.listeners.iter().any(|it| it.name == name);
+        match self.0.as_slice() {
+            [(name, _)] if !is_known(name) => config.listeners.first().is_some_and(|it| it.name == listener),
+            sockets => sockets.iter().any(|(name, _)| name == listener),
+        }
+    }
+
+    /// Returns whether the admin server has a socket here.
+    pub(crate) fn has_admin(&self) -> bool {
+        self.0.iter().any(|(name, _)| name == ADMIN)
+    }
+
     /// The socket of that name.
     pub(crate) fn take(&mut self, name: &str) -> Option<OwnedFd> {
         let at = self.0.iter().position(|(other, _)| other == name)?;
@@ -93,8 +107,10 @@ mod tests {
         let config = Config::default();
         let mut both = handed(&["admin", "main"]);
         both.match_names(&config).expect("both are known");
+        assert!(both.has("main", &config) && !both.has("redis", &config) && both.has_admin());
         assert!(both.take("main").is_some() && both.take("main").is_none() && both.take_admin().is_some());
         let mut single = handed(&["millpond.socket"]);
+        assert!(single.has("main", &config) && !single.has_admin());
         single.match_names(&config).expect("a single one needs no name");
         assert!(single.take("main").is_some());
         let error = handed(&["main", "other"]).match_names(&config).expect_err("unknown").to_string();

@@ -28,6 +28,13 @@ pub(crate) fn text(config: &Config, addresses: &[(String, Address)], admin: Opti
     if let Some(address) = admin {
         let scheme = if config.admin.tls().is_some() { "https" } else { "http" };
         let _ = writeln!(text, "  metrics: {scheme}://{address}/metrics{}", admin_rules(config));
+    } else if config.admin.enabled {
+        let address = config.admin.address();
+        let _ = writeln!(
+            text,
+            "  metrics: none, as another program has {address}; --set admin.address=127.0.0.1:PORT gives this server its own, and \
+             --admin names it to `millpond top` and other commands"
+        );
     }
     for (number, line) in lines_to_try(config, addresses).into_iter().enumerate() {
         let _ = writeln!(text, "  {} {line}", if number == 0 { "try:" } else { " or:" });
@@ -164,13 +171,26 @@ fn reachable(address: SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use crate::config::load::{Flags, load_text};
+    use crate::preflight::nothing;
 
     fn banner(text: &str) -> String {
-        let config = load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        banner_with(text, Some("127.0.0.1:11212"))
+    }
+
+    fn banner_with(text: &str, admin: Option<&str>) -> String {
+        let config = load_text("test.toml", text, &[], &Flags::default(), &nothing).expect("good").config;
         let addresses: Vec<_> =
             config.listeners.iter().map(|it| (it.name.clone(), it.address.clone())).collect();
-        let admin = "127.0.0.1:11212".parse().ok().filter(|_| config.admin.enabled);
-        super::text(&config, &addresses, admin)
+        super::text(&config, &addresses, admin.map(|address| address.parse().expect("an address")))
+    }
+
+    #[test]
+    fn a_missing_admin_server_is_told_of_with_how_to_have_one() {
+        let text = banner_with("", None);
+        assert!(text.contains("metrics: none, as another program has tcp://127.0.0.1:11212; "), "{text}");
+        assert!(text.contains("--set admin.address=127.0.0.1:PORT") && text.contains("--admin"), "{text}");
+        let text = banner_with("[admin]\nenabled = false\n", None);
+        assert!(!text.contains("metrics"), "it was not asked for: {text}");
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Error {
         Self { kind, context: context.into(), source: Some(source.into()) }
     }
 
+    /// Several failures as one of the kind of the first, a line for each.
+    pub(crate) fn all(errors: &[Self]) -> Self {
+        let kind = errors.first().map_or(ErrorKind::System, Self::kind);
+        Self::new(kind, errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
     /// What kind of failure it is.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -13,6 +13,7 @@
 //! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
+//! - `preflight`, `open`: whether files and addresses can be had, and having them.
 //! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`, `notify`: what is between the server
 //!   and a service manager.
 //! - `slow`, `spikes`, `latency`, `times`: requests that took long, how long they take, and which command how long.
@@ -44,6 +45,8 @@ mod metrics;
 mod monitoring;
 mod net;
 mod notify;
+mod open;
+pub mod preflight;
 mod reload;
 mod requests;
 mod resp;
@@ -67,5 +70,4 @@ pub use error::{Error, ErrorKind};
 pub use log::LogControl;
 pub use run::run;
 pub use server::Server;
-pub use tls::check_certificates;
 pub use users::hash_password;

@@ -1,5 +1,10 @@
 //! What the machine has to offer but for memory ([`base::machine`]).
 
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 /// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns what it is then.
 pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -12,6 +17,22 @@ pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     match setrlimit(Resource::Nofile, limit) {
         Ok(()) => limit.current.unwrap_or(u64::MAX),
         Err(_) => current,
+    }
+}
+
+/// Returns an error if this process may not write to what is at `path`, which is not touched.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
+}
+
+/// Returns an error if this process may not make files in `folder`.
+pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::metadata(folder) {
+        Ok(there) if there.is_dir() => {
+            Ok(accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
+        }
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(error) => Err(error),
     }
 }
 

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::config::change::{Change, shown_value};
+use crate::config::load::Edited;
 use crate::config::{Config, rewrite};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
+use crate::preflight;
 use crate::server::Reload;
 use crate::shared::Shared;
 
@@ -76,20 +78,26 @@ impl Shared {
     /// Changes single settings, all or none, to what `edit` makes of the configuration that holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where `edit` refuses, or a setting needs a restart; else as [`Reload::apply`].
+    /// [`ErrorKind::Config`] if `edit` finds problems, or a setting needs a restart: with all problems, and those of the files
+    /// that the change names. Else as [`Reload::apply`].
     pub(crate) fn change(
         &self,
         by: &str,
-        edit: impl FnOnce(&Config) -> Result<Config, Error>,
+        edit: impl FnOnce(&Config) -> Edited,
     ) -> Result<Vec<Change>, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.config();
-        let new = edit(&old)?;
+        let Edited { config: new, mut problems } = edit(&old);
         let changes = crate::config::change::between(&old, &new)?;
-        if let Some(change) = changes.iter().find(|change| !change.online) {
-            let message =
-                format!("{}: it takes effect at the next start only; set it in the file", change.path);
-            return Err(Error::new(ErrorKind::Config, message));
+        problems.extend(changes.iter().filter(|change| !change.online).map(|Change { path, .. }| {
+            format!("{path}: it takes effect at the next start only; set it in the file")
+        }));
+        if !problems.is_empty() {
+            let is_changed = |problem: &String| {
+                changes.iter().any(|change| problem.split(": ").next() == Some(change.path.as_str()))
+            };
+            problems.extend(preflight::files(&new).problems.into_iter().filter(is_changed));
+            return Err(Error::new(ErrorKind::Config, problems.join("\n")));
         }
         self.apply(&new, by, Files::Keep)?;
         unwritten.extend(changes.iter().map(|change| change.path.clone()));

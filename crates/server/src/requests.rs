@@ -286,12 +286,18 @@ struct Output {
     bytes: u64,
 }
 
+/// Returns an error if a pipe is at `path`.
+pub(crate) fn refuse_pipe(path: &std::path::Path) -> std::io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+        let why = "it is a pipe, whose reader could hold the server up; name a file";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
+    Ok(())
+}
+
 impl Output {
     fn open(path: &std::path::Path) -> std::io::Result<Self> {
-        if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
-            let why = "it is a pipe, whose reader could hold the server up; name a file";
-            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
-        }
+        refuse_pipe(path)?;
         let mut file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
         let mut bytes = file.metadata()?.len();
         if bytes == 0 {

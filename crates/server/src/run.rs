@@ -8,22 +8,23 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::banner;
-use crate::config::load::Loaded;
+use crate::config::load::{Loaded, Survey};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::notify;
+use crate::preflight;
 use crate::reload::Origin;
 use crate::server::Server;
 
 /// Serves until SIGTERM, SIGINT or SIGUSR1, with which memcached is told to stop gracefully; then
 /// drains and returns. On SIGHUP calls `load` again and applies what can be changed
-/// while serving.
+/// while serving. `load` is told what to look at on this machine.
 ///
 /// # Errors
 /// Where the configuration is refused or the server cannot start, and where a worker dies.
-pub fn run(load: impl Fn() -> Result<Loaded, Error>) -> Result<(), Error> {
+pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
-    let Loaded { file, config, warnings } = load()?;
+    let Loaded { file, config, warnings } = load(&|config| preflight::start(config, &activated))?;
     let log = LogControl::start(config.log.level);
     let flushes = Flushes(log.clone());
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -80,8 +81,8 @@ fn announce(server: &Server) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn reload(server: &Server, load: &impl Fn() -> Result<Loaded, Error>) {
-    match load().and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
+fn reload(server: &Server, load: &impl Fn(Survey<'_>) -> Result<Loaded, Error>) {
+    match load(&preflight::files).and_then(|loaded| server.shared().reload(&loaded.config, "SIGHUP")) {
         Ok(changes) if changes.is_empty() => {
             tracing::info!("The configuration was reloaded; nothing in it has changed.");
         }

@@ -1,7 +1,6 @@
 //! Starts the server, and changes and stops it while it runs.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,14 +11,14 @@ use millpond::strategy::Strategy;
 use millpond::{Cache, CacheConfig, PoolConfig, SizeClassConfig};
 
 use crate::activation::Activated;
-use crate::admin::{Access, AdminServer};
+use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
-use crate::config::check;
 use crate::config::{Address, Classes, Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
 use crate::maintenance::{self, Toucher};
 use crate::net::{Listener, Long, Mailbox, Message, Worker};
+use crate::open::{self, Opened};
 use crate::reload::Files;
 use crate::shared::{Entrance, ListenerState, Pool, Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
@@ -82,9 +81,8 @@ impl Server {
     ) -> Result<Self, Error> {
         crate::config::check::check(&config)?;
         activated.match_names(&config)?;
-        let (sockets, absent) = listen(&mut config, &mut activated)?;
-        let certificates = tls::load(&config)?;
-        let access = Access::load(&config)?;
+        let Opened { sockets, absent, admin_socket, certificates, access } =
+            open::open(&mut config, &mut activated)?;
         let threads = config.threads();
         check_descriptors(&config, threads);
         let cache = build_cache(&config, clock)?;
@@ -94,7 +92,6 @@ impl Server {
         let listeners = listener_states(&config, &sockets, &directory);
         let workers = (0..threads).map(|_| worker_state()).collect::<Result<Vec<_>, _>>()?;
         let pin = config.pin_threads;
-        let admin_address = config.admin.enabled.then(|| config.admin.address.clone());
         let shared = Arc::new(Shared::new(cache, config, directory, listeners, workers));
         shared.changing.set_absent(absent);
         put_in_force(&shared, certificates);
@@ -112,9 +109,8 @@ impl Server {
             toucher: Some(maintenance::start_toucher(Arc::clone(&shared))?),
             failure: Arc::default(),
         };
-        if let Some(Address::Tcp(address)) = admin_address {
-            let socket = activated.take_admin();
-            server.admin = Some(AdminServer::start(Arc::clone(&shared), address, socket)?);
+        if let Some(socket) = admin_socket {
+            server.admin = Some(AdminServer::start(Arc::clone(&shared), socket)?);
         }
         for index in 0..threads {
             server.spawn(Arc::clone(&shared), sockets.clone(), index, pin)?;
@@ -227,8 +223,8 @@ impl Reload<'_> {
         let merged = change::with_online(&old, config);
         // What needs a restart stays, and may name what is to go.
         crate::config::check::check(&merged)?;
-        let certificates = tls::load(&merged)?;
-        let access = Access::load(&merged)?;
+        let (certificates, access) = open::read_files(&merged)?;
+        open::check_logs(&old.watch, &merged.watch)?;
         let cache = &self.shared.cache;
         // What can be refused comes before what changes something.
         let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
@@ -325,59 +321,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shut_down();
     }
-}
-
-/// Listens wherever `config` says, and takes out of it the optional listeners whose addresses other programs have; the names of
-/// those are returned too.
-///
-/// # Errors
-/// As [`Listener::bind`], of all listeners; also if no listener is left.
-fn listen(
-    config: &mut Config,
-    activated: &mut Activated,
-) -> Result<(Vec<Arc<Listener>>, Vec<String>), Error> {
-    let mut sockets = Vec::new();
-    let mut absent = Vec::new();
-    let (mut missing, mut refused) = (Vec::new(), Vec::new());
-    for listener in &config.listeners {
-        let opened = match activated.take(&listener.name) {
-            Some(socket) => take_over(socket, config, listener),
-            None => Listener::bind(&listener.address, listener.mode).map(Arc::new),
-        };
-        match opened {
-            Ok(socket) => sockets.push(socket),
-            Err(error) if listener.optional && error.kind() == ErrorKind::Taken => {
-                absent.push(listener.name.clone());
-                missing.push(error);
-            }
-            Err(error) => refused.push(error),
-        }
-    }
-    if sockets.is_empty() {
-        refused.append(&mut missing);
-    }
-    if let Some(first) = refused.first() {
-        let all: Vec<String> = refused.iter().map(ToString::to_string).collect();
-        return Err(Error::new(first.kind(), all.join("\n")));
-    }
-    for listener in config.listeners.extract_if(.., |listener| absent.contains(&listener.name)) {
-        tracing::warn!(
-            listener = listener.name,
-            address = %listener.address,
-            "Another program has this address; the server goes on without this listener. Name an address with --listen, --port or --redis to have another."
-        );
-    }
-    Ok((sockets, absent))
-}
-
-/// Listens on a socket that was handed over, under the same rule as one that is made here.
-fn take_over(socket: OwnedFd, config: &Config, settings: &ListenerConfig) -> Result<Arc<Listener>, Error> {
-    let listener = Listener::take_over(socket)?;
-    if listener.address().is_remote() && !config.allow_remote && !config.needs_users_at(settings) {
-        let problem = check::remote("a socket that was handed over", listener.address());
-        return Err(Error::new(ErrorKind::Config, problem));
-    }
-    Ok(Arc::new(listener))
 }
 
 /// Raises the limit on descriptors, and warns where it is too low for the connections that are allowed.

@@ -5,7 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use millpond_server::config::{Address, ListenerConfig, Secret, TenantSettings};
+use millpond_server::config::{Address, Auto, ListenerConfig, Secret, TenantSettings};
 use millpond_server::{Config, Server};
 use support::{Client, PATIENCE, address, ask_admin, config, get_page, metric, tcp};
 
@@ -129,7 +129,7 @@ fn with_tokens_who_shows_none_sees_nothing() {
 fn an_address_that_others_reach_needs_tokens_or_certificates() {
     let refusal = |config: &Config| Server::start(config.clone()).map(drop).expect_err("refused").to_string();
     let mut config = config();
-    config.admin.address = "tcp://0.0.0.0:0".parse().expect("an address");
+    config.admin.address = Auto::Set("tcp://0.0.0.0:0".parse().expect("an address"));
     assert!(refusal(&config).contains("admin.token"), "{}", refusal(&config));
     config.admin.token = Secret("short".to_owned());
     assert!(refusal(&config).contains("admin.token: it has 5 bytes"), "{}", refusal(&config));

@@ -97,6 +97,45 @@ fn a_usual_port_that_is_taken_is_done_without_and_others_are_not() {
 }
 
 #[test]
+fn without_the_usual_address_there_is_no_admin_server_and_one_that_is_set_is_needed() {
+    let config = Config { admin: Config::default().admin, ..usual() };
+    assert_eq!(config.admin.address().to_string(), "tcp://127.0.0.1:11212");
+    loop {
+        // If this fails, another program has it.
+        let socket = std::net::TcpListener::bind("127.0.0.1:11212");
+        let server = Server::start(config.clone()).expect("it goes on without an admin server");
+        match (server.admin_address(), socket) {
+            (Some(address), Ok(_)) => panic!("{address} is this test's"),
+            // Which has let go of it meanwhile.
+            (Some(_), Err(_)) => {}
+            (None, _) => {
+                assert_eq!(Client::connect(address(&server)).ask("mn\r\n"), "MN");
+                // That there is none is nothing that a reload has to tell of.
+                assert_eq!(server.reload(&config).expect("a reload"), []);
+                break;
+            }
+        }
+    }
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("another program");
+    let mut config = usual();
+    config.admin.address = Auto::Set(Address::Tcp(other.local_addr().expect("its address")));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("another program");
+    config.listeners[0].address = Address::Tcp(listener.local_addr().expect("its address"));
+    config.listeners[0].optional = false;
+    config.admin.tokens_file = "/nowhere/tokens".into();
+    let error = Server::start(config).map(drop).expect_err("it was asked for");
+    assert_eq!(error.kind(), ErrorKind::Taken);
+    // With all else that cannot be had.
+    let text = error.to_string();
+    for part in
+        ["the admin address", "cannot be listened on: ", "admin.tokens_file: /nowhere/tokens cannot be read"]
+    {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert_eq!(text.lines().count(), 3, "{text}");
+}
+
+#[test]
 fn a_listener_may_be_open_beside_one_that_requires_authentication() {
     let mut config = config();
     let user = toml_user("alice", ">secret allkeys allcommands");

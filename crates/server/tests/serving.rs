@@ -301,7 +301,7 @@ fn addresses_in_use_are_refused_by_name() {
     assert_eq!(error.kind(), ErrorKind::Taken);
     assert!(error.to_string().contains(&address(&server).to_string()), "{error}");
     let mut third = config();
-    third.admin.address = Address::Tcp(address(&server));
+    third.admin.address = Auto::Set(Address::Tcp(address(&server)));
     let error = Server::start(third).err().expect("refused");
     assert!(error.to_string().contains("admin.address"), "{error}");
 }

@@ -78,6 +78,8 @@ fn config_set_changes_what_is_served_at_once_and_all_or_nothing() {
         ("maxclients 5 timeout soon", "`limits.idle_timeout_secs` cannot be `soon`"),
         ("maxclients 5 maxmemory 1mb", "give at least 16MiB"),
         ("maxclients 5 threads 3", "next start"),
+        ("maxclients 0 timeout soon", "limits.max_connections: 0 is too small"),
+        ("maxclients 0 timeout soon threads 3", "threads: it takes effect at the next start only"),
         ("maxclients 5 maxmemory 900tb", "more than this machine has"),
         ("maxclients 5 maxmemory 900tb", "more than one cache can have, 256GiB"),
     ] {

@@ -19,7 +19,6 @@ use axum::serve::IncomingStream;
 
 use super::serve::PatientListener;
 use crate::config::Config;
-use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;
 use crate::users::Password;
 
@@ -54,12 +53,15 @@ impl AccessSlot {
 }
 
 impl Access {
-    /// What `config` says, and the file that it names.
+    /// What `config` says, and the file that it names; nothing of both without the admin server.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if the file cannot be read, or has a token that can be guessed.
-    pub(crate) fn load(config: &Config) -> Result<Self, Error> {
+    /// What is wrong with the file: it cannot be read, or has tokens that can be guessed.
+    pub(crate) fn load(config: &Config) -> Result<Self, Vec<String>> {
         let admin = &config.admin;
+        if !admin.enabled {
+            return Ok(Self::default());
+        }
         let mut tokens = Vec::new();
         if !admin.token.0.is_empty() {
             tokens.push(Password::of_plain(admin.token.0.as_bytes()));
@@ -123,26 +125,29 @@ fn host_name(host: &str) -> &str {
 }
 
 /// The tokens of a file, one a line.
-fn tokens_of(file: &Path) -> Result<Vec<Password>, Error> {
-    let refuse =
-        |what: String| Error::new(ErrorKind::Config, format!("admin.tokens_file: {} {what}", file.display()));
-    let cannot = |error: std::io::Error| refuse(format!("cannot be read: {error}"));
+fn tokens_of(file: &Path) -> Result<Vec<Password>, Vec<String>> {
+    let refuse = |what: String| format!("admin.tokens_file: {} {what}", file.display());
+    let cannot = |error: std::io::Error| vec![refuse(format!("cannot be read: {error}"))];
     if std::fs::metadata(file).map_err(cannot)?.len() > MAX_FILE_BYTES {
-        return Err(refuse("is larger than 1 MiB".to_owned()));
+        return Err(vec![refuse("is larger than 1 MiB".to_owned())]);
     }
     let text = std::fs::read_to_string(file).map_err(cannot)?;
-    let mut tokens = Vec::new();
+    let (mut tokens, mut problems) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let token = line.trim();
         if token.is_empty() || token.starts_with('#') {
             continue;
         }
         if token.len() < MIN_TOKEN_BYTES {
-            return Err(refuse(format!("has a token of less than {MIN_TOKEN_BYTES} bytes in line {number}")));
+            let what = format!("has a token of less than {MIN_TOKEN_BYTES} bytes in line {number}");
+            problems.push(refuse(what));
         }
         tokens.push(Password::of_plain(token.as_bytes()));
     }
-    if tokens.is_empty() { Err(refuse("has no token".to_owned())) } else { Ok(tokens) }
+    if tokens.is_empty() {
+        problems.push(refuse("has no token".to_owned()));
+    }
+    if problems.is_empty() { Ok(tokens) } else { Err(problems) }
 }
 
 /// Who has connected.
@@ -287,7 +292,7 @@ mod tests {
         assert!(tokens.len() == 2 && tokens[1].is(b"fedcba9876543210"));
         for (text, what) in [("", "has no token"), ("short\n", "in line 1")] {
             std::fs::write(&file, text).expect("a file");
-            let error = tokens_of(&file).map(drop).expect_err("refused").to_string();
+            let error = tokens_of(&file).map(drop).expect_err("refused").join("\n");
             assert!(
                 error.contains(what) && error.contains("admin.tokens_file") && !error.contains("short"),
                 "{error}"

@@ -12,8 +12,7 @@ mod serve;
 mod stats;
 mod tenants;
 
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -38,29 +37,14 @@ pub(crate) struct AdminServer {
 }
 
 impl AdminServer {
-    /// Listens on `socket`, or else on `address`, and serves on a thread of its own.
+    /// Serves those who connect to `socket`, on a thread of its own.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`] where the address is not to be had, [`ErrorKind::System`] where there is no thread.
-    pub(crate) fn start(
-        shared: Arc<Shared>,
-        address: SocketAddr,
-        socket: Option<OwnedFd>,
-    ) -> Result<Self, Error> {
-        let listen = |e| {
-            let context = format!(
-                "the admin address {address} cannot be listened on; choose another by --set admin.address=127.0.0.1:PORT, or \
-                 none by --set admin.enabled=false"
-            );
-            Error::with_source(ErrorKind::Listen, context, e)
-        };
+    /// [`ErrorKind::System`] if the socket is no TCP socket, or there is no thread.
+    pub(crate) fn start(shared: Arc<Shared>, socket: TcpListener) -> Result<Self, Error> {
         let system = |e| Error::with_source(ErrorKind::System, "the admin server cannot be started", e);
-        let socket = match socket {
-            Some(socket) => std::net::TcpListener::from(socket),
-            None => std::net::TcpListener::bind(address).map_err(listen)?,
-        };
-        socket.set_nonblocking(true).map_err(listen)?;
-        let address = socket.local_addr().map_err(listen)?;
+        socket.set_nonblocking(true).map_err(system)?;
+        let address = socket.local_addr().map_err(system)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let body = move || {

@@ -72,5 +72,5 @@ pub(super) async fn remove(
         return (StatusCode::NOT_FOUND, format!("{}\n", config.no_such_tenant(&name))).into_response();
     }
     let by = format!("DELETE /tenants/{name} by {}", operator.address);
-    make(&shared, query, &[], || shared.change(&by, |old| Ok(old.without_tenant(&name))))
+    make(&shared, query, &[], || shared.change(&by, |old| old.without_tenant(&name).into()))
 }

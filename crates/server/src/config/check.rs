@@ -423,7 +423,7 @@ fn check_admin(config: &Config, problems: &mut Vec<String>) {
     if !config.admin.enabled {
         return;
     }
-    let address = &config.admin.address;
+    let address = &config.admin.address();
     if matches!(address, Address::Unix(_)) {
         problems.push(format!("admin.address: {address} is not tcp://IP:PORT, which is all that it can be"));
     }

@@ -289,7 +289,11 @@ pub const KEYS: &[Key] = &[
         "admin.enabled",
         "Whether the HTTP server with /metrics, /healthz, /stats.json, /hotkeys.json and /curves.json runs. Default true.",
     ),
-    restart("admin.address", "Where it listens, \"tcp://IP:PORT\". Default \"tcp://127.0.0.1:11212\"."),
+    restart(
+        "admin.address",
+        "Where it listens, \"tcp://IP:PORT\". \"auto\": \"tcp://127.0.0.1:11212\"; if another program has that, the server goes on\n\
+         without /metrics and the rest, and warns. Default \"auto\".",
+    ),
     online(
         "admin.hosts",
         "Names and addresses besides its own under which it may be asked for, as in [\"cache-1.example\"]; others are refused, so\n\

@@ -44,7 +44,21 @@ pub struct Flags {
     pub listen: Vec<Listen>,
     /// Single settings, the later over the earlier.
     pub settings: Vec<Override>,
+    /// Why other words are no settings: mistakes, to be reported with those of the file.
+    pub mistakes: Vec<String>,
 }
+
+/// What the machine has to say of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Why it cannot work here, each beginning with the name of its setting.
+    pub problems: Vec<String>,
+    /// What can work, but is hardly meant.
+    pub warnings: Vec<String>,
+}
+
+/// Looks whether a configuration can work on this machine: a function of [`crate::preflight`].
+pub type Survey<'s> = &'s dyn Fn(&Config) -> Findings;
 
 /// What [`load`] found.
 #[derive(Clone, Debug)]
@@ -58,11 +72,12 @@ pub struct Loaded {
 }
 
 /// The configuration from `file` (or defaults without one), the process environment and `flags`, the later over the
-/// earlier; checked.
+/// earlier; checked, also by `survey`.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] where the file cannot be read, or a setting is unknown, of the wrong type or out of range.
-pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, Error> {
+/// [`ErrorKind::Config`] if the file cannot be read, a setting is unknown, of the wrong type or out of range, or `survey` finds a
+/// problem: with all of these, each with its place.
+pub fn load(file: Option<&Path>, flags: &Flags, survey: Survey<'_>) -> Result<Loaded, Error> {
     let text = match file {
         None => String::new(),
         Some(path) => std::fs::read_to_string(path)
@@ -70,7 +85,7 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, Error> {
     };
     let name = file.map_or_else(String::new, |path| path.display().to_string());
     let environment: Vec<(String, String)> = std::env::vars().collect();
-    let loaded = load_text(&name, &text, &environment, flags)?;
+    let loaded = load_text(&name, &text, &environment, flags, survey)?;
     Ok(Loaded { file: file.map(Path::to_owned), ..loaded })
 }
 
@@ -83,41 +98,61 @@ pub fn load_text(
     text: &str,
     environment: &[(String, String)],
     flags: &Flags,
+    survey: Survey<'_>,
 ) -> Result<Loaded, Error> {
     let (mut config, mut mistakes) = read::read(text, Mistakes::of_file(name))?;
     let (variables, misspelt) = from_environment(environment);
-    misspelt.into_iter().for_each(|problem| mistakes.add(problem));
+    misspelt.iter().chain(&flags.mistakes).for_each(|problem| mistakes.add(problem));
     if !flags.listen.is_empty() {
         config.listeners = listeners(&flags.listen, &config);
+        mistakes.replace_listeners(config.listeners.iter().map(|listener| listener.name.as_str()));
     }
     for setting in variables.iter().chain(&flags.settings) {
         mistakes.set_source(&setting.path, &setting.source);
         match apply(&config, setting) {
             Ok(changed) => config = changed,
-            Err(error) => mistakes.add(error.to_string()),
+            Err(error) => {
+                mistakes.add(error.to_string());
+                mistakes.set_unread(&setting.path);
+            }
         }
     }
     let is_set = |path: &str| path == "pool" || path.starts_with("pool.");
     if !mistakes.has_place(is_set) {
         config.remove_idle_pool();
     }
-    check::problems(&config).iter().for_each(|problem| mistakes.place(problem));
+    let findings = survey(&config);
+    check::problems(&config).iter().chain(&findings.problems).for_each(|problem| mistakes.place(problem));
     mistakes.into_result()?;
-    let warnings = check::warnings(&config);
+    let warnings = check::warnings(&config).into_iter().chain(findings.warnings).collect();
     Ok(Loaded { file: None, config, warnings })
 }
 
-/// `config` with `settings` laid over it, the later over the earlier; checked.
-///
-/// # Errors
-/// As [`load`].
-pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Result<Config, Error> {
-    let mut config = config.clone();
-    for setting in settings {
-        config = apply(&config, setting)?;
+/// A configuration with single settings changed, as far as they can be.
+#[derive(Clone, Debug)]
+pub(crate) struct Edited {
+    pub(crate) config: Config,
+    /// All that is wrong with the change; if there is anything, nothing of it is made.
+    pub(crate) problems: Vec<String>,
+}
+
+impl From<Config> for Edited {
+    fn from(config: Config) -> Self {
+        Self { config, problems: Vec::new() }
     }
-    check::check(&config)?;
-    Ok(config)
+}
+
+/// `config` with `settings` laid over it, the later over the earlier; checked.
+pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Edited {
+    let mut edited = Edited::from(config.clone());
+    for setting in settings {
+        match apply(&edited.config, setting) {
+            Ok(changed) => edited.config = changed,
+            Err(error) => edited.problems.push(error.to_string()),
+        }
+    }
+    edited.problems.extend(check::problems(&edited.config));
+    edited
 }
 
 /// Listeners for the first pool: `main` and `main-2`, and `redis` for Redis clients alone.

@@ -300,8 +300,8 @@ impl Default for Limits {
 pub struct Admin {
     /// Whether it is started.
     pub enabled: bool,
-    /// `tcp://IP:PORT`.
-    pub address: Address,
+    /// `tcp://IP:PORT`. Auto: the usual one, and no admin server if another program has it.
+    pub address: Auto<Address>,
     /// The names and addresses, besides its own, under which it may be asked for; `*` = any.
     pub hosts: Vec<String>,
     /// The token that operators show; empty = none.
@@ -324,7 +324,7 @@ impl Default for Admin {
     fn default() -> Self {
         Self {
             enabled: true,
-            address: Address::loopback(11212),
+            address: Auto::Auto,
             hosts: Vec::new(),
             token: Secret::default(),
             tokens_file: PathBuf::new(),
@@ -334,6 +334,13 @@ impl Default for Admin {
             tls_client_auth: ClientAuth::Required,
             tls_min_version: TlsVersion::V1_2,
         }
+    }
+}
+
+impl Admin {
+    /// Where it listens.
+    pub fn address(&self) -> Address {
+        self.address.or(|| Address::loopback(values::ADMIN_PORT))
     }
 }
 

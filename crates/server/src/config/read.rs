@@ -3,7 +3,7 @@
 //! Each setting is read by itself, so that one of a wrong type hides no other. What is good goes on to be checked as a whole;
 //! [`Mistakes`] knows the line of each setting, and so says where a problem that [`super::check`] finds was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -25,6 +25,8 @@ pub(super) struct Mistakes {
     lines: BTreeMap<String, usize>,
     /// The variable or flag by which a setting was given.
     sources: BTreeMap<String, String>,
+    /// Settings, entries and sections that cannot be read, in whose place defaults are checked.
+    unread: BTreeSet<String>,
 }
 
 impl Mistakes {
@@ -47,9 +49,31 @@ impl Mistakes {
         self.sources.insert(path.to_owned(), source.to_owned());
     }
 
+    /// Notes that a setting, entry or section cannot be read.
+    pub(super) fn set_unread(&mut self, path: &str) {
+        self.unread.insert(path.to_owned());
+    }
+
+    /// Notes that the listeners of the file are replaced by those of the command line.
+    pub(super) fn replace_listeners<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        let is_listener = |path: &str| path == "listener" || path.starts_with("listener.");
+        self.lines.retain(|path, _| !is_listener(path));
+        self.unread.retain(|path| !is_listener(path));
+        for name in names {
+            self.set_source(&format!("listener.{name}.address"), "--listen, --port or --redis");
+        }
+    }
+
     /// Notes a problem that begins with the name of its setting, with where that was written.
     pub(super) fn place(&mut self, problem: &str) {
         let path = problem.split(": ").next().unwrap_or_default();
+        // Its mistake is noted, and what stands in its place is nobody's wish.
+        let mut sections = path.match_indices('.').map(|(at, _)| path.split_at(at).0);
+        let is_unread = self.unread.contains(path)
+            || (!self.sources.contains_key(path) && sections.any(|section| self.unread.contains(section)));
+        if is_unread {
+            return;
+        }
         // Two entries of one name are a problem of the later.
         let twin = path.strip_suffix(".name").and_then(|list| Some((list, problem.split('`').nth(1)?)));
         let twin = twin.map(|(list, name)| format!("{list}.{name}.name"));
@@ -91,10 +115,10 @@ impl Mistakes {
 /// # Errors
 /// If it is no TOML, with all that is wrong.
 pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistakes), Error> {
-    let (quoted, sizes) = with_quoted_sizes(text);
-    let text = if sizes.is_empty() { text } else { &quoted };
-    for (line, size) in &sizes {
-        mistakes.add_at(*line, &format!("a size with a unit is a text: write {size}"));
+    let (quoted, lines) = with_quotes(text);
+    let text = if lines.is_empty() { text } else { &quoted };
+    for Quoted { number, what, line } in &lines {
+        mistakes.add_at(*number, &format!("{what}: write {line}"));
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -158,18 +182,20 @@ impl Reader<'_> {
                     entries.iter().zip(spans.iter()).map(|(entry, spans)| self.entry(name, spans, entry));
                 let read = read.collect();
                 self.good.insert(name.to_owned(), toml::Value::Array(read));
-            }
-            (true, DeValue::Table(_), _) => {
-                self.mistakes.add_at(
-                    line,
-                    &format!("there may be several of `{name}`: write [[{name}]] in place of [{name}]"),
-                );
+                return;
             }
             (false, DeValue::Table(spans), toml::Value::Table(section)) => {
                 let read = self.section(name, name, spans, section, |key, value| {
                     one(name, toml::Value::Table(one(key, value)))
                 });
                 self.good.insert(name.to_owned(), toml::Value::Table(read));
+                return;
+            }
+            (true, DeValue::Table(_), _) => {
+                self.mistakes.add_at(
+                    line,
+                    &format!("there may be several of `{name}`: write [[{name}]] in place of [{name}]"),
+                );
             }
             (false, DeValue::Array(_), _) => {
                 self.mistakes.add_at(
@@ -185,6 +211,7 @@ impl Reader<'_> {
                 );
             }
         }
+        self.mistakes.set_unread(name);
     }
 
     /// What is good of an entry of a list.
@@ -250,6 +277,7 @@ impl Reader<'_> {
             Ok(_) => true,
             Err(error) => {
                 self.mistakes.add_at(line, &format!("{path}: {}", in_words(path, error.message())));
+                self.mistakes.set_unread(path);
                 false
             }
         }
@@ -301,6 +329,7 @@ pub(super) fn in_words(path: &str, message: &str) -> String {
     let expected = match expected {
         _ if keys::is_size(path) => "a size, as in \"512MiB\"",
         _ if path.ends_with("address") => "an address, as in \"127.0.0.1:11212\"",
+        _ if keys::plain(path) == "listener.mode" => "octal permissions in quotes, as in \"0770\"",
         "\"auto\" or a value" if path == "threads" => "a whole number",
         expected => expected,
     };
@@ -308,35 +337,62 @@ pub(super) fn in_words(path: &str, message: &str) -> String {
     format!("{problem}expected {expected}{auto}")
 }
 
-/// `text` with quotes around sizes such as `512MiB` that lack them, if it is no TOML as it is; and these lines as they should be.
-fn with_quoted_sizes(text: &str) -> (String, Vec<(usize, String)>) {
+/// A line of a file whose value lacks quotes.
+struct Quoted {
+    number: usize,
+    /// Why the value needs quotes.
+    what: &'static str,
+    /// The line as it should be.
+    line: String,
+}
+
+/// `text` with quotes around the texts that lack them, as `512MiB` and `0700`, if it is no TOML as it is; and these lines.
+fn with_quotes(text: &str) -> (String, Vec<Quoted>) {
+    let (mut lines, mut quoted) = (Vec::new(), String::new());
     if DeTable::parse(text).is_ok() {
-        return (String::new(), Vec::new());
+        return (quoted, lines);
     }
-    let mut sizes = Vec::new();
-    let mut quoted = String::new();
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
-        match quoted_size(line) {
-            Some(line) => {
-                sizes.push((number, line.trim().to_owned()));
+        match quote(line) {
+            Some((what, line)) => {
+                // A message may be logged, and secrets are not.
+                let key = line.split(" = ").next().unwrap_or_default().trim();
+                let is_secret = ["password_hash", "rules", "token"].contains(&key);
+                let shown = if is_secret { format!("{key} = \"…\"") } else { line.trim().to_owned() };
+                lines.push(Quoted { number, what, line: shown });
                 quoted.push_str(&line);
                 quoted.push('\n');
             }
             None => quoted.push_str(line),
         }
     }
-    (quoted, sizes)
+    (quoted, lines)
 }
 
-/// `memory = "512MiB"` for `memory = 512MiB`, if it is such a line.
-fn quoted_size(line: &str) -> Option<String> {
+/// `memory = "512MiB"` for `memory = 512MiB` with the reason, if the line is no TOML and a setting takes that text.
+fn quote(line: &str) -> Option<(&'static str, String)> {
     let line = line.trim_end();
     let (key, rest) = line.split_once('=')?;
-    let (value, _) = rest.split_once('#').unwrap_or((rest, ""));
-    let value = value.trim();
-    let is_size = value.starts_with(|first: char| first.is_ascii_digit())
-        && value.ends_with(|last: char| last.is_ascii_alphabetic())
-        && value.parse::<base::ByteSize>().is_ok();
-    let is_key = key.trim().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    (is_size && is_key).then(|| format!("{}= \"{value}\"", key.trim_end().to_owned() + " "))
+    let (name, value) = (key.trim(), rest.split('#').next().unwrap_or_default().trim());
+    if value.is_empty() || value.contains(['"', '\'']) || toml::from_str::<toml::Table>(line).is_ok() {
+        return None;
+    }
+    let mut settings = KEYS.iter().filter(|key| key.path.rsplit('.').next() == Some(name));
+    let takes_text = |path: &str| {
+        let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let setting = one(key, value);
+        let file = match section {
+            "" => setting,
+            list if LISTS.contains(&list) => one(list, toml::Value::Array(vec![setting.into()])),
+            section => one(section, setting),
+        };
+        Config::deserialize(file).is_ok()
+    };
+    let setting = settings.find(|setting| takes_text(setting.path))?;
+    let what = match setting.path {
+        "listener.mode" => "permissions are a text",
+        path if keys::is_size(path) => "a size with a unit is a text",
+        _ => "a text stands in quotes",
+    };
+    Some((what, format!("{} = \"{value}\"", key.trim_end())))
 }

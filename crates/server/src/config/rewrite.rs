@@ -132,7 +132,11 @@ mod tests {
     #[test]
     fn what_was_changed_is_written_and_the_rest_is_left() {
         let text = "# ours\nmemory = \"64MiB\" # enough\n\n[limits]\n# for the bad ones\nidle_timeout_secs = 5\n\n[[pool]]\npolicy = \"lru\"\n";
-        let load = |text: &str| load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        let load = |text: &str| {
+            load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing)
+                .expect("good")
+                .config
+        };
         let mut config = load(text);
         config.memory = super::super::Auto::Set(base::ByteSize::mib(32));
         config.limits.max_connections = 77;
@@ -156,7 +160,11 @@ mod tests {
     #[test]
     fn tenants_come_and_go_with_their_comments() {
         let text = "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 3 # much\n\n# tells\n[[tenant]]\nname = \"blog\"\n\n[log]\nlevel = \"warn\"\n";
-        let load = |text: &str| load_text("test.toml", text, &[], &Flags::default()).expect("good").config;
+        let load = |text: &str| {
+            load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing)
+                .expect("good")
+                .config
+        };
         let old = load(text);
         let mut new = old.without_tenant("blog");
         new.tenants[0].weight = 1;
@@ -183,7 +191,12 @@ mod tests {
         let paths: BTreeSet<String> =
             ["pool.default.limit".to_owned(), "limits.max_connections".to_owned()].into();
         let written = edited("", &config, &paths).expect("written");
-        assert_eq!(load_text("test.toml", &written, &[], &Flags::default()).expect("good").config, config);
+        assert_eq!(
+            load_text("test.toml", &written, &[], &Flags::default(), &crate::preflight::nothing)
+                .expect("good")
+                .config,
+            config
+        );
         assert!(written.contains("[[pool]]\nname = \"default\"\nlimit = \"auto\"\n"), "{written}");
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::super::load::{Flags, load_text};
 
     fn load(text: &str) -> Result<Config, String> {
-        let loaded = load_text("test.toml", text, &[], &Flags::default());
+        let loaded = load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing);
         loaded.map(|loaded| loaded.config).map_err(|error| error.to_string())
     }
 

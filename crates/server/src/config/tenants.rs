@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use base::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use super::load::{self, Override};
+use super::load::{self, Edited, Override};
 use super::{Auto, Config, PoolSettings, UserSettings, check};
-use crate::error::{Error, ErrorKind};
 
 /// One of those who share the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,19 +75,19 @@ impl TenantSettings {
 }
 
 impl Config {
-    /// The configuration with these settings of a tenant, which is made where there is none of that name; checked.
-    pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Result<Self, Error> {
+    /// The configuration with these settings of a tenant, which is made if there is none of that name; checked.
+    pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Edited {
         let mut config = self.clone();
         if !config.tenants.iter().any(|tenant| tenant.name == name) {
             config.tenants.push(TenantSettings::unlimited(name));
         }
-        let config = load::lay_over(&config, settings)?;
-        if !config.tenants.iter().any(|tenant| tenant.name == name) {
+        let mut edited = load::lay_over(&config, settings);
+        if !edited.config.tenants.iter().any(|tenant| tenant.name == name) {
             let problem =
                 format!("tenant.{name}.name: a tenant keeps its name; make another and remove this one");
-            return Err(Error::new(ErrorKind::Config, problem));
+            edited.problems.push(problem);
         }
-        Ok(config)
+        edited
     }
 
     /// The configuration without that tenant.

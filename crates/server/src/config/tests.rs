@@ -1,12 +1,13 @@
 use super::load::{Flags, Override, load_text};
 use super::*;
+use crate::preflight::nothing;
 
 fn parse(text: &str) -> Config {
-    load_text("test.toml", text, &[], &Flags::default()).expect("a good configuration").config
+    load_text("test.toml", text, &[], &Flags::default(), &nothing).expect("a good configuration").config
 }
 
 fn refusal(text: &str) -> String {
-    load_text("test.toml", text, &[], &Flags::default()).expect_err("a refusal").to_string()
+    load_text("test.toml", text, &[], &Flags::default(), &nothing).expect_err("a refusal").to_string()
 }
 
 fn example_file() -> String {
@@ -175,7 +176,7 @@ fn environment_goes_over_the_file_and_flags_over_both() {
     let settings =
         vec![flag("memory=256MiB"), flag("pool.default.limit = 32MiB"), flag("admin.enabled=false")];
     let flags = Flags { settings, ..Flags::default() };
-    let loaded = load_text("test.toml", file, &environment, &flags).expect("good");
+    let loaded = load_text("test.toml", file, &environment, &flags, &nothing).expect("good");
     assert_eq!(loaded.config.limits.idle_timeout_secs, 1);
     assert_eq!(loaded.config.limits.max_connections, 2);
     assert_eq!(loaded.config.memory, Auto::Set(ByteSize::mib(256)));
@@ -193,13 +194,14 @@ fn a_misspelt_variable_is_refused() {
         ("MILLPOND_LISTENS", "MILLPOND_LISTEN"),
     ] {
         let environment = [(variable.to_owned(), "9".to_owned())];
-        let error = load_text("", "", &environment, &Flags::default()).expect_err("refused").to_string();
+        let error =
+            load_text("", "", &environment, &Flags::default(), &nothing).expect_err("refused").to_string();
         assert_eq!(error, format!("{variable}: there is no such variable; did you mean {near}?"));
     }
     let others =
         ["MILLPOND_SERVICE_HOST", "MILLPOND_PORT", "MILLPOND_PORT_11211_TCP_ADDR", "MILLPOND_CONFIG"];
     let environment = others.map(|name| (name.to_owned(), "tcp://10.0.0.1:11211".to_owned()));
-    load_text("", "", &environment, &Flags::default()).expect("good");
+    load_text("", "", &environment, &Flags::default(), &nothing).expect("good");
 }
 
 #[test]
@@ -237,7 +239,7 @@ level = \"wran\"
     let environment = [("MILLPOND_LIMITS_IDLE_TIMEOUT_SECS".to_owned(), "soon".to_owned())];
     let flag = Override::parse("--set", "limits.max_item_bytes=9MiB").expect("a setting");
     let flags = Flags { settings: vec![flag], ..Flags::default() };
-    let error = load_text("f", text, &environment, &flags).expect_err("refused").to_string();
+    let error = load_text("f", text, &environment, &flags, &nothing).expect_err("refused").to_string();
     let lines: Vec<&str> = error.lines().collect();
     let expected = [
         "MILLPOND_LIMITS_IDLE_TIMEOUT_SECS: `limits.idle_timeout_secs` cannot be `soon`",
@@ -272,12 +274,24 @@ fn a_file_of_thousands_of_tenants_is_read() {
 }
 
 #[test]
-fn sizes_without_quotes_are_told_of_with_what_to_write() {
+fn values_without_quotes_are_told_of_with_what_to_write() {
     let error = refusal("memory = 512MiB # much\n[limits]\nmax_item_bytes=1.5 MiB\nmax_conections = 1\n");
     let expected = "test.toml:1: a size with a unit is a text: write memory = \"512MiB\"\n\
                     test.toml:3: a size with a unit is a text: write max_item_bytes = \"1.5 MiB\"\n\
                     test.toml:4: there is no setting `limits.max_conections`; did you mean `limits.max_connections`?";
     assert_eq!(error, expected);
+    let error = refusal(
+        "[[listener]]\naddress = 127.0.0.1:11311\nmode = 0700 # ours\nname = \"good\"\n[log]\nlevel = warn\n[[user]]\nname = a\nrules = >secret +@all\nweight = x\n",
+    );
+    let expected = "test.toml:2: a text stands in quotes: write address = \"127.0.0.1:11311\"\n\
+                    test.toml:3: permissions are a text: write mode = \"0700\"\n\
+                    test.toml:6: a text stands in quotes: write level = \"warn\"\n\
+                    test.toml:8: a text stands in quotes: write name = \"a\"\n\
+                    test.toml:9: a text stands in quotes: write rules = \"…\"\n\
+                    test.toml:10: this is not TOML: ";
+    assert!(error.starts_with(expected), "{error}");
+    let error = refusal("[[listener]]\nmode = 0o770\n");
+    assert!(error.contains("expected octal permissions in quotes, as in \"0770\""), "{error}");
     let error = refusal("memory = \n[limits\nthreads = 1 1\n");
     assert!(
         error.lines().count() >= 2 && error.lines().all(|line| line.contains("this is not TOML")),
@@ -298,7 +312,7 @@ fn listeners_on_a_command_line_say_who_is_served() {
         "tcp://[::1]:5",
         "redis://[::1]",
     ];
-    let config = load_text("", "", &[], &flags(&all)).expect("good").config;
+    let config = load_text("", "", &[], &flags(&all), &nothing).expect("good").config;
     let listeners: Vec<String> = config
         .listeners
         .iter()
@@ -382,14 +396,19 @@ fn authentication_is_asked_for_by_listener() {
 
 #[test]
 fn a_wrong_override_names_its_source() {
+    // With the others, and not alone.
+    let flags = Flags { mistakes: vec!["--set: `memory` is no setting".to_owned()], ..Flags::default() };
+    let error = load_text("f", "threads = 0\n", &[], &flags, &nothing).expect_err("refused").to_string();
+    assert!(error.starts_with("--set: `memory` is no setting\nf:1: threads: 0 is not"), "{error}");
     let environment = [("MILLPOND_THREADS".to_owned(), "lots".to_owned())];
-    let error = load_text("", "", &environment, &Flags::default()).expect_err("refused").to_string();
+    let error =
+        load_text("", "", &environment, &Flags::default(), &nothing).expect_err("refused").to_string();
     assert!(error.contains("MILLPOND_THREADS") && error.contains("lots"), "{error}");
     for (assignment, part) in
         [("memry=1GiB", "did you mean `memory`"), ("pool.other.limit=1GiB", "no `pool.other.limit`")]
     {
         let flag = Override::parse("--set", assignment).expect("a setting");
-        let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() })
+        let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() }, &nothing)
             .expect_err("refused")
             .to_string();
         assert!(error.contains("--set") && error.contains(part), "{error}");
@@ -432,7 +451,7 @@ fn listen_flags_replace_the_listeners_of_the_file() {
     let file = "[[pool]]\nname = \"a\"\n[[pool]]\nname = \"b\"\n[[listener]]\nname = \"x\"\npool = \"b\"\n";
     let listen = ["127.0.0.1:1", "unix:///tmp/x"].map(|text| text.parse().expect("an address")).to_vec();
     let flags = Flags { listen, ..Flags::default() };
-    let config = load_text("test.toml", file, &[], &flags).expect("good").config;
+    let config = load_text("test.toml", file, &[], &flags, &nothing).expect("good").config;
     let listeners: Vec<String> =
         config.listeners.iter().map(|l| format!("{} {} {}", l.name, l.address, l.pool)).collect();
     assert_eq!(listeners, ["main tcp://127.0.0.1:1 a", "main-2 unix:///tmp/x a"]);

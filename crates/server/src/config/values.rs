@@ -215,6 +215,8 @@ impl FromStr for Listen {
 
 /// Where memcached's clients look for it.
 pub(super) const MEMCACHED_PORT: u16 = 11211;
+/// Where operators look for the admin server.
+pub(super) const ADMIN_PORT: u16 = 11212;
 /// Where Redis's clients look for it.
 pub(super) const REDIS_PORT: u16 = 6379;
 

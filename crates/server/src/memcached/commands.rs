@@ -279,7 +279,7 @@ impl<'c> Commands<'_, 'c> {
         let edit = |old: &Config| {
             let mut new = old.clone();
             new.memory = Auto::Set(memory);
-            Ok(new)
+            new.into()
         };
         match self.shared.change(&by, edit) {
             Ok(_) => Reply::Ok.as_bytes(),

@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 
 use crate::config::{Address, FileMode};
 use crate::error::{Error, ErrorKind};
+use crate::machine;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -64,22 +65,19 @@ impl Listener {
             Address::Tcp(tcp) => bind_tcp(*tcp),
             Address::Unix(path) => bind_unix(path, mode),
         };
-        listener.map_err(|e| {
-            let hint = match e.kind() {
-                io::ErrorKind::AddrInUse => {
-                    "; another server has it: stop that one, or choose another address"
-                }
-                io::ErrorKind::PermissionDenied => {
-                    "; choose a port above 1023 or a directory that may be written"
-                }
-                io::ErrorKind::NotFound => "; its folder does not exist",
-                io::ErrorKind::AddrNotAvailable => "; no interface has this address",
-                _ => "",
-            };
-            let kind =
-                if e.kind() == io::ErrorKind::AddrInUse { ErrorKind::Taken } else { ErrorKind::Listen };
-            Error::new(kind, format!("{address} cannot be listened on: {e}{hint}"))
-        })
+        listener.map_err(|error| refusal(address, &error))
+    }
+
+    /// Returns the error that [`Self::bind`] would return, without listening or making a file.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub(crate) fn probe(address: &Address) -> Result<(), Error> {
+        let probed = match address {
+            Address::Tcp(tcp) => open_tcp(*tcp).map(drop),
+            Address::Unix(path) => probe_unix(path),
+        };
+        probed.map_err(|error| refusal(address, &error))
     }
 
     /// Listens on a socket that another process has made, and whose file, if it has one, is that one's to remove.
@@ -142,18 +140,45 @@ impl Drop for Listener {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+/// Why an address cannot be listened on, and what to do.
+fn refusal(address: &Address, error: &io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => "; another server has it: stop that one, or choose another address",
+        io::ErrorKind::PermissionDenied => "; choose a port above 1023 or a directory that may be written",
+        io::ErrorKind::NotFound => "; its folder does not exist",
+        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+        _ => "",
+    };
+    let kind = if error.kind() == io::ErrorKind::AddrInUse { ErrorKind::Taken } else { ErrorKind::Listen };
+    Error::new(kind, format!("{address} cannot be listened on: {error}{hint}"))
+}
+
+/// A socket with that address, which does not listen yet.
+fn open_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = open(family)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let socket = open_tcp(address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
     Ok(Listener { socket, address: Address::Tcp(bound), file: None })
 }
 
+fn probe_unix(path: &Path) -> io::Result<()> {
+    SocketAddrUnix::new(path)?;
+    has_dead_socket(path)?;
+    machine::check_folder(path.parent().unwrap_or(Path::new("/")))
+}
+
 fn bind_unix(path: &Path, mode: FileMode) -> io::Result<Listener> {
-    remove_dead_socket(path)?;
+    if has_dead_socket(path)? {
+        std::fs::remove_file(path)?;
+    }
     let socket = open(AddressFamily::UNIX)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     // Nobody can connect before listen(2), so nobody gets in under the wrong permissions.
@@ -167,9 +192,12 @@ fn open(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// Removes the socket file that a server left which was killed; one that is answered stays.
-fn remove_dead_socket(path: &Path) -> io::Result<()> {
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+/// Returns whether a server that was killed left its socket's file there.
+///
+/// # Errors
+/// `AddrInUse` if a server answers there; `AlreadyExists` if the file is not a socket.
+fn has_dead_socket(path: &Path) -> io::Result<bool> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(false) };
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
@@ -178,7 +206,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
     }
     let probe = open(AddressFamily::UNIX)?;
     match rustix::net::connect(&probe, &SocketAddrUnix::new(path)?) {
-        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(rustix::io::Errno::CONNREFUSED) => Ok(true),
         _ => Err(io::Error::from(io::ErrorKind::AddrInUse)),
     }
 }

@@ -12,7 +12,6 @@ use rustls::{RootCertStore, ServerConfig};
 
 use super::{Tls, subject};
 use crate::config::{ClientAuth, TlsSettings, TlsVersion};
-use crate::error::{Error, ErrorKind};
 
 /// What a client resumes with is encrypted by keys that only this process has.
 const TICKETS: usize = 1;
@@ -20,46 +19,54 @@ const TICKETS: usize = 1;
 /// Reads the files of `settings`, which are those of the section `name`.
 ///
 /// # Errors
-/// [`ErrorKind::Config`], naming the setting, the file and what is wrong with it.
-pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Error> {
+/// What is wrong with each file, beginning with the name of its setting.
+pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String>> {
     let TlsSettings { certificate, key, client_ca, client_auth, min_version } = settings;
-    let refuse = |setting: &str, file: &Path, what: String| {
-        Error::new(ErrorKind::Config, format!("{name}.{setting}: {}: {what}", file.display()))
-    };
-    let chain = certificates(certificate).map_err(|what| refuse("tls_certificate", certificate, what))?;
-    let mut expires_secs = i64::MAX;
-    for one in &chain {
-        let expires =
-            subject::expires_secs(one).map_err(|what| refuse("tls_certificate", certificate, what))?;
-        expires_secs = expires_secs.min(expires);
-    }
+    let refuse =
+        |setting: &str, file: &Path, what: String| format!("{name}.{setting}: {}: {what}", file.display());
+    let chain = chain(certificate).map_err(|what| refuse("tls_certificate", certificate, what));
     let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key")))?;
-    let verifier = if client_ca.as_os_str().is_empty() {
-        None
-    } else {
-        let verifier = client_verifier(client_ca, *client_auth);
-        Some(verifier.map_err(|what| refuse("tls_client_ca", client_ca, what))?)
+        .map_err(|error| refuse("tls_key", key, pem_problem(&error, "a private key")));
+    let verifier = match client_ca.as_os_str().is_empty() {
+        true => Ok(None),
+        false => client_verifier(client_ca, *client_auth).map(Some),
+    };
+    let verifier = verifier.map_err(|what| refuse("tls_client_ca", client_ca, what));
+    let ((chain, expires_secs), private, verifier) = match (chain, private, verifier) {
+        (Ok(chain), Ok(private), Ok(verifier)) => (chain, private, verifier),
+        (chain, private, verifier) => {
+            return Err([chain.err(), private.err(), verifier.err()].into_iter().flatten().collect());
+        }
     };
     let own = chain.first().map(|own| own.to_vec()).unwrap_or_default();
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(versions(*min_version))
-        .map_err(|error| refuse("tls_certificate", certificate, error.to_string()))?;
+        .map_err(|error| vec![refuse("tls_certificate", certificate, error.to_string())])?;
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(chain, private).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            let what = format!("this is not the key of the certificate in {}", certificate.display());
-            refuse("tls_key", key, what)
-        }
-        error => refuse("tls_key", key, format!("the key cannot be used: {error}")),
+    let mut config = builder.with_single_cert(chain, private).map_err(|error| {
+        let what = match error {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("this is not the key of the certificate in {}", certificate.display())
+            }
+            error => format!("the key cannot be used: {error}"),
+        };
+        vec![refuse("tls_key", key, what)]
     })?;
     config.send_tls13_tickets = TICKETS;
     config.ticketer = ring::Ticketer::new()
-        .map_err(|error| Error::with_source(ErrorKind::System, "no randomness for TLS", error))?;
+        .map_err(|error| vec![format!("{name}.tls_key: the system has no randomness for TLS: {error}")])?;
     Ok(Tls { config: Arc::new(config), certificate: own, expires_secs })
+}
+
+/// The certificates in `file`, and when the first of them expires, in Unix seconds.
+fn chain(file: &Path) -> Result<(Vec<CertificateDer<'static>>, i64), String> {
+    let chain = certificates(file)?;
+    let expires: Result<Vec<i64>, String> = chain.iter().map(|one| subject::expires_secs(one)).collect();
+    let first = expires?.into_iter().min().unwrap_or(i64::MAX);
+    Ok((chain, first))
 }
 
 fn versions(least: TlsVersion) -> &'static [&'static rustls::SupportedProtocolVersion] {

@@ -12,8 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::ServerConfig;
 
 pub(crate) use self::subject::Subject;
-use crate::config::Config;
-use crate::error::Error;
+use crate::config::{Config, TlsSettings};
 
 /// What new connections of a listener speak TLS with.
 pub(crate) struct Tls {
@@ -64,21 +63,15 @@ pub(crate) struct Loaded {
 /// Reads all files that `config` names.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Config`], naming the setting, the file and what is wrong with it.
-pub(crate) fn load(config: &Config) -> Result<Loaded, Error> {
-    let listener = |it: &crate::config::ListenerConfig| {
-        it.tls().map(|tls| load::load(&format!("listener.{}", it.name), &tls)).transpose()
+/// What is wrong with each of them, beginning with the name of its setting.
+pub(crate) fn load(config: &Config) -> Result<Loaded, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut section = |name: &str, tls: Option<TlsSettings>| {
+        tls.and_then(|tls| load::load(name, &tls).map_err(|found| problems.extend(found)).ok())
     };
-    Ok(Loaded {
-        listeners: config.listeners.iter().map(listener).collect::<Result<_, _>>()?,
-        admin: config.admin.tls().map(|tls| load::load("admin", &tls)).transpose()?,
-    })
-}
-
-/// Reads the certificates and keys that `config` names, as a start would.
-///
-/// # Errors
-/// [`crate::ErrorKind::Config`], naming the setting, the file and what is wrong with it.
-pub fn check_certificates(config: &Config) -> Result<(), Error> {
-    load(config).map(drop)
+    let of_listeners = config.listeners.iter();
+    let listeners = of_listeners.map(|it| section(&format!("listener.{}", it.name), it.tls())).collect();
+    // Without the server nobody reads its certificate.
+    let admin = section("admin", config.admin.tls().filter(|_| config.admin.enabled));
+    if problems.is_empty() { Ok(Loaded { listeners, admin }) } else { Err(problems) }
 }

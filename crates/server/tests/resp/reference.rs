@@ -16,7 +16,7 @@ pub(crate) fn config() -> Config {
     config.listeners.truncate(1);
     config.listeners[0].address = Address::loopback(0);
     config.listeners[0].protocol = Protocol::Resp;
-    config.admin.address = Address::loopback(0);
+    config.admin.address = Auto::Set(Address::loopback(0));
     config
 }
 

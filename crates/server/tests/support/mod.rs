@@ -17,7 +17,7 @@ pub(crate) fn config() -> Config {
     let mut config =
         Config { memory: Auto::Set(base::ByteSize::mib(64)), threads: Auto::Set(2), ..Config::default() };
     config.listeners = vec![ListenerConfig { address: Address::loopback(0), ..ListenerConfig::default() }];
-    config.admin.address = Address::loopback(0);
+    config.admin.address = Auto::Set(Address::loopback(0));
     config
 }
 
