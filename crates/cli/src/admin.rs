@@ -17,16 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Which server is asked, and what it is shown.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
-    /// Its admin server; http:// may be left out.
+    /// The address of the server's admin page, which it prints when it starts (admin.address); http:// may be left out.
     #[arg(long, value_name = "URL", env = "MILLPOND_ADMIN", default_value = "http://127.0.0.1:11212", value_parser = url)]
     admin: String,
-    /// The token that it asks for (admin.token); better in the variable, as others see a command's arguments.
+    /// The token that the server requires (admin.token); better in the variable, as others see a command's arguments.
     #[arg(long, value_name = "TOKEN", env = "MILLPOND_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// For https://: the file with the roots of its certificate, in PEM; without it, those that the system trusts.
+    /// For https://: the file with the roots of the server's certificate, in PEM. Default: those that the system trusts.
     #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_CA")]
     ca: Option<PathBuf>,
-    /// For https://: the file with the certificate that it is shown, in PEM.
+    /// For https://: the file with the certificate that is shown to the server, in PEM.
     #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_CERT", requires = "key")]
     cert: Option<PathBuf>,
     /// The file with the certificate's private key, in PEM.

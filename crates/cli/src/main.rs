@@ -25,8 +25,9 @@ struct Arguments {
 enum Command {
     /// Serve memcached and Redis clients until told to stop by SIGTERM or Ctrl-C.
     ///
-    /// Without a configuration both kinds of clients are served on both ports where they look: 127.0.0.1:11211 and
-    /// 127.0.0.1:6379, and operators on 127.0.0.1:11212. SIGHUP re-reads the configuration.
+    /// Without a configuration both kinds of clients are served on both ports where they look, 127.0.0.1:11211 and
+    /// 127.0.0.1:6379, and operators on http://127.0.0.1:11212/. A port that another program has is done without, as long
+    /// as one is left for clients. SIGHUP re-reads the configuration, and changes what can change while serving.
     Serve(serve::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
@@ -40,27 +41,27 @@ enum Command {
     Curve(Box<bench::command::CurveArgs>),
     /// Show what lies in the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
-    /// Show or check the configuration.
+    /// Check and print a configuration; show and change that of a running server.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys, what more memory would bring.
     Top(top::TopArguments),
-    /// Show and change who shares a running server.
+    /// Show, make, change and remove the tenants of a running server.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Say whether a running server serves; the exit status is 0 if it does.
+    /// Ask a running server whether it serves; the exit status is 0 if it does.
     Health(admin::AdminArguments),
-    /// Print what completes the arguments of `millpond` in a shell.
+    /// Print completions for a shell.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder.
     Man {
-        /// The folder, which is made where it is missing.
+        /// The folder, which is made if it is missing.
         folder: std::path::PathBuf,
     },
-    /// Print what `password_hash` of a [[user]] is for the password on standard input.
+    /// Print the `password_hash` of a [[user]] for a password, which is read from the terminal or standard input.
     HashPassword,
     /// Print the version.
     Version,
@@ -68,7 +69,10 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Say whether the configuration is good, and if not what to change.
+    /// Report all that is wrong with a configuration and what to write instead.
+    ///
+    /// Files, folders and addresses that it names are looked at as `millpond serve` would, as the user who calls; nothing is
+    /// changed. An address that is in use is a warning, as the server that runs may be this one.
     Check(serve::ServeArguments),
     /// Print the configuration that would hold, as a commented file.
     Print {

@@ -15,7 +15,7 @@ pub(crate) enum TenantCommand {
     List(ListArguments),
     /// Show the settings and figures of a tenant.
     Show(ShowArguments),
-    /// Change settings of a tenant, which is made where there is none of that name.
+    /// Change settings of a tenant, which is made if there is none of that name.
     Set(SetArguments),
     /// Remove a tenant with all that it has stored; its connections are closed.
     Remove(RemoveArguments),
