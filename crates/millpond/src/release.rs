@@ -109,6 +109,11 @@ impl Taking {
         is_left
     }
 
+    /// Whether it may yet wait for held items.
+    pub(crate) fn waits_for_holders(&self) -> bool {
+        self.waits_left > 0
+    }
+
     /// Whether a run in which so many items are held is worth an attempt: all others of it would be moved or evicted, in vain if the held
     /// ones stay. Operations that never wait try where a few are, which may be let go of meanwhile.
     fn tries(&self, held: u32) -> bool {
@@ -224,7 +229,7 @@ impl Core {
     }
 
     /// How many items are held, or being made, in the first `used` chunks of a run, up to `most`. Takes no lock.
-    fn held_in(&self, run: Run, used: u32, most: u32) -> u32 {
+    pub(crate) fn held_in(&self, run: Run, used: u32, most: u32) -> u32 {
         let mut held = 0;
         for number in 0..used {
             held += u32::from(self.arena.item(run.chunk(number)).0.state().references() > 0);

@@ -303,6 +303,11 @@ impl Core {
             // It was given back meanwhile.
             return !self.arena.is_there(run, info);
         }
+        // Its place elsewhere would be beyond the pool's limit for as long as a held item keeps the run.
+        let used = class.inner.lock().chunks.used_chunks_of(run);
+        if !taking.waits_for_holders() && self.held_in(run, used, 1) > 0 {
+            return false;
+        }
         // What comes for it is not to fail for a limit that counts both.
         pool.remove(run.bytes());
         let is_moved = self.has_room_beside(pool, class, run) && self.release_run(pool, class, run, taking);
@@ -407,5 +412,39 @@ impl Core {
         let gives = |class: &Class, taking: &mut Taking| self.release_bytes(pool, class, amount, taking) > 0;
         let (_, _, class) = candidates.iter().find(|(_, _, class)| gives(class, taking))?;
         Some(class.info.class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CacheConfig, ItemOptions, PoolConfig};
+
+    #[test]
+    fn a_run_with_a_held_item_does_not_take_its_pool_beyond_its_limit() {
+        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let limit = ByteSize::mib(1);
+        let id = cache.add_pool(PoolConfig { limit: Some(limit), ..PoolConfig::named("p") }).expect("a pool");
+        let put = |key: u32| {
+            let item = cache.allocate(id, &key.to_le_bytes(), 1_000, &ItemOptions::default()).expect("room");
+            cache.put(item);
+        };
+        (0..5_000).for_each(put);
+        let core = cache.core();
+        let pool = core.pool(id).expect("added");
+        let (_, class) = pool.used_classes().next().expect("one has the items");
+        // The longest, so that no free memory of the pool's would do in its stead.
+        let run = class.inner.lock().chunks.runs().max_by_key(|run| run.units).expect("there are some");
+        let held = (0..5_000_u32)
+            .filter_map(|key| cache.find(&key.to_le_bytes()))
+            .find(|item| (0..run.chunks(class.info)).any(|number| run.chunk(number) == item.ptr()))
+            .expect("an item is in it");
+        assert!(!core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)), "an item is held");
+        assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
+        drop(held);
+        assert!(core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)));
+        assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
+        cache.validate();
     }
 }
