@@ -44,7 +44,12 @@ impl Drop for Running {
 impl Running {
     fn start(arguments: &[&str]) -> Self {
         let usual = ["serve", "--memory", "32MiB", "--threads", "1", "--set", "admin.address=127.0.0.1:0"];
-        let mut child = millpond(&[&usual[..], arguments].concat())
+        Self::of(&[&usual[..], arguments].concat())
+    }
+
+    /// Runs a server until it has said where it serves.
+    fn of(arguments: &[&str]) -> Self {
+        let mut child = millpond(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -118,17 +123,8 @@ fn help_names_both_kinds_of_clients() {
 fn a_second_server_says_that_the_admin_server_is_the_firsts() {
     loop {
         let first = TcpListener::bind("127.0.0.1:11212");
-        let mut child = millpond(&["serve", "--memory", "32MiB", "--threads", "1", "--port", "0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut said = String::new();
-        while !said.contains("metrics: ") {
-            assert_ne!(output.read_line(&mut said).expect("a line"), 0, "it ended: {said}");
-        }
-        let server = Running { child, said };
+        let arguments = ["serve", "--memory", "32MiB", "--threads", "1", "--port", "0"];
+        let server = Running::of(&arguments);
         if server.said.contains("metrics: http") {
             assert!(first.is_err(), "the address is this test's: {}", server.said);
             continue;

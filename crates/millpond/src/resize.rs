@@ -299,12 +299,13 @@ impl Core {
         let Some(pool) = pools.iter().find(|pool| pool.number == info.pool) else { return false };
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let Some(class) = pool.used_class(info.class) else { return false };
-        if !class.inner.lock().chunks.runs().any(|other| other == run) {
-            // It was given back meanwhile.
-            return !self.arena.is_there(run, info);
-        }
+        let used = {
+            let inner = class.inner.lock();
+            inner.chunks.runs().any(|other| other == run).then(|| inner.chunks.used_chunks_of(run))
+        };
+        // It was given back meanwhile.
+        let Some(used) = used else { return !self.arena.is_there(run, info) };
         // Its place elsewhere would be beyond the pool's limit for as long as a held item keeps the run.
-        let used = class.inner.lock().chunks.used_chunks_of(run);
         if !taking.waits_for_holders() && self.held_in(run, used, 1) > 0 {
             return false;
         }

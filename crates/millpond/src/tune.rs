@@ -354,7 +354,8 @@ impl Core {
         let mut before = u64::MAX;
         loop {
             let resizing = pool.resizing.lock();
-            let left = self.empty_leaving(pool, &mut { SLAB_BYTES as u64 }, taking);
+            let mut one_slab = SLAB_BYTES as u64;
+            let left = self.empty_leaving(pool, &mut one_slab, taking);
             parking_lot::MutexGuard::unlock_fair(resizing);
             if left == 0 || left >= before {
                 return left;
