@@ -53,6 +53,12 @@ impl Index {
         buckets_for(expected_entries).clamp(least, twice.max(least)).min(self.shape.max())
     }
 
+    /// Memory that [`Self::begin_growth`] would charge, in bytes.
+    pub fn growth_bytes(&self, expected_entries: u64) -> u64 {
+        let old = self.shape.load().old;
+        table::bytes(self.next_size(old, expected_entries)) - table::bytes(old)
+    }
+
     /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold at the end, as
     /// far as one can tell) needs less; but at least by an eighth. Charges the memory. `false`: another thread is
     /// growing it, or nothing is left to grow into.

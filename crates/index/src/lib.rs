@@ -103,6 +103,10 @@ impl Index {
         u64::from(self.shape.largest()) * TARGET_PER_BUCKET_X100 / 100
     }
 
+    /// Memory of buckets for one more entry, in hundredths of a byte.
+    pub const BYTES_PER_ENTRY_X100: u64 =
+        (size_of::<bucket::Bucket>() as u64 * 10_000).div_ceil(TARGET_PER_BUCKET_X100);
+
     /// Memory, in bytes, that buckets for `entries` entries take.
     pub fn bytes_for(entries: u64) -> u64 {
         table::bytes(buckets_for(entries))

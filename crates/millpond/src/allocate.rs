@@ -8,7 +8,7 @@ use evict::PolicyKind;
 use index::Index;
 use slab::item::link::CHAIN_BYTES;
 use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
-use slab::run::{UNIT_BYTES, UNITS, least_units, units_to_grow};
+use slab::run::{UNIT_BYTES, UNIT_TABLE_BYTES, UNITS, least_units, units_to_grow};
 use slab::{ItemPtr, Layout, Run, SLAB_BYTES, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId};
@@ -26,6 +26,8 @@ use crate::watch::{EventKind, EventResult, Timed, Wanted};
 /// that each time. They may wait for items that this very thread holds, so it is not for as long as they need.
 const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The part of the limit that classes take at most, besides their chunks, before items are put into larger chunks instead.
+const MOST_OF_CLASSES: u64 = 4;
 
 impl Cache {
     /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
@@ -210,6 +212,8 @@ impl Core {
             let context = "this process was forked from the one that has the cache: open another one here";
             return Err(Error::new(ErrorKind::System, context));
         }
+        self.keep_room();
+        let place = self.place_with_room(pool, sizes, place)?;
         let class = self.class_at(pool, sizes, place);
         if class.is_starved.load(Ordering::Relaxed) {
             self.feed(pool, class);
@@ -244,15 +248,33 @@ impl Core {
             return Ok(ptr);
         }
         self.class_at(pool, sizes, place).counters.add(ALLOCATION_FAILURES, 1);
-        pool.upkeep.note_failure();
-        Err(Error::new(
-            ErrorKind::OutOfMemory,
-            format!(
-                "pool `{}` has no chunk of {} bytes and nothing to evict",
-                pool.name,
-                sizes.sizes()[place]
-            ),
-        ))
+        Err(no_chunk(pool, sizes, place))
+    }
+
+    /// The place of the class to allocate from. A class that is not there yet takes memory besides its chunks: if all that is not slabs would
+    /// become a large part of the limit, chunks of the next larger class that is there serve as well.
+    #[inline]
+    fn place_with_room(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
+        if pool.used_class(sizes.number(place)).is_some() {
+            return Ok(place);
+        }
+        self.place_for_new(pool, sizes, place)
+    }
+
+    #[cold]
+    fn place_for_new(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
+        let bytes = Class::bytes_with(pool.policy());
+        let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
+        if of_classes > self.ledger.limit() / MOST_OF_CLASSES
+            && let Some(larger) =
+                (place + 1..sizes.sizes().len()).find(|place| pool.used_class(sizes.number(*place)).is_some())
+        {
+            return Ok(larger);
+        }
+        if self.ledger.free() < bytes {
+            self.find_room(bytes + self.spare_bytes());
+        }
+        if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
     }
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
@@ -286,7 +308,7 @@ impl Core {
         larger
             .filter(|larger| larger.inner.lock().chunks.run_count() > 0)
             .find_map(|larger| self.take_from_class(pool, larger))
-            .or_else(|| self.take_after_move(pool, class, 1))
+            .or_else(|| self.insist_on_run(pool, class).then(|| self.take_from_class(pool, class)).flatten())
     }
 
     /// A chunk of the class after a run was taken from another class that has at least `least_runs`.
@@ -382,6 +404,7 @@ impl Core {
         inner.chunks.add_run(&self.arena, run);
         class.counters.add(RUNS_ADDED, 1);
         class.note_chunks(inner);
+        inner.settle(self);
     }
 
     /// Gives the class memory that was taken from another, as far as that is to be had. Returns how much it got, in bytes.
@@ -414,7 +437,7 @@ impl Core {
 
     /// A whole slab, with room for the metadata of its items.
     fn take_slab(&self, info: SlabInfo, metadata: u64) -> Option<Run> {
-        if !self.charge_slab(metadata) {
+        if !self.charge_slabs(SLAB_BYTES as u64, metadata) {
             return None;
         }
         let run = self.arena.assign(info);
@@ -424,30 +447,67 @@ impl Core {
         run
     }
 
-    /// Units of a split slab, of one more if those that there are have not as many in a row.
+    /// Units of a split slab, of one more if those that there are have not as many in a row. If there is no memory for a whole slab, all units
+    /// of the new one but these are bare.
     fn take_units(&self, info: SlabInfo, units: u32, metadata: u64) -> Option<Run> {
-        if !self.ledger.try_charge(Part::Slabs, 0, self.metadata_to_come() + metadata) {
+        if !self.charge_slabs(0, metadata) {
             return None;
         }
         if let Some(run) = self.arena.assign_units(info, units) {
             return Some(run);
         }
-        if !self.charge_slab(metadata) {
-            return None;
+        if let Some(run) = self.take_bare_units(info, units, metadata) {
+            return Some(run);
         }
-        if !self.arena.split() {
+        if self.ledger.free() >= SLAB_BYTES as u64 && self.charge_slabs(SLAB_BYTES as u64, metadata) {
+            if self.arena.split() {
+                return self.arena.assign_units(info, units);
+            }
             self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
+        }
+        let bytes = u64::from(units) * UNIT_BYTES as u64 + UNIT_TABLE_BYTES as u64;
+        if !self.charge_slabs(bytes, metadata) {
             return None;
         }
-        self.arena.assign_units(info, units)
+        let is_split = self.arena.split_bare();
+        let unspent = if is_split { bytes - UNIT_TABLE_BYTES as u64 } else { bytes };
+        self.ledger.release(Part::Slabs, unspent);
+        if is_split { self.take_bare_units(info, units, metadata) } else { None }
     }
 
-    /// Puts a slab on the bill, if there is room for it and for metadata to come.
-    fn charge_slab(&self, metadata: u64) -> bool {
-        let charge =
-            || self.ledger.try_charge(Part::Slabs, SLAB_BYTES as u64, self.metadata_to_come() + metadata);
+    /// Units of a split slab that has bare ones.
+    fn take_bare_units(&self, info: SlabInfo, units: u32, metadata: u64) -> Option<Run> {
+        let bytes = u64::from(units) * UNIT_BYTES as u64;
+        if self.arena.bare_bytes() == 0 || !self.charge_slabs(bytes, metadata) {
+            return None;
+        }
+        let assigned = self.arena.assign_bare_units(info, units);
+        let spent = assigned.map_or(0, |(_, bytes)| bytes);
+        self.ledger.release(Part::Slabs, bytes - spent);
+        assigned.map(|(run, _)| run)
+    }
+
+    /// Puts memory of slabs on the bill, if there is room for it and for metadata to come, or if that is to be had from free units.
+    fn charge_slabs(&self, bytes: u64, metadata: u64) -> bool {
+        let headroom = || self.metadata_to_come() + metadata;
+        let charge = || self.ledger.try_charge(Part::Slabs, bytes, headroom());
+        if charge() {
+            return true;
+        }
         let before = self.retired_runs.count();
-        charge() || (before > 0 && self.free_retired_runs() < before && charge())
+        if before > 0 && self.free_retired_runs() < before && charge() {
+            return true;
+        }
+        let needed = self.ledger.total() + bytes + headroom();
+        let lacking = needed.saturating_sub(self.ledger.limit());
+        lacking <= self.arena.free_unit_bytes() && self.release_free_units(lacking) > 0 && charge()
+    }
+
+    /// Gives memory of free units back to the system, about so many bytes. Returns how many.
+    pub(crate) fn release_free_units(&self, bytes: u64) -> u64 {
+        let released = self.arena.release_units(bytes);
+        self.ledger.release(Part::Slabs, released);
+        released
     }
 
     /// Notes that there was no memory for a run of the pool.
@@ -456,12 +516,11 @@ impl Core {
         self.is_short.store(true, Ordering::Release);
     }
 
-    /// Memory that queues, ghosts and index will yet take when all chunks are in use.
+    /// Memory that queues, ghosts and index will yet take when all chunks are in use, and what is kept spare.
     pub(crate) fn metadata_to_come(&self) -> u64 {
-        let expected = self.metadata_x100.load(Ordering::Relaxed) / 100;
-        let spent =
-            [Part::Index, Part::Queues, Part::Ghosts].iter().map(|part| self.ledger.part(*part)).sum();
-        expected.saturating_sub(spent)
+        let index = Index::bytes_for(self.chunks.load(Ordering::Relaxed));
+        let index = index.saturating_sub(self.ledger.part(Part::Index));
+        self.awaited_bytes.load(Ordering::Relaxed) + index + self.spare_bytes()
     }
 
     /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.
@@ -479,12 +538,20 @@ impl Core {
     }
 }
 
+/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the failure.
+fn no_chunk(pool: &Pool, sizes: &Sizes, place: usize) -> Error {
+    pool.upkeep.note_failure();
+    let context =
+        format!("pool `{}` has no chunk of {} bytes and nothing to evict", pool.name, sizes.sizes()[place]);
+    Error::new(ErrorKind::OutOfMemory, context)
+}
+
 /// Memory that queues, ghosts and index take for this many chunks, in bytes.
 pub(crate) fn metadata_of(chunks: u64, policy: PolicyKind) -> u64 {
-    metadata_x100_of(chunks, policy) / 100
+    metadata_x100_of(chunks, policy).div_ceil(100)
 }
 
 /// The same in hundredths of a byte.
 pub(crate) fn metadata_x100_of(chunks: u64, policy: PolicyKind) -> u64 {
-    chunks * policy.bytes_per_item_x100() + Index::bytes_for(chunks) * 100
+    chunks * (policy.bytes_per_item_x100() + Index::BYTES_PER_ENTRY_X100)
 }

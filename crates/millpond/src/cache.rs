@@ -26,6 +26,7 @@ use crate::pool::Pool;
 use crate::pools::{PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
 use crate::release::RetiredRuns;
+use crate::room::Room;
 use crate::share::Sharing;
 use crate::sizing::Range;
 use crate::structured::Structures;
@@ -98,6 +99,9 @@ pub(crate) struct Core {
     /// one by one or together.
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_x100: AtomicU64,
+    /// What queues and ghosts of all classes will yet take of that, in bytes.
+    pub(crate) awaited_bytes: AtomicU64,
+    pub(crate) room: Room,
     pub(crate) touched: Touched,
     pub(crate) rebalance_turn: Turn,
     pub(crate) tune_turn: Turn,
@@ -127,8 +131,7 @@ fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Aren
     let shared = failed("cannot open the shared cache");
     let files = Shared::open(folder).map_err(shared)?;
     let kept = Kept::new(files.engine_words());
-    let keep = (memory / SLAB_BYTES as u64) as u32;
-    Ok((Arena::open(files, max_slabs, keep, config.huge_pages).map_err(shared)?, Some(kept)))
+    Ok((Arena::open(files, max_slabs, memory, config.huge_pages).map_err(shared)?, Some(kept)))
 }
 
 /// The memory of a cache, and the most that it may ever have, in bytes.
@@ -169,10 +172,18 @@ fn limits(config: &CacheConfig) -> Result<(u64, u64), Error> {
 /// As much as the machine has, if address space for that is to be had and a file may be that long; else `memory`.
 fn default_max_memory(config: &CacheConfig, memory: u64) -> u64 {
     let machine = base::machine::memory_bytes().min(MAX_MEMORY);
-    let slabs = (machine / SLAB_BYTES as u64).max(1) as u32;
-    let is_there = Arena::may_reserve(slabs, config.shared.is_some());
+    let is_there = Arena::may_reserve(slabs_for(machine), config.shared.is_some());
     if is_there { machine.max(memory) } else { memory }
 }
+
+/// Slabs for so much memory: one for each part of a slab's length, and a few more, as units of split slabs may be without memory.
+fn slabs_for(memory: u64) -> u32 {
+    let slabs = memory.div_ceil(SLAB_BYTES as u64);
+    (slabs + slabs / SPARE_PART + 1).min(1 << 16) as u32
+}
+
+/// The part of the slabs of a cache that there are besides.
+const SPARE_PART: u64 = 16;
 
 /// Memory of the tables of an arena of as many slabs as `memory` has, in bytes: a word and an ordinal for each. Those of more
 /// slabs take none until there are some.
@@ -188,7 +199,7 @@ impl Cache {
     /// [`ErrorKind::System`] where no address space is to be had.
     pub fn new(config: CacheConfig) -> Result<Self, Error> {
         let (memory, max_memory) = limits(&config)?;
-        let max_slabs = (max_memory / SLAB_BYTES as u64) as u32;
+        let max_slabs = slabs_for(max_memory);
         let system = |error| Error::with_source(ErrorKind::System, "cannot reserve address space", error);
         let ledger = Arc::new(Ledger::new(memory));
         let (arena, kept) = open_arena(&config, memory, max_slabs)?;
@@ -198,7 +209,7 @@ impl Cache {
             // SAFETY: nobody has seen the run.
             unsafe { arena.give_back(run) };
         }
-        ledger.charge(Part::Slabs, u64::from(arena.assigned_slabs()) * SLAB_BYTES as u64);
+        ledger.charge(Part::Slabs, arena.bytes());
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
         // What was left behind is all to find a place.
@@ -240,6 +251,8 @@ impl Cache {
                 compact: Mutex::default(),
                 chunks: AtomicU64::new(0),
                 metadata_x100: AtomicU64::new(0),
+                awaited_bytes: AtomicU64::new(0),
+                room: Room::default(),
                 touched: Touched::default(),
                 rebalance_turn: Turn::default(),
                 tune_turn: Turn::default(),
@@ -508,7 +521,7 @@ impl Cache {
         assert_eq!(core.index.len(), indexed, "the index has an entry per item");
         let expected_x100 = core.metadata_x100.load(Ordering::Relaxed);
         assert_eq!(expected_x100, metadata_x100, "metadata is expected for the runs that there are");
-        let slabs = u64::from(core.arena.assigned_slabs()) * SLAB_BYTES as u64;
+        let slabs = core.arena.bytes();
         assert_eq!(core.ledger.part(Part::Slabs), slabs, "the bill counts the slabs");
         let tables = core.arena.split_slabs() as u64 * slab::run::UNIT_TABLE_BYTES as u64;
         assert_eq!(all_bytes + tables + core.arena.free_unit_bytes(), slabs, "no memory is lost");

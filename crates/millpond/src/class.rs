@@ -103,6 +103,11 @@ pub(crate) struct Inner {
     pub(crate) leaving: Option<Withheld>,
     queue_bytes: usize,
     ghost_bytes: usize,
+    /// Memory of the policy per item at most, in hundredths of a byte, and what it takes without items, in bytes.
+    rate_x100: u64,
+    base_bytes: usize,
+    /// What queues and ghosts will yet take when all chunks are in use, as counted in [`Core::awaited_bytes`].
+    awaited: u64,
 }
 
 impl Class {
@@ -113,6 +118,7 @@ impl Class {
         upkeep: Arc<Upkeep>,
         now: u32,
     ) -> Self {
+        let rate_x100 = policy.bytes_per_item_x100();
         let mut policy = Policy::new(policy, now);
         policy.set_tail_items(info.chunks_per_slab() as usize);
         Self {
@@ -120,11 +126,14 @@ impl Class {
             rule: policy.hit_rule(),
             inner: Mutex::new(Inner {
                 chunks: Chunks::new(info),
+                base_bytes: policy.queue_bytes() + policy.ghost_bytes(),
                 policy,
                 wheel: None,
                 leaving: None,
                 queue_bytes: 0,
                 ghost_bytes: 0,
+                rate_x100,
+                awaited: 0,
             }),
             counters: Counters::default(),
             hits_before: Default::default(),
@@ -142,6 +151,13 @@ impl Class {
             upkeep,
             fixed_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Memory that a class takes besides its chunks and what its items need, with one thread, in bytes.
+    pub(crate) fn bytes_with(policy: PolicyKind) -> u64 {
+        let policy = Policy::new(policy, 0);
+        let magazines = size_of::<[u64; COUNTERS]>() + size_of::<Magazines>();
+        (size_of::<Self>() + policy.queue_bytes() + policy.ghost_bytes() + magazines) as u64
     }
 
     /// How many chunks a thread takes at once.
@@ -212,8 +228,10 @@ impl Class {
     }
 
     /// Takes all that the class has been charged for off the bill: nobody uses it any more.
-    pub(crate) fn end_bill(&self, ledger: &Ledger) {
+    pub(crate) fn end_bill(&self, core: &Core) {
+        let ledger = &core.ledger;
         let mut inner = self.inner.lock();
+        core.awaited_bytes.fetch_sub(std::mem::take(&mut inner.awaited), Ordering::Relaxed);
         ledger.release(Part::Queues, std::mem::take(&mut inner.queue_bytes) as u64);
         ledger.release(Part::Ghosts, std::mem::take(&mut inner.ghost_bytes) as u64);
         drop(inner);
@@ -369,8 +387,16 @@ impl Inner {
         self.wheel.as_ref().map_or(0, |wheel| size_of::<Wheel>() + wheel.bytes())
     }
 
-    /// Brings the bill for queues and ghosts up to date.
-    pub(crate) fn settle(&mut self, ledger: &Ledger) {
+    /// Notes that it goes by another policy now.
+    pub(crate) fn set_rate(&mut self, policy: PolicyKind, now: u32) {
+        let empty = Policy::new(policy, now);
+        self.rate_x100 = policy.bytes_per_item_x100();
+        self.base_bytes = empty.queue_bytes() + empty.ghost_bytes();
+    }
+
+    /// Brings the bill for queues and ghosts up to date, and what is expected to come to that.
+    pub(crate) fn settle(&mut self, core: &Core) {
+        let ledger = &core.ledger;
         let queues = self.policy.queue_bytes() + self.wheel_bytes();
         let ghosts = self.policy.ghost_bytes();
         for (part, before, after) in
@@ -378,6 +404,13 @@ impl Inner {
         {
             adjust(ledger, part, *before as u64, after as u64);
             *before = after;
+        }
+        let spent = (self.policy.queue_bytes() + ghosts).saturating_sub(self.base_bytes) as u64;
+        let awaited = (self.chunks.chunks() * self.rate_x100).div_ceil(100).saturating_sub(spent);
+        if awaited != self.awaited {
+            // The sum wraps around if it becomes less.
+            core.awaited_bytes.fetch_add(awaited.wrapping_sub(self.awaited), Ordering::Relaxed);
+            self.awaited = awaited;
         }
     }
 }

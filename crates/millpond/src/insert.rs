@@ -331,8 +331,16 @@ impl Core {
     #[cold]
     fn may_grow_on(&self) -> bool {
         self.index.is_growing()
-            || (self.index.wants_growth() && self.index.begin_growth(self.expected_entries()))
+            || (self.index.wants_growth() && self.begin_growth())
             || self.index.is_growing()
+    }
+
+    /// Has the index begin to grow, after room was made for that on the bill.
+    #[cold]
+    fn begin_growth(&self) -> bool {
+        let expected = self.expected_entries();
+        self.find_room(self.index.growth_bytes(expected));
+        self.index.begin_growth(expected)
     }
 
     /// Lets the index grow by more than an insertion's share, waiting for who is at it.
@@ -363,7 +371,7 @@ impl Core {
     pub(crate) fn displace_by_growth(&self, hash: u64) -> Vec<ItemPtr> {
         // One insertion in 64 asks.
         if hash >> 8 & 63 == 0 && self.index.wants_growth() {
-            self.index.begin_growth(self.expected_entries());
+            self.begin_growth();
         }
         if !self.index.is_growing() {
             return Vec::new();

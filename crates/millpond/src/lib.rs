@@ -67,6 +67,7 @@ mod release;
 mod relocate;
 mod remove;
 mod resize;
+mod room;
 mod share;
 mod sizes;
 pub mod sizing;

@@ -277,7 +277,7 @@ impl Core {
                 goes_on = self.evict(class, &mut inner, magazine, wanted);
             }
         }
-        inner.settle(&self.ledger);
+        inner.settle(self);
         drop(inner);
         class.upkeep.note_work();
         self.unlink_evicted(class, magazine);
@@ -472,7 +472,7 @@ impl Core {
         magazine.freed.push(ptr);
         let Some(mut inner) = lock_for(class, magazine.freed.len()) else { return };
         self.fold(class, &mut inner, &mut magazine);
-        inner.settle(&self.ledger);
+        inner.settle(self);
         drop(inner);
         class.upkeep.note_work();
         class.stock.append(&self.pins, &mut magazine.freed);
@@ -513,7 +513,7 @@ impl Core {
         magazine.pending.push(Pending { ptr, incarnation, fingerprint: fingerprint(hash) });
         if let Some(mut inner) = lock_for(class, magazine.pending.len()) {
             self.fold(class, &mut inner, &mut magazine);
-            inner.settle(&self.ledger);
+            inner.settle(self);
             drop(inner);
             magazine.settle(&self.ledger);
         }
@@ -547,7 +547,7 @@ impl Core {
         if !magazine.pending.is_empty() || !magazine.freed.is_empty() {
             let mut inner = class.inner.lock();
             self.fold(class, &mut inner, magazine);
-            inner.settle(&self.ledger);
+            inner.settle(self);
             drop(inner);
             magazine.settle(&self.ledger);
         }
@@ -564,7 +564,7 @@ impl Core {
             for ptr in magazine.ready.drain(..) {
                 inner.free(self, ptr);
             }
-            inner.settle(&self.ledger);
+            inner.settle(self);
             drop(inner);
             class.stock.append(&self.pins, &mut magazine.freed);
         }

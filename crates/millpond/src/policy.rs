@@ -75,11 +75,12 @@ impl Core {
             let chunks = chunks.chunks();
             self.add_chunks(chunks, after);
             self.remove_chunks(chunks, before);
+            inner.set_rate(after, self.now());
         }
         if after != before || emptied.is_some() {
             class.begin_hits_of_queues();
         }
-        inner.settle(&self.ledger);
+        inner.settle(self);
         MutexGuard::unlock_fair(inner);
         // The memory of the old queues is given back without the lock.
         drop(emptied);

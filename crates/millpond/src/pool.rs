@@ -322,8 +322,7 @@ impl Core {
             class.settle_fixed(&self.ledger);
             class
         };
-        let (class, table_bytes) =
-            pool.classes.get_or_make(number, make, |other| other.end_bill(&self.ledger));
+        let (class, table_bytes) = pool.classes.get_or_make(number, make, |other| other.end_bill(self));
         self.ledger.charge(Part::Fixed, table_bytes as u64);
         // Whoever changed the policy meanwhile may not have found the class.
         if class.inner.lock().policy.kind() != pool.policy() {

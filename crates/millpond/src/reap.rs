@@ -76,7 +76,7 @@ impl Core {
         for _ in 0..STEP {
             let Some(entry) = inner.wheel.as_mut().and_then(|wheel| wheel.pop_due(now)) else {
                 class.note_due(inner.wheel.as_ref().map_or(u32::MAX, |wheel| wheel.next_due()));
-                inner.settle(&self.ledger);
+                inner.settle(self);
                 return false;
             };
             let found = inner.chunks.resolve(&self.arena, ChunkNumber(entry.0));
@@ -99,7 +99,7 @@ impl Core {
                 Err(_) => {}
             }
         }
-        inner.settle(&self.ledger);
+        inner.settle(self);
         true
     }
 }

@@ -106,7 +106,7 @@ impl Core {
         let free = self.ledger.limit().saturating_sub(self.ledger.total() + self.metadata_to_come());
         let step = step_for(pool.slab_bytes());
         // Units of split slabs may lie apart, so that not all of them can be had.
-        !pool.has_room_for(step) || (free < SLAB_BYTES as u64 && self.arena.free_unit_bytes() < 4 * step)
+        !pool.has_room_for(step) || free < SLAB_BYTES as u64 && free + self.arena.free_unit_bytes() < 4 * step
     }
 
     fn move_slab(&self, pool: &Pool, victim: u8, receiver: Option<u8>, taking: &mut Taking) -> bool {

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use base::hash::key_hash;
 use base::{ByteSize, Part};
-use slab::{ItemPtr, Run, SLAB_BYTES, SizeClasses, SlabInfo, Words};
+use slab::{ItemPtr, Run, SizeClasses, SlabInfo, Words};
 
 use chains::Chains;
 
@@ -272,9 +272,8 @@ impl Core {
     /// Gives a run back that belongs to no pool of this process.
     fn discard_run(&self, run: Run) {
         // SAFETY: no index entry, queue or free list of this process names the run.
-        if unsafe { self.arena.give_back(run) } {
-            self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
-        }
+        let bytes = unsafe { self.arena.give_back(run) };
+        self.ledger.release(Part::Slabs, bytes);
     }
 
     fn recover_runs(&self, pool: &Pool, runs: &[(Run, SlabInfo)]) -> Chains {
@@ -314,6 +313,7 @@ impl Core {
             inner.chunks.add_used_run(&self.arena, run);
             free.iter().rev().for_each(|ptr| inner.chunks.push(&self.arena, *ptr));
             class.note_chunks(&inner);
+            inner.settle(self);
         }
         // A twin of what is put into the index may be taken out of it at once, and must have been counted.
         class.counters.add(INSERTS, items.len() as u64);
@@ -436,6 +436,6 @@ impl Core {
                 self.put_in_wheel(class, &mut inner, entry, expiry);
             }
         }
-        inner.settle(&self.ledger);
+        inner.settle(self);
     }
 }

@@ -20,8 +20,8 @@ use base::pin::Grace;
 use evict::PolicyKind;
 use parking_lot::Mutex;
 use slab::item::Claim;
-use slab::run::{FREE_UNITS, UNIT_BYTES};
-use slab::{ItemPtr, Run, SLAB_BYTES, SlabId, SlabInfo, Withheld};
+use slab::run::{FREE_UNITS, UNIT_BYTES, UNITS};
+use slab::{ItemPtr, Run, SlabId, SlabInfo, Withheld};
 
 use crate::allocate::metadata_x100_of;
 use crate::cache::Core;
@@ -305,6 +305,7 @@ impl Core {
         let _ = class.set_leaving(&mut inner, None);
         class.note_chunks(&inner);
         let policy = inner.policy.kind();
+        inner.settle(self);
         drop(inner);
         self.retire_run(pool, class, run, policy);
         class.counters.add(RUNS_RELEASED, 1);
@@ -400,12 +401,10 @@ impl Core {
             // SAFETY: the class has forgotten the run, all its chunks were free and unprotected, no slot of the index points
             // to them, all readers that might have read such a slot before, or have found the run in the table, are done, as the period
             // has passed that began then, and no magazine names its chunks (invariant 3 of `magazine`).
-            let frees_slab = unsafe { self.arena.give_back(freed.run) };
+            let bytes = unsafe { self.arena.give_back(freed.run) };
             let (chunks, policy) = freed.expected;
             self.remove_chunks(chunks, policy);
-            if frees_slab {
-                self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
-            }
+            self.ledger.release(Part::Slabs, bytes);
         }
         self.retired_runs.note(&runs);
         runs.len()
@@ -434,14 +433,16 @@ impl Core {
         for retired in runs.iter().filter(|retired| !retired.run.is_whole()) {
             *split.entry(retired.run.id.slab()).or_default() += retired.run.units;
         }
-        let (mut slabs, mut units) = (whole as u64, 0);
+        let (mut of_slabs, mut units) = (whole as u64 * u64::from(UNITS), 0);
         for (slab, retired) in split {
             match self.arena.free_units_of_withdrawn(slab) {
-                Some(free) if free + retired == FREE_UNITS => slabs += 1,
+                Some((free, bare)) if free + bare + retired == FREE_UNITS => {
+                    of_slabs += u64::from(UNITS - bare)
+                }
                 _ => units += u64::from(retired),
             }
         }
-        (slabs * SLAB_BYTES as u64, units * UNIT_BYTES as u64)
+        (of_slabs * UNIT_BYTES as u64, units * UNIT_BYTES as u64)
     }
 }
 

@@ -198,10 +198,10 @@ impl Core {
     pub(crate) fn free_retired(&self) -> usize {
         self.pools.free_retired(|remains| match remains {
             Remains::Pool(pool) => {
-                pool.used_classes().for_each(|(_, class)| class.end_bill(&self.ledger));
+                pool.used_classes().for_each(|(_, class)| class.end_bill(self));
                 self.ledger.release(Part::Fixed, pool.fixed_bytes());
             }
-            Remains::Class(class) => class.end_bill(&self.ledger),
+            Remains::Class(class) => class.end_bill(self),
             Remains::Sizes(sizes) => self.ledger.release(Part::Fixed, sizes.table_bytes() as u64),
         })
     }

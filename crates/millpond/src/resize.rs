@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
-use slab::run::{FREE_UNITS, UNIT_BYTES, least_units};
+use slab::run::{FREE_UNITS, UNIT_BYTES, UNIT_TABLE_BYTES, least_units};
 use slab::{Run, SLAB_BYTES, SlabId, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId, table_bytes};
@@ -26,6 +26,8 @@ use crate::strategy::reclaim::{Stake, first_to_give};
 const MOST_SLABS_TRIED: usize = 4;
 /// Most free memory of split slabs that cannot be brought together, in bytes, before a limit counts as out of reach.
 const MOST_APART_BYTES: u64 = 16 << 20;
+/// How often other classes are asked for memory for an item that would be refused.
+const MOST_GIVERS: u32 = 64;
 /// Moves of memory within a pool that allocations may make as fast as they like.
 const FREE_MOVES: u64 = 64;
 /// Pools that one call asks in vain before it gives up.
@@ -198,8 +200,11 @@ impl Core {
             self.free_retired_runs();
             let (slabs, units) = self.retired_bytes();
             let spent = self.ledger.total().saturating_sub(slabs);
-            if spent <= self.ledger.limit() + units {
+            let Some(over) = spent.checked_sub(self.ledger.limit()).filter(|over| *over > units) else {
                 return Ok(());
+            };
+            if self.release_free_units(over - units) > 0 {
+                continue;
             }
             vain_gifts = if spent < least { 0 } else { vain_gifts + 1 };
             least = least.min(spent);
@@ -227,7 +232,7 @@ impl Core {
     }
 
     /// The pool that should give a slab, of those that have not `refused`: one that did so in another call only where there is no other.
-    fn first_to_give(&self, refused: &HashSet<u16>) -> Option<u16> {
+    pub(crate) fn first_to_give(&self, refused: &HashSet<u16>) -> Option<u16> {
         let (pools, now) = (self.pools.all(), self.now());
         let others = || pools.iter().filter(|pool| !refused.contains(&pool.number));
         let willing =
@@ -247,17 +252,16 @@ impl Core {
     /// Whether there is a split slab of which all that is in use would find room in the others.
     fn has_emptyable_slab(&self) -> bool {
         let slabs = self.arena.emptiest_split_slabs();
-        let Some((_, free)) = slabs.first() else { return false };
-        let in_use = u64::from(FREE_UNITS) * UNIT_BYTES as u64 - free;
-        let elsewhere: u64 = slabs[1..].iter().map(|(_, free)| free).sum();
+        let Some(emptiest) = slabs.first() else { return false };
+        let elsewhere: u64 = slabs[1..].iter().map(|slab| slab.free_bytes).sum();
         // Free units lie apart, so that not all of them fit.
-        elsewhere / 2 >= in_use
+        elsewhere / 2 >= emptiest.used_bytes
     }
 
     /// Empties one of the split slabs with most free memory: its runs move to others, whoever they are of, so that it gets free.
     pub(crate) fn empty_split_slab(&self, taking: &mut Taking) -> bool {
         let slabs = self.arena.emptiest_split_slabs();
-        slabs.iter().take(MOST_SLABS_TRIED).any(|(slab, _)| self.empty_this_split_slab(*slab, taking))
+        slabs.iter().take(MOST_SLABS_TRIED).any(|split| self.empty_this_split_slab(split.slab, taking))
     }
 
     fn empty_this_split_slab(&self, slab: SlabId, taking: &mut Taking) -> bool {
@@ -354,6 +358,47 @@ impl Core {
             pool.note_move(turn);
         }
         giver.is_some()
+    }
+
+    /// Takes memory for `class`, which has none that it can use, from other classes of the pool
+    /// until it gets a run, however often memory was moved lately; or, if that is not enough, from
+    /// other pools that should give, all of it or what is lacking: else an item would be refused.
+    /// Does not wait, as [`Self::move_within_pool`]. Returns whether the class got one.
+    pub(crate) fn insist_on_run(&self, pool: &Pool, class: &Class) -> bool {
+        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        // So that all that is given is for the class.
+        self.find_room(self.metadata_to_come() + UNIT_TABLE_BYTES as u64);
+        self.wait_for_retired_runs();
+        // If all that the pool has would not do, its items would leave in vain.
+        let lacking = least.saturating_sub(pool.slab_bytes());
+        lacking == 0 && self.move_until_grown(pool, class, least)
+            || self.reclaim_bytes(pool, least, least) && self.grow(pool, class, least) > 0
+            || lacking > 0
+                && self.reclaim_bytes(pool, lacking, lacking)
+                && self.move_until_grown(pool, class, least)
+    }
+
+    /// Takes so many bytes at a time from the largest other classes of the pool, until this one gets a run.
+    fn move_until_grown(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
+        let before = pool.slab_bytes();
+        let mut taking = Taking::new(Why::Moved, 0);
+        let mut giver = None;
+        // One class may not have as much, and what it gave may lie apart.
+        let has_grown = (0..MOST_GIVERS).map_while(|_| {
+            let resizing = pool.resizing.try_lock()?;
+            giver =
+                Some(self.take_bytes(pool, Some(class.info.class), 1, Amount::about(bytes), &mut taking)?);
+            drop(resizing);
+            self.wait_for_retired_runs();
+            Some(self.grow(pool, class, bytes) > 0)
+        });
+        let has_grown = has_grown.into_iter().any(|grew| grew);
+        let left = before.saturating_sub(pool.slab_bytes());
+        if let Some(giver) = giver.filter(|_| left > 0) {
+            self.give_back_to(pool, giver, left);
+        }
+        pool.slabs_moved.fetch_add(u64::from(has_grown), Ordering::Relaxed);
+        has_grown
     }
 
     /// Gives the class with this number memory that was taken from it, unless it leaves: then it may be gone in a moment, with what it was

@@ -240,10 +240,14 @@ impl Core {
     /// memory nor for held items, as [`Core::move_within_pool`].
     pub(crate) fn reclaim_for(&self, pool: &Pool, class: &Class) -> bool {
         let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        self.reclaim_bytes(pool, least, least.max(pool.step_to_take()))
+    }
+
+    /// Takes `step` bytes for the pool from the one that should give them, if its limit allows `least` of them.
+    pub(crate) fn reclaim_bytes(&self, pool: &Pool, least: u64, step: u64) -> bool {
         if !pool.has_room_for(least) {
             return false;
         }
-        let step = least.max(pool.step_to_take());
         let pools = self.pools.all();
         let Some(from) = giver(&pools, pool, step) else { return false };
         let Some(resizing) = from.resizing.try_lock() else { return false };

@@ -350,8 +350,8 @@ fn when_all_items_are_held_allocation_fails_and_recovers() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    // Of a slab that other classes may share, 12 KiB are a table.
-    assert_eq!(held.len(), 3);
+    // Of a slab that other classes may share, 12 KiB are a table; and index and tables take less than the rest of the last MiB.
+    assert_eq!(held.len(), 7);
     held.pop();
     assert!(cache.allocate(pool, b"again", 1_000_000, &PLAIN).is_ok());
 }

@@ -188,7 +188,7 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
     {
         // What a process leaves that dies between the two stores of a replacement: two items of one key.
         let shared = slab::Shared::open(&folder.0).expect("opens");
-        let arena = slab::Arena::open(shared, 4, 4, false).expect("maps");
+        let arena = slab::Arena::open(shared, 4, 16 << 20, false).expect("maps");
         let (slab, info) = arena.found()[0];
         let chunk = |number: u32| arena.item(slab.chunk(number)).0;
         let key = 3_u32.to_le_bytes();

@@ -303,7 +303,7 @@ fn a_pool_below_its_reserve_is_refused_nothing_whoever_is_at_work_in_the_others(
 /// Another pool took steps of more than what this one had over its reserve.
 #[test]
 fn a_pool_that_gave_all_over_its_reserve_moves_the_reserve_between_its_classes() {
-    let cache = cache(64, CacheConfig::default());
+    let cache = cache(54, CacheConfig::default());
     let pools = sharing(&cache, &[(0, 1), (2, 0)]);
     let mut key = 0;
     let bursts =

@@ -24,7 +24,7 @@ pub mod shared;
 mod units;
 pub mod words;
 
-pub use arena::{Arena, SlabInfo};
+pub use arena::{Arena, SlabInfo, SplitSlab};
 pub use chunks::{ChunkNumber, Chunks, Withheld};
 pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};

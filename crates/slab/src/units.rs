@@ -1,4 +1,7 @@
-//! Which units of split slabs are free.
+//! Which units of split slabs are free, and which of those have memory.
+//!
+//! A free unit without memory is *bare*: the system holds nothing for it, and nobody is charged for it. A slab that is opened while there
+//! is little memory left begins with bare units, and free units become bare when their memory is wanted elsewhere.
 //!
 //! A plain value: the arena keeps it behind a lock of its own, which is taken when a class is given a run or gives one back.
 
@@ -13,67 +16,106 @@ const WORDS: usize = UNITS as usize / 64;
 #[derive(Default)]
 pub(crate) struct Units {
     maps: HashMap<SlabId, Map>,
-    /// Slabs with free units, by the length of the longest row of them; without those that are withdrawn.
+    /// Slabs with free units that have memory, by the length of the longest row of them; without those that are withdrawn.
     by_room: BTreeSet<(u32, SlabId)>,
+    /// Slabs with bare units.
+    with_bare: BTreeSet<SlabId>,
+    /// Free units that have memory, and bare ones.
     free: u64,
+    bare: u64,
 }
+
+/// Neighbouring units of a slab: the first, and how many.
+pub(crate) type Row = (u32, u32);
+
+/// A bit for each unit of a slab.
+type Bits = [u64; WORDS];
 
 /// The units of one slab.
 struct Map {
-    /// A bit for each unit that is free.
-    free: [u64; WORDS],
+    /// Those that are free and have memory.
+    free: Bits,
+    /// Those that are bare.
+    bare: Bits,
     count: u32,
+    bare_count: u32,
+    /// Of the rows of those that are free and have memory.
     longest: u32,
     /// Whether no more runs are made of its units, as they are all to get free.
     is_withdrawn: bool,
 }
 
+fn has(bits: &Bits, unit: u32) -> bool {
+    bits[unit as usize / 64] >> (unit % 64) & 1 == 1
+}
+
+/// Changes so many bits, all of which are as they are to be no more.
+fn flip(bits: &mut Bits, first: u32, units: u32) {
+    (first..first + units).for_each(|unit| bits[unit as usize / 64] ^= 1 << (unit % 64));
+}
+
+/// The rows of units that are among the bits: the first and how many.
+fn rows(bits: &Bits) -> impl Iterator<Item = Row> + '_ {
+    let mut next = TABLE_UNITS;
+    std::iter::from_fn(move || {
+        while next < UNITS && !has(bits, next) {
+            next += 1;
+        }
+        let first = next;
+        while next < UNITS && has(bits, next) {
+            next += 1;
+        }
+        (next > first).then_some((first, next - first))
+    })
+}
+
+/// The first unit of the shortest row that has room.
+fn best_row(bits: &Bits, units: u32) -> Option<u32> {
+    let fitting = rows(bits).filter(|(_, len)| *len >= units);
+    fitting.min_by_key(|(_, len)| *len).map(|(first, _)| first)
+}
+
 impl Map {
-    fn new() -> Self {
-        let mut map = Self { free: [0; WORDS], count: 0, longest: 0, is_withdrawn: false };
-        map.set(TABLE_UNITS, FREE_UNITS, true);
+    /// One whose units are free, with memory or `bare`.
+    fn new(bare: bool) -> Self {
+        let none = [0; WORDS];
+        let mut map =
+            Self { free: none, bare: none, count: 0, bare_count: 0, longest: 0, is_withdrawn: false };
+        if bare {
+            flip(&mut map.bare, TABLE_UNITS, FREE_UNITS);
+            map.bare_count = FREE_UNITS;
+        } else {
+            map.set(TABLE_UNITS, FREE_UNITS, true);
+        }
         map
     }
 
-    fn is_free(&self, unit: u32) -> bool {
-        self.free[unit as usize / 64] >> (unit % 64) & 1 == 1
-    }
-
     fn set(&mut self, first: u32, units: u32, free: bool) {
-        for unit in first..first + units {
-            debug_assert_ne!(self.is_free(unit), free, "unit {unit}");
-            self.free[unit as usize / 64] ^= 1 << (unit % 64);
-        }
+        debug_assert!((first..first + units).all(|unit| has(&self.free, unit) != free));
+        flip(&mut self.free, first, units);
         self.count = if free { self.count + units } else { self.count - units };
-        self.longest = self.gaps().map(|(_, units)| units).max().unwrap_or(0);
+        self.longest = rows(&self.free).map(|(_, units)| units).max().unwrap_or(0);
     }
 
-    /// The rows of free units: the first and how many.
-    fn gaps(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut next = TABLE_UNITS;
-        std::iter::from_fn(move || {
-            while next < UNITS && !self.is_free(next) {
-                next += 1;
-            }
-            let first = next;
-            while next < UNITS && self.is_free(next) {
-                next += 1;
-            }
-            (next > first).then_some((first, next - first))
-        })
+    /// The bits of all free units, bare or not.
+    fn vacant(&self) -> Bits {
+        std::array::from_fn(|word| self.free[word] | self.bare[word])
     }
 
-    /// The first unit of the shortest row that has room.
-    fn best_gap(&self, units: u32) -> Option<u32> {
-        let fitting = self.gaps().filter(|(_, len)| *len >= units);
-        fitting.min_by_key(|(_, len)| *len).map(|(first, _)| first)
+    fn is_empty(&self) -> bool {
+        self.count + self.bare_count == FREE_UNITS
     }
 }
 
 impl Units {
-    /// How many are free.
+    /// How many are free and have memory.
     pub(crate) fn free(&self) -> u64 {
         self.free
+    }
+
+    /// How many are bare.
+    pub(crate) fn bare(&self) -> u64 {
+        self.bare
     }
 
     /// How many slabs are split.
@@ -81,20 +123,94 @@ impl Units {
         self.maps.len()
     }
 
-    /// Adds a slab whose units are free.
+    /// Adds a slab whose units are free and have memory.
     pub(crate) fn add(&mut self, slab: SlabId) {
-        let map = Map::new();
+        let map = Map::new(false);
         self.by_room.insert((map.longest, slab));
         self.free += u64::from(map.count);
         self.maps.insert(slab, map);
     }
 
-    /// Takes a row of free units from the slab in which it fits best, and says where it begins.
+    /// Adds a slab whose units are bare.
+    pub(crate) fn add_bare(&mut self, slab: SlabId) {
+        let map = Map::new(true);
+        self.with_bare.insert(slab);
+        self.bare += u64::from(map.bare_count);
+        self.maps.insert(slab, map);
+    }
+
+    /// Takes a row of free units that have memory from the slab in which it fits best, and says where it begins.
     pub(crate) fn take(&mut self, units: u32) -> Option<(SlabId, u32)> {
         let &(_, slab) = self.by_room.range((units, SlabId(0))..).next()?;
-        let first = self.maps.get(&slab)?.best_gap(units)?;
+        let first = best_row(&self.maps.get(&slab)?.free, units)?;
         self.change(slab, first, units, false);
         Some((slab, first))
+    }
+
+    /// Takes a row of free units of a slab that has bare ones, and says where it begins; and which of them are bare.
+    pub(crate) fn take_with_bare(&mut self, units: u32) -> Option<(SlabId, u32, Vec<Row>)> {
+        let in_slab = |slab: &SlabId| {
+            let map = self.maps.get(slab).filter(|map| !map.is_withdrawn)?;
+            best_row(&map.vacant(), units).map(|first| (*slab, first))
+        };
+        let (slab, first) = self.with_bare.iter().find_map(in_slab)?;
+        let map = self.maps.get(&slab)?;
+        let of_row = |rows: &mut dyn Iterator<Item = (u32, u32)>| -> Vec<(u32, u32)> {
+            let cut = |(from, len): (u32, u32)| (from.max(first), (from + len).min(first + units));
+            rows.map(cut).filter(|(from, to)| from < to).map(|(from, to)| (from, to - from)).collect()
+        };
+        let (bare, free) = (of_row(&mut rows(&map.bare)), of_row(&mut rows(&map.free)));
+        free.into_iter().for_each(|(first, len)| self.change(slab, first, len, false));
+        bare.iter().for_each(|(first, len)| self.change_bare(slab, *first, *len, false));
+        Some((slab, first, bare))
+    }
+
+    /// Takes free units that have memory, up to `most`, so that they can be made bare: rows of one slab. The caller has each become bare
+    /// ([`Self::give_bare`]) or gives it back.
+    pub(crate) fn take_to_bare(&mut self, most: u32) -> Option<(SlabId, Vec<Row>)> {
+        let emptiest = self.by_room.iter().filter_map(|(_, slab)| Some((self.maps.get(slab)?.count, *slab)));
+        let (_, slab) = emptiest.max()?;
+        let mut left = most;
+        let mut taken = Vec::new();
+        // The last ones first, so that what is handed out next has memory.
+        let mut all: Vec<_> = rows(&self.maps.get(&slab)?.free).collect();
+        while let Some((first, len)) = all.pop().filter(|_| left > 0) {
+            let units = len.min(left);
+            taken.push((first + len - units, units));
+            left -= units;
+        }
+        taken.iter().for_each(|(first, units)| self.change(slab, *first, *units, false));
+        Some((slab, taken))
+    }
+
+    /// Gives units back that have no memory any more.
+    pub(crate) fn give_bare(&mut self, slab: SlabId, first: u32, units: u32) {
+        self.change_bare(slab, first, units, true);
+    }
+
+    fn change_bare(&mut self, slab: SlabId, first: u32, units: u32, bare: bool) {
+        let Some(map) = self.maps.get_mut(&slab) else {
+            debug_assert!(false, "{slab:?} is split");
+            return;
+        };
+        debug_assert!((first..first + units).all(|unit| has(&map.bare, unit) != bare));
+        flip(&mut map.bare, first, units);
+        if bare {
+            map.bare_count += units;
+            self.bare += u64::from(units);
+            self.with_bare.insert(slab);
+        } else {
+            map.bare_count -= units;
+            self.bare -= u64::from(units);
+            if map.bare_count == 0 {
+                self.with_bare.remove(&slab);
+            }
+        }
+    }
+
+    /// How many units of a slab are bare.
+    pub(crate) fn bare_of(&self, slab: SlabId) -> u32 {
+        self.maps.get(&slab).map_or(0, |map| map.bare_count)
     }
 
     /// Takes units that are in use already.
@@ -102,22 +218,50 @@ impl Units {
         self.change(slab, first, units, false);
     }
 
-    /// Gives units back. Returns whether all of the slab are free now: then the slab is not among them any more.
-    pub(crate) fn give_back(&mut self, slab: SlabId, first: u32, units: u32) -> bool {
-        self.change(slab, first, units, true);
-        let is_empty = self.maps.get(&slab).is_some_and(|map| map.count == FREE_UNITS);
-        if is_empty {
-            self.forget(slab);
-        }
-        is_empty
+    /// Takes bare units that are in use already, and have memory.
+    pub(crate) fn take_bare(&mut self, slab: SlabId, first: u32, units: u32) {
+        self.change_bare(slab, first, units, false);
     }
 
-    /// Forgets a slab, all of whose units are free.
-    fn forget(&mut self, slab: SlabId) {
-        if let Some(map) = self.maps.remove(&slab) {
-            self.by_room.remove(&(map.longest, slab));
-            self.free -= u64::from(map.count);
+    /// Gives units back that have memory, of a slab of which others are in the caller's hand.
+    pub(crate) fn give_free(&mut self, slab: SlabId, first: u32, units: u32) {
+        self.change(slab, first, units, true);
+    }
+
+    /// Gives a row back that [`Self::take_with_bare`] gave, of which these are bare.
+    pub(crate) fn give_back_with_bare(&mut self, slab: SlabId, first: u32, units: u32, bare: &[(u32, u32)]) {
+        let mut next = first;
+        for (from, len) in bare.iter().copied().chain([(first + units, 0)]) {
+            if from > next {
+                self.change(slab, next, from - next, true);
+            }
+            if len > 0 {
+                self.change_bare(slab, from, len, true);
+            }
+            next = from + len;
         }
+    }
+
+    /// Gives units back that have memory. Says of how many the slab had memory if all of them are free now: then it is not among them any
+    /// more.
+    pub(crate) fn give_back(&mut self, slab: SlabId, first: u32, units: u32) -> Option<u32> {
+        self.change(slab, first, units, true);
+        self.maps.get(&slab).is_some_and(Map::is_empty).then(|| self.forget(slab))
+    }
+
+    /// Forgets a slab, all of whose units are free. Says how many of them had memory.
+    pub(crate) fn forget(&mut self, slab: SlabId) -> u32 {
+        let Some(map) = self.maps.remove(&slab) else { return 0 };
+        self.by_room.remove(&(map.longest, slab));
+        self.with_bare.remove(&slab);
+        self.free -= u64::from(map.count);
+        self.bare -= u64::from(map.bare_count);
+        map.count
+    }
+
+    /// Whether all units of a slab are free.
+    pub(crate) fn is_empty(&self, slab: SlabId) -> bool {
+        self.maps.get(&slab).is_some_and(Map::is_empty)
     }
 
     fn change(&mut self, slab: SlabId, first: u32, units: u32, free: bool) {
@@ -133,17 +277,19 @@ impl Units {
         self.free = if free { self.free + u64::from(units) } else { self.free - u64::from(units) };
     }
 
-    /// The slabs, those with most free units first; without those that are withdrawn.
-    pub(crate) fn emptiest(&self) -> Vec<(SlabId, u32)> {
+    /// The slabs, those with fewest units in use first, and how many of each are free and have memory, and are in use; without those that
+    /// are withdrawn.
+    pub(crate) fn emptiest(&self) -> Vec<(SlabId, u32, u32)> {
         let there = self.maps.iter().filter(|(_, map)| !map.is_withdrawn);
-        let mut slabs: Vec<_> = there.map(|(slab, map)| (*slab, map.count)).collect();
-        slabs.sort_unstable_by_key(|(slab, count)| (std::cmp::Reverse(*count), *slab));
+        let in_use = |map: &Map| FREE_UNITS - map.count - map.bare_count;
+        let mut slabs: Vec<_> = there.map(|(slab, map)| (*slab, map.count, in_use(map))).collect();
+        slabs.sort_unstable_by_key(|(slab, _, in_use)| (*in_use, *slab));
         slabs
     }
 
-    /// How many units of a slab that is withdrawn are free.
-    pub(crate) fn free_of_withdrawn(&self, slab: SlabId) -> Option<u32> {
-        self.maps.get(&slab).filter(|map| map.is_withdrawn).map(|map| map.count)
+    /// How many units of a slab that is withdrawn are free, with memory and bare.
+    pub(crate) fn free_of_withdrawn(&self, slab: SlabId) -> Option<(u32, u32)> {
+        self.maps.get(&slab).filter(|map| map.is_withdrawn).map(|map| (map.count, map.bare_count))
     }
 
     /// Has no more runs be made of a slab's units, or has them be made again.
@@ -176,7 +322,11 @@ mod tests {
         units.add(SlabId(2));
         assert_eq!(units.take(21), Some((SlabId(9), TABLE_UNITS + 1000)), "where least is left");
         assert_eq!(units.take(1), Some((SlabId(2), TABLE_UNITS)));
-        assert!(units.give_back(SlabId(4), TABLE_UNITS, FREE_UNITS), "nothing of it is in use");
+        assert_eq!(
+            units.give_back(SlabId(4), TABLE_UNITS, FREE_UNITS),
+            Some(FREE_UNITS),
+            "nothing of it is in use"
+        );
         assert_eq!(units.slabs(), 2);
     }
 
@@ -187,7 +337,7 @@ mod tests {
         let (_, first) = units.take(10).expect("free");
         units.withdraw(SlabId(1), true);
         assert_eq!(units.take(1), None);
-        assert!(units.give_back(SlabId(1), first, 10));
+        assert_eq!(units.give_back(SlabId(1), first, 10), Some(FREE_UNITS));
         units.add(SlabId(1));
         units.withdraw(SlabId(1), true);
         units.withdraw(SlabId(1), false);
@@ -196,22 +346,53 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_never_overlap(steps in prop::collection::vec((0_u32..4, 1_u32..1022, any::<prop::sample::Index>()), 1..200)) {
+        fn runs_never_overlap(steps in prop::collection::vec((0_u32..6, 1_u32..1022, any::<prop::sample::Index>()), 1..200)) {
             let mut units = Units::default();
             let mut runs: Vec<(SlabId, u32, u32)> = Vec::new();
             let mut slabs = 0;
             for (step, len, which) in steps {
-                if step == 0 && slabs < 6 {
-                    units.add(SlabId(slabs));
-                    slabs += 1;
-                } else if step == 1 && !runs.is_empty() {
-                    let (slab, first, len) = runs.swap_remove(which.index(runs.len()));
-                    if units.give_back(slab, first, len) {
-                        prop_assert!(runs.iter().all(|run| run.0 != slab));
-                        units.add(slab);
+                let len = len % 64 + 1;
+                let taken = match step {
+                    0 if slabs < 6 => {
+                        if which.index(2) == 0 { units.add(SlabId(slabs)) } else { units.add_bare(SlabId(slabs)) }
+                        slabs += 1;
+                        None
                     }
-                } else if let Some((slab, first)) = units.take(len % 64 + 1) {
-                    let len = len % 64 + 1;
+                    1 if !runs.is_empty() => {
+                        let (slab, first, len) = runs.swap_remove(which.index(runs.len()));
+                        if units.give_back(slab, first, len).is_some() {
+                            prop_assert!(runs.iter().all(|run| run.0 != slab));
+                            units.add(slab);
+                        }
+                        None
+                    }
+                    2 => {
+                        let before = (units.free(), units.bare());
+                        if let Some((slab, rows)) = units.take_to_bare(len) {
+                            let taken: u32 = rows.iter().map(|(_, units)| units).sum();
+                            prop_assert!(taken > 0 && taken <= len);
+                            rows.into_iter().for_each(|(first, units_)| units.give_bare(slab, first, units_));
+                            let after = (before.0 - u64::from(taken), before.1 + u64::from(taken));
+                            prop_assert_eq!((units.free(), units.bare()), after);
+                        }
+                        None
+                    }
+                    3 => {
+                        let before = units.bare();
+                        let taken = units.take_with_bare(len);
+                        let bare = taken.iter().flat_map(|(.., bare)| bare).map(|(_, len)| u64::from(*len)).sum::<u64>();
+                        prop_assert_eq!(before - units.bare(), bare);
+                        if let (Some((slab, first, bare)), 0) = (&taken, which.index(4)) {
+                            units.give_back_with_bare(*slab, *first, len, bare);
+                            prop_assert_eq!(units.bare(), before);
+                            None
+                        } else {
+                            taken.map(|(slab, first, _)| (slab, first))
+                        }
+                    }
+                    _ => units.take(len),
+                };
+                if let Some((slab, first)) = taken {
                     prop_assert!(first >= TABLE_UNITS && first + len <= UNITS);
                     let apart = |run: &(SlabId, u32, u32)| run.0 != slab || run.1 + run.2 <= first || first + len <= run.1;
                     prop_assert!(runs.iter().all(apart));
@@ -219,7 +400,7 @@ mod tests {
                 }
             }
             let used: u64 = runs.iter().map(|run| u64::from(run.2)).sum();
-            prop_assert_eq!(units.free() + used, u64::from(slabs) * u64::from(FREE_UNITS));
+            prop_assert_eq!(units.free() + units.bare() + used, u64::from(slabs) * u64::from(FREE_UNITS));
         }
     }
 }

@@ -1,0 +1,88 @@
+//! Room on the bill for what grows besides slabs: queues, ghosts, wheels, the index, classes and magazines.
+//!
+//! A run is given to a class only if its items' metadata finds room, too. But estimates are for many items: a class of few takes more for each,
+//! a queue grows by blocks, and nobody knows how many items will expire. So some memory is kept spare ([`Core::spare_bytes`]). What
+//! grows takes it, under whatever lock; and the next allocation, which holds none, takes as much from slabs: from free units, or else
+//! from the pool that should give first.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+use slab::run::UNIT_BYTES;
+
+use crate::cache::Core;
+use crate::release::{Amount, Taking, Why};
+
+/// The part of the limit that is kept spare, and its bounds in bytes.
+const SPARE_PART: u64 = 128;
+const LEAST_SPARE: u64 = 64 << 10;
+const MOST_SPARE: u64 = 1 << 20;
+/// Pools that are asked for memory at a time, at most.
+const MOST_ASKED: usize = 8;
+/// Allocations that do without room after one has looked for it in vain.
+const AFTER_VAIN: u32 = 64;
+
+/// Who looks for room.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// Held by the one thread that does: several would each take what is lacking once.
+    looking: Mutex<()>,
+    /// Allocations that yet do not look for it.
+    waits: AtomicU32,
+}
+
+impl Core {
+    /// Memory that runs leave free for what grows, in bytes.
+    #[inline]
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        (self.ledger.limit() / SPARE_PART).clamp(LEAST_SPARE, MOST_SPARE)
+    }
+
+    /// Brings what is spare up to what should be, if half of it is used up. The caller holds no lock.
+    #[inline]
+    pub(crate) fn keep_room(&self) {
+        let spare = self.spare_bytes();
+        if self.ledger.free() < spare / 2 {
+            self.find_room(spare);
+        }
+    }
+
+    /// Has so much of the limit be free, if that is to be had without a wait. The caller holds no lock.
+    #[cold]
+    pub(crate) fn find_room(&self, bytes: u64) {
+        let waits = |waits: u32| waits.checked_sub(1);
+        if self.room.waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, waits).is_ok() {
+            return;
+        }
+        let Some(_looking) = self.room.looking.try_lock() else { return };
+        let mut refused = HashSet::new();
+        loop {
+            self.free_retired_runs();
+            let used = self.ledger.total();
+            let lacking = (used + bytes).saturating_sub(self.ledger.limit());
+            if lacking == 0 || self.release_free_units(lacking) >= lacking {
+                return;
+            }
+            // What readers keep will be free without more being taken.
+            if self.retired_runs.bytes() >= lacking {
+                return;
+            }
+            let Some(number) = self.first_to_give(&refused) else { break };
+            if !self.give_for_room(number, lacking) && (!refused.insert(number) || refused.len() > MOST_ASKED)
+            {
+                break;
+            }
+        }
+        self.room.waits.store(AFTER_VAIN, Ordering::Relaxed);
+    }
+
+    /// Has the pool with this number give about so much memory. `false`: it gave none.
+    fn give_for_room(&self, number: u16, bytes: u64) -> bool {
+        let pools = self.pools.all();
+        let Some(pool) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let Some(_resizing) = pool.resizing.try_lock() else { return false };
+        let amount = Amount::about(bytes.max(UNIT_BYTES as u64));
+        self.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, 0)).is_some()
+    }
+}

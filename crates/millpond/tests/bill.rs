@@ -1,0 +1,206 @@
+//! The configured memory is all memory, and all of it is used: the bill never exceeds the limit, nothing is evicted while the bill is below
+//! 90 % of it, and no item is refused that others can make room for.
+
+use base::rng::{RngExt, seeded};
+use millpond::{ByteSize, Cache, CacheConfig, Expiry, ItemOptions, PolicyKind, PoolConfig, SizeClassConfig};
+
+/// A cell of the table: how large a cache, how many tenants share it, and what they put.
+#[derive(Clone, Debug)]
+struct Cell {
+    memory_mib: u64,
+    tenants: usize,
+    policy: PolicyKind,
+    classes: SizeClassConfig,
+    len: Len,
+    /// Seconds that items live; 0 = for ever.
+    ttl_secs: u32,
+    huge_pages: bool,
+    seed: u64,
+}
+
+/// The lengths of the values.
+#[derive(Clone, Copy, Debug)]
+enum Len {
+    Fixed(usize),
+    /// As many of each order of magnitude.
+    Spread(f64, f64),
+    /// Of a list of this many, each this much longer than the one before: in turn.
+    InTurn(usize, usize),
+    /// The same one after the other, the shortest first.
+    InPhases(usize, usize),
+}
+
+impl Cell {
+    fn new(memory_mib: u64, tenants: usize, policy: PolicyKind, len: Len) -> Self {
+        let classes = SizeClassConfig::default();
+        Self { memory_mib, tenants, policy, classes, len, ttl_secs: 0, huge_pages: false, seed: 7 }
+    }
+
+    /// With a size class for each length.
+    fn with_classes(self, count: u32, step: u32) -> Self {
+        let classes = SizeClassConfig::List((1..=count).map(|class| 64 + class * step).collect());
+        Self { classes, ..self }
+    }
+
+    fn max_len(&self) -> usize {
+        match self.len {
+            Len::Fixed(len) => len,
+            Len::Spread(_, most) => most as usize,
+            Len::InTurn(count, step) | Len::InPhases(count, step) => count * step,
+        }
+    }
+
+    fn mean_len(&self) -> usize {
+        match self.len {
+            Len::Fixed(len) => len,
+            Len::Spread(least, most) => ((most - least) / (most / least).ln()) as usize,
+            Len::InTurn(count, step) | Len::InPhases(count, step) => count * step / 2,
+        }
+    }
+
+    /// Puts half as much again as there is room for, and checks the bill after each.
+    fn check(&self) {
+        let memory = ByteSize::mib(self.memory_mib);
+        let (huge_pages, hash_seed) = (self.huge_pages, Some(7));
+        let config = CacheConfig { memory, huge_pages, hash_seed, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = |number: usize| PoolConfig {
+            policy: self.policy,
+            classes: self.classes.clone(),
+            weight: 1,
+            ..PoolConfig::named(format!("tenant {number}"))
+        };
+        let pools: Vec<_> =
+            (0..self.tenants).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+        let puts = (memory.as_u64() * 3 / 2 / (self.mean_len() as u64 + 60)) as u32;
+        let (limit, mut rng) = (cache.ledger().limit(), seeded(self.seed));
+        let evicted =
+            || cache.stats().pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum::<u64>();
+        // What had been evicted when the bill was below 90 % last, if it is.
+        let mut below = Some(0);
+        let value = vec![1; self.max_len() + 1];
+        for key in 0..puts {
+            let len = match self.len {
+                Len::Fixed(len) => len,
+                Len::Spread(least, most) => {
+                    10_f64.powf(rng.random_range(least.log10()..most.log10())) as usize
+                }
+                Len::InTurn(count, step) => key as usize / self.tenants % count * step + 1,
+                Len::InPhases(count, step) => key as usize * count / puts as usize * step + 1,
+            };
+            let ttl = self.ttl_secs + key % (self.ttl_secs / 2 + 1);
+            let expiry = if ttl == 0 { Expiry::Never } else { Expiry::After(ttl) };
+            let options = ItemOptions { expiry, ..ItemOptions::default() };
+            let mut item = cache
+                .allocate(pools[key as usize % self.tenants], &key.to_le_bytes(), len, &options)
+                .unwrap_or_else(|error| panic!("put {key} of {self:?}: {error}"));
+            item.value_mut().copy_from_slice(&value[..len]);
+            cache.put(item);
+            let total = cache.ledger().total();
+            assert!(total <= limit, "{total} of {limit} bytes after put {key} of {self:?}");
+            let is_below = total < limit * 9 / 10;
+            if let Some(before) = below.filter(|_| !is_below || key + 1 == puts) {
+                assert_eq!(evicted(), before, "evictions below 90 %, until put {key} of {self:?}");
+            }
+            below = below.filter(|_| is_below).or_else(|| is_below.then(evicted));
+        }
+        assert!(evicted() > 0, "more was put than there is room for: {self:?}");
+        cache.validate();
+    }
+}
+
+fn check_all(policies: &[PolicyKind], memories_mib: &[u64], tenants: &[usize], lens: &[Len]) {
+    for memory in memories_mib {
+        for tenants in tenants {
+            for policy in policies {
+                lens.iter().for_each(|len| Cell::new(*memory, *tenants, *policy, *len).check());
+            }
+        }
+    }
+}
+
+const ALL_SIZES: Len = Len::Spread(10.0, 30e3);
+
+#[test]
+fn small_caches_of_one_tenant_keep_to_their_memory_and_use_it() {
+    check_all(&PolicyKind::ALL, &[8, 16, 32], &[1], &[ALL_SIZES, Len::Fixed(1_000), Len::Fixed(30_000)]);
+}
+
+#[test]
+fn small_caches_of_many_tenants_keep_to_their_memory_and_use_it() {
+    check_all(&PolicyKind::ALL, &[8, 16, 32], &[16, 64], &[ALL_SIZES]);
+}
+
+/// What one tenant has of 8 MiB is two or three of the largest chunks.
+#[test]
+fn the_smallest_caches_of_many_tenants_refuse_nothing_whatever_comes() {
+    for policy in PolicyKind::ALL {
+        for seed in 0..8 {
+            Cell { seed, ..Cell::new(8, 64, policy, ALL_SIZES) }.check();
+        }
+    }
+}
+
+#[test]
+fn larger_caches_keep_to_their_memory_and_use_it() {
+    let policies = [PolicyKind::S3_FIFO, PolicyKind::Sieve, PolicyKind::LRU, PolicyKind::W_TINY_LFU];
+    check_all(&policies, &[64, 128], &[1, 16, 64], &[ALL_SIZES]);
+}
+
+/// The metadata of small items is a quarter of what they take.
+#[test]
+fn caches_of_the_smallest_items_keep_to_their_memory_and_use_it() {
+    check_all(&PolicyKind::ALL, &[8, 16], &[1, 16], &[Len::Fixed(10)]);
+}
+
+#[test]
+fn caches_of_hundreds_of_size_classes_keep_to_their_memory_and_refuse_nothing() {
+    for memory in [8, 10, 14] {
+        for policy in PolicyKind::ALL {
+            for len in [Len::InTurn(200, 152), Len::InPhases(200, 152)] {
+                Cell::new(memory, 2, policy, len).with_classes(200, 152).check();
+            }
+        }
+    }
+    for policy in PolicyKind::ALL {
+        for len in [Len::InTurn(200, 16), Len::InPhases(200, 16)] {
+            Cell::new(14, 2, policy, len).with_classes(200, 16).check();
+        }
+    }
+}
+
+/// When and how many items expire is not known when their memory is given out.
+#[test]
+fn caches_whose_items_expire_keep_to_their_memory() {
+    for len in [Len::Fixed(10), ALL_SIZES] {
+        for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU] {
+            Cell { ttl_secs: 10_000, ..Cell::new(8, 4, policy, len) }.check();
+        }
+    }
+}
+
+/// With large pages, a page is not given memory for a unit of it.
+#[test]
+fn small_caches_with_large_pages_keep_to_their_memory_and_use_it() {
+    Cell { huge_pages: true, ..Cell::new(16, 4, PolicyKind::S3_FIFO, ALL_SIZES) }.check();
+}
+
+/// What an embedder charges for its own buffers is taken from the items of a full cache at the next allocation.
+#[test]
+fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {
+    let cache =
+        Cache::new(CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() })
+            .expect("a cache");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+    let put = |key: u32| {
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), 500, &ItemOptions::default()).expect("memory"));
+    };
+    (0..100_000).for_each(put);
+    let limit = cache.ledger().limit();
+    cache.ledger().charge(millpond::Part::Connections, 3 << 20);
+    assert!(cache.ledger().total() > limit);
+    put(0);
+    assert!(cache.ledger().total() <= limit, "{} of {limit}", cache.ledger().total());
+    assert!(cache.ledger().total() >= limit * 9 / 10, "no more was taken than is needed");
+    cache.validate();
+}
