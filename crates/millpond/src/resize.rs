@@ -317,6 +317,11 @@ impl Core {
         pool.remove(run.bytes());
         let is_moved = self.has_room_beside(pool, class, run) && self.release_run(pool, class, run, taking);
         pool.add(run.bytes());
+        // An item may have been held only now, or others have taken what was off the count.
+        if let Some(over) = pool.slab_bytes().checked_sub(pool.limit_bytes()).filter(|over| *over > 0) {
+            let amount = Amount::about(over.min(run.bytes()));
+            self.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, 0));
+        }
         is_moved
     }
 
@@ -487,6 +492,9 @@ mod tests {
             .find(|item| (0..run.chunks(class.info)).any(|number| run.chunk(number) == item.ptr()))
             .expect("an item is in it");
         assert!(!core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)), "an item is held");
+        assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
+        // One that waits for the holder has begun the move by then, as one has that finds no item held at first.
+        assert!(!core.move_run(run, class.info, &mut Taking::new(Why::Moved, 1)), "an item is held");
         assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
         drop(held);
         assert!(core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)));
