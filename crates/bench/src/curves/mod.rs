@@ -23,7 +23,7 @@ use curve::{Correction, Estimator, MissRatioCurve, Shards, StackDistance, Unit};
 use millpond::PolicyKind;
 
 pub use accesses::{Source, Writes, traces_in};
-pub use answer::{Answer, answer};
+pub use answer::{Answer, Tried, answer};
 pub use engine_policy::PolicyCache;
 pub use estimator::Method;
 pub use report::{CurveReport, chart};

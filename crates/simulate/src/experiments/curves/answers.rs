@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench::curves::{Answer, CurveOptions, Method, Source, answer, learn, traces_in};
+use bench::curves::{Answer, CurveOptions, Method, Source, Tried, answer, learn, traces_in};
 use bench::engine_memory::EngineMemory;
 use bench::replay::ReplayOptions;
 use curve::{Correction, Unit};
@@ -63,6 +63,14 @@ fn ask(trace: &Path, policy: PolicyKind) -> anyhow::Result<Option<Answer>> {
     answer(&report.curve, trace, OF_ALL_HITS * most, &replayed, most_tried).map(Some)
 }
 
+/// Whether no answer is nearer from above than `memory`: the least engines are as large, or one that
+/// is smaller by no more than answers differ, a mebibyte or 2 %, hits too little.
+fn is_nearest(answer: &Answer, memory: u64) -> bool {
+    let next = memory - (memory / 50).max(1 << 20).min(memory);
+    let hits_too_little = |tried: &Tried| tried.hit_ratio < answer.hits && tried.memory_bytes >= next;
+    memory <= 16 << 20 || answer.tried.iter().any(hits_too_little)
+}
+
 fn run(context: &mut Context) -> Report {
     let mut report = Report::new();
     let Some(folder) = context.traces() else {
@@ -91,12 +99,7 @@ fn run(context: &mut Context) -> Report {
         };
         let last =
             answer.tried.iter().rev().find(|tried| tried.memory_bytes == memory).copied().unwrap_or(first);
-        // Where the least engine there is hits more, or a mebibyte less would hit too little, no answer is nearer.
-        let is_least = memory <= 16 << 20
-            || answer.tried.iter().any(|tried| {
-                tried.hit_ratio < answer.hits && (memory - tried.memory_bytes.min(memory)) * 50 <= memory
-            });
-        let distance = if is_least {
+        let distance = if is_nearest(&answer, memory) {
             (answer.hits - last.hit_ratio).max(0.0)
         } else {
             (last.hit_ratio - answer.hits).abs()
@@ -132,4 +135,34 @@ fn run(context: &mut Context) -> Report {
     }
     report.table(table);
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_is_nearest_if_the_next_smaller_engine_hits_too_little() {
+        let tried = |mib: u64, hit_ratio| Tried { memory_bytes: mib << 20, hit_ratio };
+        let is_nearest = |memory: u64, tried: Vec<Tried>| {
+            let memory_bytes = Some(memory << 20);
+            let (policy, note) = ("lru:0".to_owned(), String::new());
+            let answer = Answer {
+                hits: 0.85,
+                policy,
+                memory_bytes,
+                most_hits: 0.9,
+                by_curve_bytes: None,
+                tried,
+                note,
+            };
+            is_nearest(&answer, memory << 20)
+        };
+        assert!(is_nearest(25, vec![tried(26, 0.87), tried(24, 0.83), tried(25, 0.87)]));
+        assert!(is_nearest(200, vec![tried(196, 0.83), tried(200, 0.87)]));
+        assert!(!is_nearest(25, vec![tried(23, 0.83), tried(25, 0.87)]), "24 MiB might be enough");
+        assert!(!is_nearest(25, vec![tried(24, 0.86), tried(25, 0.87)]), "24 MiB were enough");
+        assert!(!is_nearest(200, vec![tried(190, 0.83), tried(200, 0.87)]));
+        assert!(is_nearest(16, vec![tried(16, 0.9)]), "engines have no less");
+    }
 }
