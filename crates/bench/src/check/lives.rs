@@ -25,7 +25,8 @@ use super::record::{Answer, CallKind, Record, Tick};
 const NEVER: Tick = Tick::MAX;
 /// The Unix second at which what lives for ever expires.
 pub(crate) const FOR_EVER: u64 = u64::MAX;
-/// Versions of a key that are kept at once. More can only be possible at once while a call is stuck.
+/// Versions of a key that are kept at once, but for those that may be there yet. More can only be possible at once while a call is
+/// stuck.
 const MOST_KEPT: usize = 1_024;
 
 /// A version that may still be returned.
@@ -74,8 +75,12 @@ impl Lives {
     pub(crate) fn begin_set(&mut self, record: &mut Record) {
         record.version = self.next_version;
         self.next_version += 1;
-        if self.kept.len() >= MOST_KEPT {
-            self.kept.remove(0);
+        // A version that is not yet written, by a call that is stuck, comes later.
+        let is_gone = |life: &Life| life.dead_after < record.begin;
+        if self.kept.len() >= MOST_KEPT
+            && let Some(gone) = self.kept.iter().position(is_gone)
+        {
+            self.kept.remove(gone);
             self.blind_until = record.begin;
         }
         self.kept.push(Life {

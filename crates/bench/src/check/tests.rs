@@ -232,6 +232,32 @@ fn expiry_is_judged_by_the_latest_lifetime_that_can_hold() {
     assert_eq!(get(version, 305).expect_err("a lone touch shortens a life").kind, "expired");
 }
 
+/// A thread that had no processor for a second, while others wrote the same key a thousand times.
+#[test]
+fn a_value_that_is_written_late_is_legal_however_many_were_written_meanwhile() {
+    let history = History::new(1, 0);
+    let set = || {
+        let ticket = history.begin(0, CallKind::Set, 0, (100, 0), 0);
+        history.end_set(ticket, true, 0).expect("legal");
+    };
+    let get = |version| {
+        let ticket = history.begin(0, CallKind::Get, 1, (0, 0), 0);
+        history.end_get(ticket, Found::Version(version))
+    };
+    set();
+    let late = history.begin(0, CallKind::Set, 2, (100, 0), 0);
+    (0..2_000).for_each(|_| set());
+    get(1).expect("it is written only now");
+    get(1).expect("it stays until the next one");
+    history.end_set(late, true, 0).expect("legal");
+    get(1).expect("it stays until the next one");
+    assert_eq!(get(0).expect_err("it was replaced long ago").kind, "stale");
+    assert_eq!(get(500).expect_err("it was replaced long ago").kind, "stale");
+    set();
+    assert_eq!(get(1).expect_err("it was replaced").kind, "stale");
+    assert!(history.kept(0) <= 1_025);
+}
+
 #[test]
 fn every_kind_of_wrong_answer_has_its_name_and_its_proof() {
     let history = History::new(5, 0);
