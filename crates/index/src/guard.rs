@@ -45,8 +45,16 @@ impl Index {
             for distance in 1..=reach {
                 self.table.get(home + distance).lock();
             }
+            held::add(1);
             return Guard { index: self, hash, home, reach, changed: false };
         }
+    }
+
+    /// Checks, in builds with debug assertions, that the calling thread has nothing locked ([`Self::lock`]), in this index or another: for what
+    /// takes such locks itself.
+    #[inline]
+    pub fn check_unlocked(&self) {
+        debug_assert_eq!(held::count(), 0, "the thread holds a lock of the index");
     }
 
     /// Takes out the entry of `hash` that points to `ptr`, if there is one.
@@ -121,6 +129,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        held::add(-1);
         for distance in (1..=self.reach).rev() {
             self.index.table.get(self.home + distance).unlock(false);
         }
@@ -156,5 +165,31 @@ impl Index {
             }
         }
         Err(Full)
+    }
+}
+
+/// How many guards the calling thread has, in builds with debug assertions.
+#[cfg(all(debug_assertions, not(loom)))]
+mod held {
+    use std::cell::Cell;
+
+    thread_local!(static GUARDS: Cell<i32> = const { Cell::new(0) });
+
+    pub(super) fn add(guards: i32) {
+        GUARDS.set(GUARDS.get() + guards);
+    }
+
+    pub(super) fn count() -> i32 {
+        GUARDS.get()
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(loom))))]
+mod held {
+    #[inline]
+    pub(super) fn add(_guards: i32) {}
+
+    pub(super) fn count() -> i32 {
+        0
     }
 }

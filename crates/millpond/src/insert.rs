@@ -180,6 +180,10 @@ impl Core {
                     if rounds > 0 && self.may_grow_on() {
                         rounds -= 1;
                         drop(guard);
+                        // Evicts to make room for it on the bill, which takes the locks of other buckets.
+                        if !self.index.is_growing() {
+                            self.begin_growth();
+                        }
                         self.grow_index_on();
                     } else {
                         self.make_room(guard);
@@ -330,12 +334,10 @@ impl Core {
     /// up with insertions unless the thread that is at it does not come to run.
     #[cold]
     fn may_grow_on(&self) -> bool {
-        self.index.is_growing()
-            || (self.index.wants_growth() && self.begin_growth())
-            || self.index.is_growing()
+        self.index.is_growing() || self.index.wants_growth()
     }
 
-    /// Has the index begin to grow, after room was made for that on the bill.
+    /// Has the index begin to grow, after room was made for that on the bill. The caller holds no lock.
     #[cold]
     fn begin_growth(&self) -> bool {
         let expected = self.expected_entries();
@@ -419,6 +421,24 @@ mod tests {
         assert_eq!(left(true).count(), 4_000);
         // Some lie in other homes than their own.
         assert!(left(false).count() < 400, "{}", left(false).count());
+        cache.validate();
+    }
+
+    /// Growth makes room for itself on the bill, and may evict what lies in any bucket.
+    #[test]
+    fn an_index_that_grows_for_a_full_home_has_no_bucket_locked() {
+        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        // Those whose insertion does not ask whether it is time to grow, so that homes get full.
+        let asks = |key: &u32| cache.keys(pool).hash(&key.to_le_bytes()) >> 8 & 63 == 0;
+        let keys: Vec<u32> = (0..40_000).filter(|key| !asks(key)).collect();
+        for key in &keys {
+            let item = cache.allocate(pool, &key.to_le_bytes(), 10, &ItemOptions::default()).expect("room");
+            cache.put(item);
+        }
+        let found = keys.iter().filter(|key| cache.peek(&key.to_le_bytes()).is_some()).count();
+        assert!(found * 1_000 > keys.len() * 999, "{found} of {}", keys.len());
         cache.validate();
     }
 }

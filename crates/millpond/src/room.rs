@@ -51,6 +51,7 @@ impl Core {
     /// Has so much of the limit be free, if that is to be had without a wait. The caller holds no lock.
     #[cold]
     pub(crate) fn find_room(&self, bytes: u64) {
+        self.index.check_unlocked();
         let waits = |waits: u32| waits.checked_sub(1);
         if self.room.waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, waits).is_ok() {
             return;
