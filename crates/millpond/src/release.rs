@@ -411,14 +411,15 @@ impl Core {
     }
 
     /// Waits until the readers of all retired runs have gone, for 50 ms or a little more at most. Whoever calls this may be one of
-    /// them.
-    pub(crate) fn wait_for_retired_runs(&self) {
+    /// them. Says whether they have gone.
+    pub(crate) fn wait_for_retired_runs(&self) -> bool {
         for _ in 0..READER_WAITS {
             if self.free_retired_runs() == 0 {
-                return;
+                return true;
             }
             base::thread::sleep(WAIT);
         }
+        false
     }
 
     /// Bytes that retired runs are about to give back. First those of the ledger: whole slabs, and split ones that are withdrawn and
@@ -447,7 +448,7 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use base::{ByteSize, Part};
     use slab::SLAB_BYTES;
 
@@ -482,7 +483,7 @@ mod tests {
     }
 
     /// Does `work` while another thread is pinned, as one is that reads.
-    fn while_read<T>(cache: &Cache, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_read<T>(cache: &Cache, work: impl FnOnce() -> T) -> T {
         let (is_pinned, pinned) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|threads| {

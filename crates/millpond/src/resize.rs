@@ -394,8 +394,10 @@ impl Core {
             giver =
                 Some(self.take_bytes(pool, Some(class.info.class), 1, Amount::about(bytes), &mut taking)?);
             drop(resizing);
-            self.wait_for_retired_runs();
-            Some(self.grow(pool, class, bytes) > 0)
+            let is_free = self.wait_for_retired_runs();
+            let has_grown = self.grow(pool, class, bytes) > 0;
+            // What readers keep is of no use yet, nor would more be.
+            (has_grown || is_free).then_some(has_grown)
         });
         let has_grown = has_grown.into_iter().any(|grew| grew);
         let left = before.saturating_sub(pool.slab_bytes());
@@ -469,6 +471,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::release::tests::while_read;
     use crate::{CacheConfig, ItemOptions, PoolConfig};
 
     #[test]
@@ -499,6 +502,27 @@ mod tests {
         drop(held);
         assert!(core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)));
         assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
+        cache.validate();
+    }
+
+    #[test]
+    fn a_class_that_insists_on_a_run_takes_no_more_once_readers_keep_what_it_took() {
+        let config = CacheConfig { memory: ByteSize::mib(8), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let id = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        let allocate = |key: u32, len| cache.allocate(id, &key.to_le_bytes(), len, &ItemOptions::default());
+        (0..10_000).for_each(|key| cache.put(allocate(key, 1_000).expect("room")));
+        let core = cache.core();
+        let pool = core.pool(id).expect("added");
+        let place = pool.sizes().place_for(100_000).expect("a class");
+        let class = core.class_at(&pool, pool.sizes(), place);
+        let before = pool.slab_bytes();
+        let taken = while_read(&cache, || {
+            assert!(!core.insist_on_run(&pool, class));
+            before - pool.slab_bytes()
+        });
+        assert!(taken > 0 && taken < 1 << 20, "{taken} bytes of {before} were taken in vain");
+        assert!(core.insist_on_run(&pool, class));
         cache.validate();
     }
 }
