@@ -33,13 +33,9 @@ pub fn files(config: &Config) -> Findings {
 
 /// Why logs cannot be written.
 pub(crate) fn logs(watch: &Watch) -> Vec<String> {
-    let requests = refuse_pipe(&watch.request_log).and_then(|()| check_log(&watch.request_log));
-    let named = [
-        ("request_log", &watch.request_log, requests),
-        ("trace_file", &watch.trace_file, check_log(&watch.trace_file)),
-    ];
-    let problem = |(setting, file, checked): (&str, &PathBuf, io::Result<()>)| {
-        let error = checked.err()?;
+    let named = [("request_log", &watch.request_log), ("trace_file", &watch.trace_file)];
+    let problem = |(setting, file): (&str, &PathBuf)| {
+        let error = check_log(file).err()?;
         Some(format!("watch.{setting}: {} cannot be written: {error}", file.display()))
     };
     named.into_iter().filter_map(problem).collect()
@@ -114,6 +110,7 @@ fn check_log(file: &Path) -> io::Result<()> {
     if file.as_os_str().is_empty() {
         return Ok(());
     }
+    refuse_pipe(file)?;
     match std::fs::metadata(file) {
         Ok(there) if there.is_dir() => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder")),
         Ok(_) => machine::check_writable(file),

@@ -12,6 +12,7 @@ use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, H
 
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
+use crate::requests::refuse_pipe;
 use crate::shared::Pool;
 
 /// How often events are written out.
@@ -193,6 +194,8 @@ fn begin(cache: &Cache, wanted: &Watch, lost: &Arc<AtomicU64>) -> Result<EventTh
         let context = format!("watch.trace_file: {} cannot be written", path.display());
         Error::with_source(ErrorKind::System, context, error)
     };
+    // Opening one would wait for its reader.
+    refuse_pipe(path).map_err(failed)?;
     let writer = TraceWriter::new(BufWriter::new(File::create(path).map_err(failed)?)).map_err(failed)?;
     let lost = Arc::clone(lost);
     let trace = TraceFile { writer, path: path.clone(), buffered: 0, has_failed: false, lost };

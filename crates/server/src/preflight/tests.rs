@@ -79,6 +79,17 @@ level = \"wran\"
 }
 
 #[test]
+fn a_pipe_is_no_file_for_a_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    let watch = Watch { trace_file: pipe.clone(), request_log: pipe, ..Watch::default() };
+    let problems = logs(&watch);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().all(|problem| problem.contains("it is a pipe")), "{problems:?}");
+}
+
+#[test]
 fn all_that_cannot_be_had_is_told_with_the_other_mistakes_each_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
