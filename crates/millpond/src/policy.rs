@@ -13,6 +13,8 @@ use crate::pool::Pool;
 
 /// Items that are queued anew under one hold of a class's lock, at most: some 0.1 to 0.3 ms.
 const CONVERTED_AT_ONCE: usize = 1_024;
+/// Holds of such locks by one round of maintenance, at most: some 0.1 to 0.3 s.
+const STEPS_PER_ROUND: u32 = 1_024;
 
 impl Cache {
     /// Changes the eviction policy of a pool, while serving. No item is lost, and the order of
@@ -25,13 +27,13 @@ impl Cache {
     pub fn set_pool_policy(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
         self.set_pool_policy_lazily(pool, policy)?;
         let core = self.core();
-        core.convert(&*core.pool(pool)?);
+        core.convert(&*core.pool(pool)?, &mut { u32::MAX });
         Ok(())
     }
 
-    /// Changes the eviction policy of a pool as [`Self::set_pool_policy`], and leaves it to the
-    /// next round of [`Self::maintain`] to queue the items anew: for threads that others wait for.
-    /// Until then size classes keep the policy that they have.
+    /// Changes the eviction policy of a pool as [`Self::set_pool_policy`], and leaves it to
+    /// [`Self::maintain`] to queue the items anew, a million in each round: for threads that
+    /// others wait for. Until then size classes keep the policy that they have.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NoSuchPool`].
@@ -42,17 +44,29 @@ impl Cache {
 }
 
 impl Core {
-    /// Gives the classes of pools whose policy was changed that policy.
+    /// Gives the classes of pools whose policy was changed that policy, as far as a round gets.
     pub(crate) fn convert_where_due(&self) {
+        self.convert_due(STEPS_PER_ROUND);
+    }
+
+    fn convert_due(&self, mut steps: u32) {
         for pool in self.pools.all().iter().filter(|pool| pool.upkeep.take_conversion()) {
-            self.convert(pool);
+            self.convert(pool, &mut steps);
+            if steps == 0 {
+                // The next round goes on with it.
+                pool.upkeep.note_conversion();
+                return;
+            }
         }
     }
 
-    /// Gives the classes of a pool the policy of the pool. Several threads may do so at once.
-    fn convert(&self, pool: &Pool) {
+    /// Gives the classes of a pool the policy of the pool, in up to `steps` holds of their locks.
+    /// Several threads may do so at once.
+    fn convert(&self, pool: &Pool, steps: &mut u32) {
         for (_, class) in pool.used_classes() {
-            while !pool.is_leaving() && self.convert_some(pool, class) {}
+            while *steps > 0 && !pool.is_leaving() && self.convert_some(pool, class) {
+                *steps -= 1;
+            }
         }
     }
 

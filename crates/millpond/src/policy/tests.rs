@@ -67,6 +67,19 @@ fn lazy_change_is_left_to_maintenance() {
 }
 
 #[test]
+fn round_takes_a_limited_number_of_steps_and_the_next_one_goes_on() {
+    let (cache, pool) = full_cache();
+    let items = cache.stats().pools[0].sum(|class| class.items) as usize;
+    cache.set_pool_policy_lazily(pool, PolicyKind::Arc).expect("there is one");
+    cache.core().convert_due(5);
+    let (kind, left) = state(&cache, pool);
+    assert_eq!(kind, PolicyKind::Arc);
+    assert!(left < items && left + 5 * CONVERTED_AT_ONCE >= items, "{left} of {items}");
+    cache.maintain().expect("nothing is held");
+    assert_eq!(state(&cache, pool), (PolicyKind::Arc, 0));
+}
+
+#[test]
 fn pool_serves_in_the_middle_of_a_change_and_changes_again() {
     for (from, to, last) in [
         (PolicyKind::LRU, PolicyKind::S3_FIFO, PolicyKind::LRU),
