@@ -19,12 +19,16 @@
 //! Invariants, for each queue:
 //! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
-//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again: every 8th insertion cleans a set.
+//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again, at least `256 - WINDOW` epochs later: every 8th
+//!    insertion cleans a set, and more of them if the table is large for its epochs.
 
 const SLOTS: usize = 21;
 const EPOCHS_PER_CAPACITY: usize = 64;
 const WINDOW: u8 = 200;
 const INSERTIONS_PER_CLEANING: usize = 8;
+/// Epochs in which all sets are cleaned: fewer than lie between the death of one and the return of its number.
+const EPOCHS_PER_ROUND: usize = 48;
+const _: () = assert!(EPOCHS_PER_ROUND + WINDOW as usize <= 250);
 /// Insertions that wait for their set at once.
 const WAITING: usize = 16;
 /// Ghosts of fewer entries insert at once: they are in the processor's caches.
@@ -94,7 +98,8 @@ pub struct Ghost<const QUEUES: usize = 1> {
     capacity: usize,
     is_closed: bool,
     queues: [Epochs; QUEUES],
-    insertions: usize,
+    /// Insertions until the next set is cleaned.
+    until_cleaning: usize,
     clean_at: usize,
     /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose oldest is at `next_waiting`.
     waiting: Vec<(usize, u32)>,
@@ -109,7 +114,7 @@ impl<const QUEUES: usize> Default for Ghost<QUEUES> {
             capacity: 0,
             is_closed: false,
             queues: std::array::from_fn(|_| Epochs::default()),
-            insertions: 0,
+            until_cleaning: 0,
             clean_at: 0,
             waiting: Vec::new(),
             next_waiting: 0,
@@ -266,15 +271,19 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         into.alive[usize::from(into.present)] += 1;
         into.total += 1;
         into.inserted_in_epoch += 1;
-        if into.inserted_in_epoch >= (self.capacity / EPOCHS_PER_CAPACITY).max(1) {
+        let in_epoch = (self.capacity / EPOCHS_PER_CAPACITY).max(1);
+        if into.inserted_in_epoch >= in_epoch {
             into.begin_next();
         }
         self.bury();
-        self.insertions += 1;
-        if self.insertions.is_multiple_of(INSERTIONS_PER_CLEANING) {
-            self.clean(self.clean_at);
-            self.clean_at = (self.clean_at + 1) % self.sets.len();
+        if self.until_cleaning > 0 {
+            self.until_cleaning -= 1;
+            return;
         }
+        self.clean(self.clean_at);
+        self.clean_at = (self.clean_at + 1) % self.sets.len();
+        let most = EPOCHS_PER_ROUND * in_epoch / self.sets.len();
+        self.until_cleaning = most.clamp(1, INSERTIONS_PER_CLEANING) - 1;
     }
 
     /// The queue in which a key is remembered; it no longer is afterwards.
@@ -406,6 +415,28 @@ mod tests {
         assert!(kept > 400, "{kept}");
         ghost.set_capacity(10);
         ghost.validate();
+    }
+
+    /// Most keys are found soon, so that epochs die of age alone, and few insertions lie between their death and the return of their
+    /// numbers.
+    #[test]
+    fn epochs_that_die_of_age_are_empty_when_their_numbers_return() {
+        for capacity in (16..4_200).step_by(37).flat_map(|capacity| [capacity, capacity + capacity / 6]) {
+            let mut ghost = Ghost::<1>::default();
+            // The table is a little larger than it has to be.
+            ghost.set_capacity(capacity + capacity / 5);
+            ghost.set_capacity(capacity);
+            for step in 0..40 * capacity as u64 {
+                ghost.insert(0, hash(step));
+                if !mix64(step).is_multiple_of(8) {
+                    ghost.remove(hash(step));
+                }
+                if step.is_multiple_of(1_000) {
+                    ghost.validate();
+                }
+            }
+            ghost.validate();
+        }
     }
 
     #[test]
