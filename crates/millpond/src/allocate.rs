@@ -341,17 +341,18 @@ impl Core {
         if idle >= SLAB_BYTES as u64 && self.bring_together() {
             pool.note_move(turn);
         } else if lacking > 0 {
-            // If there is no room for metadata besides, as much has to go as may make a slab.
-            let has_room = self.has_metadata_room(lacking, class.info, pool.policy());
-            let bytes = if has_room { lacking } else { step_for(pool.slab_bytes()) };
+            // There may be no room for metadata besides. What gives it is free units, or a slab if those keep their memory.
+            let metadata = metadata_of(lacking / u64::from(class.info.chunk_bytes), pool.policy());
+            let has_room = self.ledger.total() + self.metadata_to_come() + metadata <= self.ledger.limit();
+            let bytes = if has_room {
+                lacking
+            } else if self.arena.has_bare_units() {
+                lacking + metadata
+            } else {
+                step_for(pool.slab_bytes())
+            };
             self.move_within_pool(pool, class, 2, bytes);
         }
-    }
-
-    /// Whether the metadata of so many bytes of chunks finds room besides what is spent and what is to come.
-    fn has_metadata_room(&self, bytes: u64, info: SlabInfo, policy: PolicyKind) -> bool {
-        let metadata = metadata_of(bytes / u64::from(info.chunk_bytes), policy);
-        self.ledger.total() + self.metadata_to_come() + metadata <= self.ledger.limit()
     }
 
     /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as much as fits the memory that it has and

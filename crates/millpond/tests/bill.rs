@@ -185,6 +185,40 @@ fn small_caches_with_large_pages_keep_to_their_memory_and_use_it() {
     Cell { huge_pages: true, ..Cell::new(16, 4, PolicyKind::S3_FIFO, ALL_SIZES) }.check();
 }
 
+/// A class that has little takes what it lacks from others, and no more: what they lose is evicted.
+#[test]
+fn values_of_very_different_sizes_leave_few_chunks_free() {
+    for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU] {
+        let config = CacheConfig {
+            memory: ByteSize::mib(64),
+            huge_pages: false,
+            hash_seed: Some(7),
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = cache.add_pool(PoolConfig { policy, ..PoolConfig::named("p") }).expect("a pool");
+        let mut rng = seeded(7);
+        for key in 0..20_000_u32 {
+            // About as objects of a CDN: half of them have less than 2.8 KB, the mean is 9 KB.
+            let normal = (0..12).map(|_| rng.random_range(0.0..1.0)).sum::<f64>() - 6.0;
+            let len = (2.8e3 * (1.5 * normal).exp()).clamp(10.0, 3e6) as usize;
+            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("room");
+            cache.put(item);
+            if key % 1_000 == 999 {
+                let stats = cache.stats();
+                let unused =
+                    stats.pools[0].sum(|class| class.bytes - class.items * u64::from(class.chunk_bytes));
+                let all = stats.pools[0].slab_bytes;
+                assert!(
+                    unused * 4 <= all,
+                    "{policy}: {unused} of {all} bytes are free chunks after put {key}"
+                );
+            }
+        }
+        cache.validate();
+    }
+}
+
 /// What an embedder charges for its own buffers is taken from the items of a full cache at the next allocation.
 #[test]
 fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {
