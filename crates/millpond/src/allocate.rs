@@ -28,6 +28,8 @@ const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The part of the limit that classes take at most, besides their chunks, before items are put into larger chunks instead.
 const MOST_OF_CLASSES: u64 = 4;
+/// The part of the limit that a change of policy and a restart leave to chunks at least.
+pub(crate) const LEAST_FOR_CHUNKS: u64 = 2;
 
 impl Cache {
     /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
@@ -252,7 +254,7 @@ impl Core {
     }
 
     /// The place of the class to allocate from. A class that is not there yet takes memory besides its chunks: if all that is not slabs would
-    /// become a large part of the limit, chunks of the next larger class that is there serve as well.
+    /// become a large part of the limit, chunks of the next larger class that has some serve as well.
     #[inline]
     fn place_with_room(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
         if pool.used_class(sizes.number(place)).is_some() {
@@ -265,9 +267,13 @@ impl Core {
     fn place_for_new(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
         let bytes = Class::bytes_with(pool.policy());
         let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
+        // A class without chunks may be there for a value that was refused.
+        let has_chunks = |place: &usize| {
+            let class = pool.used_class(sizes.number(*place));
+            class.is_some_and(|class| class.inner.lock().chunks.run_count() > 0)
+        };
         if of_classes > self.ledger.limit() / MOST_OF_CLASSES
-            && let Some(larger) =
-                (place + 1..sizes.sizes().len()).find(|place| pool.used_class(sizes.number(*place)).is_some())
+            && let Some(larger) = (place + 1..sizes.sizes().len()).find(has_chunks)
         {
             return Ok(larger);
         }
@@ -275,6 +281,13 @@ impl Core {
             self.find_room(bytes + self.spare_bytes());
         }
         if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
+    }
+
+    /// Whether one more class of the pool would leave half of the limit to chunks.
+    pub(crate) fn has_room_for_class(&self, pool: &Pool) -> bool {
+        let bytes = Class::bytes_with(pool.policy());
+        let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
+        of_classes <= self.ledger.limit() / LEAST_FOR_CHUNKS
     }
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {

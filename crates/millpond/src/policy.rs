@@ -3,12 +3,14 @@
 //! The items of a class are queued anew a batch at a time, and whoever waits for the class's lock
 //! gets it between two batches.
 
+use base::ByteSize;
 use evict::{Conversion, PolicyKind};
 use parking_lot::MutexGuard;
 
+use crate::allocate::LEAST_FOR_CHUNKS;
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::{Class, Inner, View};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 
 /// Items that are queued anew under one hold of a class's lock, at most: some 0.1 to 0.3 ms.
@@ -23,7 +25,7 @@ impl Cache {
     /// use the class in between. Hits of a class leave no trace meanwhile.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::NoSuchPool`].
+    /// As [`Self::check_pool_policy`].
     pub fn set_pool_policy(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
         self.set_pool_policy_lazily(pool, policy)?;
         let core = self.core();
@@ -36,10 +38,46 @@ impl Cache {
     /// others wait for. Until then size classes keep the policy that they have.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::NoSuchPool`].
+    /// As [`Self::check_pool_policy`].
     pub fn set_pool_policy_lazily(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
+        self.check_pool_policy(pool, policy)?;
         self.core().pool(pool)?.set_policy(policy);
         Ok(())
+    }
+
+    /// Returns an error if a pool could not be given this policy. Changes nothing.
+    ///
+    /// A size class takes 2 KB with S3-FIFO and SIEVE and up to 11 KB with other policies, whatever it holds.
+    ///
+    /// # Errors
+    /// - [`crate::ErrorKind::NoSuchPool`];
+    /// - [`crate::ErrorKind::OutOfMemory`] if the size classes of all pools would then take over half of the memory.
+    pub fn check_pool_policy(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
+        let core = self.core();
+        let changed = core.pool(pool)?;
+        if Class::bytes_with(policy) <= Class::bytes_with(changed.policy()) {
+            return Ok(());
+        }
+        let mut by_kind: Vec<(PolicyKind, u64)> = Vec::new();
+        for pool in core.pools.all().iter() {
+            let kind = if pool.number == changed.number { policy } else { pool.policy() };
+            let classes = pool.used_classes().count() as u64;
+            match by_kind.iter_mut().find(|(other, _)| *other == kind) {
+                Some((_, sum)) => *sum += classes,
+                None => by_kind.push((kind, classes)),
+            }
+        }
+        let bytes = by_kind.iter().map(|(kind, classes)| classes * Class::bytes_with(*kind)).sum();
+        let (memory, all) = (ByteSize::new(core.ledger.limit()), ByteSize::new(bytes));
+        if bytes <= memory.as_u64() / LEAST_FOR_CHUNKS {
+            return Ok(());
+        }
+        let name = &changed.name;
+        let context = format!(
+            "the size classes of all pools would take {all} if pool `{name}` had policy {policy}: over half of {memory}; choose \
+             s3-fifo or sieve, fewer size classes, or more memory"
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, context))
     }
 }
 

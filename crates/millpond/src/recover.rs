@@ -283,7 +283,11 @@ impl Core {
     }
 
     fn recover_run(&self, pool: &Pool, run: Run, info: SlabInfo, chains: &mut Chains) {
-        let class = self.class_for_found(pool, info.chunk_bytes);
+        // With another policy, or less memory, there may be too little for all classes that were there.
+        let place = pool.sizes().place_of_size(info.chunk_bytes);
+        let is_there = place.is_some_and(|place| pool.used_class(pool.sizes().number(place)).is_some());
+        let fits = is_there || self.has_room_for_class(pool);
+        let class = fits.then(|| self.class_for_found(pool, info.chunk_bytes)).flatten();
         let Some(class) = class.filter(|class| class.inner.lock().chunks.has_room_for_run()) else {
             let lost = self.items_of(run, info).0.len() as u64;
             self.recovered.lock().dropped += lost;

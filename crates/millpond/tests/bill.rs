@@ -219,6 +219,61 @@ fn values_of_very_different_sizes_leave_few_chunks_free() {
     }
 }
 
+fn small_cache_of_many_pools(policy: PolicyKind) -> (Cache, Vec<millpond::PoolId>) {
+    let config = CacheConfig {
+        memory: ByteSize::mib(8),
+        huge_pages: false,
+        hash_seed: Some(7),
+        ..CacheConfig::default()
+    };
+    let cache = Cache::new(config).expect("a cache");
+    let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+    let pools = (0..40).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+    (cache, pools)
+}
+
+/// Puts values of 1 to 3,000 B, and says how many were refused.
+fn refused(cache: &Cache, pools: &[millpond::PoolId], puts: std::ops::Range<u32>) -> usize {
+    let mut rng = seeded(puts.start.into());
+    puts.filter(|key| {
+        let len = 3e3_f64.powf(rng.random_range(0.0..1.0)) as usize;
+        let pool = pools[rng.random_range(0..pools.len())];
+        let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+        item.map(|item| cache.put(item)).is_err()
+    })
+    .count()
+}
+
+/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: of hundreds, more than there is.
+#[test]
+fn a_policy_whose_size_classes_leave_no_room_is_refused() {
+    let (cache, pools) = small_cache_of_many_pools(PolicyKind::S3_FIFO);
+    assert_eq!(refused(&cache, &pools, 0..40_000), 0);
+    for (step, kind) in (1..).zip(PolicyKind::ALL) {
+        let changed = pools.iter().filter(|pool| cache.set_pool_policy(**pool, kind).is_ok()).count();
+        cache.maintain().expect("nothing is held");
+        assert!(cache.ledger().total() <= cache.ledger().limit(), "{kind}");
+        let puts = step * 100_000..step * 100_000 + 3_000;
+        assert_eq!(refused(&cache, &pools, puts), 0, "{changed} pools have {kind}");
+    }
+    let error = pools.iter().find_map(|pool| cache.set_pool_policy(*pool, PolicyKind::Arc).err());
+    assert!(error.expect("some is refused").to_string().contains("size classes of all pools"));
+    cache.validate();
+}
+
+/// Its size class is there then, and has no chunks.
+#[test]
+fn a_value_that_is_refused_does_not_keep_others_out_of_their_pool() {
+    let (cache, pools) = small_cache_of_many_pools(PolicyKind::LRU);
+    let (last, others) = pools.split_last().expect("40");
+    assert_eq!(refused(&cache, others, 0..40_000), 0);
+    for len in [300_000, 1_000_000, 3_900_000] {
+        let _ = cache.allocate(*last, b"big", len, &ItemOptions::default());
+        assert_eq!(refused(&cache, &[*last], 100_000..101_000), 0, "after one of {len} B");
+    }
+    cache.validate();
+}
+
 /// What an embedder charges for its own buffers is taken from the items of a full cache at the next allocation.
 #[test]
 fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {

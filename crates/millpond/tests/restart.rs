@@ -403,3 +403,36 @@ fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
         "{found} items, {whole} of them with links, were found after {kills} kills, {dropped} were dropped"
     );
 }
+
+/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: those of all pools would be more than there is.
+#[test]
+fn another_policy_takes_over_as_many_size_classes_as_leave_room() {
+    let folder = Folder::new("classes");
+    let open = |policy| {
+        let config = CacheConfig {
+            memory: ByteSize::mib(8),
+            shared: Some(folder.0.clone()),
+            huge_pages: false,
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+        let pools: Vec<_> = (0..40).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+        (cache, pools)
+    };
+    let fill = |(cache, pools): &(Cache, Vec<millpond::PoolId>)| {
+        (0..40_000_u32).for_each(|key| {
+            let (pool, len) = (pools[key as usize % 40], 1 + key as usize * 7 % 3_000);
+            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
+            cache.put(item.unwrap_or_else(|error| panic!("put {key}: {error}")));
+        });
+    };
+    let first = open(PolicyKind::S3_FIFO);
+    fill(&first);
+    drop(first);
+    let second = open(PolicyKind::W_TINY_LFU);
+    second.0.maintain().expect("nothing is held");
+    assert!(second.0.ledger().total() <= second.0.ledger().limit());
+    fill(&second);
+    second.0.validate();
+}

@@ -231,6 +231,13 @@ impl Reload<'_> {
         if old.memory() != merged.memory() {
             cache.check_memory(merged.memory()).map_err(refused)?;
         }
+        for settings in &merged.all_pools() {
+            if let Some(pool) = self.shared.directory().pool(&settings.name) {
+                cache
+                    .check_pool_policy(pool.id, settings.policy)
+                    .map_err(|e| policy_refused(&pool.name, e))?;
+            }
+        }
         self.shared.requests.apply(cache.ledger(), &merged.watch, files)?;
         self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
         self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
@@ -260,10 +267,7 @@ impl Reload<'_> {
                     e,
                 )
             })?;
-            let refused = |e| {
-                let context = format!("how pool {} evicts cannot be changed", pool.name);
-                Error::with_source(ErrorKind::Engine, context, e)
-            };
+            let refused = |e| policy_refused(&pool.name, e);
             cache.set_pool_policy_lazily(pool.id, settings.policy).map_err(refused)?;
             cache.set_pool_strategy(pool.id, strategy(settings)).map_err(refused)?;
             cache.set_pool_tuning(pool.id, tuning(settings)).map_err(refused)?;
@@ -445,6 +449,11 @@ fn strategy(settings: &PoolSettings) -> Strategy {
 /// Whether the pool's size classes follow its items.
 fn tuning(settings: &PoolSettings) -> Option<Tuning> {
     (settings.classes == Classes::Tuned).then(Tuning::default)
+}
+
+fn policy_refused(pool: &str, error: millpond::Error) -> Error {
+    let context = format!("how pool {pool} evicts cannot be changed");
+    Error::with_source(ErrorKind::Engine, context, error)
 }
 
 /// Has new connections speak TLS with `certificates`.
