@@ -20,7 +20,10 @@ fn a_replay_of_recorded_events_hits_as_the_cache_did() -> Result<(), Box<dyn std
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("events.csv");
     let mut trace = TraceWriter::new(BufWriter::new(File::create(&path)?))?;
+    let before = cache.ledger().total();
     let mut reader = cache.events(EventConfig { one_in: 1, ..EventConfig::default() })?;
+    // What events wait in is part of the memory.
+    let of_events = cache.ledger().total() - before;
     let mut rng = seeded(1);
     let (mut requests, mut finds, mut hits) = (0, 0, 0);
     for step in 0..120_000_u32 {
@@ -57,7 +60,7 @@ fn a_replay_of_recorded_events_hits_as_the_cache_did() -> Result<(), Box<dyn std
     trace.finish()?;
 
     let options = ReplayOptions {
-        memory,
+        memory: ByteSize::new(memory.as_u64() - of_events),
         look_aside: false,
         writes_replace: true,
         trace_time: Some("us".parse::<TimeUnit>()?),
