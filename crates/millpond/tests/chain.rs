@@ -364,13 +364,9 @@ fn threads_change_chains_while_items_come_and_go() {
             base::thread::sleep(std::time::Duration::from_millis(5));
             let classes = cache.stats().pools[0].classes.clone();
             let used: Vec<_> = classes.iter().filter(|class| class.bytes > 0).collect();
-            // The others may not have come to run yet.
-            if used.is_empty() {
-                continue;
-            }
-            let victim = used[rng.random_range(0..used.len())].number;
+            let Some(victim) = used.get(rng.random_range(0..=used.len())) else { continue };
             let receiver = classes[rng.random_range(0..classes.len())].number;
-            let _ = cache.move_slab(pool, victim, Some(receiver));
+            let _ = cache.move_slab(pool, victim.number, Some(receiver));
         }
     });
     cache.validate();
