@@ -265,29 +265,28 @@ impl Core {
 
     #[cold]
     fn place_for_new(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
-        let bytes = Class::bytes_with(pool.policy());
-        let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
         // A class without chunks may be there for a value that was refused.
         let has_chunks = |place: &usize| {
             let class = pool.used_class(sizes.number(*place));
             class.is_some_and(|class| class.inner.lock().chunks.run_count() > 0)
         };
-        if of_classes > self.ledger.limit() / MOST_OF_CLASSES
+        if !self.has_room_for_class(pool, MOST_OF_CLASSES)
             && let Some(larger) = (place + 1..sizes.sizes().len()).find(has_chunks)
         {
             return Ok(larger);
         }
+        let bytes = Class::bytes_with(pool.policy());
         if self.ledger.free() < bytes {
             self.find_room(bytes + self.spare_bytes());
         }
         if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
     }
 
-    /// Whether one more class of the pool would leave half of the limit to chunks.
-    pub(crate) fn has_room_for_class(&self, pool: &Pool) -> bool {
+    /// Whether all that is not chunks would take no more than this part of the limit with one more class of the pool.
+    pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
         let bytes = Class::bytes_with(pool.policy());
         let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
-        of_classes <= self.ledger.limit() / LEAST_FOR_CHUNKS
+        of_classes <= self.ledger.limit() / part
     }
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
@@ -303,7 +302,7 @@ impl Core {
             return Some(ptr);
         }
         // Memory that is free may lie apart: then it is brought together.
-        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        let least = class.least_bytes();
         if pool.has_room_for(least)
             && self.arena.free_unit_bytes() >= 2 * least
             && self.empty_split_slab(&mut Taking::new(Why::Moved, 0))

@@ -10,6 +10,7 @@ use base::pin::Stock;
 use base::{Ledger, Part};
 use evict::{Claim, Entry, HitRule, Items, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
+use slab::run::{UNIT_BYTES, least_units};
 use slab::{ChunkNumber, Chunks, Item, ItemPtr, Run, RunId, SlabInfo, Withheld};
 
 use crate::cache::Core;
@@ -158,6 +159,11 @@ impl Class {
         let policy = Policy::new(policy, 0);
         let magazines = size_of::<[u64; COUNTERS]>() + size_of::<Magazines>();
         (size_of::<Self>() + policy.queue_bytes() + policy.ghost_bytes() + magazines) as u64
+    }
+
+    /// Memory of the shortest run that it can have, in bytes.
+    pub(crate) fn least_bytes(&self) -> u64 {
+        u64::from(least_units(self.info.chunk_bytes)) * UNIT_BYTES as u64
     }
 
     /// How many chunks a thread takes at once.

@@ -29,6 +29,7 @@ use slab::{ItemPtr, Run, SizeClasses, SlabInfo, Words};
 
 use chains::Chains;
 
+use crate::allocate::LEAST_FOR_CHUNKS;
 use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::Keyspace;
@@ -286,7 +287,7 @@ impl Core {
         // With another policy, or less memory, there may be too little for all classes that were there.
         let place = pool.sizes().place_of_size(info.chunk_bytes);
         let is_there = place.is_some_and(|place| pool.used_class(pool.sizes().number(place)).is_some());
-        let fits = is_there || self.has_room_for_class(pool);
+        let fits = is_there || self.has_room_for_class(pool, LEAST_FOR_CHUNKS);
         let class = fits.then(|| self.class_for_found(pool, info.chunk_bytes)).flatten();
         let Some(class) = class.filter(|class| class.inner.lock().chunks.has_room_for_run()) else {
             let lost = self.items_of(run, info).0.len() as u64;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
-use slab::run::{FREE_UNITS, UNIT_BYTES, UNIT_TABLE_BYTES, least_units};
+use slab::run::{FREE_UNITS, UNIT_TABLE_BYTES, least_units};
 use slab::{Run, SLAB_BYTES, SlabId, SlabInfo};
 
 use crate::cache::{Cache, Core, PoolId, table_bytes};
@@ -337,7 +337,7 @@ impl Core {
     ///
     /// Does not wait, neither for another thread that takes memory nor for held items: the caller may hold some itself.
     pub(crate) fn move_within_pool(&self, pool: &Pool, class: &Class, least_runs: usize, bytes: u64) -> bool {
-        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        let least = class.least_bytes();
         let bytes = least.max(bytes);
         let Some(turn) = pool.turn_to_move(bytes) else { return false };
         let before = pool.slab_bytes();
@@ -370,7 +370,7 @@ impl Core {
     /// other pools that should give, all of it or what is lacking: else an item would be refused.
     /// Does not wait, as [`Self::move_within_pool`]. Returns whether the class got one.
     pub(crate) fn insist_on_run(&self, pool: &Pool, class: &Class) -> bool {
-        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        let least = class.least_bytes();
         // So that all that is given is for the class.
         self.find_room(self.metadata_to_come() + UNIT_TABLE_BYTES as u64);
         self.wait_for_retired_runs();

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use base::ByteSize;
 use slab::SLAB_BYTES;
-use slab::run::{UNIT_BYTES, least_units};
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
@@ -239,7 +238,7 @@ impl Core {
     /// Takes memory for a class of the pool from the pool that should give it, for an allocation. Waits neither for another thread that takes
     /// memory nor for held items, as [`Core::move_within_pool`].
     pub(crate) fn reclaim_for(&self, pool: &Pool, class: &Class) -> bool {
-        let least = u64::from(least_units(class.info.chunk_bytes)) * UNIT_BYTES as u64;
+        let least = class.least_bytes();
         self.reclaim_bytes(pool, least, least.max(pool.step_to_take()))
     }
 

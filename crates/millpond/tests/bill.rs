@@ -109,6 +109,12 @@ impl Cell {
     }
 }
 
+fn small_cache(memory_mib: u64) -> Cache {
+    let (memory, hash_seed) = (ByteSize::mib(memory_mib), Some(7));
+    Cache::new(CacheConfig { memory, huge_pages: false, hash_seed, ..CacheConfig::default() })
+        .expect("a cache")
+}
+
 fn check_all(policies: &[PolicyKind], memories_mib: &[u64], tenants: &[usize], lens: &[Len]) {
     for memory in memories_mib {
         for tenants in tenants {
@@ -189,13 +195,7 @@ fn small_caches_with_large_pages_keep_to_their_memory_and_use_it() {
 #[test]
 fn values_of_very_different_sizes_leave_few_chunks_free() {
     for policy in [PolicyKind::S3_FIFO, PolicyKind::LRU] {
-        let config = CacheConfig {
-            memory: ByteSize::mib(64),
-            huge_pages: false,
-            hash_seed: Some(7),
-            ..CacheConfig::default()
-        };
-        let cache = Cache::new(config).expect("a cache");
+        let cache = small_cache(64);
         let pool = cache.add_pool(PoolConfig { policy, ..PoolConfig::named("p") }).expect("a pool");
         let mut rng = seeded(7);
         for key in 0..20_000_u32 {
@@ -220,13 +220,7 @@ fn values_of_very_different_sizes_leave_few_chunks_free() {
 }
 
 fn small_cache_of_many_pools(policy: PolicyKind) -> (Cache, Vec<millpond::PoolId>) {
-    let config = CacheConfig {
-        memory: ByteSize::mib(8),
-        huge_pages: false,
-        hash_seed: Some(7),
-        ..CacheConfig::default()
-    };
-    let cache = Cache::new(config).expect("a cache");
+    let cache = small_cache(8);
     let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
     let pools = (0..40).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
     (cache, pools)
@@ -277,9 +271,7 @@ fn a_value_that_is_refused_does_not_keep_others_out_of_their_pool() {
 /// What an embedder charges for its own buffers is taken from the items of a full cache at the next allocation.
 #[test]
 fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {
-    let cache =
-        Cache::new(CacheConfig { memory: ByteSize::mib(32), huge_pages: false, ..CacheConfig::default() })
-            .expect("a cache");
+    let cache = small_cache(32);
     let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
     let put = |key: u32| {
         cache.put(cache.allocate(pool, &key.to_le_bytes(), 500, &ItemOptions::default()).expect("memory"));

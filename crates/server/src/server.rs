@@ -451,6 +451,7 @@ fn tuning(settings: &PoolSettings) -> Option<Tuning> {
     (settings.classes == Classes::Tuned).then(Tuning::default)
 }
 
+/// The error of a change of `pool`'s policy that the engine refuses.
 fn policy_refused(pool: &str, error: millpond::Error) -> Error {
     let context = format!("how pool {pool} evicts cannot be changed");
     Error::with_source(ErrorKind::Engine, context, error)

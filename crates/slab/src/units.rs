@@ -155,8 +155,8 @@ impl Units {
         };
         let (slab, first) = self.with_bare.iter().find_map(in_slab)?;
         let map = self.maps.get(&slab)?;
-        let of_row = |rows: &mut dyn Iterator<Item = (u32, u32)>| -> Vec<(u32, u32)> {
-            let cut = |(from, len): (u32, u32)| (from.max(first), (from + len).min(first + units));
+        let of_row = |rows: &mut dyn Iterator<Item = Row>| -> Vec<Row> {
+            let cut = |(from, len): Row| (from.max(first), (from + len).min(first + units));
             rows.map(cut).filter(|(from, to)| from < to).map(|(from, to)| (from, to - from)).collect()
         };
         let (bare, free) = (of_row(&mut rows(&map.bare)), of_row(&mut rows(&map.free)));
@@ -229,7 +229,7 @@ impl Units {
     }
 
     /// Gives a row back that [`Self::take_with_bare`] gave, of which these are bare.
-    pub(crate) fn give_back_with_bare(&mut self, slab: SlabId, first: u32, units: u32, bare: &[(u32, u32)]) {
+    pub(crate) fn give_back_with_bare(&mut self, slab: SlabId, first: u32, units: u32, bare: &[Row]) {
         let mut next = first;
         for (from, len) in bare.iter().copied().chain([(first + units, 0)]) {
             if from > next {
