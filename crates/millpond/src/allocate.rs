@@ -11,7 +11,7 @@ use slab::item::{Fields, MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};
 use slab::run::{UNIT_BYTES, UNIT_TABLE_BYTES, UNITS, least_units, units_to_grow};
 use slab::{ItemPtr, Layout, Run, SLAB_BYTES, SlabInfo};
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core, PoolId, no_such_pool};
 use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class, Inner, RUNS_ADDED};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
@@ -551,8 +551,12 @@ impl Core {
     }
 }
 
-/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the failure.
+/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the failure, unless it is being removed
+/// and thus has no memory any more.
 fn no_chunk(pool: &Pool, sizes: &Sizes, place: usize) -> Error {
+    if pool.is_leaving() {
+        return no_such_pool(pool.id());
+    }
     pool.upkeep.note_failure();
     let context =
         format!("pool `{}` has no chunk of {} bytes and nothing to evict", pool.name, sizes.sizes()[place]);

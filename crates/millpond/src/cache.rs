@@ -223,7 +223,7 @@ impl Cache {
             + table_bytes(memory) as usize;
         let structures = Structures::new();
         ledger.charge(Part::Fixed, fixed as u64 + structures.bytes());
-        Ok(Self {
+        let cache = Self {
             maintenance: None,
             core: Arc::new_cyclic(|me| Core {
                 me: Weak::clone(me),
@@ -262,7 +262,9 @@ impl Cache {
                 #[cfg(test)]
                 planted: crate::plant::Planted::default(),
             }),
-        })
+        };
+        cache.core.keep_limit_of_found();
+        Ok(cache)
     }
 
     #[inline]
@@ -335,6 +337,10 @@ impl Cache {
         self.core.first_keys.note(id, keyspace_id);
         self.recover_pool(id);
         names.insert(config.name, id);
+        drop(names);
+        if self.core.kept.is_some() {
+            self.core.keep_limit_of_claimed();
+        }
         Ok(id)
     }
 
@@ -365,6 +371,10 @@ impl Cache {
     }
 }
 
+pub(crate) fn no_such_pool(id: PoolId) -> Error {
+    Error::new(ErrorKind::NoSuchPool, format!("there is no pool number {} in this cache", id.0))
+}
+
 /// A key space: kept with what outlives the process, where something does.
 fn keyspace(kept: Option<&Kept>, id: u16) -> Keyspace {
     kept.map_or_else(|| Keyspace::new(id), |kept| kept.keyspace(id))
@@ -377,9 +387,7 @@ impl Core {
     /// The pool, if it exists.
     #[inline]
     pub(crate) fn pool(&self, id: PoolId) -> Result<PoolRef<'_>, Error> {
-        self.pools.get(id).ok_or_else(|| {
-            Error::new(ErrorKind::NoSuchPool, format!("there is no pool number {} in this cache", id.0))
-        })
+        self.pools.get(id).ok_or_else(|| no_such_pool(id))
     }
 
     /// The number that a pool of this name shall have: that of the slabs that it left, or the first one that is free.

@@ -146,6 +146,14 @@ impl Unclaimed {
         taken
     }
 
+    /// Takes one run out of the pool that left most.
+    fn take_run(&mut self) -> Option<Run> {
+        let most = self.runs.values_mut().max_by_key(|runs| runs.len())?;
+        let run = most.pop().map(|(run, _)| run);
+        self.runs.retain(|_, runs| !runs.is_empty());
+        run
+    }
+
     /// The number that the pool of this name had, if it left slabs.
     pub(crate) fn id_of(&self, name: &str) -> Option<u16> {
         self.ids.get(&name_hash(name)).copied()
@@ -257,6 +265,24 @@ impl Core {
         let mut unclaimed = self.unclaimed.lock();
         unclaimed.take_keyspace(id).into_iter().for_each(|run| self.discard_run(run));
         space.note_written();
+    }
+
+    /// Gives up as much of what was found as is beyond the limit, with the cache's tables.
+    pub(crate) fn keep_limit_of_found(&self) {
+        let mut unclaimed = self.unclaimed.lock();
+        while self.ledger.total() > self.ledger.limit()
+            && let Some(run) = unclaimed.take_run()
+        {
+            self.discard_run(run);
+        }
+    }
+
+    /// Once pools have claimed all that was found, takes from them what is beyond the limit with their metadata: that is more than it
+    /// was if there is less memory now, or another policy.
+    pub(crate) fn keep_limit_of_claimed(&self) {
+        if self.unclaimed.lock().runs.is_empty() {
+            self.keep_room();
+        }
     }
 
     /// Gives back all that no pool has claimed. Returns how much it was.

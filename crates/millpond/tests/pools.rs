@@ -256,6 +256,34 @@ fn thousands_come_and_go_under_load() {
     assert_eq!((cache.stats().index_entries, cache.ledger().part(Part::Slabs)), (0, 0));
 }
 
+/// A pool gives its memory before it is out of the table: an allocation then finds none.
+#[test]
+fn an_allocation_in_a_pool_that_is_being_removed_says_that_there_is_none() {
+    let cache = cache(16);
+    for round in 0..300 {
+        let pool = cache.add_pool(PoolConfig::named(format!("p{round}"))).expect("a pool");
+        let writer = {
+            let cache = cache.clone();
+            base::thread::spawn("writer", move || {
+                (0_u32..).find_map(|key| {
+                    match cache.allocate(pool, &key.to_le_bytes(), 100, &ItemOptions::default()) {
+                        Ok(item) => {
+                            cache.put(item);
+                            None
+                        }
+                        Err(error) => Some(error.kind()),
+                    }
+                })
+            })
+        };
+        let writer = writer.expect("a thread");
+        base::thread::sleep(std::time::Duration::from_micros(round * 10));
+        cache.remove_pool(pool).expect("it is there");
+        assert_eq!(writer.join().expect("no panic"), Some(ErrorKind::NoSuchPool), "round {round}");
+    }
+    cache.validate();
+}
+
 /// Keys of many sizes, most of which have a chunk in a slab with few others.
 fn sizes_of(count: usize) -> Vec<usize> {
     (0..count).map(|number| 10 << (number % 12)).collect()

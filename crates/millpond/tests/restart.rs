@@ -436,3 +436,35 @@ fn another_policy_takes_over_as_many_size_classes_as_leave_room() {
     fill(&second);
     second.0.validate();
 }
+
+/// Slabs of the former size, the metadata of their items and the tables of pools are more than the new limit.
+#[test]
+fn with_less_memory_the_bill_is_within_the_limit_at_once() {
+    for (pools, len) in [(1, 1), (1, 100), (8, 1), (8, 100), (30, 20), (8, 20_000)] {
+        let (folder, clock) = (Folder::new("less-memory"), Clock::System);
+        let open_with = |memory| {
+            let cache = open(&folder.0, memory, &clock);
+            assert!(cache.ledger().total() <= cache.ledger().limit(), "before pools: {:?}", cache.ledger());
+            let pool = |number| cache.add_pool(PoolConfig::named(format!("p{number}"))).expect("a pool");
+            let pools: Vec<_> = (0..pools).map(pool).collect();
+            (cache, pools)
+        };
+        let (cache, ids) = open_with(24);
+        (0..24_000_000 / (len as u32 + 40)).for_each(|key| {
+            put(&cache, ids[key as usize % pools], key, len, Expiry::Never);
+        });
+        drop(cache);
+        for memory in [16, 12, 8] {
+            let (cache, ids) = open_with(memory);
+            let (total, limit) = (cache.ledger().total(), cache.ledger().limit());
+            assert!(total <= limit, "{pools} pools, {memory} MiB: {total} of {limit} bytes");
+            // A slab leaves as a whole.
+            assert!(
+                total + (4 << 20) >= limit / 10 * 9,
+                "{pools} pools, {memory} MiB: {total} of {limit} bytes"
+            );
+            cache.validate();
+            put(&cache, ids[0], 0, len, Expiry::Never);
+        }
+    }
+}
