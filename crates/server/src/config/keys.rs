@@ -127,8 +127,8 @@ pub const KEYS: &[Key] = &[
     online(
         "pool.policy",
         "Which items leave when it is full: \"s3-fifo\", \"sieve\", \"lru\", \"lru+mid\", \"2q\", \"tinylfu\", \"w-tinylfu\" or\n\
-         \"arc\"; with parameters as in \"lru:30\" (docs/policies.md). A change queues all items anew, on the maintenance thread.\n\
-         Default \"s3-fifo\".",
+         \"arc\"; with parameters as in \"lru:30\" (docs/policies.md). A change queues all items anew, on the maintenance thread; it is\n\
+         refused if size classes would take over half of the memory (2 to 11 KB each, by policy). Default \"s3-fifo\".",
     ),
     online(
         "pool.rebalance",
