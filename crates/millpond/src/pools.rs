@@ -80,6 +80,11 @@ impl AllPools<'_> {
         self.pools.slots.iter().take(bound).filter_map(Slot::get)
     }
 
+    /// The pool with this number.
+    pub(crate) fn numbered(&self, number: u16) -> Option<&Pool> {
+        self.pools.slots.get(usize::from(number)).and_then(Slot::get)
+    }
+
     /// The pools from number `first` on, by number, and after them those below `first`.
     pub(crate) fn iter_from(&self, first: u16) -> impl Iterator<Item = &Pool> {
         let bound = self.pools.bound.load(Ordering::Acquire) as usize;

@@ -300,7 +300,7 @@ impl Core {
     /// Has the items of a run move to another run of their class. `false`: items are held, or somebody else is at work in the pool.
     fn move_run(&self, run: Run, info: SlabInfo, taking: &mut Taking) -> bool {
         let pools = self.pools.all();
-        let Some(pool) = pools.iter().find(|pool| pool.number == info.pool) else { return false };
+        let Some(pool) = pools.numbered(info.pool) else { return false };
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let Some(class) = pool.used_class(info.class) else { return false };
         let used = {
@@ -423,7 +423,7 @@ impl Core {
     /// memory was lowered. `false`: it gave nothing, or what it gave cannot be brought together.
     fn give_a_slab(&self, number: u16, taking: &mut Taking) -> bool {
         let pools = self.pools.all();
-        let Some(pool) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let Some(pool) = pools.numbered(number) else { return false };
         let most_bytes = match pool.slab_bytes().saturating_sub(pool.reserve_bytes()) {
             0 => u64::MAX,
             over => over,

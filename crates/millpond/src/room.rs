@@ -81,7 +81,7 @@ impl Core {
     /// Has the pool with this number give about so much memory. `false`: it gave none.
     fn give_for_room(&self, number: u16, bytes: u64) -> bool {
         let pools = self.pools.all();
-        let Some(pool) = pools.iter().find(|pool| pool.number == number) else { return false };
+        let Some(pool) = pools.numbered(number) else { return false };
         let Some(_resizing) = pool.resizing.try_lock() else { return false };
         let amount = Amount::about(bytes.max(UNIT_BYTES as u64));
         self.take_bytes(pool, None, 1, amount, &mut Taking::new(Why::Limit, 0)).is_some()

@@ -77,7 +77,7 @@ impl Cache {
         let mut left = most_bytes.saturating_mul(POOLS_IN_FULL);
         let mut taking = Taking::new(Why::Limit, WAITS);
         for shrink in resize(&sizes, most_bytes) {
-            let Some(pool) = staying.iter().find(|pool| pool.number == shrink.pool) else { continue };
+            let Some(pool) = pools.numbered(shrink.pool) else { continue };
             // So that a round ends soon, however many pools there are; the others come to it in the next ones.
             let bytes = shrink.bytes.min(left);
             left -= bytes;
@@ -168,7 +168,7 @@ impl Cache {
             let mut given = 0;
             while given < most.saturating_mul(SLAB_BYTES as u64) {
                 let Some(number) = victim(&stakes, receiver.number, step) else { break };
-                let Some(from) = staying.iter().find(|pool| pool.number == number) else { break };
+                let Some(from) = pools.numbered(number) else { break };
                 let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.bytes);
                 // What it was given in this round, and does not have yet, goes on to the other; nothing of its own does.
                 let is_passed_on = planned >= from.slab_bytes() + step;
@@ -280,7 +280,7 @@ impl Core {
 fn giver<'p>(pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> Option<&'p Pool> {
     let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
     let number = victim(&stakes, taker.number, step)?;
-    pools.iter().find(|pool| pool.number == number)
+    pools.numbered(number)
 }
 
 impl Pool {
