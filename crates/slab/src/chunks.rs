@@ -4,8 +4,9 @@
 //! whose incarnation is not the chunk's any more is stale. Runs get an *ordinal* in the class; the number is
 //! `ordinal * chunks_per_slab + number within the run`, so that a short run leaves numbers unused.
 //!
-//! Free chunks form a stack through their own memory (offset 4, so that the state word keeps its incarnation). A
-//! plain value without a lock: the engine keeps it behind the lock of the class.
+//! The free chunks of each run form a stack through their own memory (offset 4, so that the state word keeps its incarnation), so that
+//! a run that leaves takes its free chunks along, however many the class has. Runs with free chunks form a stack, too. A plain value
+//! without a lock: the engine keeps it behind the lock of the class.
 
 use crate::arena::{Arena, SlabInfo};
 use crate::item::Item;
@@ -50,17 +51,30 @@ impl Divisor {
     }
 }
 
+/// The place of a run in its class.
+#[derive(Default)]
+struct Place {
+    /// With how many chunks it has; `None` once it was taken away.
+    run: Option<(Run, u32)>,
+    /// The free chunk that was given back last, and how many there are; but those that were never used.
+    free_head: u32,
+    free: u32,
+    /// Whether the place is in [`Chunks::open`].
+    is_open: bool,
+}
+
 /// Chunks of one class of one pool.
 pub struct Chunks {
     info: SlabInfo,
     per_slab: Divisor,
-    /// By ordinal, with how many chunks each has; `None` once a run was taken away.
-    runs: Vec<Option<(Run, u32)>>,
+    /// By ordinal.
+    runs: Vec<Place>,
     vacant_ordinals: Vec<u32>,
+    /// The ordinals of runs that have free chunks, each once, and of some that have none any more.
+    open: Vec<u32>,
     /// Chunks and bytes of all runs.
     chunks: u64,
     bytes: u64,
-    free_head: u32,
     free: u32,
     /// Chunks from this number on, of the newest run, were never used.
     fresh: Option<(Run, u32)>,
@@ -74,9 +88,9 @@ impl Chunks {
             per_slab: Divisor::new(info.chunks_per_slab()),
             runs: Vec::new(),
             vacant_ordinals: Vec::new(),
+            open: Vec::new(),
             chunks: 0,
             bytes: 0,
-            free_head: NONE,
             free: 0,
             fresh: None,
         }
@@ -89,7 +103,7 @@ impl Chunks {
 
     /// The runs of this class, by their ordinals.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        self.runs.iter().filter_map(|run| run.map(|(run, _)| run))
+        self.runs.iter().filter_map(|place| place.run.map(|(run, _)| run))
     }
 
     /// How many runs the class has.
@@ -112,12 +126,11 @@ impl Chunks {
         self.free + self.fresh.map_or(0, |(run, next)| run.chunks(self.info) - next)
     }
 
-    /// How many chunks are free that do not lie in `run`. Costs a walk of the free list.
-    pub fn free_chunks_beside(&mut self, arena: &Arena, run: Run) -> u64 {
-        let withheld = self.withhold(arena, run);
-        let free = u64::from(self.free_chunks());
-        self.restore(arena, withheld);
-        free
+    /// How many chunks are free that do not lie in `run`.
+    pub fn free_chunks_beside(&self, arena: &Arena, run: Run) -> u64 {
+        let (ordinal, _) = arena.ordinal_of(run.chunk(0));
+        let fresh = run.chunks(self.info) - self.used_chunks_of(run);
+        u64::from(self.free_chunks() - self.runs[ordinal as usize].free - fresh)
     }
 
     /// How many chunks of one of its runs were ever used: the first ones. The memory of the others was never touched.
@@ -148,17 +161,11 @@ impl Chunks {
         let chunks = run.chunks(self.info);
         self.chunks += u64::from(chunks);
         self.bytes += run.bytes();
-        let entry = Some((run, chunks));
-        let ordinal = match self.vacant_ordinals.pop() {
-            Some(ordinal) => {
-                self.runs[ordinal as usize] = entry;
-                ordinal
-            }
-            None => {
-                self.runs.push(entry);
-                self.runs.len() as u32 - 1
-            }
-        };
+        let ordinal = self.vacant_ordinals.pop().unwrap_or_else(|| {
+            self.runs.push(Place { free_head: NONE, ..Place::default() });
+            self.runs.len() as u32 - 1
+        });
+        self.runs[ordinal as usize].run = Some((run, chunks));
         arena.set_ordinal(run, ordinal);
     }
 
@@ -178,23 +185,32 @@ impl Chunks {
     /// Takes a free chunk.
     #[inline]
     pub fn pop(&mut self, arena: &Arena) -> Option<ItemPtr> {
-        if self.free_head == NONE {
-            return self.pop_fresh();
+        while let Some(ordinal) = self.open.last() {
+            let place = &mut self.runs[*ordinal as usize];
+            if place.free_head != NONE {
+                self.free -= 1;
+                return place.pop(arena);
+            }
+            place.is_open = false;
+            self.open.pop();
         }
-        let ptr = ItemPtr::from_bits(self.free_head);
-        // SAFETY: a chunk on the free list is free, and `&mut self` stands for the lock of the class.
-        self.free_head = unsafe { arena.item(ptr).0.free_link().read() };
-        self.free -= 1;
-        Some(ptr)
+        self.pop_fresh()
     }
 
     /// Gives a chunk back.
     #[inline]
     pub fn push(&mut self, arena: &Arena, ptr: ItemPtr) {
+        let (ordinal, _) = arena.ordinal_of(ptr);
+        let place = &mut self.runs[ordinal as usize];
+        debug_assert!(place.run.is_some_and(|(run, _)| run.has(ptr)), "a chunk is given back to its run");
         // SAFETY: the caller owns the chunk and gives it up here; `&mut self` stands for the lock of the class.
-        unsafe { arena.item(ptr).0.free_link().write(self.free_head) };
-        self.free_head = ptr.to_bits();
+        unsafe { arena.item(ptr).0.free_link().write(place.free_head) };
+        place.free_head = ptr.to_bits();
+        place.free += 1;
         self.free += 1;
+        if !std::mem::replace(&mut place.is_open, true) {
+            self.open.push(ordinal);
+        }
     }
 
     /// The queue's name for the chunk of `ptr` in its present incarnation.
@@ -218,34 +234,26 @@ impl Chunks {
     #[inline]
     pub fn locate(&self, number: ChunkNumber) -> Option<ItemPtr> {
         let (ordinal, number) = self.per_slab.divide(number.0 & NUMBER);
-        let (run, chunks) = (*self.runs.get(ordinal as usize)?)?;
+        let (run, chunks) = self.runs.get(ordinal as usize)?.run?;
         // The ordinal may be that of a longer run which is gone.
         (number < chunks).then(|| run.chunk(number))
     }
 
-    /// Takes all free chunks of `run` out of the free list. They stay out until [`Self::restore`] or
-    /// [`Self::remove_run`]. Costs a walk of the free list.
+    /// Takes all free chunks of `run` out of the free ones. They stay out until [`Self::restore`] or [`Self::remove_run`].
     pub fn withhold(&mut self, arena: &Arena, run: Run) -> Withheld {
         let fresh = self.fresh.filter(|(fresh, _)| *fresh == run).map(|(_, next)| next);
         if fresh.is_some() {
             self.fresh = None;
         }
-        let (mut kept, mut freed) = (Vec::new(), Vec::new());
-        while self.free_head != NONE {
-            match self.pop(arena) {
-                Some(ptr) if run.has(ptr) => freed.push(ptr),
-                Some(ptr) => kept.push(ptr),
-                None => break,
-            }
-        }
-        for ptr in kept.into_iter().rev() {
-            self.push(arena, ptr);
-        }
+        let (ordinal, _) = arena.ordinal_of(run.chunk(0));
+        let place = &mut self.runs[ordinal as usize];
+        self.free -= place.free;
+        let freed = std::iter::from_fn(|| place.pop(arena)).collect();
         let chunks = run.chunks(self.info);
         Withheld { run, chunks, freed, fresh: fresh.unwrap_or(chunks)..chunks }
     }
 
-    /// Puts withheld chunks on the free list again.
+    /// Puts withheld chunks back.
     pub fn restore(&mut self, arena: &Arena, withheld: Withheld) {
         let fresh = withheld.fresh.map(|number| withheld.run.chunk(number));
         for ptr in withheld.freed.into_iter().chain(fresh) {
@@ -256,11 +264,26 @@ impl Chunks {
     /// Forgets `run`. Queue entries that name its chunks are stale from now on.
     pub fn remove_run(&mut self, arena: &Arena, run: Run) {
         let (ordinal, _) = arena.ordinal_of(run.chunk(0));
-        if let Some((run, chunks)) = self.runs[ordinal as usize].take() {
+        if let Some((run, chunks)) = self.runs[ordinal as usize].run.take() {
             self.chunks -= u64::from(chunks);
             self.bytes -= run.bytes();
         }
         self.vacant_ordinals.push(ordinal);
+    }
+}
+
+impl Place {
+    /// Takes the free chunk that was given back last.
+    #[inline]
+    fn pop(&mut self, arena: &Arena) -> Option<ItemPtr> {
+        if self.free_head == NONE {
+            return None;
+        }
+        let ptr = ItemPtr::from_bits(self.free_head);
+        // SAFETY: a chunk on the free list is free, and the caller has the chunks of the class to itself.
+        self.free_head = unsafe { arena.item(ptr).0.free_link().read() };
+        self.free -= 1;
+        Some(ptr)
     }
 }
 
@@ -299,8 +322,11 @@ impl Withheld {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
     use std::collections::HashSet;
+
+    use base::rng::{RngExt, seeded};
+
+    use super::*;
 
     fn setup(slabs: u32) -> (Arena, Chunks) {
         let arena = Arena::reserve(slabs, false).expect("address space");
@@ -358,6 +384,72 @@ mod tests {
             assert!(chunks.resolve(&arena, number).is_none());
             assert_eq!(chunks.locate(number), Some(ptr));
         }
+    }
+
+    /// Against a set: what is given out is free, and what leaves with a run is what was free of it.
+    #[test]
+    fn free_chunks_are_those_of_a_model_as_runs_come_and_go() {
+        let arena = Arena::reserve(40, false).expect("address space");
+        let info = SlabInfo { chunk_bytes: 1 << 16, pool: 0, class: 0, keyspace: 0 };
+        let mut chunks = Chunks::new(info);
+        let (mut rng, mut used) = (seeded(5), Vec::new());
+        let mut free: HashSet<ItemPtr> = HashSet::new();
+        for _ in 0..20_000 {
+            match rng.random_range(0..100) {
+                0..45 => {
+                    let popped = chunks.pop(&arena);
+                    assert_eq!(popped.is_some(), !free.is_empty());
+                    used.extend(popped.inspect(|ptr| assert!(free.remove(ptr))));
+                }
+                45..92 if !used.is_empty() => {
+                    let ptr = used.swap_remove(rng.random_range(0..used.len()));
+                    chunks.push(&arena, ptr);
+                    free.insert(ptr);
+                }
+                92..96 if chunks.run_count() < 20 => {
+                    let run = arena.assign(info).expect("a free slab");
+                    chunks.add_run(&arena, run);
+                    free.extend((0..run.chunks(info)).map(|number| run.chunk(number)));
+                }
+                96.. if chunks.run_count() > 0 => {
+                    let run = chunks.runs().nth(rng.random_range(0..chunks.run_count())).expect("counted");
+                    let of_run: HashSet<ItemPtr> = free.iter().copied().filter(|ptr| run.has(*ptr)).collect();
+                    assert_eq!(chunks.free_chunks_beside(&arena, run), (free.len() - of_run.len()) as u64);
+                    let mut withheld = chunks.withhold(&arena, run);
+                    assert_eq!(
+                        (withheld.len(), chunks.free_chunks() as usize),
+                        (of_run.len(), free.len() - of_run.len())
+                    );
+                    if rng.random_bool(0.3) {
+                        chunks.restore(&arena, withheld);
+                        continue;
+                    }
+                    used.extract_if(.., |ptr| run.has(*ptr)).for_each(|ptr| withheld.push(ptr));
+                    assert!(withheld.is_whole());
+                    free.retain(|ptr| !run.has(*ptr));
+                    chunks.remove_run(&arena, run);
+                    // SAFETY: nothing is in the run, and nobody has seen it.
+                    unsafe { arena.give_back(run) };
+                }
+                _ => {}
+            }
+            assert_eq!(chunks.free_chunks() as usize, free.len());
+        }
+        assert!(chunks.open.len() <= chunks.runs.len(), "each place is there once");
+    }
+
+    /// A run that leaves looks at no chunk of others: one of them may be as damaged as it likes.
+    #[test]
+    fn what_is_withheld_is_found_without_the_free_chunks_of_others() {
+        let (arena, mut chunks) = setup(2);
+        let (leaves, stays) = (add(&arena, &mut chunks), add(&arena, &mut chunks));
+        let all: Vec<ItemPtr> = std::iter::from_fn(|| chunks.pop(&arena)).collect();
+        all.iter().for_each(|ptr| chunks.push(&arena, *ptr));
+        // SAFETY: nobody takes the chunk from here on.
+        unsafe { arena.item(stays.chunk(0)).0.free_link().write(leaves.chunk(0).to_bits()) };
+        let mut withheld = chunks.withhold(&arena, leaves).freed;
+        withheld.sort_unstable_by_key(|ptr| ptr.to_bits());
+        assert_eq!(withheld, (0..4).map(|number| leaves.chunk(number)).collect::<Vec<_>>());
     }
 
     #[test]
