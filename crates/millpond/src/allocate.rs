@@ -275,6 +275,12 @@ impl Core {
         {
             return Ok(larger);
         }
+        if !self.has_room_for_class(pool, LEAST_FOR_CHUNKS) {
+            self.retire_idle_classes();
+            if !self.has_room_for_class(pool, LEAST_FOR_CHUNKS) {
+                self.give_up_class(pool);
+            }
+        }
         let bytes = Class::bytes_with(pool.policy());
         if self.ledger.free() < bytes {
             self.find_room(bytes + self.spare_bytes());
@@ -286,7 +292,7 @@ impl Core {
     pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
         let bytes = Class::bytes_with(pool.policy());
         let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
-        of_classes <= self.ledger.limit() / part
+        of_classes <= self.ledger.limit() / part + self.pools.retired_class_bytes()
     }
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
@@ -370,7 +376,7 @@ impl Core {
     /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as much as fits the memory that it has and
     /// what is left, or else less.
     pub(crate) fn add_run(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
-        if inner.leaving.is_some() || !inner.chunks.has_room_for_run() {
+        if inner.is_gone || inner.leaving.is_some() || !inner.chunks.has_room_for_run() {
             return false;
         }
         let info = inner.chunks.info();
@@ -399,7 +405,7 @@ impl Core {
     /// Gives the class a run of units that are free in split slabs, whatever the cache's limit: they are on the bill already.
     pub(crate) fn add_units(&self, pool: &Pool, class: &Class, inner: &mut Inner, units: u32) -> bool {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
-        if !inner.chunks.has_room_for_run() || !pool.try_add(bytes) {
+        if inner.is_gone || !inner.chunks.has_room_for_run() || !pool.try_add(bytes) {
             return false;
         }
         let Some(run) = self.arena.assign_units(class.info, units) else {

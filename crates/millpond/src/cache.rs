@@ -19,6 +19,7 @@ use crate::compact::Store;
 use crate::config::{CacheConfig, PoolConfig};
 use crate::error::{Error, ErrorKind};
 use crate::find::FirstKeys;
+use crate::idle::Idle;
 use crate::keyspace::Keyspace;
 use crate::life::Life;
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
@@ -102,6 +103,7 @@ pub(crate) struct Core {
     /// What queues and ghosts of all classes will yet take of that, in bytes.
     pub(crate) awaited_bytes: AtomicU64,
     pub(crate) room: Room,
+    pub(crate) idle: Idle,
     pub(crate) touched: Touched,
     pub(crate) rebalance_turn: Turn,
     pub(crate) tune_turn: Turn,
@@ -253,6 +255,7 @@ impl Cache {
                 metadata_x100: AtomicU64::new(0),
                 awaited_bytes: AtomicU64::new(0),
                 room: Room::default(),
+                idle: Idle::default(),
                 touched: Touched::default(),
                 rebalance_turn: Turn::default(),
                 tune_turn: Turn::default(),

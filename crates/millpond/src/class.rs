@@ -86,6 +86,8 @@ pub(crate) struct Class {
     fixed_bytes: AtomicU64,
     /// The place among its runs from which on one to release is looked for.
     pub(crate) release_from: AtomicU32,
+    /// Whether it is among those that have no run, or had none a while ago ([`crate::idle`]).
+    pub(crate) is_noted_idle: AtomicBool,
     /// Whether it had to evict while it has less than its share, or while memory lies idle ([`Core::feed`]).
     pub(crate) is_starved: AtomicBool,
 }
@@ -102,6 +104,8 @@ pub(crate) struct Inner {
     pub(crate) wheel: Option<Box<Wheel>>,
     /// The free chunks of a run that is being emptied.
     pub(crate) leaving: Option<Withheld>,
+    /// Whether the class has left its pool, and takes no run any more ([`crate::idle`]).
+    pub(crate) is_gone: bool,
     queue_bytes: usize,
     ghost_bytes: usize,
     /// Memory of the policy per item at most, in hundredths of a byte, and what it takes without items, in bytes.
@@ -131,6 +135,7 @@ impl Class {
                 policy,
                 wheel: None,
                 leaving: None,
+                is_gone: false,
                 queue_bytes: 0,
                 ghost_bytes: 0,
                 rate_x100,
@@ -147,6 +152,7 @@ impl Class {
             threads: AtomicU32::new(0),
             leaving: AtomicU64::new(NO_RUN),
             release_from: AtomicU32::new(0),
+            is_noted_idle: AtomicBool::new(false),
             is_starved: AtomicBool::new(false),
             reap_at: AtomicU32::new(u32::MAX),
             upkeep,
@@ -231,6 +237,12 @@ impl Class {
         });
         self.leaving.store(bits, Ordering::Relaxed);
         std::mem::replace(&mut inner.leaving, withheld)
+    }
+
+    /// What it has been charged for, in bytes.
+    pub(crate) fn billed_bytes(&self) -> u64 {
+        let inner = self.inner.lock();
+        (inner.queue_bytes + inner.ghost_bytes) as u64 + self.fixed_bytes.load(Ordering::Relaxed)
     }
 
     /// Takes all that the class has been charged for off the bill: nobody uses it any more.

@@ -44,6 +44,7 @@ mod config;
 mod error;
 mod find;
 mod handle;
+mod idle;
 mod insert;
 mod iterate;
 mod keyspace;

@@ -39,6 +39,8 @@ pub(crate) struct Pool {
     pub(crate) leaving_classes: Mutex<Vec<LeavingClass>>,
     /// What happened in classes that are gone.
     pub(crate) past: Mutex<Option<Box<ClassStats>>>,
+    /// Bytes of items that were ever put into those.
+    pub(crate) past_bytes_in: AtomicU64,
     /// Most bytes of slabs and runs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
@@ -104,6 +106,7 @@ impl Pool {
             tuner: Mutex::new(None),
             leaving_classes: Mutex::default(),
             past: Mutex::default(),
+            past_bytes_in: AtomicU64::new(0),
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
@@ -324,6 +327,7 @@ impl Core {
         };
         let (class, table_bytes) = pool.classes.get_or_make(number, make, |other| other.end_bill(self));
         self.ledger.charge(Part::Fixed, table_bytes as u64);
+        self.note_idle(class);
         // Whoever changed the policy meanwhile may not have found the class.
         if class.inner.lock().policy.kind() != pool.policy() {
             pool.upkeep.note_conversion();

@@ -196,6 +196,16 @@ impl Pools {
         self.has_retired(|remains| matches!(remains, Remains::Class(class) if is_it(class)))
     }
 
+    /// What classes that were taken out of their pools, and are not freed yet, have been charged for, in bytes.
+    pub(crate) fn retired_class_bytes(&self) -> u64 {
+        let retired = self.retired.lock();
+        let classes = retired.iter().filter_map(|(_, remains)| match remains {
+            Remains::Class(class) => Some(class.billed_bytes()),
+            Remains::Pool(_) | Remains::Sizes(_) => None,
+        });
+        classes.sum()
+    }
+
     fn has_retired(&self, is_it: impl Fn(&Remains) -> bool) -> bool {
         self.retired.lock().iter().any(|(_, remains)| is_it(remains))
     }

@@ -306,7 +306,11 @@ impl Core {
         class.note_chunks(&inner);
         let policy = inner.policy.kind();
         inner.settle(self);
+        let is_idle = inner.chunks.run_count() == 0;
         drop(inner);
+        if is_idle {
+            self.note_idle(class);
+        }
         self.retire_run(pool, class, run, policy);
         class.counters.add(RUNS_RELEASED, 1);
         true

@@ -157,7 +157,8 @@ impl Cache {
 impl Pool {
     /// Whether an allocation may move about so many bytes now; the bytes that were inserted until then, for [`Self::note_move`].
     pub(crate) fn turn_to_move(&self, bytes: u64) -> Option<u64> {
-        let inserted = self.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
+        let of_classes: u64 = self.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
+        let inserted = of_classes + self.past_bytes_in.load(Ordering::Relaxed);
         let (count, inserted_before) = *self.moves.lock();
         (count < FREE_MOVES || inserted >= inserted_before + bytes).then_some(inserted)
     }
@@ -196,6 +197,9 @@ impl Core {
         let mut taking = Taking::new(Why::Limit, WAITS);
         let mut refused = HashSet::new();
         let (mut least, mut vain_gifts) = (u64::MAX, 0);
+        if self.ledger.total() > self.ledger.limit() {
+            self.retire_idle_classes();
+        }
         loop {
             self.free_retired_runs();
             let (slabs, units) = self.retired_bytes();

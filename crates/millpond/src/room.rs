@@ -58,6 +58,7 @@ impl Core {
         }
         let Some(_looking) = self.room.looking.try_lock() else { return };
         let mut refused = HashSet::new();
+        self.retire_idle_classes();
         loop {
             self.free_retired_runs();
             let used = self.ledger.total();
@@ -65,8 +66,8 @@ impl Core {
             if lacking == 0 || self.release_free_units(lacking) >= lacking {
                 return;
             }
-            // What readers keep will be free without more being taken.
-            if self.retired_runs.bytes() >= lacking {
+            // What readers keep will be free without more being taken; and so will what this very thread keeps.
+            if self.retired_runs.bytes() + self.pools.retired_class_bytes() >= lacking {
                 return;
             }
             let Some(number) = self.first_to_give(&refused) else { break };

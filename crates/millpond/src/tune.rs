@@ -403,16 +403,7 @@ impl Core {
                 *left = left.saturating_sub(run.bytes());
             }
         }
-        let is_retired = self.retired_runs.has_one_of(pool.number, Some(leaving.number));
-        if is_retired || class.inner.lock().chunks.run_count() > 0 {
-            return false;
-        }
-        let past = self.class_stats(leaving.number, class, true);
-        pool.past.lock().get_or_insert_default().add(&past);
-        if let Some(class) = pool.take_class(leaving.number) {
-            self.pools.retire(Remains::Class(class));
-        }
-        true
+        self.retire_if_idle(pool, class)
     }
 }
 

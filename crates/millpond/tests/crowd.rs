@@ -1,0 +1,144 @@
+//! Many tenants in little memory, whose values change their sizes: size classes that were used once do not add up to all of it.
+
+use std::time::Duration;
+
+use base::rng::{RngExt, seeded};
+use millpond::{ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, Part, PolicyKind, PoolConfig};
+
+/// Lengths of values, from and to, evenly over the orders of magnitude.
+const B: (f64, f64) = (100.0, 1_000.0);
+const C: (f64, f64) = (1_000.0, 10_000.0);
+const D: (f64, f64) = (10_000.0, 100_000.0);
+const M: (f64, f64) = (10.0, 800_000.0);
+const E: (f64, f64) = (100_000.0, 800_000.0);
+const S: (f64, f64) = (10.0, 100_000.0);
+
+/// What came of it.
+#[derive(Debug)]
+struct Played {
+    /// Values that were refused, by phase.
+    refused: Vec<u32>,
+    /// The smallest of them, as a part of the memory that a tenant had on average.
+    least: f64,
+    /// The most that the bill was beyond the limit by, in bytes.
+    beyond: u64,
+}
+
+/// Puts `puts` values of each phase into random ones of so many pools.
+fn play(mib: u64, tenants: usize, policy: PolicyKind, phases: &[(f64, f64)], puts: u32) -> Played {
+    let config = CacheConfig {
+        memory: ByteSize::mib(mib),
+        huge_pages: false,
+        hash_seed: Some(7),
+        ..CacheConfig::default()
+    };
+    let cache = Cache::new(config).expect("a cache");
+    let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("tenant {number}")) };
+    let pools: Vec<_> = (0..tenants).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+    let mut rng = seeded(7);
+    let mut played = Played { refused: Vec::new(), least: f64::MAX, beyond: 0 };
+    for (from, to) in phases {
+        played.refused.push(0);
+        for put in 0..puts {
+            let len = 10_f64.powf(rng.random_range(from.log10()..to.log10())) as usize;
+            let (pool, key) = (pools[rng.random_range(0..tenants)], rng.random_range(0..1_000_000_u32));
+            match cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()) {
+                Ok(item) => cache.put(item),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+                    let mean = cache.ledger().part(Part::Slabs) as f64 / tenants as f64;
+                    played.least = played.least.min(len as f64 / mean);
+                    *played.refused.last_mut().expect("a phase") += 1;
+                }
+            }
+            if put % 500 == 0 {
+                cache.maintain().expect("nothing is held");
+            }
+            let beyond = cache.ledger().total().saturating_sub(cache.ledger().limit());
+            played.beyond = played.beyond.max(beyond);
+        }
+    }
+    cache.validate();
+    played
+}
+
+/// A value that takes more than half of what a tenant has on average may be refused; all others find room, whatever was there before.
+#[test]
+fn many_tenants_in_little_memory_store_what_they_are_entitled_to() {
+    for (mib, tenants, policy, phases) in [
+        (16, 100, PolicyKind::TWO_Q, &[C, D, S, B][..]),
+        (16, 130, PolicyKind::Arc, &[C, D, S, B]),
+        (16, 130, PolicyKind::TINY_LFU, &[D, C, S, B]),
+        (16, 150, PolicyKind::LRU, &[S, D, B]),
+        (16, 300, PolicyKind::S3_FIFO, &[C, D, S, B]),
+        (17, 300, PolicyKind::TWO_Q, &[M, C, B]),
+        (64, 500, PolicyKind::TWO_Q, &[C, D, S, B]),
+        (8, 40, PolicyKind::S3_FIFO, &[M, E, B]),
+        (32, 40, PolicyKind::LRU, &[M, E, B]),
+    ] {
+        let played = play(mib, tenants, policy, phases, 2_000);
+        let case = format!("{mib} MiB, {tenants} tenants, {policy:?}: {played:?}");
+        assert_eq!((played.refused.last(), played.beyond), (Some(&0), 0), "{case}");
+        assert!(played.least > 0.5, "{case}");
+    }
+}
+
+/// Classes come and go under several threads, which find again what they put.
+#[test]
+fn classes_leave_and_come_back_while_threads_use_them() {
+    const THREADS: u64 = 4;
+    for policy in [PolicyKind::TWO_Q, PolicyKind::S3_FIFO, PolicyKind::Arc] {
+        let clock = Clock::manual(1_000_000);
+        let config = CacheConfig {
+            memory: ByteSize::mib(8),
+            huge_pages: false,
+            clock: clock.clone(),
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = |number| PoolConfig { policy, weight: 1, ..PoolConfig::named(format!("p{number}")) };
+        let pools: Vec<_> = (0..60).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+        let work = |thread: u64| {
+            let (cache, pools, clock) = (cache.clone(), pools.clone(), clock.clone());
+            base::thread::spawn("worker", move || {
+                let (mut rng, mut found) = (seeded(thread), 0_u32);
+                for put in 0..8_000_u32 {
+                    let (from, to) = [B, C, D, S][put as usize / 500 % 4];
+                    let len = 10_f64.powf(rng.random_range(from.log10()..to.log10())) as usize;
+                    let (pool, key) = (pools[rng.random_range(0..60)], rng.random_range(0..500_u64));
+                    let key = (key * THREADS + thread).to_le_bytes();
+                    if let Ok(mut item) = cache.allocate(pool, &key, len, &ItemOptions::default()) {
+                        item.value_mut().fill(key[0]);
+                        cache.put(item);
+                    }
+                    if let Some(item) = cache.keys(pool).find(&key) {
+                        assert!(item.iter().all(|byte| *byte == key[0]));
+                        found += 1;
+                    }
+                    if put % 100 == 0 {
+                        clock.advance(Duration::from_secs(1));
+                    }
+                    if put % 250 == thread as u32 {
+                        let _ = cache.maintain();
+                    }
+                }
+                found
+            })
+        };
+        let workers: Vec<_> = (0..THREADS).map(|thread| work(thread).expect("a thread")).collect();
+        for worker in workers {
+            assert!(worker.join().expect("no panic") > 1_000, "hardly anything was stored");
+        }
+        cache.validate();
+        let stats = cache.stats();
+        assert!(stats.pools.iter().any(|pool| pool.past.inserts > 0), "no class has left");
+        // What went with classes that left is still counted.
+        for pool in &stats.pools {
+            let (came, went) = (
+                pool.sum(|class| class.inserts),
+                pool.sum(|class| class.evictions + class.expired + class.removed + class.replaced),
+            );
+            assert_eq!(came - went, pool.sum(|class| class.items), "{}", pool.name);
+        }
+    }
+}
