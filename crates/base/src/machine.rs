@@ -33,6 +33,16 @@ fn parse_meminfo(text: &str, label: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
+/// Has the allocator give memory that it has free back to the system, if it is glibc's, which may keep it for long. Takes time
+/// that grows with the heap: for rare moments.
+pub fn give_free_heap_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    // SAFETY: it is given no pointer, and changes nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

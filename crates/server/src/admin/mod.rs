@@ -147,13 +147,16 @@ async fn healthz(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match metrics::render(&shared) {
-        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Ok(text) => {
+            give_back_after(text.len());
+            ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
+        }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 
 async fn stats_json(State(shared): State<Arc<Shared>>) -> Response {
-    json(&stats::collect(&shared))
+    json(&stats::Document(&shared))
 }
 
 async fn hot_keys_json(State(shared): State<Arc<Shared>>) -> Response {
@@ -164,6 +167,20 @@ async fn curves_json(State(shared): State<Arc<Shared>>) -> Response {
     json(&stats::curves(&shared))
 }
 
-fn json(value: &serde_json::Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+fn json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => {
+            give_back_after(text.len());
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+/// Has the allocator give back what a long answer was made of: it would keep that for the next one.
+fn give_back_after(bytes: usize) {
+    const LONG: usize = 1 << 20;
+    if bytes >= LONG {
+        base::machine::give_free_heap_back();
+    }
 }

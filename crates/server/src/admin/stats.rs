@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use millpond::watch::LatencyStats;
-use millpond::{ClassStats, PoolStats};
+use millpond::{CacheStats, ClassStats, PoolStats};
 use protocol::memcached::reply::shown_key;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::figures::{CLASS_FIGURES, DEPARTURES};
@@ -14,9 +15,35 @@ use crate::metrics::Counter;
 use crate::shared::{ListenerState, Shared};
 use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 
-/// The whole document.
-pub(super) fn collect(shared: &Shared) -> Value {
-    let stats = shared.cache.stats();
+/// The whole document, with what is told of each tenant and pool made only as it is written: that of a thousand pools at once
+/// would take hundreds of mebibytes.
+pub(super) struct Document<'a>(pub(super) &'a Shared);
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (shared, stats, tenants) = (self.0, self.0.cache.stats(), tenants(self.0));
+        let mut document = serializer.serialize_map(None)?;
+        if let Value::Object(head) = head(shared, &stats) {
+            head.iter().try_for_each(|(name, value)| document.serialize_entry(name, value))?;
+        }
+        document.serialize_entry("tenants", &Each(|| tenants.iter().map(tenant_json)))?;
+        document
+            .serialize_entry("pools", &Each(|| stats.pools.iter().map(|pool| pool_json(shared, pool))))?;
+        document.end()
+    }
+}
+
+/// An array whose elements are made one by one.
+struct Each<F>(F);
+
+impl<I: Iterator<Item = Value>, F: Fn() -> I> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+/// What there is once.
+fn head(shared: &Shared, stats: &CacheStats) -> Value {
     let now = shared.clock.unix_secs();
     let parts: Map<String, Value> =
         stats.memory.iter().map(|(part, bytes)| (part.name().to_owned(), json!(bytes))).collect();
@@ -61,8 +88,6 @@ pub(super) fn collect(shared: &Shared) -> Value {
         }),
         "shared_misses": stats.shared_misses,
         "listeners": shared.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
-        "tenants": tenants(shared).iter().map(tenant_json).collect::<Vec<_>>(),
-        "pools": stats.pools.iter().map(|pool| pool_json(shared, pool)).collect::<Vec<_>>(),
     })
 }
 
