@@ -51,21 +51,34 @@ fn has(bits: &Bits, unit: u32) -> bool {
 
 /// Changes so many bits, all of which are as they are to be no more.
 fn flip(bits: &mut Bits, first: u32, units: u32) {
-    (first..first + units).for_each(|unit| bits[unit as usize / 64] ^= 1 << (unit % 64));
+    let (mut at, end) = (first, first + units);
+    while at < end {
+        let count = (64 - at % 64).min(end - at);
+        bits[at as usize / 64] ^= (u64::MAX >> (64 - count)) << (at % 64);
+        at += count;
+    }
+}
+
+/// The first unit from `from` on that is among the bits, or is not if `flipped` is all ones; `UNITS` if there is none.
+fn next(bits: &Bits, from: u32, flipped: u64) -> u32 {
+    let mut at = from;
+    while at < UNITS {
+        let word = (bits[at as usize / 64] ^ flipped) >> (at % 64);
+        if word != 0 {
+            return at + word.trailing_zeros();
+        }
+        at = at / 64 * 64 + 64;
+    }
+    UNITS
 }
 
 /// The rows of units that are among the bits: the first and how many.
 fn rows(bits: &Bits) -> impl Iterator<Item = Row> + '_ {
-    let mut next = TABLE_UNITS;
+    let mut end = TABLE_UNITS;
     std::iter::from_fn(move || {
-        while next < UNITS && !has(bits, next) {
-            next += 1;
-        }
-        let first = next;
-        while next < UNITS && has(bits, next) {
-            next += 1;
-        }
-        (next > first).then_some((first, next - first))
+        let first = next(bits, end, 0);
+        end = next(bits, first, u64::MAX);
+        (end > first).then_some((first, end - first))
     })
 }
 
@@ -306,9 +319,35 @@ impl Units {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use base::rng::{RngExt, seeded};
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn rows_are_those_that_are_found_bit_by_bit() {
+        let mut rng = seeded(3);
+        for round in 0..2_000 {
+            let mut bits: Bits = [0; WORDS];
+            for _ in 0..rng.random_range(0..20) {
+                let first = rng.random_range(TABLE_UNITS..UNITS);
+                let most = 1 << rng.random_range(0..10);
+                let units = rng.random_range(1..=(UNITS - first).min(most));
+                let before = bits;
+                flip(&mut bits, first, units);
+                let is_flipped = |unit| has(&bits, unit) != has(&before, unit);
+                assert!((0..UNITS).all(|unit| is_flipped(unit) == (first..first + units).contains(&unit)));
+            }
+            let mut slow: Vec<Row> = Vec::new();
+            for unit in (TABLE_UNITS..UNITS).filter(|unit| has(&bits, *unit)) {
+                match slow.last_mut() {
+                    Some((first, len)) if *first + *len == unit => *len += 1,
+                    _ => slow.push((unit, 1)),
+                }
+            }
+            assert_eq!(rows(&bits).collect::<Vec<_>>(), slow, "round {round}");
+        }
+    }
 
     #[test]
     fn a_row_comes_from_the_slab_in_which_it_fits_best() {
