@@ -207,7 +207,9 @@ impl Cache {
         let (arena, kept) = open_arena(&config, memory, max_slabs)?;
         let (unclaimed, damaged) =
             kept.as_ref().map(|kept| Unclaimed::new(kept, arena.found())).unwrap_or_default();
+        let mut recovered = Recovered { lost_bytes: arena.lost_bytes(), ..Recovered::default() };
         for run in damaged {
+            recovered.lost_bytes += run.bytes();
             // SAFETY: nobody has seen the run.
             unsafe { arena.give_back(run) };
         }
@@ -246,7 +248,7 @@ impl Cache {
                 kept,
                 sharing: Mutex::new(Sharing::new(config.optimizer, config.resize_slabs)),
                 unclaimed: Mutex::new(unclaimed),
-                recovered: Mutex::default(),
+                recovered: Mutex::new(recovered),
                 huge_pages: config.huge_pages,
                 structures,
                 retired_runs: RetiredRuns::default(),

@@ -182,6 +182,9 @@ pub struct Recovered {
     /// Items that are not, because they, or what is chained to them, were being replaced or written, or because their pool
     /// had chunks of more than 255 sizes.
     pub dropped: u64,
+    /// Memory that the last process had in use and that was given up without a look at its items, in bytes: there is less memory now,
+    /// or the files were damaged or cut short.
+    pub lost_bytes: u64,
 }
 
 impl Cache {
@@ -273,6 +276,7 @@ impl Core {
         while self.ledger.total() > self.ledger.limit()
             && let Some(run) = unclaimed.take_run()
         {
+            self.recovered.lock().lost_bytes += run.bytes();
             self.discard_run(run);
         }
     }

@@ -78,7 +78,7 @@ fn chains_and_long_values_are_there_again() {
     }
     let cache = open(&folder.0, 64, &clock);
     let (long, pool) = (cache.add_pool(PoolConfig::named("long")).expect("new"), add_pool(&cache));
-    assert_eq!(cache.recovered(), Recovered { items: 1 + u64::from(STACKS), dropped: 0 });
+    assert_eq!(cache.recovered(), Recovered { items: 1 + u64::from(STACKS), ..Recovered::default() });
     let mut found = Vec::new();
     cache.keys(long).find(b"long").expect("as before").read_whole(&mut found);
     assert!(found == value);
@@ -160,7 +160,7 @@ fn items_of_other_chunk_sizes_stay_and_move_to_those_of_today() {
     }
     let cache = open(&folder.0, 64, &clock);
     let pool = cache.add_pool(pool(&[512, 1_024, 2_048])).expect("new");
-    assert_eq!(cache.recovered(), Recovered { items: 1_400, dropped: 0 });
+    assert_eq!(cache.recovered(), Recovered { items: 1_400, ..Recovered::default() });
     let all_there =
         |cache: &Cache| (0..1_400).all(|key| is_there(cache, pool, key, if key < 1_000 { 100 } else { 900 }));
     assert!(all_there(&cache));
@@ -203,7 +203,7 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
     }
     let cache = open(&folder.0, 16, &clock);
     let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
-    assert_eq!(cache.recovered(), Recovered { items: 9, dropped: 2 });
+    assert_eq!(cache.recovered(), Recovered { items: 9, dropped: 2, lost_bytes: 0 });
     assert!((0..10).all(|key| is_there(&cache, pool, key, 40) == (key != 3)));
     put(&cache, pool, 3, 40, Expiry::Never);
     assert!(is_there(&cache, pool, 3, 40));
@@ -467,4 +467,31 @@ fn with_less_memory_the_bill_is_within_the_limit_at_once() {
             put(&cache, ids[0], 0, len, Expiry::Never);
         }
     }
+}
+
+#[test]
+fn what_is_given_up_without_a_look_is_told() {
+    let (folder, clock) = (Folder::new("given-up"), Clock::System);
+    let fill = || {
+        let cache = open(&folder.0, 16, &clock);
+        let recovered = cache.recovered();
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        (0..60_000).for_each(|key| put(&cache, pool, key, 100, Expiry::Never));
+        recovered
+    };
+    assert_eq!(fill(), Recovered::default());
+    let set_len = |file: &str, bytes| {
+        let file = File::options().write(true).open(folder.0.join(file)).expect("it is there");
+        file.set_len(bytes).expect("it is cut");
+    };
+    // What the slabs are is not known any more.
+    set_len("words", 0);
+    assert!(fill().lost_bytes > 6 << 20);
+    // The slabs are not there.
+    std::fs::remove_file(folder.0.join("slabs")).expect("it is there");
+    assert!(fill().lost_bytes >= 8 << 20);
+    // The last of them are not.
+    set_len("slabs", 4 << 20);
+    let recovered = fill();
+    assert!((4 << 20..12 << 20).contains(&recovered.lost_bytes), "{recovered:?}");
 }

@@ -383,6 +383,14 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
             "took over what another process left"
         );
     }
+    if recovered.lost_bytes > 0 {
+        tracing::warn!(
+            "{} that another process left in {} were given up, with all items in them: there is less memory than it had, or the files are \
+             damaged",
+            base::ByteSize::new(recovered.lost_bytes),
+            config.shared_memory.display()
+        );
+    }
     pools
 }
 

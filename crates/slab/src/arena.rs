@@ -175,6 +175,8 @@ pub struct Arena {
     huge_pages: bool,
     /// Size of a page of the file, or of memory.
     page_bytes: usize,
+    /// Memory of slabs that another process left and that were not kept, in bytes.
+    lost_bytes: u64,
 }
 
 /// The smallest page of this kind of machine: each may need memory of its own.
@@ -274,26 +276,31 @@ impl Arena {
         let (words, first_word) = shared.table();
         let bytes = u64::from(max_slabs) * SLAB_BYTES as u64;
         let was_bytes = shared.slabs().metadata()?.len();
+        let mut lost_bytes = shared.lost_bytes();
         for word in words.iter().skip(first_word + max_slabs as usize) {
-            word.store(0, Ordering::Release);
+            let was_used = word.swap(0, Ordering::AcqRel) != 0;
+            lost_bytes += if was_used { SLAB_BYTES as u64 } else { 0 };
         }
         if was_bytes != bytes {
             set_len(shared.slabs(), bytes)?;
         }
-        let arena = Self::with_words(max_slabs, huge_pages, words, first_word, Some(shared))?;
+        let mut arena = Self::with_words(max_slabs, huge_pages, words, first_word, Some(shared))?;
         let mut left = keep_bytes;
         for (slab, word) in (0..max_slabs).map(|slab| SlabId(slab as u16)).zip(arena.table()) {
             // A damaged word names no slab; and the file may have lost its end, or have been copied without its blocks.
             let bits = word.load(Ordering::Acquire);
-            let is_kept = match SlabInfo::checked(bits) {
-                Some(_) if left < SLAB_BYTES as u64 => false,
-                Some(_) => arena.reserve_memory(slab),
-                None => bits == SPLIT && arena.find_units(slab, left),
-            };
+            let was_there = u64::from(slab.0) * (SLAB_BYTES as u64) < was_bytes;
+            let is_kept = was_there
+                && match SlabInfo::checked(bits) {
+                    Some(_) if left < SLAB_BYTES as u64 => false,
+                    Some(_) => arena.reserve_memory(slab),
+                    None => bits == SPLIT && arena.find_units(slab, left),
+                };
             if is_kept {
                 left -= SLAB_BYTES as u64 - u64::from(arena.bare_units_of(slab)) * UNIT_BYTES as u64;
             } else if bits != 0 {
                 word.store(0, Ordering::Release);
+                lost_bytes += SLAB_BYTES as u64;
             }
         }
         let is_assigned = |slab: &u32| arena.word(SlabId(*slab as u16)).load(Ordering::Relaxed) != 0;
@@ -312,8 +319,15 @@ impl Arena {
             set_len(shared, bytes)?;
         }
         drop(free);
+        arena.lost_bytes = lost_bytes;
         arena.mapped().into_iter().for_each(fork::register);
         Ok(arena)
+    }
+
+    /// Memory of the slabs that were assigned when the last process ended and were not kept, in bytes: there was too little memory for
+    /// them, or the files had lost or damaged them.
+    pub fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
     }
 
     /// Whether this process was forked from the one that opened the files: then nothing is in the slabs, nor may be put there.
@@ -371,6 +385,7 @@ impl Arena {
             bare_units: AtomicU64::new(0),
             huge_pages,
             page_bytes,
+            lost_bytes: 0,
         };
         if let Some(shared) = &arena.shared {
             // SAFETY: the range lies within our own mapping, and nobody uses it yet.

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -100,6 +100,8 @@ pub struct Shared {
     /// Locked while it is open.
     lock: File,
     was_there: bool,
+    /// Memory in `slabs` of which `words` did not say what it is, in bytes.
+    lost_bytes: u64,
 }
 
 /// How often, and how long each time, a process is waited for that is ending, or that was just forked from this one.
@@ -193,18 +195,25 @@ impl Shared {
             check_header(folder, &found, RENEW)?;
         }
         let slabs = open("slabs")?;
+        let mut lost_bytes = 0;
         if is_new {
+            lost_bytes = slabs.metadata()?.blocks() * 512;
             slabs.set_len(0).map_err(|error| named("cannot empty `slabs` in", error))?;
             for (word, value) in words.iter().zip(KNOWN).rev() {
                 word.store(value, Ordering::Release);
             }
         }
-        Ok(Self { words: Arc::new(words), slabs, lock, was_there: was_there && !is_new })
+        Ok(Self { words: Arc::new(words), slabs, lock, was_there: was_there && !is_new, lost_bytes })
     }
 
     /// Whether there was a cache.
     pub fn was_there(&self) -> bool {
         self.was_there
+    }
+
+    /// Memory in `slabs` of which `words`, which were new, did not say what it is, in bytes. It was given up.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
     }
 
     /// 16,384 words for the engine, as the last process left them: all words, and the first of the engine's.
