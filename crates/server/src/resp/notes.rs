@@ -1,12 +1,34 @@
 //! What of a request comes into the log of requests ([`crate::requests`]) and into spans ([`crate::telemetry`]).
 
+use super::arguments::End;
 use super::commands::Commands;
 use super::set::value_index;
 use super::table::{Command, Spec};
 use crate::requests::{Asked, Does};
 use crate::telemetry::Step;
 
+/// What the log of requests has of the present command that its arguments do not show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// The new expiry time, in Unix milliseconds.
+    deadline: Option<u64>,
+}
+
 impl Commands<'_, '_> {
+    /// Keeps the expiry time that the present command sets, for the log of requests.
+    #[inline]
+    pub(super) fn tell_end(&self, end: End) {
+        if let (Some(_), End::At(millis)) = (&self.notes, end) {
+            self.told.set(Told { deadline: Some(millis) });
+        }
+    }
+
+    /// The time to live that the present command sets; at least 1, as 0 is for ever in traces.
+    fn ttl_secs(&self, told: Told) -> Option<u32> {
+        let secs = told.deadline?.saturating_sub(self.now_millis()).div_ceil(1000);
+        Some(u32::try_from(secs).unwrap_or(u32::MAX).max(1))
+    }
+
     /// Logs a lookup, with the length of the value that was found, where requests are logged.
     #[inline]
     pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
@@ -27,12 +49,13 @@ impl Commands<'_, '_> {
     ) {
         let Some(notes) = &self.notes else { return };
         let outcome = if is_answered { "ok" } else { "error" };
+        let ttl_secs = self.ttl_secs(self.told.take());
         for place in spec.guarded_places(args) {
             let Some(key) = args.get(place).filter(|key| !key.is_empty()) else { continue };
             let value_bytes =
                 value_bytes.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
             let (command, does) = (spec.name, does(spec));
-            notes.note(&Asked { command, does, key, value_bytes, ttl_secs: None, outcome });
+            notes.note(&Asked { command, does, key, value_bytes, ttl_secs, outcome });
         }
     }
 

@@ -92,6 +92,7 @@ impl<'c> Commands<'_, 'c> {
                 SetOptions { end, ..SetOptions::PLAIN }
             }
         };
+        self.tell_end(options.end);
         let WasSet { is_set, old } = self.set(key, value, options)?;
         match command {
             Command::SetNx => w.truth(is_set),
@@ -237,6 +238,7 @@ impl<'c> Commands<'_, 'c> {
                 Some(unit) => positive_end(arg(args, 3), unit, now, "getex")?,
                 None => End::Never,
             };
+            self.tell_end(end);
             self.modify(key, |old| {
                 let Some(old) = old else { return Ok(Change::Leave(())) };
                 let stamp = match end {
