@@ -119,6 +119,8 @@ pub(super) struct CsvRows {
     tenant: Option<String>,
     /// Requests that the log of a server says it does not have.
     dropped: u64,
+    /// The line that names the columns, if there is one.
+    header: Option<Box<[u8]>>,
 }
 
 #[derive(Clone, Default)]
@@ -151,12 +153,13 @@ impl CsvRows {
     /// Columns as the first line names them.
     pub(super) fn from_header(name: &str, line: u64, header: &[u8]) -> Result<Self, TraceError> {
         let columns: Vec<Column> = header.split(|byte| *byte == b',').map(Column::named).collect();
-        Self::new(columns).map_err(|missing| {
+        let named = Self::new(columns).map_err(|missing| {
             let problem = format!("the first line `{}` names no column `{missing}`", excerpt(header));
             let advice = "give the file a header line such as `ts,key,size,op`, or name the columns \
                           yourself (`--columns ts,key,size,op`)";
             TraceError::line(name, line, problem, advice)
-        })
+        })?;
+        Ok(Self { header: Some(header.into()), ..named })
     }
 
     /// Columns as the caller names them, for a file without a header.
@@ -212,6 +215,7 @@ impl CsvRows {
             left: 0,
             tenant: None,
             dropped: 0,
+            header: None,
         })
     }
 
@@ -239,6 +243,10 @@ impl CsvRows {
             }
             if self.key_only {
                 return Ok(Some(key_only(lines.line())));
+            }
+            // Files that were joined have a header line each.
+            if self.header.as_deref() == Some(lines.line()) {
+                continue;
             }
             if let Some(dropped) = self.hole(lines.line()) {
                 self.dropped = self.dropped.saturating_add(dropped);
