@@ -61,7 +61,7 @@ fn requests_of_both_protocols_are_written_without_their_keys() {
         "default,resp,lpush,set,1,,,error",
         "default,resp,set,set,1,100000,,ok",
     ];
-    assert_eq!(text.lines().skip(1).map(shown).collect::<Vec<_>>(), expected);
+    assert_eq!(text.lines().skip(2).map(shown).collect::<Vec<_>>(), expected);
 }
 
 /// Plays requests, each on a connection of its own, checks the lines of their answers, and returns what the log has of each line in
