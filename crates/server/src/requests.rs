@@ -6,8 +6,8 @@
 //!
 //! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or being emptied, is
 //! counted and forgotten. One thread empties the buffers and writes.
-//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped` stands at each hole,
-//! readers tell of them, and the server's own log does, too.
+//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped`, or `… could not be written`,
+//! stands at each hole, readers tell of them, and the server's own log does, too.
 //! Invariant 3: nobody takes a sample for the whole, or the keys of two runs of the server for the same. What is written after
 //! the file was opened begins with a line that says one key in how many is logged, and by what keys are chosen and numbered.
 
@@ -100,12 +100,43 @@ pub(crate) struct RequestLog {
     /// One for each worker.
     buffers: Box<[Mutex<Buffer>]>,
     written: AtomicU64,
-    dropped: AtomicU64,
-    /// Of those that were dropped, how many the file tells of.
-    marked: AtomicU64,
+    /// Those that came faster than they were written.
+    dropped: Missing,
+    /// Those that the file could not take, such as on a full disk.
+    unwritten: Missing,
     writing: Mutex<Option<Repeating<Writer>>>,
     /// The settings in force.
     applied: Mutex<Watch>,
+}
+
+/// Requests that are missing in the file.
+#[derive(Default)]
+struct Missing {
+    all: AtomicU64,
+    /// How many of them the file tells of.
+    marked: AtomicU64,
+}
+
+impl Missing {
+    fn add(&self, requests: u64) {
+        self.all.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// How many the file does not tell of.
+    fn unmarked(&self) -> u64 {
+        self.all.load(Ordering::Relaxed) - self.marked.load(Ordering::Relaxed)
+    }
+
+    /// So many, of which the file does not tell, are missing for another cause.
+    fn move_to(&self, cause: &Self, requests: u64) {
+        self.all.fetch_sub(requests, Ordering::Relaxed);
+        cause.add(requests);
+    }
+
+    /// The file tells of so many more.
+    fn mark(&self, requests: u64) {
+        self.marked.fetch_add(requests, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -124,8 +155,8 @@ impl RequestLog {
             clock,
             buffers: (0..workers).map(|_| Mutex::default()).collect(),
             written: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            marked: AtomicU64::new(0),
+            dropped: Missing::default(),
+            unwritten: Missing::default(),
             writing: Mutex::new(None),
             applied: Mutex::default(),
         }
@@ -213,9 +244,10 @@ impl RequestLog {
         ((self.buffers.len() + 1) * BUFFERED * (size_of::<Entry>() + NAMES_BYTES)) as u64
     }
 
-    /// Requests that were written, and those that found no room.
+    /// Requests that were written, and those that are missing.
     pub(crate) fn figures(&self) -> (u64, u64) {
-        (self.written.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+        let missing = |missing: &Missing| missing.all.load(Ordering::Relaxed);
+        (self.written.load(Ordering::Relaxed), missing(&self.dropped) + missing(&self.unwritten))
     }
 
     /// What a turn of a connection is to note its requests with, if requests are logged.
@@ -267,12 +299,12 @@ impl Notes<'_> {
             Ok(buffer) => buffer,
             Err(TryLockError::Poisoned(buffer)) => buffer.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                log.dropped.fetch_add(1, Ordering::Relaxed);
+                log.dropped.add(1);
                 return;
             }
         };
         if buffer.entries.len() == buffer.entries.capacity() {
-            log.dropped.fetch_add(1, Ordering::Relaxed);
+            log.dropped.add(1);
             return;
         }
         let key = buffer.is_plain.then(|| asked.key.into());

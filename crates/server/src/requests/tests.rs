@@ -140,3 +140,41 @@ fn a_file_says_one_key_in_how_many_it_has_and_which_run_of_the_server_numbered_t
     assert_eq!(second.len(), 4);
     assert!(second[3].starts_with("100 ") && !second[3].ends_with(numbering), "another run: {second:?}");
 }
+
+#[test]
+fn requests_that_a_full_disk_did_not_take_are_told_apart_from_those_that_came_too_fast() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
+    let log = Arc::new(RequestLog::new(Clock::System, 1));
+    log.apply(&ledger, &watch(std::path::Path::new("/dev/full")), Files::Reopen).expect_err("no header fits");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full disk");
+    let mut writer = Writer {
+        log: Arc::clone(&log),
+        path: path.clone(),
+        max_bytes: u64::MAX,
+        sample: log.sample_line(&watch(&path)),
+        is_sample_told: false,
+        output: Some(Output::of(full)),
+        spare: Vec::with_capacity(BUFFERED),
+        untold: 0,
+        telling: Seldom::once_in(60),
+    };
+    *lock(&log.buffers[0]) = Buffer { entries: Vec::with_capacity(BUFFERED), is_plain: false };
+    log.highest_hash.store(u64::MAX, Ordering::Relaxed);
+    let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
+    // The first turn finds the disk full, the second the log at its end.
+    for _ in 0..2 {
+        (0..3).for_each(|_| notes.note(&asked(b"k")));
+        writer.turn();
+    }
+    let held = lock(&log.buffers[0]);
+    notes.note(&asked(b"k"));
+    drop(held);
+    writer.turn();
+    assert_eq!(log.figures(), (0, 7));
+    log.apply(&ledger, &watch(&path), Files::Reopen).expect("there is room again");
+    log.stop(&ledger);
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let comments: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).skip(1).collect();
+    assert_eq!(comments, ["# 7 requests could not be written"], "{text}");
+}

@@ -34,6 +34,11 @@ pub(crate) fn refuse_pipe(path: &std::path::Path) -> std::io::Result<()> {
 }
 
 impl Output {
+    #[cfg(test)]
+    pub(super) const fn of(file: File) -> Self {
+        Self { file, bytes: 0 }
+    }
+
     pub(super) fn open(path: &std::path::Path) -> std::io::Result<Self> {
         refuse_pipe(path)?;
         let mut file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
@@ -70,39 +75,52 @@ impl Writer {
             std::mem::swap(&mut lock(buffer).entries, &mut self.spare);
             entries.append(&mut self.spare);
         }
-        let dropped = self.log.dropped.load(Ordering::Relaxed);
-        let hole = dropped - self.log.marked.load(Ordering::Relaxed);
-        if entries.is_empty() && hole == 0 {
+        let (dropped, unwritten) = (self.log.dropped.unmarked(), self.log.unwritten.unmarked());
+        if entries.is_empty() && dropped + unwritten == 0 {
             return;
         }
         entries.sort_by_key(|entry| entry.unix_nanos);
         let mut text = if self.is_sample_told { String::new() } else { self.sample.clone() };
-        if hole > 0 && self.output.is_some() {
-            let _ = writeln!(text, "# {hole} requests were dropped");
-            self.tell_of(hole);
+        if unwritten > 0 {
+            let _ = writeln!(text, "# {unwritten} requests could not be written");
+        }
+        if dropped > 0 {
+            let _ = writeln!(text, "# {dropped} requests were dropped");
         }
         entries.iter().for_each(|entry| write_line(&mut text, entry));
         match self.write(&text) {
             Ok(()) => {
-                self.log.marked.fetch_add(hole, Ordering::Relaxed);
-                self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed)
+                self.log.dropped.mark(dropped);
+                self.log.unwritten.mark(unwritten);
+                self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed);
+                self.tell_of(dropped, unwritten);
             }
             Err(error) => {
                 if self.output.take().is_some() {
                     let file = self.path.display();
                     tracing::warn!(%file, %error, "The log of requests cannot be written and ends; SIGHUP begins it anew.");
                 }
-                self.log.dropped.fetch_add(entries.len() as u64, Ordering::Relaxed)
+                self.log.unwritten.add(entries.len() as u64);
+                // Buffers were full because of that, too.
+                self.log.dropped.move_to(&self.log.unwritten, dropped);
             }
         };
     }
 
     /// Says in the server's log that the file has holes.
-    fn tell_of(&mut self, hole: u64) {
-        self.untold += hole;
-        if self.telling.is_due(self.log.clock.monotonic_nanos()) {
+    fn tell_of(&mut self, dropped: u64, unwritten: u64) {
+        let file = self.path.display();
+        if unwritten > 0 {
             tracing::warn!(
-                file = %self.path.display(),
+                %file,
+                requests = unwritten,
+                "The log of requests could not be written for a while; these requests are missing in it."
+            );
+        }
+        self.untold += dropped;
+        if dropped > 0 && self.telling.is_due(self.log.clock.monotonic_nanos()) {
+            tracing::warn!(
+                %file,
                 requests = self.untold,
                 "Requests came faster than the log of requests is written, and are missing in it; raise watch.request_log_one_in."
             );
