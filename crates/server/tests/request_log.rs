@@ -144,6 +144,48 @@ fn times_to_live_of_both_protocols_are_logged() {
 }
 
 #[test]
+fn rows_tell_of_each_key_what_is_done_to_it() {
+    let (memcached, resp) = (Protocol::Memcached, Protocol::Resp);
+    let requests = [
+        (resp, "set k 12345", "+OK"),
+        (resp, "append k 678", ":8"),
+        (resp, "setrange k 9 x", ":10"),
+        (resp, "copy k j", ":1"),
+        (resp, "rename j i", "+OK"),
+        (resp, "sadd s a b", ":2"),
+        (resp, "sinterstore d s", ":2"),
+        (resp, "getex k", "$10"),
+        (resp, "getdel i", "$10"),
+        (
+            resp,
+            "multi\r\nget k\r\nget none\r\nmget k none\r\nexec",
+            "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n*3\n$10\n12345678\0x\n$-1\n*2",
+        ),
+        (memcached, "append k 0 70 2\r\nyz", "STORED"),
+    ];
+    let expected = [
+        "set,set,5,,ok",
+        "append,set,8,,ok",
+        "setrange,set,10,,ok",
+        "copy,get,10,,ok",
+        "copy,set,10,,ok",
+        "rename,delete,,,ok",
+        "rename,set,10,,ok",
+        "sadd,set,,,ok",
+        "sinterstore,set,,,ok",
+        "sinterstore,get,,,ok",
+        "getex,get,10,,hit",
+        "getdel,delete,,,ok",
+        "get,get,10,,hit",
+        "get,get,,,miss",
+        "mget,get,10,,hit",
+        "mget,get,,,miss",
+        "append,set,12,,stored",
+    ];
+    assert_eq!(logged(&requests, expected.len() as u64), expected);
+}
+
+#[test]
 fn a_log_that_cannot_be_written_stops_the_start_and_says_so() {
     let mut config = config();
     config.watch.request_log = "/nowhere/at/all/requests.csv".into();

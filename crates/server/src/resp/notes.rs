@@ -12,6 +12,10 @@ use crate::telemetry::Step;
 pub(super) struct Told {
     /// The new expiry time, in Unix milliseconds.
     deadline: Option<u64>,
+    /// The length of the whole value that is there now, where a string was changed or copied.
+    value_bytes: Option<usize>,
+    /// Whether a lookup of one key has found something.
+    is_hit: Option<bool>,
 }
 
 impl Commands<'_, '_> {
@@ -19,7 +23,23 @@ impl Commands<'_, '_> {
     #[inline]
     pub(super) fn tell_end(&self, end: End) {
         if let (Some(_), End::At(millis)) = (&self.notes, end) {
-            self.told.set(Told { deadline: Some(millis) });
+            self.told.set(Told { deadline: Some(millis), ..self.told.get() });
+        }
+    }
+
+    /// Keeps the length that the present command gives a value, for the log of requests.
+    #[inline]
+    pub(super) fn tell_length(&self, value_bytes: usize) {
+        if self.notes.is_some() {
+            self.told.set(Told { value_bytes: Some(value_bytes), ..self.told.get() });
+        }
+    }
+
+    /// Keeps what the lookup that the present command is has found, for the log of requests.
+    #[inline]
+    pub(super) fn tell_found(&self, value_bytes: Option<usize>) {
+        if self.notes.is_some() {
+            self.told.set(Told { value_bytes, is_hit: Some(value_bytes.is_some()), ..self.told.get() });
         }
     }
 
@@ -48,13 +68,23 @@ impl Commands<'_, '_> {
         is_answered: bool,
     ) {
         let Some(notes) = &self.notes else { return };
-        let outcome = if is_answered { "ok" } else { "error" };
-        let ttl_secs = self.ttl_secs(self.told.take());
-        for place in spec.guarded_places(args) {
+        let told = self.told.take();
+        // Each of its keys was logged as it was looked up.
+        if spec.command == Command::MGet && is_answered {
+            return;
+        }
+        let outcome = match told.is_hit {
+            _ if !is_answered => "error",
+            Some(true) => "hit",
+            Some(false) => "miss",
+            None => "ok",
+        };
+        let ttl_secs = self.ttl_secs(told);
+        for (nth, place) in spec.guarded_places(args).into_iter().enumerate() {
             let Some(key) = args.get(place).filter(|key| !key.is_empty()) else { continue };
-            let value_bytes =
-                value_bytes.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
-            let (command, does) = (spec.name, does(spec));
+            let (command, does) = (spec.name, does(spec, nth, args));
+            let known = value_bytes.or(told.value_bytes).filter(|_| does != Does::Remove);
+            let value_bytes = known.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
             notes.note(&Asked { command, does, key, value_bytes, ttl_secs, outcome });
         }
     }
@@ -103,12 +133,16 @@ const fn value_place(command: Command, key: usize) -> Option<usize> {
     }
 }
 
-fn does(spec: &Spec) -> Does {
+/// What a command does to its `nth` key.
+fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> Does {
     use Command as C;
     match spec.command {
         C::Del | C::Unlink | C::GetDel => Does::Remove,
+        C::Rename | C::RenameNx if nth == 0 => Does::Remove,
         C::Touch | C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt | C::Persist => Does::Touch,
-        _ if spec.flags.split(' ').any(|flag| flag == "write") => Does::Write,
+        // Its value is read, and stays.
+        C::GetEx => Does::Read,
+        _ if spec.access(nth, args).1 => Does::Write,
         _ => Does::Read,
     }
 }

@@ -51,7 +51,11 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn run_value(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
         match command {
-            Command::Get => w.value(self.read_string(key)?.map(Value::Held)),
+            Command::Get => {
+                let found = self.read_string(key)?;
+                self.tell_found(found.as_ref().map(|item| item.len()));
+                w.value(found.map(Value::Held));
+            }
             Command::GetDel => {
                 let is_there = self.read_string(key)?.is_some();
                 let removed =
@@ -232,6 +236,7 @@ impl<'c> Commands<'_, 'c> {
         };
         let key = arg(args, 1);
         let found = self.read_string(key)?;
+        self.tell_found(found.as_ref().map(|item| item.len()));
         if found.is_some() && time.is_some() {
             let now = self.now_millis();
             let end = match unit {
