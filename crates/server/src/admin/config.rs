@@ -114,7 +114,18 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
         |change| json!({"setting": change.path, "old": as_json(&change.old), "new": as_json(&change.new)}),
     );
     let mut answer = Json(Value::Array(shown.collect())).into_response();
-    for warning in check::warnings(&shared.config()) {
+    let config = shared.config();
+    let is_new = |change: &&Change| {
+        change.path.starts_with("tenant.") && change.path.ends_with(".name") && change.old.is_empty()
+    };
+    let (tenants, new) = (config.all_tenants().len(), changes.iter().filter(is_new).count());
+    if tenants > 1 && tenants <= new + 1 {
+        warn(
+            &mut answer,
+            "several tenants share the server from now on: clients' CONFIG SET and cache_memlimit are refused",
+        );
+    }
+    for warning in check::warnings(&config) {
         let is_of_it = |change: &Change| warning.starts_with(&change.path);
         if changes.iter().any(is_of_it) {
             warn(&mut answer, &warning);
