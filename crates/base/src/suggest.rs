@@ -1,13 +1,20 @@
 //! The nearest valid name for one that was mistyped.
 
-/// The entry of `names` that takes the fewest edits from `typed`, if few enough that it was probably meant.
+/// The entry of `names` that takes the fewest edits from `typed`, if few enough that it was probably meant: one for three
+/// characters of it. Of dotted names in the same section the part behind the section counts alone.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names
         .into_iter()
         .map(|name| (distance(typed, name), name))
-        .filter(|(edits, name)| *edits * 3 <= name.len().max(3))
+        .filter(|(edits, name)| *edits * 3 <= (name.len() - shared_section(typed, name)).max(3))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, name)| name)
+}
+
+/// The length of the section, with its dot, that two dotted names have in common.
+fn shared_section(a: &str, b: &str) -> usize {
+    let common = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    a.as_bytes()[..common].iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1)
 }
 
 /// How many insertions, deletions, substitutions and swaps of neighbours turn `a` into `b` (optimal string alignment,
@@ -51,5 +58,10 @@ mod tests {
         assert_eq!(nearest("memroy", names), Some("memory"));
         assert_eq!(nearest("max_conections", names), Some("max_connections"));
         assert_eq!(nearest("colour", names), None);
+        let names = ["tenant.pool", "tenant.limit", "log.level"];
+        assert_eq!(nearest("tenant.foo", names), None, "of `pool` half is another");
+        assert_eq!(nearest("tenant.pol", names), Some("tenant.pool"));
+        assert_eq!(nearest("tennant.limit", names), Some("tenant.limit"));
+        assert_eq!(nearest("log.levle", names), Some("log.level"));
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use crate::config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
 use crate::resp::CommandSpec;
+use crate::users::DEFAULT_USER;
 
 /// Names that are listed; of more there is only the number.
 const MAX_NAMES: usize = 8;
@@ -91,21 +92,35 @@ fn clients(protocol: Protocol) -> &'static str {
 
 /// For each of the two kinds of clients a command that asks the server something, where there is one for this configuration.
 fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String> {
-    let find = |serves: fn(Protocol) -> bool| {
-        let mut listeners = addresses.iter().map(|(_, address)| address).zip(&config.listeners);
-        listeners.find(|(_, listener)| serves(listener.protocol))
-    };
+    let listeners = || addresses.iter().map(|(_, address)| address).zip(&config.listeners);
     let memcached =
         |protocol| matches!(protocol, Protocol::Auto | Protocol::Memcached | Protocol::MemcachedText);
+    let memcached = listeners()
+        .filter(|(_, listener)| memcached(listener.protocol))
+        .find_map(|(address, listener)| try_memcached(config, listener, address));
     // Two names of one address are no news; so the last of those for everybody is shown for Redis.
-    let redis = |protocol| matches!(protocol, Protocol::Auto | Protocol::Resp);
-    let mut listeners = addresses.iter().map(|(_, address)| address).zip(&config.listeners);
-    let redis = listeners.rfind(|(_, listener)| redis(listener.protocol));
-    let memcached = find(memcached).and_then(|(address, listener)| try_memcached(config, listener, address));
-    memcached
-        .into_iter()
-        .chain(redis.and_then(|(address, listener)| try_redis(config, listener, address)))
-        .collect()
+    let is_redis = |protocol| matches!(protocol, Protocol::Auto | Protocol::Resp);
+    let redis = || listeners().rev().filter(|(_, listener)| is_redis(listener.protocol));
+    let as_guest = redis().find_map(|(address, listener)| try_redis(config, listener, address));
+    let redis = as_guest.or_else(|| {
+        redis().next().and_then(|(address, listener)| try_redis_as_user(config, listener, address))
+    });
+    memcached.into_iter().chain(redis).collect()
+}
+
+/// Whether a client of that listener may do that without a password.
+fn guest_may(config: &Config, listener: &ListenerConfig, request: &[&[u8]]) -> bool {
+    if config.users.is_empty() || listener.auth == Auto::Set(false) {
+        return true;
+    }
+    let default = config.users.iter().find(|user| user.name == DEFAULT_USER);
+    !config.needs_users_at(listener) && default.is_some_and(|user| may(user, request))
+}
+
+/// Whether the rules of a user allow that.
+fn may(user: &UserSettings, request: &[&[u8]]) -> bool {
+    let spec = request.first().and_then(|name| CommandSpec::find(name));
+    user.rules().is_ok_and(|rules| spec.is_some_and(|spec| rules.check(spec, request).is_ok()))
 }
 
 /// Stores and fetches something with nothing but a shell; only without TLS, as no shell speaks that.
@@ -113,11 +128,12 @@ fn try_memcached(config: &Config, listener: &ListenerConfig, address: &Address) 
     if listener.tls().is_some() {
         return None;
     }
-    let request = match config.needs_users_at(listener) {
-        // The first `set` says who it is (docs/security.md), which a line to copy cannot.
-        true => return None,
-        false => r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'",
-    };
+    // Where passwords are wanted, the first `set` is one (docs/security.md), which a line to copy cannot have.
+    let requests: [&[&[u8]]; 2] = [&[b"set", b"hello", b"world"], &[b"get", b"hello"]];
+    if !requests.iter().all(|request| guest_may(config, listener, request)) {
+        return None;
+    }
+    let request = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n'";
     Some(match address {
         // Bash can open connections itself, so that nothing needs to be installed.
         Address::Tcp(address) => {
@@ -128,8 +144,8 @@ fn try_memcached(config: &Config, listener: &ListenerConfig, address: &Address) 
     })
 }
 
-/// The same with Redis's own client, with what it must show.
-fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
+/// Redis's own client at that listener, with the certificates that it must show.
+fn redis_client(listener: &ListenerConfig, address: &Address) -> String {
     let mut line = match address {
         Address::Tcp(address) => format!("redis-cli -h {} -p {}", reachable(*address), address.port()),
         Address::Unix(path) => format!("redis-cli -s {}", path.display()),
@@ -140,23 +156,28 @@ fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> O
             line.push_str(" --cert CERTIFICATE.pem --key KEY.pem");
         }
     }
-    if !config.needs_users_at(listener) {
-        line.push_str(if config.users.is_empty() { " set hello world" } else { " ping" });
-        return Some(line);
-    }
-    let can_log_in = |user: &&UserSettings| user.rules().is_ok_and(|rules| rules.is_on);
-    let may_ping = |user: &&UserSettings| {
-        let ping = CommandSpec::find(b"PING");
-        user.rules().is_ok_and(|rules| ping.is_some_and(|ping| rules.check(ping, &[b"PING"]).is_ok()))
+    line
+}
+
+/// The same with Redis's own client, for whoever has no password.
+fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
+    let (command, request): (_, &[&[u8]]) = match config.users.is_empty() {
+        true => (" set hello world", &[b"set", b"hello", b"world"]),
+        false => (" ping", &[b"ping"]),
     };
+    guest_may(config, listener, request).then(|| redis_client(listener, address) + command)
+}
+
+/// The same for a user with a password.
+fn try_redis_as_user(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
+    let can_log_in = |user: &&UserSettings| user.rules().is_ok_and(|rules| rules.is_on) && !user.is_open();
     let users = || config.users.iter().filter(can_log_in);
     // Nobody's rules forbid `HELLO`.
-    let (user, command) = match users().find(may_ping) {
+    let (user, command) = match users().find(|user| may(user, &[b"PING"])) {
         Some(user) => (user, "ping"),
         None => (users().next()?, "hello"),
     };
-    let _ = write!(line, " --user {} --askpass {command}", user.name);
-    Some(line)
+    Some(format!("{} --user {} --askpass {command}", redis_client(listener, address), user.name))
 }
 
 /// Where a listener on all addresses is found from this machine.
@@ -240,6 +261,19 @@ mod tests {
         assert!(text.contains(" --user app --askpass ping\n"), "{text}");
         let text = banner(&[user("gone", "off >pw +@all"), reader].concat());
         assert!(text.contains(" --user reader --askpass hello\n"), "{text}");
+    }
+
+    #[test]
+    fn a_line_to_try_is_shown_for_the_listener_at_which_it_works() {
+        let users = "[[user]]\nname = \"default\"\nrules = \"nopass ~pub:* +get\"\n";
+        let listeners = "[[listener]]\nname = \"main\"\naddress = \"tcp://127.0.0.1:7001\"\n\
+                         [[listener]]\nname = \"open\"\naddress = \"tcp://127.0.0.1:7002\"\nauth = AUTH\n\
+                         [[listener]]\nname = \"third\"\naddress = \"tcp://127.0.0.1:7003\"\n";
+        let text = banner(&[users, &listeners.replace("AUTH", "false")].concat());
+        assert!(text.contains("try: bash -c \"exec 3<>/dev/tcp/127.0.0.1/7002;"), "{text}");
+        assert!(text.contains(" or: redis-cli -h 127.0.0.1 -p 7002 ping\n"), "{text}");
+        let text = banner(&[users, &listeners.replace("AUTH", "\"auto\"")].concat());
+        assert!(!text.contains("try:") && !text.contains("or:"), "nothing works: {text}");
     }
 
     #[test]

@@ -25,10 +25,18 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
+/// File systems in which the rights of a folder say nothing, as nobody makes files there: proc,
+/// sysfs and those of control groups (linux/magic.h).
+const KERNEL_FILE_SYSTEMS: [u32; 4] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb];
+
 /// Returns an error if this process may not make files in `folder`.
 pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
     match std::fs::metadata(folder) {
         Ok(there) if there.is_dir() => {
+            if KERNEL_FILE_SYSTEMS.contains(&(rustix::fs::statfs(folder)?.f_type as u32)) {
+                let why = "its file system shows what the kernel says, and takes no files";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
             Ok(accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
         }
         Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
@@ -58,5 +66,12 @@ mod tests {
     #[test]
     fn this_machine_has_files() {
         assert!(raise_open_files(16) >= 16);
+    }
+
+    #[test]
+    fn no_files_are_made_where_the_kernel_shows_its_own() {
+        let error = check_folder(Path::new("/proc")).expect_err("whoever asks");
+        assert!(error.to_string().contains("takes no files"), "{error}");
+        check_folder(tempfile::tempdir().expect("a folder").path()).expect("files can be made");
     }
 }

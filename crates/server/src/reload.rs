@@ -132,7 +132,15 @@ impl Shared {
         rewrite::rewrite(file, &self.config(), paths)?;
         unwritten.retain(|path| !paths.contains(path));
         let written = paths.len();
-        tracing::info!(file = %file.display(), settings = written, "The configuration file was rewritten.");
+        match rewrite::link_target(file) {
+            Some(target) => tracing::info!(
+                file = %target.display(), link = %file.display(), settings = written,
+                "The configuration file, to which a symbolic link leads, was rewritten."
+            ),
+            None => {
+                tracing::info!(file = %file.display(), settings = written, "The configuration file was rewritten.");
+            }
+        }
         Ok(written)
     }
 

@@ -6,14 +6,15 @@
 //!
 //! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or being emptied, is
 //! counted and forgotten. One thread empties the buffers and writes.
-//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped` stands at each hole,
-//! readers tell of them, and the server's own log does, too.
+//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped`, or `… could not be written`,
+//! stands at each hole, readers tell of them, and the server's own log does, too.
+//! Invariant 3: nobody takes a sample for the whole, or the keys of two runs of the server for the same. What is written after
+//! the file was opened begins with a line that says one key in how many is logged, and by what keys are chosen and numbered.
 
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+#[cfg(test)]
+mod tests;
+mod writer;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
@@ -21,7 +22,8 @@ use std::time::Duration;
 use base::hash::key_hash;
 use base::thread::Repeating;
 use base::{Clock, Ledger, Part, rng};
-use protocol::memcached::reply::shown_key;
+pub(crate) use writer::refuse_pipe;
+use writer::{Output, Writer};
 
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
@@ -34,11 +36,6 @@ const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
 /// What a buffered request takes besides its size: the names of tenant and key, about.
 const NAMES_BYTES: usize = 96;
-
-/// Who may read the file: what keys there are is not everybody's business.
-const FILE_MODE: u32 = 0o640;
-
-const HEADER: &str = "ts,tenant,protocol,command,op,key,key_size,size,ttl,outcome,latency_us\n";
 
 /// What a request does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +94,49 @@ pub(crate) struct RequestLog {
     highest_hash: AtomicU64,
     /// So that numbers of keys tell nobody the keys.
     seed: u64,
+    /// Tells this seed from those of other runs, and nothing of it.
+    numbering: u64,
     clock: Clock,
     /// One for each worker.
     buffers: Box<[Mutex<Buffer>]>,
     written: AtomicU64,
-    dropped: AtomicU64,
-    /// Of those that were dropped, how many the file tells of.
-    marked: AtomicU64,
+    /// Those that came faster than they were written.
+    dropped: Missing,
+    /// Those that the file could not take, such as on a full disk.
+    unwritten: Missing,
     writing: Mutex<Option<Repeating<Writer>>>,
     /// The settings in force.
     applied: Mutex<Watch>,
+}
+
+/// Requests that are missing in the file.
+#[derive(Default)]
+struct Missing {
+    all: AtomicU64,
+    /// How many of them the file tells of.
+    marked: AtomicU64,
+}
+
+impl Missing {
+    fn add(&self, requests: u64) {
+        self.all.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// How many the file does not tell of.
+    fn unmarked(&self) -> u64 {
+        self.all.load(Ordering::Relaxed) - self.marked.load(Ordering::Relaxed)
+    }
+
+    /// So many, of which the file does not tell, are missing for another cause.
+    fn move_to(&self, cause: &Self, requests: u64) {
+        self.all.fetch_sub(requests, Ordering::Relaxed);
+        cause.add(requests);
+    }
+
+    /// The file tells of so many more.
+    fn mark(&self, requests: u64) {
+        self.marked.fetch_add(requests, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -121,11 +151,12 @@ impl RequestLog {
         Self {
             highest_hash: AtomicU64::new(0),
             seed: rng::entropy_seed(),
+            numbering: rng::entropy_seed(),
             clock,
             buffers: (0..workers).map(|_| Mutex::default()).collect(),
             written: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            marked: AtomicU64::new(0),
+            dropped: Missing::default(),
+            unwritten: Missing::default(),
             writing: Mutex::new(None),
             applied: Mutex::default(),
         }
@@ -167,6 +198,8 @@ impl RequestLog {
             log: Arc::clone(self),
             path,
             max_bytes,
+            sample: self.sample_line(wanted),
+            is_sample_told: false,
             output: Some(output),
             spare: Vec::with_capacity(BUFFERED),
             untold: 0,
@@ -178,6 +211,17 @@ impl RequestLog {
         self.highest_hash.store(highest, Ordering::Relaxed);
         *lock(&self.applied) = wanted.clone();
         Ok(())
+    }
+
+    /// The line that says which keys are logged, for those who read the file.
+    fn sample_line(&self, wanted: &Watch) -> String {
+        let one_in = wanted.request_log_one_in.max(1);
+        // Keys that are all there under their names are the same after a restart.
+        if wanted.request_log_plain_keys && one_in == 1 {
+            return "# one key in 1 from here on\n".to_owned();
+        }
+        let numbering = self.numbering;
+        format!("# one key in {one_in} from here on, chosen and numbered by {numbering:016x}\n")
     }
 
     /// Writes what is buffered, and logs no more.
@@ -200,9 +244,10 @@ impl RequestLog {
         ((self.buffers.len() + 1) * BUFFERED * (size_of::<Entry>() + NAMES_BYTES)) as u64
     }
 
-    /// Requests that were written, and those that found no room.
+    /// Requests that were written, and those that are missing.
     pub(crate) fn figures(&self) -> (u64, u64) {
-        (self.written.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+        let missing = |missing: &Missing| missing.all.load(Ordering::Relaxed);
+        (self.written.load(Ordering::Relaxed), missing(&self.dropped) + missing(&self.unwritten))
     }
 
     /// What a turn of a connection is to note its requests with, if requests are logged.
@@ -254,12 +299,12 @@ impl Notes<'_> {
             Ok(buffer) => buffer,
             Err(TryLockError::Poisoned(buffer)) => buffer.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                log.dropped.fetch_add(1, Ordering::Relaxed);
+                log.dropped.add(1);
                 return;
             }
         };
         if buffer.entries.len() == buffer.entries.capacity() {
-            log.dropped.fetch_add(1, Ordering::Relaxed);
+            log.dropped.add(1);
             return;
         }
         let key = buffer.is_plain.then(|| asked.key.into());
@@ -277,231 +322,5 @@ impl Notes<'_> {
             ttl_secs: asked.ttl_secs,
             outcome: asked.outcome,
         });
-    }
-}
-
-/// The file, and how long it is.
-struct Output {
-    file: File,
-    bytes: u64,
-}
-
-/// Returns an error if a pipe is at `path`.
-pub(crate) fn refuse_pipe(path: &std::path::Path) -> std::io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
-        let why = "it is a pipe, whose reader could hold the server up; name a file";
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
-    }
-    Ok(())
-}
-
-impl Output {
-    fn open(path: &std::path::Path) -> std::io::Result<Self> {
-        refuse_pipe(path)?;
-        let mut file = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)?;
-        let mut bytes = file.metadata()?.len();
-        if bytes == 0 {
-            file.write_all(HEADER.as_bytes())?;
-            bytes = HEADER.len() as u64;
-        }
-        Ok(Self { file, bytes })
-    }
-}
-
-/// The thread that writes.
-struct Writer {
-    log: Arc<RequestLog>,
-    path: PathBuf,
-    /// A file that has so many is put aside, in place of the one that was put aside before.
-    max_bytes: u64,
-    /// None after it could not be written.
-    output: Option<Output>,
-    spare: Vec<Entry>,
-    /// How many dropped requests the server's log does not know of, and when it may be told again.
-    untold: u64,
-    telling: Seldom,
-}
-
-impl Writer {
-    fn turn(&mut self) {
-        let mut entries = Vec::new();
-        for buffer in &self.log.buffers {
-            std::mem::swap(&mut lock(buffer).entries, &mut self.spare);
-            entries.append(&mut self.spare);
-        }
-        let dropped = self.log.dropped.load(Ordering::Relaxed);
-        let hole = dropped - self.log.marked.load(Ordering::Relaxed);
-        if entries.is_empty() && hole == 0 {
-            return;
-        }
-        entries.sort_by_key(|entry| entry.unix_nanos);
-        let mut text = String::new();
-        if hole > 0 && self.output.is_some() {
-            let _ = writeln!(text, "# {hole} requests were dropped");
-            self.tell_of(hole);
-        }
-        entries.iter().for_each(|entry| write_line(&mut text, entry));
-        match self.write(&text) {
-            Ok(()) => {
-                self.log.marked.fetch_add(hole, Ordering::Relaxed);
-                self.log.written.fetch_add(entries.len() as u64, Ordering::Relaxed)
-            }
-            Err(error) => {
-                if self.output.take().is_some() {
-                    let file = self.path.display();
-                    tracing::warn!(%file, %error, "The log of requests cannot be written and ends; SIGHUP begins it anew.");
-                }
-                self.log.dropped.fetch_add(entries.len() as u64, Ordering::Relaxed)
-            }
-        };
-    }
-
-    /// Says in the server's log that the file has holes.
-    fn tell_of(&mut self, hole: u64) {
-        self.untold += hole;
-        if self.telling.is_due(self.log.clock.monotonic_nanos()) {
-            tracing::warn!(
-                file = %self.path.display(),
-                requests = self.untold,
-                "Requests came faster than the log of requests is written, and are missing in it; raise watch.request_log_one_in."
-            );
-            self.untold = 0;
-        }
-    }
-
-    fn write(&mut self, text: &str) -> std::io::Result<()> {
-        let Some(output) = &mut self.output else { return Err(std::io::ErrorKind::NotConnected.into()) };
-        if let Err(error) = output.file.write_all(text.as_bytes()) {
-            // No part of a line is to stand before what is written once there is room again.
-            let _ = output.file.set_len(output.bytes);
-            return Err(error);
-        }
-        output.bytes += text.len() as u64;
-        if output.bytes >= self.max_bytes {
-            let mut aside = self.path.clone().into_os_string();
-            aside.push(".1");
-            std::fs::rename(&self.path, aside)?;
-            *output = Output::open(&self.path)?;
-        }
-        Ok(())
-    }
-}
-
-fn write_line(text: &mut String, entry: &Entry) {
-    let Entry { unix_nanos, latency_nanos, command, outcome, key_bytes, hash, .. } = entry;
-    let (ts, latency_us) = (unix_nanos / 1000, *latency_nanos as f64 / 1000.0);
-    let key = entry.key.as_ref().map_or_else(|| hash.to_string(), |key| shown_key(key));
-    let (tenant, protocol, op) = (shown_key(entry.tenant.as_bytes()), entry.spoken.name(), entry.does.name());
-    let size = entry.value_bytes.map_or_else(String::new, |bytes| bytes.to_string());
-    let ttl = entry.ttl_secs.map_or_else(String::new, |secs| secs.to_string());
-    let _ = writeln!(
-        text,
-        "{ts},{tenant},{protocol},{command},{op},{key},{key_bytes},{size},{ttl},{outcome},{latency_us:.1}"
-    );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn watch(path: &std::path::Path) -> Watch {
-        Watch { request_log: path.to_owned(), request_log_one_in: 1, ..Watch::default() }
-    }
-
-    fn asked(key: &[u8]) -> Asked<'_> {
-        Asked { command: "get", does: Does::Read, key, value_bytes: None, ttl_secs: None, outcome: "miss" }
-    }
-
-    #[test]
-    fn every_request_for_a_sampled_key_is_written_and_none_for_others() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
-        let log = Arc::new(RequestLog::new(Clock::manual(5), 1));
-        assert!(log.notes(0, "t", Spoken::Resp).is_none(), "off");
-        log.apply(&ledger, &Watch { request_log_one_in: 4, ..watch(&path) }, Files::Reopen).expect("a file");
-        for _ in 0..3 {
-            let notes = log.notes(0, "a,b", Spoken::Resp).expect("on");
-            (0..400_u32).for_each(|key| notes.note(&asked(&key.to_le_bytes())));
-        }
-        log.stop(&ledger);
-        assert_eq!(ledger.total(), 0);
-        let text = std::fs::read_to_string(&path).expect("the log");
-        let mut counts = std::collections::BTreeMap::new();
-        for line in text.lines().skip(1) {
-            let fields: Vec<&str> = line.split(',').collect();
-            assert_eq!((fields[0], fields[1], fields[2]), ("5000000", "a%2Cb", "resp"), "{line}");
-            *counts.entry(fields[5].to_owned()).or_insert(0) += 1;
-        }
-        assert!((50..150).contains(&counts.len()), "a quarter of 400: {}", counts.len());
-        assert!(counts.values().all(|count| *count == 3));
-        assert_eq!(log.figures(), (counts.len() as u64 * 3, 0));
-    }
-
-    #[test]
-    fn a_full_buffer_drops_and_counts() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
-        let log = Arc::new(RequestLog::new(Clock::System, 1));
-        log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
-        // More than the writer can have taken meanwhile is not certain; while its buffer is held nothing is kept at all.
-        let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
-        let held = lock(&log.buffers[0]);
-        (0..10).for_each(|_| notes.note(&asked(b"k")));
-        drop(held);
-        assert_eq!(log.figures().1, 10);
-        assert!(log.notes(0, "t", Spoken::Memcached).is_some());
-        log.stop(&ledger);
-        let text = std::fs::read_to_string(&path).expect("the log");
-        let holes = text.lines().filter_map(|line| line.strip_prefix("# ")?.split_once(' '));
-        let dropped: u64 = holes.map(|(count, _)| count.parse::<u64>().expect("a number")).sum();
-        assert_eq!(dropped, 10, "{text}");
-    }
-
-    #[test]
-    fn settings_that_stay_leave_the_file_alone_and_one_that_cannot_be_written_changes_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
-        let log = Arc::new(RequestLog::new(Clock::System, 1));
-        log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
-        let moved = folder.path().join("moved.csv");
-        std::fs::rename(&path, &moved).expect("moved");
-        log.apply(&ledger, &watch(&path), Files::Keep).expect("nothing to do");
-        assert!(!path.exists(), "it goes on with the file that it has");
-        let pipe = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
-            .expect("a pipe");
-        for wrong in [folder.path().join("missing/log.csv"), pipe] {
-            let error = log.apply(&ledger, &watch(&wrong), Files::Keep).expect_err("it cannot be written");
-            assert!(error.to_string().contains(&wrong.display().to_string()), "{error}");
-        }
-        log.notes(0, "t", Spoken::Memcached).expect("still on").note(&asked(b"k"));
-        log.stop(&ledger);
-        assert!(std::fs::read_to_string(&moved).expect("the log").lines().count() == 2);
-    }
-
-    #[test]
-    fn a_long_file_is_put_aside_and_a_moved_one_is_left() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
-        let wanted = Watch {
-            request_log_max_bytes: base::ByteSize::new(100),
-            request_log_plain_keys: true,
-            ..watch(&path)
-        };
-        let log = Arc::new(RequestLog::new(Clock::System, 1));
-        log.apply(&ledger, &wanted, Files::Reopen).expect("a file");
-        log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 1"));
-        log.apply(&ledger, &wanted, Files::Reopen).expect("the same file");
-        let aside = std::fs::read_to_string(folder.path().join("log.csv.1")).expect("put aside");
-        assert!(aside.starts_with(HEADER) && aside.contains(",get,get,user%201,6,,,miss,"), "{aside}");
-        assert_eq!(std::fs::read_to_string(&path).expect("a new one"), HEADER);
-        let moved = folder.path().join("moved.csv");
-        std::fs::rename(&path, &moved).expect("moved");
-        log.apply(&ledger, &Watch { request_log_max_bytes: base::ByteSize::mib(1), ..wanted }, Files::Reopen)
-            .expect("a new file");
-        log.notes(0, "t", Spoken::Memcached).expect("on").note(&asked(b"user 2"));
-        log.stop(&ledger);
-        assert!(std::fs::read_to_string(&path).expect("a new one").contains("user%202"));
-        assert_eq!(std::fs::read_to_string(&moved).expect("it is left"), HEADER);
     }
 }

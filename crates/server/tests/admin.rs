@@ -194,3 +194,28 @@ fn a_browser_is_shown_a_page_that_needs_nothing_else() {
     let (_, list) = ask(&server, "GET", "/", "Host: localhost\r\n");
     assert!(list.contains("/hotkeys.json") && !list.contains("<"), "{list}");
 }
+
+#[test]
+fn a_tenant_that_no_client_can_be_is_warned_of_as_it_is_made() {
+    let server = Server::start(config()).expect("a server");
+    let made = |name: &str| {
+        let body = r#"{"limit": "32MiB", "databases": [1]}"#;
+        let request = format!(
+            "PUT /tenants/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream =
+            TcpStream::connect(server.admin_address().expect("an admin server")).expect("connected");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer.to_ascii_lowercase()
+    };
+    let answer = made("shop");
+    assert!(answer.contains("millpond-warning: tenant.shop.name: no client can be this tenant"), "{answer}");
+    assert!(answer.contains("millpond-warning: several tenants share the server from now on"), "{answer}");
+    let again = made("shop");
+    assert!(!again.contains("millpond-warning"), "nothing has changed: {again}");
+}

@@ -2,7 +2,8 @@
 
 mod support;
 
-use millpond_server::config::Protocol;
+use base::Clock;
+use millpond_server::config::{Address, ListenerConfig, Protocol};
 use millpond_server::{ErrorKind, Server};
 use support::{Client, address, config, metric, wait_until};
 
@@ -60,7 +61,128 @@ fn requests_of_both_protocols_are_written_without_their_keys() {
         "default,resp,lpush,set,1,,,error",
         "default,resp,set,set,1,100000,,ok",
     ];
-    assert_eq!(text.lines().skip(1).map(shown).collect::<Vec<_>>(), expected);
+    assert_eq!(text.lines().skip(2).map(shown).collect::<Vec<_>>(), expected);
+}
+
+/// Plays requests, each on a connection of its own, checks the lines of their answers, and returns what the log has of each line in
+/// the columns command, op, size, ttl and outcome.
+fn logged(requests: &[(Protocol, &str, &str)], lines: u64) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("requests.csv");
+    let mut config = config();
+    config.threads = millpond_server::config::Auto::Set(1);
+    config.listeners = [Protocol::Memcached, Protocol::Resp]
+        .into_iter()
+        .map(|protocol| ListenerConfig {
+            name: format!("{protocol:?}").to_lowercase(),
+            protocol,
+            address: Address::loopback(0),
+            ..ListenerConfig::default()
+        })
+        .collect();
+    config.watch.request_log = path.clone();
+    config.watch.request_log_one_in = 1;
+    let server = Server::start(config).expect("a server");
+    for (protocol, request, answer) in requests {
+        let listener = usize::from(*protocol == Protocol::Resp);
+        let mut client = Client::connect(support::tcp(&server.addresses()[listener].1));
+        client.send(format!("{request}\r\n"));
+        for line in answer.lines() {
+            assert_eq!(client.line(), line, "{request}");
+        }
+    }
+    wait_until("all is written", || metric(&server, "millpond_request_log_written_total{}") >= lines);
+    server.stop();
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let shown = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        [&fields[3..5], &fields[7..10]].concat().join(",")
+    };
+    text.lines().skip(1).filter(|line| !line.starts_with('#')).map(shown).collect()
+}
+
+#[test]
+fn times_to_live_of_both_protocols_are_logged() {
+    let (memcached, resp) = (Protocol::Memcached, Protocol::Resp);
+    let now = Clock::System.unix_nanos() / 1_000_000_000;
+    let later = now + 1_000_000;
+    let large = "v".repeat(100_000);
+    let requests = [
+        (resp, "set k v ex 100", "+OK"),
+        (resp, "set k v px 1500", "+OK"),
+        (resp, "setex k 60 v", "+OK"),
+        (resp, "psetex k 60001 v", "+OK"),
+        (resp, &format!("set k v exat {later}"), "+OK"),
+        (resp, "getex k ex 50", "$1"),
+        (resp, "getex k", "$1"),
+        (resp, "expire k 70", ":1"),
+        (resp, "pexpire k 71000", ":1"),
+        (resp, &format!("pexpireat k {later}000"), ":1"),
+        (resp, "set k v", "+OK"),
+        (resp, &format!("*5\r\n$3\r\nset\r\n$1\r\nk\r\n$100000\r\n{large}\r\n$2\r\nEX\r\n$2\r\n90"), "+OK"),
+        (resp, "expire k -1", ":1"),
+        (memcached, "set k 0 0 1\r\nv", "STORED"),
+        (memcached, "gat 66 k", "VALUE k 0 1"),
+        (memcached, "mg k T300", "HD"),
+        (memcached, "mg k", "HD"),
+        (memcached, "ma n N40 J5", "HD"),
+        (memcached, "ma n T41", "HD"),
+        (memcached, "incr n 1", "7"),
+    ];
+    let until = |line: &str, from: u64| {
+        let ttl: u64 = line.split(',').nth(3).and_then(|ttl| ttl.parse().ok()).unwrap_or(0);
+        (from - 60..=from).contains(&ttl)
+    };
+    let lines = logged(&requests, 20);
+    let ttls: Vec<&str> = lines.iter().map(|line| line.split(',').nth(3).expect("a column")).collect();
+    assert!(until(&lines[4], 1_000_000) && until(&lines[9], 1_000_000), "{lines:?}");
+    let expected = [
+        "100", "2", "60", "61", ttls[4], "50", "", "70", "71", ttls[9], "", "90", "1", "", "66", "300", "",
+        "40", "41", "",
+    ];
+    assert_eq!(ttls, expected, "{lines:#?}");
+}
+
+#[test]
+fn rows_tell_of_each_key_what_is_done_to_it() {
+    let (memcached, resp) = (Protocol::Memcached, Protocol::Resp);
+    let requests = [
+        (resp, "set k 12345", "+OK"),
+        (resp, "append k 678", ":8"),
+        (resp, "setrange k 9 x", ":10"),
+        (resp, "copy k j", ":1"),
+        (resp, "rename j i", "+OK"),
+        (resp, "sadd s a b", ":2"),
+        (resp, "sinterstore d s", ":2"),
+        (resp, "getex k", "$10"),
+        (resp, "getdel i", "$10"),
+        (
+            resp,
+            "multi\r\nget k\r\nget none\r\nmget k none\r\nexec",
+            "+OK\n+QUEUED\n+QUEUED\n+QUEUED\n*3\n$10\n12345678\0x\n$-1\n*2",
+        ),
+        (memcached, "append k 0 70 2\r\nyz", "STORED"),
+    ];
+    let expected = [
+        "set,set,5,,ok",
+        "append,set,8,,ok",
+        "setrange,set,10,,ok",
+        "copy,get,10,,ok",
+        "copy,set,10,,ok",
+        "rename,delete,,,ok",
+        "rename,set,10,,ok",
+        "sadd,set,,,ok",
+        "sinterstore,set,,,ok",
+        "sinterstore,get,,,ok",
+        "getex,get,10,,hit",
+        "getdel,delete,,,ok",
+        "get,get,10,,hit",
+        "get,get,,,miss",
+        "mget,get,10,,hit",
+        "mget,get,,,miss",
+        "append,set,12,,stored",
+    ];
+    assert_eq!(logged(&requests, expected.len() as u64), expected);
 }
 
 #[test]

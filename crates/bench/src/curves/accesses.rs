@@ -196,7 +196,7 @@ impl Source {
             }
         }
         let _ = send.send(batch);
-        reader.warn_of_holes();
+        reader.warn_of_marks();
         Ok(())
     }
 }

@@ -292,7 +292,7 @@ impl Lane {
             return Ok(false);
         }
         let Some(request) = self.reader.next_request()? else {
-            self.reader.warn_of_holes();
+            self.reader.warn_of_marks();
             return Ok(false);
         };
         if let (Some(unit), Some(ts)) = (options.trace_time, request.ts) {

@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use super::error::excerpt;
 use super::lines::Lines;
+use super::marks::LogMarks;
 use super::{Op, Request, TraceError, TraceKey, check_count};
 
 /// The size of a piece of a block, in bytes.
@@ -117,8 +118,12 @@ pub(super) struct CsvRows {
     left: u64,
     /// The one tenant whose requests are read; all where there is none.
     tenant: Option<String>,
-    /// Requests that the log of a server says it does not have.
-    dropped: u64,
+    /// Whether it may be the log of a server, which alone has comments.
+    is_log: bool,
+    /// What the log of a server says of itself.
+    marks: LogMarks,
+    /// The line that names the columns, if there is one.
+    header: Option<Box<[u8]>>,
 }
 
 #[derive(Clone, Default)]
@@ -151,12 +156,13 @@ impl CsvRows {
     /// Columns as the first line names them.
     pub(super) fn from_header(name: &str, line: u64, header: &[u8]) -> Result<Self, TraceError> {
         let columns: Vec<Column> = header.split(|byte| *byte == b',').map(Column::named).collect();
-        Self::new(columns).map_err(|missing| {
+        let named = Self::new(columns).map_err(|missing| {
             let problem = format!("the first line `{}` names no column `{missing}`", excerpt(header));
             let advice = "give the file a header line such as `ts,key,size,op`, or name the columns \
                           yourself (`--columns ts,key,size,op`)";
             TraceError::line(name, line, problem, advice)
-        })
+        })?;
+        Ok(Self { header: Some(header.into()), ..named })
     }
 
     /// Columns as the caller names them, for a file without a header.
@@ -201,6 +207,7 @@ impl CsvRows {
             columns.pop();
         }
         let key_only = columns == [Column::Key];
+        let is_log = columns.contains(&Column::Tenant);
         let (row, object) = (Row::default(), Vec::new());
         Ok(Self {
             columns,
@@ -211,7 +218,9 @@ impl CsvRows {
             object,
             left: 0,
             tenant: None,
-            dropped: 0,
+            is_log,
+            marks: LogMarks::default(),
+            header: None,
         })
     }
 
@@ -240,8 +249,11 @@ impl CsvRows {
             if self.key_only {
                 return Ok(Some(key_only(lines.line())));
             }
-            if let Some(dropped) = self.hole(lines.line()) {
-                self.dropped = self.dropped.saturating_add(dropped);
+            // Files that were joined have a header line each.
+            if self.header.as_deref() == Some(lines.line()) {
+                continue;
+            }
+            if self.is_log && self.marks.take(lines.line()) {
                 continue;
             }
             self.row = self.parse(name, lines)?;
@@ -274,16 +286,9 @@ impl CsvRows {
         }))
     }
 
-    /// How many requests are missing where this line stands, in the log of a server.
-    #[inline]
-    fn hole(&self, line: &[u8]) -> Option<u64> {
-        let count = line.strip_prefix(b"# ")?.strip_suffix(b" requests were dropped")?;
-        self.columns.contains(&Column::Tenant).then(|| parse_u64(count)).flatten()
-    }
-
-    /// Requests that are missing up to here.
-    pub(super) fn dropped(&self) -> u64 {
-        self.dropped
+    /// What the log of a server says of itself, up to here; `None` if it is none.
+    pub(super) fn marks(&self) -> Option<&LogMarks> {
+        self.is_log.then_some(&self.marks)
     }
 
     /// Makes the row that was parsed ready to be handed out; how many requests it stands for.
@@ -375,7 +380,7 @@ fn canonical_number(text: &[u8]) -> Option<u64> {
 }
 
 #[inline]
-fn parse_u64(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_u64(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
     }

@@ -17,6 +17,7 @@ mod csv;
 mod error;
 mod json;
 mod lines;
+mod marks;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use std::path::Path;
 pub use csv::Column;
 pub use error::TraceError;
 pub use lines::MAX_LINE_BYTES;
+pub use marks::LogMarks;
 
 use arc::ArcRows;
 pub(crate) use source::decompressed;
@@ -144,7 +146,7 @@ pub struct TraceReader {
 
 enum Rows {
     Empty,
-    Csv(CsvRows),
+    Csv(Box<CsvRows>),
     Arc(ArcRows),
     Json(JsonRows),
 }
@@ -201,17 +203,20 @@ impl TraceReader {
         }
     }
 
-    /// Warns on standard error if what was read of a trace is not whole: a server drops requests from its log
-    /// when they come faster than it writes.
-    pub fn warn_of_holes(&self) {
-        let Rows::Csv(rows) = &self.rows else { return };
-        let dropped = rows.dropped();
-        if dropped > 0 {
-            eprintln!(
-                "millpond: {}: {dropped} requests are missing, as the server that wrote this log dropped them; what comes of \
-                 the others is no sample of all (raise watch.request_log_one_in there)",
-                self.name
-            );
+    /// What the request log of a server says of itself, up to the line that was read last: how it was
+    /// sampled, and what is missing in it. `None`: the trace is no such log.
+    pub fn marks(&self) -> Option<&LogMarks> {
+        match &self.rows {
+            Rows::Csv(rows) => rows.marks(),
+            _ => None,
+        }
+    }
+
+    /// Warns on standard error if what was read of a server's request log is not whole, is a sample, or
+    /// is of several runs of the server.
+    pub fn warn_of_marks(&self) {
+        for warning in self.marks().map(LogMarks::warnings).unwrap_or_default() {
+            eprintln!("millpond: {}: {warning}", self.name);
         }
     }
 
@@ -248,7 +253,7 @@ fn detect(name: &str, lines: &mut Lines, options: &TraceOptions) -> Result<Rows,
     let tenant = options.tenant.as_deref();
     if let Some(columns) = &options.columns {
         lines.hold();
-        return Ok(Rows::Csv(CsvRows::headless(name, columns)?.of_tenant(name, tenant)?));
+        return Ok(Rows::Csv(Box::new(CsvRows::headless(name, columns)?.of_tenant(name, tenant)?)));
     }
     let first = lines.line().trim_ascii();
     if first.first() == Some(&b'{') {
@@ -261,7 +266,7 @@ fn detect(name: &str, lines: &mut Lines, options: &TraceOptions) -> Result<Rows,
     }
     if !first.is_empty() && first.iter().all(u8::is_ascii_digit) {
         lines.hold();
-        return Ok(Rows::Csv(CsvRows::headless(name, &[Column::Key])?));
+        return Ok(Rows::Csv(Box::new(CsvRows::headless(name, &[Column::Key])?)));
     }
-    Ok(Rows::Csv(CsvRows::from_header(name, lines.number(), first)?.of_tenant(name, tenant)?))
+    Ok(Rows::Csv(Box::new(CsvRows::from_header(name, lines.number(), first)?.of_tenant(name, tenant)?)))
 }

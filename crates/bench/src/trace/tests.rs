@@ -370,3 +370,16 @@ fn the_length_of_a_key_is_that_of_what_is_written() {
         assert_eq!(request.key_len(), key.len(), "{piece}");
     }
 }
+
+#[test]
+fn files_that_were_joined_may_each_have_the_header_line() {
+    let one = "ts,key,op\n1,7,get\n";
+    assert_eq!(read_text(&[one, one].concat()).len(), 2);
+    assert_eq!(read_text(&[one, &one.replace('\n', "\r\n"), one].concat()).len(), 3);
+    assert!(problem(&[one, "key,ts,op\n"].concat()).contains("line 3, column `ts`"));
+    // Without a header line there is none to come again.
+    assert!(problem("1,2\n").contains("names no column `key`"));
+    assert_eq!(read_text("7\n8\n7\n").len(), 3);
+    // In a list of keys that word may be one.
+    assert_eq!(read_text("key\n7\nkey\n").len(), 2);
+}

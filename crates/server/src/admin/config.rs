@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::access::Operator;
 use crate::config::change::{self, Change, as_json};
 use crate::config::load::{Override, lay_over};
-use crate::config::{check, keys};
+use crate::config::{check, keys, rewrite};
 use crate::error::Error;
 use crate::shared::Shared;
 
@@ -72,7 +72,23 @@ pub(super) fn make(
             return (StatusCode::CONFLICT, problem).into_response();
         }
     }
-    answer(shared, changed)
+    let mut answer = answer(shared, changed);
+    if writes
+        && answer.status().is_success()
+        && let Ok(file) = shared.config_file()
+        && let Some(target) = rewrite::link_target(file)
+    {
+        let said = format!("{} is a symbolic link: {} was written", file.display(), target.display());
+        warn(&mut answer, &said);
+    }
+    answer
+}
+
+/// Puts a warning beside an answer.
+fn warn(answer: &mut Response, warning: &str) {
+    if let Ok(warning) = HeaderValue::from_bytes(warning.as_bytes()) {
+        answer.headers_mut().append(WARNING, warning);
+    }
 }
 
 /// The settings that an object has, by their names behind `prefix`.
@@ -98,12 +114,21 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
         |change| json!({"setting": change.path, "old": as_json(&change.old), "new": as_json(&change.new)}),
     );
     let mut answer = Json(Value::Array(shown.collect())).into_response();
-    for warning in check::warnings(&shared.config()) {
+    let config = shared.config();
+    let is_new = |change: &&Change| {
+        change.path.starts_with("tenant.") && change.path.ends_with(".name") && change.old.is_empty()
+    };
+    let (tenants, new) = (config.all_tenants().len(), changes.iter().filter(is_new).count());
+    if tenants > 1 && tenants <= new + 1 {
+        warn(
+            &mut answer,
+            "several tenants share the server from now on: clients' CONFIG SET and cache_memlimit are refused",
+        );
+    }
+    for warning in check::warnings(&config) {
         let is_of_it = |change: &Change| warning.starts_with(&change.path);
-        if changes.iter().any(is_of_it)
-            && let Ok(warning) = HeaderValue::from_bytes(warning.as_bytes())
-        {
-            answer.headers_mut().append(WARNING, warning);
+        if changes.iter().any(is_of_it) {
+            warn(&mut answer, &warning);
         }
     }
     answer

@@ -535,7 +535,7 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
         ),
         counter(
             "millpond_request_log_dropped",
-            "Requests for sampled keys that found no room.",
+            "Requests for sampled keys that are missing in the log of requests: they found no room, or it could not be written.",
             vec![(vec![], shared.requests.figures().1)],
         ),
         counter(

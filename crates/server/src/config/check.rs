@@ -64,7 +64,20 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             "{list}.{name}.limit: {limit} is more than all memory, which is {memory}: it limits nothing"
         ))
     });
-    above.chain(super::folder::warnings(&config.shared_memory, memory)).collect()
+    let unreached = config.tenants.iter().filter(|tenant| !is_reached(config, &tenant.name));
+    let unreached = unreached.map(|TenantSettings { name, .. }| {
+        format!(
+            "tenant.{name}.name: no client can be this tenant: no listener and no user has it as tenant, or among tenants"
+        )
+    });
+    above.chain(unreached).chain(super::folder::warnings(&config.shared_memory, memory)).collect()
+}
+
+/// Whether a client can be a tenant of that name: by its listener, by its user, or by switching to it.
+fn is_reached(config: &Config, name: &str) -> bool {
+    let is_among = |tenants: &[String]| tenants.iter().any(|tenant| tenant == name || tenant == "*");
+    config.listeners.iter().any(|listener| listener.tenant() == name || is_among(&listener.tenants))
+        || config.users.iter().any(|user| user.tenant == name || is_among(&user.tenants))
 }
 
 fn check_memory(config: &Config, problems: &mut Vec<String>) {

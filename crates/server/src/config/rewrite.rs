@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use super::{Config, change, keys};
 use crate::error::{Error, ErrorKind};
 
-/// Writes the settings of `paths` as they are in `config` into `file`, by way of a file beside it, so that it is whole at any time.
+/// Writes the settings of `paths` as they are in `config` into `file`, or into the file that it leads to as a symbolic link.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] where the file cannot be read, [`ErrorKind::System`] where it cannot be written.
@@ -18,9 +18,23 @@ pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) ->
     let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
     let text = std::fs::read_to_string(file).map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let text = edited(&text, config, paths).map_err(refuse)?;
+    let written = std::fs::canonicalize(file).and_then(|target| replace(&target, &text));
+    written.map_err(|error: std::io::Error| {
+        Error::with_source(ErrorKind::System, format!("{name} cannot be written"), error)
+    })
+}
+
+/// The file that `file` leads to, if it is a symbolic link.
+pub(crate) fn link_target(file: &Path) -> Option<PathBuf> {
+    let is_link = std::fs::symlink_metadata(file).is_ok_and(|there| there.is_symlink());
+    is_link.then(|| std::fs::canonicalize(file).ok()).flatten()
+}
+
+/// Puts `text` into `file` by way of a file beside it, so that it is whole at any time. Nothing stays beside it on an error.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
     let write = || {
-        let mut beside = file.as_os_str().to_owned();
-        beside.push(".new");
         let permissions = std::fs::metadata(file)?.permissions();
         let mut new = std::fs::File::create(&beside)?;
         new.set_permissions(permissions)?;
@@ -28,9 +42,11 @@ pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) ->
         new.sync_all()?;
         std::fs::rename(&beside, file)
     };
-    write().map_err(|error: std::io::Error| {
-        Error::with_source(ErrorKind::System, format!("{name} cannot be written"), error)
-    })
+    let written = write();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
 }
 
 /// `text` with the settings of `paths` as they are in `config`.
@@ -198,5 +214,29 @@ mod tests {
             config
         );
         assert!(written.contains("[[pool]]\nname = \"default\"\nlimit = \"auto\"\n"), "{written}");
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_one_and_its_target_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (target, link) = (folder.path().join("real.toml"), folder.path().join("link.toml"));
+        std::fs::write(&target, "memory = \"64MiB\"\n").expect("a file");
+        std::os::unix::fs::symlink("real.toml", &link).expect("a link");
+        let config = Config { memory: super::super::Auto::Set(base::ByteSize::mib(80)), ..Config::default() };
+        rewrite(&link, &config, &["memory".to_owned()].into()).expect("written");
+        assert_eq!(std::fs::read_to_string(&target).expect("the target"), "memory = \"80MiB\"\n");
+        assert_eq!(link_target(&link), target.canonicalize().ok());
+        assert_eq!(link_target(&target), None);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2);
+    }
+
+    #[test]
+    fn nothing_stays_beside_a_file_that_cannot_be_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // No file takes the place of a folder that is not empty.
+        let file = folder.path().join("config.toml");
+        std::fs::create_dir_all(file.join("full")).expect("a folder");
+        replace(&file, "memory = 1\n").expect_err("it is a folder");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 }

@@ -97,7 +97,7 @@ impl<'c> Commands<'_, 'c> {
             does: Does::Write,
             key,
             value_bytes: None,
-            ttl_secs: None,
+            ttl_secs: self.ttl_of_change(change, changed),
             outcome: match changed {
                 Changed::Yes { .. } => "stored",
                 Changed::NotFound => "not_found",
@@ -114,6 +114,15 @@ impl<'c> Commands<'_, 'c> {
         };
         self.counters.add(counter, 1);
         changed
+    }
+
+    /// The time to live that a change gives the number, for the log of requests.
+    fn ttl_of_change(&self, change: &Change, changed: Changed) -> Option<u32> {
+        let exptime = match changed {
+            Changed::Yes { created: true, .. } => change.create.map(|(exptime, _)| exptime),
+            _ => change.touch,
+        };
+        exptime.and_then(|exptime| self.ttl_secs(exptime))
     }
 
     /// Changes `old`; nothing where it has been replaced meanwhile.

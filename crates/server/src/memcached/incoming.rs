@@ -149,7 +149,7 @@ impl<'c> Commands<'_, 'c> {
             }
             Err(error) => commands.fail(header, key, error),
         });
-        self.count(header, outcome);
+        self.count(header, header.data_len, outcome);
         Ok(outcome)
     }
 }

@@ -94,11 +94,19 @@ impl<'c> Commands<'_, 'c> {
         tally.answered
     }
 
-    /// Logs a lookup, with the length of the value that was found, where requests are logged.
+    /// Logs a lookup, with the length of the value that was found and the expiry that it was to
+    /// get, where requests are logged.
     #[inline]
-    pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
+    pub(super) fn note_read(
+        &self,
+        command: &'static str,
+        key: &[u8],
+        value_bytes: Option<usize>,
+        touch: Option<Exptime>,
+    ) {
         let outcome = if value_bytes.is_some() { "hit" } else { "miss" };
-        self.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs: None, outcome });
+        let ttl_secs = touch.and_then(|exptime| self.ttl_secs(exptime));
+        self.note(&Asked { command, does: Does::Read, key, value_bytes, ttl_secs, outcome });
     }
 
     #[inline]
@@ -124,7 +132,7 @@ impl<'c> Commands<'_, 'c> {
             Answer::Meta(_) => "mg",
             Answer::Value { .. } | Answer::Binary(_) => "get",
         };
-        self.note_read(command, key, value.as_ref().map(|value| value.len()));
+        self.note_read(command, key, value.as_ref().map(|value| value.len()), touch);
         if let Some(exptime) = touch {
             tally.touched += 1;
             if let Some(Value::Held(item)) = &value {

@@ -56,7 +56,7 @@ impl<'c> Commands<'_, 'c> {
         let (found, before) = self.find_for_meta(key, flags);
         let counter = if found.is_some() { Counter::GetHits } else { Counter::GetMisses };
         self.counters.add(counter, 1);
-        self.note_read("mg", key, found.as_ref().map(|item| item.len()));
+        self.note_read("mg", key, found.as_ref().map(|item| item.len()), flags.ttl());
         match (found, flags.vivify()) {
             (None, Some(exptime)) => match self.vivify(key, exptime, flags) {
                 Ok((item, created)) => self.answer_hit(key, request, item, before, created, output),

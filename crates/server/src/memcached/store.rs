@@ -56,8 +56,11 @@ impl<'c> Commands<'_, 'c> {
 
     /// Carries out a storage command, and counts it.
     pub(super) fn store_item(&mut self, header: &StoreHeader<'_>, data: &[u8]) -> Stored {
+        let mut value_len = data.len();
         let outcome = self.with_key(header.key, |commands, key| match header.command {
-            StoreCommand::Append | StoreCommand::Prepend => commands.extend(header, key, data),
+            StoreCommand::Append | StoreCommand::Prepend => {
+                commands.extend(header, key, data, &mut value_len)
+            }
             _ => match commands.draft(header, key, data.len()) {
                 Ok(mut draft) => {
                     if let Some(item) = &mut draft.item {
@@ -68,7 +71,7 @@ impl<'c> Commands<'_, 'c> {
                 Err(error) => commands.fail(header, key, error),
             },
         });
-        self.count(header, outcome);
+        self.count(header, value_len, outcome);
         outcome
     }
 
@@ -164,7 +167,8 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// `append` and `prepend`: flags and end stay as they are. With `N` of `ms`, an item that is not there is created.
-    fn extend(&mut self, header: &StoreHeader<'_>, key: &[u8], data: &[u8]) -> Stored {
+    /// `whole_len` becomes the length of the whole value.
+    fn extend(&mut self, header: &StoreHeader<'_>, key: &[u8], data: &[u8], whole_len: &mut usize) -> Stored {
         let vivify = header.meta.as_ref().and_then(MetaFlags::vivify);
         loop {
             let Some(old) = self.keys().peek(key) else {
@@ -202,6 +206,7 @@ impl<'c> Commands<'_, 'c> {
             first.copy_from_slice(front);
             second.copy_from_slice(back);
             if self.shared.cache.replace_matching(&old, new).is_ok() {
+                *whole_len = value_len;
                 return Stored::Yes(cas);
             }
         }
@@ -280,14 +285,16 @@ impl<'c> Commands<'_, 'c> {
         });
     }
 
-    /// Counts a storage command, and logs it.
-    pub(super) fn count(&self, header: &StoreHeader<'_>, outcome: Stored) {
+    /// Counts a storage command after which the value has `value_len` bytes, and logs it.
+    pub(super) fn count(&self, header: &StoreHeader<'_>, value_len: usize, outcome: Stored) {
+        // What is extended keeps the end that it has.
+        let keeps_end = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
         self.note(&Asked {
             command: name(header.command),
             does: Does::Write,
             key: header.key.wire(),
-            value_bytes: Some(header.data_len),
-            ttl_secs: self.ttl_secs(header.exptime),
+            value_bytes: Some(value_len),
+            ttl_secs: if keeps_end { None } else { self.ttl_secs(header.exptime) },
             outcome: match outcome {
                 Stored::Yes(_) => "stored",
                 Stored::Refused => "not_stored",

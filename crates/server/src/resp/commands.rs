@@ -7,6 +7,7 @@ use millpond::structured::Collection;
 use millpond::{Expiry, ItemOptions, ItemTag, Keys, ReadHandle, WriteHandle};
 
 use super::client::Client;
+use super::notes::Told;
 use super::subcommands::number_of;
 use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
@@ -44,6 +45,8 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) now: Cell<Option<u64>>,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
+    /// What the notes of the present command have besides its arguments.
+    pub(super) told: Cell<Told>,
     /// There while this turn is traced.
     pub(super) sampled: &'a mut Option<Sampled>,
     /// Whether all that is done in this turn is timed.

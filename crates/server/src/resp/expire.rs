@@ -1,6 +1,6 @@
 //! When keys end: `EXPIRE`, `TTL`, `PERSIST` and their relatives.
 
-use super::arguments::{Unit, arg, integer, is};
+use super::arguments::{End, Unit, arg, integer, is};
 use super::commands::{Change, Commands, flags_of};
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
@@ -64,6 +64,7 @@ impl<'c> Commands<'_, 'c> {
             };
             return Err(Failure::expire_time(name));
         };
+        self.tell_end(End::At(u64::try_from(end).unwrap_or(0)));
         let key = arg(args, 1);
         let as_of = |deadline| unless.holds(deadline, end).then_some(u64::try_from(end).ok());
         if let Some(changed) =

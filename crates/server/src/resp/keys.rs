@@ -89,6 +89,7 @@ impl<'c> Commands<'_, 'c> {
     fn put_copy(&self, item: &ReadHandle<'c>, to: &[u8]) -> Outcome {
         if !item.is_structured() {
             self.shared.cache.put(self.item_of(to, &[item], stamp_of(Some(item)))?);
+            self.tell_length(item.len());
             return Ok(());
         }
         let collection = Collection::of(&self.shared.cache, item).ok_or(Failure::NO_SUCH_KEY)?;

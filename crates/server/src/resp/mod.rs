@@ -271,6 +271,7 @@ impl<'c> Session<'c> {
             client,
             now: Cell::new(None),
             notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
+            told: Cell::default(),
             is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
             untimed: Cell::new(None),
             paused: Cell::new(shared.paused(&own.tenant)),

@@ -1,12 +1,54 @@
 //! What of a request comes into the log of requests ([`crate::requests`]) and into spans ([`crate::telemetry`]).
 
+use super::arguments::End;
 use super::commands::Commands;
 use super::set::value_index;
 use super::table::{Command, Spec};
 use crate::requests::{Asked, Does};
 use crate::telemetry::Step;
 
+/// What the log of requests has of the present command that its arguments do not show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// The new expiry time, in Unix milliseconds.
+    deadline: Option<u64>,
+    /// The length of the whole value that is there now, where a string was changed or copied.
+    value_bytes: Option<usize>,
+    /// Whether a lookup of one key has found something.
+    is_hit: Option<bool>,
+}
+
 impl Commands<'_, '_> {
+    /// Keeps the expiry time that the present command sets, for the log of requests.
+    #[inline]
+    pub(super) fn tell_end(&self, end: End) {
+        if let (Some(_), End::At(millis)) = (&self.notes, end) {
+            self.told.set(Told { deadline: Some(millis), ..self.told.get() });
+        }
+    }
+
+    /// Keeps the length that the present command gives a value, for the log of requests.
+    #[inline]
+    pub(super) fn tell_length(&self, value_bytes: usize) {
+        if self.notes.is_some() {
+            self.told.set(Told { value_bytes: Some(value_bytes), ..self.told.get() });
+        }
+    }
+
+    /// Keeps what the lookup that the present command is has found, for the log of requests.
+    #[inline]
+    pub(super) fn tell_found(&self, value_bytes: Option<usize>) {
+        if self.notes.is_some() {
+            self.told.set(Told { value_bytes, is_hit: Some(value_bytes.is_some()), ..self.told.get() });
+        }
+    }
+
+    /// The time to live that the present command sets; at least 1, as 0 is for ever in traces.
+    fn ttl_secs(&self, told: Told) -> Option<u32> {
+        let secs = told.deadline?.saturating_sub(self.now_millis()).div_ceil(1000);
+        Some(u32::try_from(secs).unwrap_or(u32::MAX).max(1))
+    }
+
     /// Logs a lookup, with the length of the value that was found, where requests are logged.
     #[inline]
     pub(super) fn note_read(&self, command: &'static str, key: &[u8], value_bytes: Option<usize>) {
@@ -26,13 +68,24 @@ impl Commands<'_, '_> {
         is_answered: bool,
     ) {
         let Some(notes) = &self.notes else { return };
-        let outcome = if is_answered { "ok" } else { "error" };
-        for place in spec.guarded_places(args) {
+        let told = self.told.take();
+        // Each of its keys was logged as it was looked up.
+        if spec.command == Command::MGet && is_answered {
+            return;
+        }
+        let outcome = match told.is_hit {
+            _ if !is_answered => "error",
+            Some(true) => "hit",
+            Some(false) => "miss",
+            None => "ok",
+        };
+        let ttl_secs = self.ttl_secs(told);
+        for (nth, place) in spec.guarded_places(args).into_iter().enumerate() {
             let Some(key) = args.get(place).filter(|key| !key.is_empty()) else { continue };
-            let value_bytes =
-                value_bytes.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
-            let (command, does) = (spec.name, does(spec));
-            notes.note(&Asked { command, does, key, value_bytes, ttl_secs: None, outcome });
+            let (command, does) = (spec.name, does(spec, nth, args));
+            let known = value_bytes.or(told.value_bytes).filter(|_| does != Does::Remove);
+            let value_bytes = known.or_else(|| Some(args.get(value_place(spec.command, place)?)?.len()));
+            notes.note(&Asked { command, does, key, value_bytes, ttl_secs, outcome });
         }
     }
 
@@ -80,12 +133,16 @@ const fn value_place(command: Command, key: usize) -> Option<usize> {
     }
 }
 
-fn does(spec: &Spec) -> Does {
+/// What a command does to its `nth` key.
+fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> Does {
     use Command as C;
     match spec.command {
         C::Del | C::Unlink | C::GetDel => Does::Remove,
+        C::Rename | C::RenameNx if nth == 0 => Does::Remove,
         C::Touch | C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt | C::Persist => Does::Touch,
-        _ if spec.flags.split(' ').any(|flag| flag == "write") => Does::Write,
+        // Its value is read, and stays.
+        C::GetEx => Does::Read,
+        _ if spec.access(nth, args).1 => Does::Write,
         _ => Does::Read,
     }
 }

@@ -51,7 +51,11 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn run_value(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
         match command {
-            Command::Get => w.value(self.read_string(key)?.map(Value::Held)),
+            Command::Get => {
+                let found = self.read_string(key)?;
+                self.tell_found(found.as_ref().map(|item| item.len()));
+                w.value(found.map(Value::Held));
+            }
             Command::GetDel => {
                 let is_there = self.read_string(key)?.is_some();
                 let removed =
@@ -92,6 +96,7 @@ impl<'c> Commands<'_, 'c> {
                 SetOptions { end, ..SetOptions::PLAIN }
             }
         };
+        self.tell_end(options.end);
         let WasSet { is_set, old } = self.set(key, value, options)?;
         match command {
             Command::SetNx => w.truth(is_set),
@@ -231,12 +236,14 @@ impl<'c> Commands<'_, 'c> {
         };
         let key = arg(args, 1);
         let found = self.read_string(key)?;
+        self.tell_found(found.as_ref().map(|item| item.len()));
         if found.is_some() && time.is_some() {
             let now = self.now_millis();
             let end = match unit {
                 Some(unit) => positive_end(arg(args, 3), unit, now, "getex")?,
                 None => End::Never,
             };
+            self.tell_end(end);
             self.modify(key, |old| {
                 let Some(old) = old else { return Ok(Change::Leave(())) };
                 let stamp = match end {

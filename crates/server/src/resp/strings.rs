@@ -18,6 +18,7 @@ impl<'c> Commands<'_, 'c> {
                 w.array(keys.len());
                 keys.iter().for_each(|key| {
                     let item = self.read(key).filter(|item| !item.is_structured());
+                    self.note_read("mget", key, item.as_ref().map(|item| item.len()));
                     w.value(item.map(Value::Held));
                 });
             }
@@ -39,6 +40,7 @@ impl<'c> Commands<'_, 'c> {
                     let new = self.item_of(key, &[before, more], stamp_of(old))?;
                     Ok(Change::Put(new, before.len() + more.len()))
                 })?;
+                self.tell_length(len);
                 w.integer(len as i64);
             }
             Command::StrLen => w.integer(self.read_string(key)?.map_or(0, |item| item.len() as i64)),
@@ -103,6 +105,7 @@ impl<'c> Commands<'_, 'c> {
             }
             Ok(Change::Put(new, len))
         })?;
+        self.tell_length(len);
         w.integer(len as i64);
         Ok(())
     }

@@ -106,7 +106,7 @@ impl Trace {
                 Op::Delete => Action::Remove,
             });
         }
-        reader.warn_of_holes();
+        reader.warn_of_marks();
         anyhow::ensure!(!trace.keys.is_empty(), "{}: there is no request in it", path.display());
         trace.distinct_keys = u32::try_from(numbers.len())?;
         trace.mean_size /= f64::from(trace.distinct_keys);
