@@ -80,6 +80,10 @@ pub struct CurveArgs {
     /// line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
+    /// with keys of its own]
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Names the sample: another seed follows other keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -199,6 +203,7 @@ impl CurveArgs {
             writes: self.writes,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            tenant: self.tenant.clone(),
             seed: self.seed,
         })
     }
@@ -274,6 +279,7 @@ impl CurveArgs {
                 value_size: source.value_size,
                 limit: self.limit,
                 columns: source.columns.clone(),
+                tenant: source.tenant.clone(),
                 progress: !self.json,
                 ..ReplayOptions::default()
             };

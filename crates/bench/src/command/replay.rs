@@ -57,6 +57,10 @@ pub struct ReplayArgs {
     /// [default: the first line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
+    /// with keys of its own]
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Names the seed of the cache's key hash: the same seed gives the same hits
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -86,6 +90,7 @@ impl ReplayArgs {
             trace_time: self.trace_time,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            tenant: self.tenant.clone(),
             seed: self.seed,
             compare: self.compare_exact,
             progress: !self.json,

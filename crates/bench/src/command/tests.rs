@@ -272,6 +272,36 @@ fn the_curve_alone_knows_the_memory_for_items_of_one_size() {
     assert!((0.58..=0.62).contains(&hit_ratio), "{hit_ratio} with {memory}");
 }
 
+/// Two tenants' keys of the same name were one key: half of the memory was told, and 0.833 hits of 0.667.
+#[test]
+fn keys_of_a_log_are_told_apart_by_tenant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("two.csv");
+    let pass: String = (0..5_000).map(|key| format!("a,{key},get,1000\nb,{key},get,1000\n")).collect();
+    std::fs::write(&file, format!("tenant,key,op,size\n{}", pass.repeat(3))).expect("written");
+    let trace = file.display();
+    let told = |flags: &str| -> serde_json::Value {
+        let told =
+            curve(&format!("{trace} --hits 60% --method exact --policy lru:0 {flags} --json")).expect(flags);
+        serde_json::from_str(&told).expect("json")
+    };
+    let replayed = json(&format!("replay --trace {trace} --json"));
+    assert_eq!((&replayed["requests"], &replayed["hits"]), (&30_000.into(), &20_000.into()));
+    let only = json(&format!("replay --trace {trace} --tenant b --json"));
+    assert_eq!((&only["requests"], &only["hits"]), (&15_000.into(), &10_000.into()));
+    let (all, one) = (told(""), told("--tenant a"));
+    assert_eq!((&all["requests"], &one["requests"]), (&30_000.into(), &15_000.into()));
+    let memory = |report: &serde_json::Value| report["answer"]["by_curve_bytes"].as_u64().expect("memory");
+    assert!(memory(&all) > memory(&one) + (4 << 20), "{} {}", memory(&all), memory(&one));
+    for line in
+        [format!("replay --trace {trace} --tenant c"), format!("replay --trace {trace} --tenant c --limit 5")]
+    {
+        assert!(refusal(&line).contains("a, b"), "{line}");
+    }
+    let error = format!("{:#}", curve(&format!("{trace} --tenant c")).expect_err("no such tenant"));
+    assert!(error.contains("no request is of tenant `c`") && error.contains("a, b"), "{error}");
+}
+
 /// MiB were taken for items without a word.
 #[test]
 fn memory_is_never_taken_for_items() {

@@ -65,6 +65,8 @@ pub struct Source {
     pub limit: Option<u64>,
     /// The columns of a trace without a header line.
     pub columns: Option<Vec<Column>>,
+    /// The tenant whose requests alone are read. `None`: all requests, whose keys are told apart by tenant.
+    pub tenant: Option<String>,
     /// Names the hash of keys, and so the sample.
     pub seed: u64,
 }
@@ -79,6 +81,7 @@ impl Default for Source {
             writes: Writes::default(),
             limit: None,
             columns: None,
+            tenant: None,
             seed: 1,
         }
     }
@@ -88,7 +91,7 @@ impl Source {
     fn open(&self, trace: &Path) -> Result<TraceReader> {
         Ok(TraceReader::open_with(
             trace,
-            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+            &TraceOptions { columns: self.columns.clone(), tenant: self.tenant.clone() },
         )?)
     }
 

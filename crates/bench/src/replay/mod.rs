@@ -80,6 +80,8 @@ pub struct ReplayOptions {
     pub limit: Option<u64>,
     /// The columns of traces without a header line.
     pub columns: Option<Vec<Column>>,
+    /// The tenant whose requests alone are replayed. `None`: all requests, whose keys are told apart by tenant.
+    pub tenant: Option<String>,
     /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
     pub seed: u64,
     /// Whether plain simulators get the same requests. Default false.
@@ -103,6 +105,7 @@ impl Default for ReplayOptions {
             trace_time: None,
             limit: None,
             columns: None,
+            tenant: None,
             seed: 1,
             compare: false,
             progress: false,
@@ -114,7 +117,7 @@ impl ReplayOptions {
     fn open(&self, path: &Path) -> Result<TraceReader> {
         Ok(TraceReader::open_with(
             path,
-            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+            &TraceOptions { columns: self.columns.clone(), tenant: self.tenant.clone() },
         )?)
     }
 

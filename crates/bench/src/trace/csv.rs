@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use super::error::excerpt;
 use super::lines::Lines;
+use super::tenants::Tenants;
 use super::{Op, Request, TraceError, TraceKey, check_count};
 
 /// The size of a piece of a block, in bytes.
@@ -115,8 +116,8 @@ pub(super) struct CsvRows {
     object: Vec<u8>,
     /// How many requests of the current row are still to come.
     left: u64,
-    /// The one tenant whose requests are read; all where there is none.
-    tenant: Option<String>,
+    /// The tenants, where a column names them. In a box, as few traces have any.
+    tenants: Option<Box<Tenants>>,
     /// Requests that the log of a server says it does not have.
     dropped: u64,
 }
@@ -171,17 +172,21 @@ impl CsvRows {
     }
 
     /// Reads the requests of one tenant alone, or of all.
-    pub(super) fn of_tenant(self, name: &str, tenant: Option<&str>) -> Result<Self, TraceError> {
-        if tenant.is_some() && !self.columns.contains(&Column::Tenant) {
-            return Err(TraceError {
-                file: name.into(),
-                line: None,
-                column: Some("tenant".into()),
-                problem: "one tenant's requests are asked for, and no column names tenants".into(),
-                advice: "leave the tenant out, or name the columns yourself".into(),
-            });
+    pub(super) fn of_tenant(mut self, name: &str, tenant: Option<&str>) -> Result<Self, TraceError> {
+        match (&mut self.tenants, tenant) {
+            (Some(tenants), tenant) => tenants.only = tenant.map(str::to_owned),
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(TraceError {
+                    file: name.into(),
+                    line: None,
+                    column: Some("tenant".into()),
+                    problem: "one tenant's requests are asked for, and no column names tenants".into(),
+                    advice: "leave the tenant out, or name the columns yourself".into(),
+                });
+            }
         }
-        Ok(Self { tenant: tenant.map(str::to_owned), ..self })
+        Ok(self)
     }
 
     fn new(mut columns: Vec<Column>) -> Result<Self, &'static str> {
@@ -197,22 +202,13 @@ impl CsvRows {
             return Err(Column::Key.name());
         }
         let misses_have_no_size = has(Column::CacheHits);
+        let tenants = has(Column::Tenant).then(Box::default);
         while columns.last() == Some(&Column::Ignored) {
             columns.pop();
         }
         let key_only = columns == [Column::Key];
         let (row, object) = (Row::default(), Vec::new());
-        Ok(Self {
-            columns,
-            key_only,
-            blocks,
-            misses_have_no_size,
-            row,
-            object,
-            left: 0,
-            tenant: None,
-            dropped: 0,
-        })
+        Ok(Self { columns, key_only, blocks, misses_have_no_size, row, object, left: 0, tenants, dropped: 0 })
     }
 
     pub(super) fn dialect(&self) -> &'static str {
@@ -235,7 +231,7 @@ impl CsvRows {
     ) -> Result<Option<Request<'a>>, TraceError> {
         while self.left == 0 {
             if !lines.advance(name)? {
-                return Ok(None);
+                return self.tenants.as_ref().map_or(Ok(()), |tenants| tenants.check(name)).map(|()| None);
             }
             if self.key_only {
                 return Ok(Some(key_only(lines.line())));
@@ -245,9 +241,7 @@ impl CsvRows {
                 continue;
             }
             self.row = self.parse(name, lines)?;
-            let is_of =
-                |tenant: &String| lines.line().get(self.row.tenant.clone()) == Some(tenant.as_bytes());
-            if !self.tenant.as_ref().is_none_or(is_of) {
+            if !self.admit(lines.line()) {
                 continue;
             }
             let requests = self.begin_row(name, lines)?;
@@ -278,7 +272,27 @@ impl CsvRows {
     #[inline]
     fn hole(&self, line: &[u8]) -> Option<u64> {
         let count = line.strip_prefix(b"# ")?.strip_suffix(b" requests were dropped")?;
-        self.columns.contains(&Column::Tenant).then(|| parse_u64(count)).flatten()
+        self.tenants.as_ref().and_then(|_| parse_u64(count))
+    }
+
+    /// Returns whether the row is to be read. Where those of all tenants are, it gets a key that no other tenant has.
+    #[inline]
+    fn admit(&mut self, line: &[u8]) -> bool {
+        let Some(tenants) = &mut self.tenants else { return true };
+        let tenant = line.get(self.row.tenant.clone()).unwrap_or_default();
+        let Some(seed) = tenants.seed_of(tenant) else { return tenants.admit(tenant) };
+        let row = &mut self.row;
+        row.key = match &row.key {
+            Key::Number(number) => Key::Number(base::hash::key_hash(seed, &number.to_le_bytes())),
+            Key::Text(range) => {
+                // The key keeps its length.
+                row.key_size.get_or_insert(u32::try_from(range.len()).unwrap_or(u32::MAX));
+                let text = line.get(range.clone()).unwrap_or_default();
+                Key::Number(base::hash::key_hash(seed.wrapping_add(1), text))
+            }
+            Key::None => Key::None,
+        };
+        true
     }
 
     /// Requests that are missing up to here.

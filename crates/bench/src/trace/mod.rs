@@ -18,6 +18,7 @@ mod error;
 mod json;
 mod lines;
 mod source;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -131,7 +132,8 @@ impl Request<'_> {
 pub struct TraceOptions {
     /// The columns of a CSV without a header line, in order. `None`: the first line names them.
     pub columns: Option<Vec<Column>>,
-    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests.
+    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests, whose keys are told apart by
+    /// tenant.
     pub tenant: Option<String>,
 }
 
