@@ -5,7 +5,7 @@
 
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
-use crate::ghost::{Ghost, Mode};
+use crate::ghost::Ghost;
 use crate::mrc::{Confidence, Point};
 use crate::mrc::{MissRatioCurve, Unit};
 use crate::stack::Stack;

@@ -12,7 +12,9 @@ use curve::{Correction, Unit};
 use millpond::PolicyKind;
 
 use super::{curve_compare, print_json};
-use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, answer, chart, learn, traces_in};
+use crate::curves::{
+    CurveOptions, CurveReport, KeySizes, Method, Source, Writes, answer, chart, learn, traces_in,
+};
 use crate::engine_memory::EngineMemory;
 use crate::plot;
 use crate::replay::ReplayOptions;
@@ -199,6 +201,7 @@ impl CurveArgs {
             value_size: small(self.value_size.unwrap_or(ByteSize::new(100)), "an item")?,
             overhead: small(overhead, "an overhead")?,
             engine: None,
+            sizes: None,
             bimodal: false,
             writes: self.writes,
             limit: self.limit,
@@ -266,6 +269,9 @@ impl CurveArgs {
     fn report(&self, trace: &Path, source: &Source, policy: PolicyKind) -> Result<CurveReport> {
         let mut source = source.clone();
         let unit = self.unit_of(trace, &source)?;
+        if unit == Unit::Bytes && source.tells_sizes(trace)? {
+            source.sizes = KeySizes::of(trace, &source)?.map(Arc::new);
+        }
         if unit == Unit::Bytes && matches!(self.overhead, None | Some(Overhead::Engine)) {
             let examples = source.examples(trace)?;
             if !examples.is_empty() {
@@ -277,6 +283,7 @@ impl CurveArgs {
             let replayed = ReplayOptions {
                 policy,
                 value_size: source.value_size,
+                sizes: source.sizes.clone(),
                 limit: self.limit,
                 columns: source.columns.clone(),
                 tenant: source.tenant.clone(),

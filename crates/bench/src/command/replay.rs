@@ -85,6 +85,7 @@ impl ReplayArgs {
             maintain_every: self.maintain_every,
             pool_limit: self.pool_limit,
             value_size,
+            sizes: None,
             look_aside: !self.no_look_aside,
             writes_replace: self.writes_replace,
             trace_time: self.trace_time,

@@ -272,6 +272,27 @@ fn the_curve_alone_knows_the_memory_for_items_of_one_size() {
     assert!((0.58..=0.62).contains(&hit_ratio), "{hit_ratio} with {memory}");
 }
 
+/// A read that missed has no size, and the write that tells it was passed over: a hundredth of the memory was told.
+#[test]
+fn a_key_has_the_size_that_any_of_its_requests_tells() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.csv");
+    let fills: String = (0..4_000).map(|key| format!("{key},get,\n{key},set,10000\n")).collect();
+    let hits: String = (0..4_000).map(|key| format!("{key},get,10000\n")).collect();
+    let never: String = (0..30).map(|key| format!("{},get,\n", 1_000_000 + key)).collect();
+    std::fs::write(&file, format!("key,op,size\n{fills}{}{never}", hits.repeat(4))).expect("written");
+    let told = |writes: &str| -> serde_json::Value {
+        let line =
+            format!("{} --method exact --writes {writes} --hits 75% --policy lru:0 --json", file.display());
+        serde_json::from_str(&curve(&line).expect("an answer")).expect("json")
+    };
+    let memory = |writes| told(writes)["answer"]["by_curve_bytes"].as_u64().expect("memory");
+    let (counted, ignored) = (memory("count"), memory("ignore"));
+    assert!(counted > 40 << 20 && ignored.abs_diff(counted) < 1 << 20, "{ignored} of {counted}");
+    let text = curve(&format!("{} --method exact --writes ignore", file.display())).expect("a curve");
+    assert!(text.contains("no size    for 30 of 4030 keys: 100 B is assumed"), "{text}");
+}
+
 /// Two tenants' keys of the same name were one key: half of the memory was told, and 0.833 hits of 0.667.
 #[test]
 fn keys_of_a_log_are_told_apart_by_tenant() {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use base::hash::key_hash;
 use curve::{Access, Estimator, Kind};
 
+use super::KeySizes;
 use crate::engine_memory::{EngineMemory, ItemSize};
 use crate::reference::key_id;
 use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
@@ -57,6 +58,8 @@ pub struct Source {
     pub overhead: u32,
     /// What items take of the engine's memory; sizes are then those of memory rather than of values.
     pub engine: Option<Arc<EngineMemory>>,
+    /// The sizes of keys, for requests that do not tell them.
+    pub sizes: Option<Arc<KeySizes>>,
     /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for the tenth.
     pub bimodal: bool,
     /// What is made of writes.
@@ -77,6 +80,7 @@ impl Default for Source {
             value_size: 100,
             overhead: 0,
             engine: None,
+            sizes: None,
             bimodal: false,
             writes: Writes::default(),
             limit: None,
@@ -88,7 +92,7 @@ impl Default for Source {
 }
 
 impl Source {
-    fn open(&self, trace: &Path) -> Result<TraceReader> {
+    pub(super) fn open(&self, trace: &Path) -> Result<TraceReader> {
         Ok(TraceReader::open_with(
             trace,
             &TraceOptions { columns: self.columns.clone(), tenant: self.tenant.clone() },
@@ -124,11 +128,20 @@ impl Source {
         {
             left -= 1;
             if seen.insert(key_id(request.key)) {
-                let value = request.size.unwrap_or_else(|| u64::from(self.value_size));
-                examples.push((request.key_len() as u8, u32::try_from(value).unwrap_or(u32::MAX)));
+                let value = self.told_size(&request).unwrap_or(self.value_size);
+                examples.push((request.key_len() as u8, value));
             }
         }
         Ok(examples)
+    }
+
+    /// The size of a request's value, as the request tells it or another one for the key.
+    #[inline]
+    fn told_size(&self, request: &Request<'_>) -> Option<u32> {
+        match request.size {
+            Some(size) => Some(u32::try_from(size).unwrap_or(u32::MAX)),
+            None => self.sizes.as_ref().and_then(|sizes| sizes.get(request.key)),
+        }
     }
 
     /// What a request is to the estimators; `None` where it is passed over.
@@ -139,8 +152,7 @@ impl Source {
             (Op::Set, Writes::Ignore) | (Op::Touch | Op::Delete, _) => return None,
         };
         let hash = key_hash(self.seed, &key_id(request.key).to_le_bytes());
-        let told = request.size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-        let size = match told {
+        let size = match self.told_size(request) {
             Some(size) => size,
             None if self.bimodal => [200, 10_000][usize::from(hash % 10 == 3)],
             None => self.value_size,

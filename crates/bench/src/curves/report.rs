@@ -7,7 +7,7 @@ use base::ByteSize;
 use curve::{Cliff, Estimator, MissRatioCurve, Unit};
 use serde::Serialize;
 
-use super::{Answer, CurveOptions, Method};
+use super::{Answer, CurveOptions, Method, Unsized};
 use crate::engine_memory::EngineMemory;
 use crate::plot::{Axis, Chart, Mark, Series, Stroke};
 
@@ -36,6 +36,9 @@ pub struct CurveReport {
     pub known_from: u64,
     /// Whether sizes are those of the engine's whole memory, rather than of items.
     pub of_engine: bool,
+    /// Keys whose size no request tells, where others have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys_without_size: Option<Unsized>,
     /// The memory for a hit ratio, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
@@ -74,6 +77,7 @@ impl CurveReport {
             estimator_bytes: estimator.bytes(),
             known_from: if options.method.needs_max_size() { first } else { 0 },
             of_engine: engine.is_some(),
+            keys_without_size: None,
             answer: None,
             curve: curve.thinned(POINTS),
             cliffs,
@@ -129,6 +133,13 @@ impl fmt::Display for CurveTable<'_> {
             writeln!(
                 f,
                 "sizes      memory of a whole cache: chunks, index, queues, and what it leaves free"
+            )?;
+        }
+        if let Some(Unsized { keys, of_keys, assumed_bytes }) = report.keys_without_size {
+            writeln!(
+                f,
+                "no size    for {keys} of {of_keys} keys: {} is assumed (--value-size)",
+                readable(u64::from(assumed_bytes))
             )?;
         }
         if let Some(answer) = &report.answer {

@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +29,7 @@ use millpond::{
 pub use compare::{Comparison, Rival};
 pub use report::{MemoryBill, ReplayReport};
 
+use crate::curves::KeySizes;
 use crate::trace::{Column, Op, Request, TraceOptions, TraceReader};
 
 /// The unit of a trace's times.
@@ -69,6 +71,8 @@ pub struct ReplayOptions {
     pub pool_limit: Option<ByteSize>,
     /// The size of values where the trace does not tell, in bytes. Default 100.
     pub value_size: u32,
+    /// The sizes of keys, for requests that do not tell them. Default none.
+    pub sizes: Option<Arc<KeySizes>>,
     /// Whether a request that misses puts its object in. Default true; without it, only writes do.
     pub look_aside: bool,
     /// Whether a write to a key that is there makes a new item, as a client's would. Default false.
@@ -100,6 +104,7 @@ impl Default for ReplayOptions {
             maintain_every: 10_000,
             pool_limit: None,
             value_size: 100,
+            sizes: None,
             look_aside: true,
             writes_replace: false,
             trace_time: None,
@@ -128,7 +133,8 @@ impl ReplayOptions {
 
     /// The size of the request's value.
     fn size_of(&self, request: &Request<'_>) -> u64 {
-        request.size.unwrap_or_else(|| u64::from(self.value_size))
+        let of_key = || self.sizes.as_ref().and_then(|sizes| sizes.get(request.key));
+        request.size.unwrap_or_else(|| u64::from(of_key().unwrap_or(self.value_size)))
     }
 }
 
