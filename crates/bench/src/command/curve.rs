@@ -65,9 +65,11 @@ pub struct CurveArgs {
     /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
     pub more: Option<Amount>,
-    /// Whether writes count as requests: count, refresh (they make the key recent only) or ignore
-    #[arg(long, value_name = "HOW", default_value = "count")]
-    pub writes: Writes,
+    /// What writes are: count (requests as reads are), refresh (they make the key recent only), ignore, or fill (they put in what reads missed; a
+    /// read that tells no size puts nothing in). Except with count, hits and misses are those of reads [default: fill for the log of a server or the
+    /// events of a cache, which are known by their columns, else count]
+    #[arg(long, value_name = "HOW")]
+    pub writes: Option<Writes>,
     /// Size of a value where the trace does not tell, in bytes or with a unit [default: 100, where bytes are asked for]
     #[arg(long, value_name = "SIZE")]
     pub value_size: Option<ByteSize>,
@@ -203,7 +205,7 @@ impl CurveArgs {
             engine: None,
             sizes: None,
             bimodal: false,
-            writes: self.writes,
+            writes: self.writes.unwrap_or_default(),
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
             tenant: self.tenant.clone(),
@@ -269,6 +271,8 @@ impl CurveArgs {
     fn report(&self, trace: &Path, source: &Source, policy: PolicyKind) -> Result<CurveReport> {
         let mut source = source.clone();
         let unit = self.unit_of(trace, &source)?;
+        let is_log = source.has_own_fills(trace)?;
+        source.writes = self.writes.unwrap_or(if is_log { Writes::Fill } else { Writes::Count });
         if unit == Unit::Bytes && source.tells_sizes(trace)? {
             source.sizes = KeySizes::of(trace, &source)?.map(Arc::new);
         }
@@ -290,7 +294,9 @@ impl CurveArgs {
                 progress: !self.json,
                 ..ReplayOptions::default()
             };
-            report.answer = Some(answer(&report.curve, trace, hits, &replayed, self.most_tried)?);
+            let replayed = source.writes.replayed(is_log, &replayed);
+            report.answer =
+                Some(answer(&report.curve, trace, hits, source.writes, &replayed, self.most_tried)?);
         }
         Ok(report)
     }

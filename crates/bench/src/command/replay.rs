@@ -43,6 +43,10 @@ pub struct ReplayArgs {
     /// A read that misses puts nothing in; only writes do
     #[arg(long)]
     pub no_look_aside: bool,
+    /// The trace has the writes that fill what its reads missed, as the log of a server has: a read that misses puts its object in only if it
+    /// tells a size, which is if it hit when the trace was taken
+    #[arg(long, conflicts_with = "no_look_aside")]
+    pub own_fills: bool,
     /// A write to a key that is there makes a new item, instead of counting as an access
     #[arg(long)]
     pub writes_replace: bool,
@@ -87,6 +91,8 @@ impl ReplayArgs {
             value_size,
             sizes: None,
             look_aside: !self.no_look_aside,
+            own_fills: self.own_fills,
+            ignores_writes: false,
             writes_replace: self.writes_replace,
             trace_time: self.trace_time,
             limit: self.limit,

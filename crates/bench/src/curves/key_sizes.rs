@@ -30,8 +30,8 @@ pub struct Unsized {
     pub keys: u64,
     /// All keys of the trace.
     pub of_keys: u64,
-    /// The size of their values that is assumed, in bytes.
-    pub assumed_bytes: u32,
+    /// The size of their values that is assumed, in bytes; `None` where nothing fills them.
+    pub assumed_bytes: Option<u32>,
 }
 
 impl KeySizes {
@@ -68,7 +68,7 @@ impl KeySizes {
     }
 
     /// How many keys have none, where `assumed` is what they are taken to have.
-    pub(super) fn without(&self, assumed: u32) -> Option<Unsized> {
+    pub(super) fn without(&self, assumed: Option<u32>) -> Option<Unsized> {
         let keys = self.sizes.values().filter(|size| **size == UNKNOWN).count() as u64;
         (keys > 0).then_some(Unsized { keys, of_keys: self.sizes.len() as u64, assumed_bytes: assumed })
     }

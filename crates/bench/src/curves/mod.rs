@@ -90,11 +90,10 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
     }
     let seconds = (Clock::System.monotonic_nanos() - began) as f64 / 1e9;
     let mut report = CurveReport::new(trace, options, unit, engine, &*estimator, requests, seconds);
-    report.keys_without_size = source
-        .sizes
-        .as_ref()
-        .filter(|_| unit == Unit::Bytes)
-        .and_then(|sizes| sizes.without(source.value_size));
+    let assumed = (source.writes != Writes::Fill).then_some(source.value_size);
+    report.writes = source.writes;
+    report.keys_without_size =
+        source.sizes.as_ref().filter(|_| unit == Unit::Bytes).and_then(|sizes| sizes.without(assumed));
     Ok(report)
 }
 

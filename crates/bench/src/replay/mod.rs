@@ -39,6 +39,11 @@ pub struct TimeUnit {
     pub nanos: u64,
 }
 
+impl TimeUnit {
+    /// Microseconds, as the server and the engine write them.
+    pub const MICROS: Self = Self { nanos: 1_000 };
+}
+
 impl FromStr for TimeUnit {
     type Err = String;
 
@@ -75,6 +80,11 @@ pub struct ReplayOptions {
     pub sizes: Option<Arc<KeySizes>>,
     /// Whether a request that misses puts its object in. Default true; without it, only writes do.
     pub look_aside: bool,
+    /// Whether a request that misses does so only if it tells a size. In a server's own log a read does exactly if it hit: what missed then
+    /// is filled by a write of its own, if by anything. Default false.
+    pub own_fills: bool,
+    /// Whether writes are passed over. Default false.
+    pub ignores_writes: bool,
     /// Whether a write to a key that is there makes a new item, as a client's would. Default false.
     pub writes_replace: bool,
     /// Let the cache's clock follow the trace's times, and items expire as the trace says. Default: the cache has the
@@ -106,6 +116,8 @@ impl Default for ReplayOptions {
             value_size: 100,
             sizes: None,
             look_aside: true,
+            own_fills: false,
+            ignores_writes: false,
             writes_replace: false,
             trace_time: None,
             limit: None,
@@ -129,6 +141,12 @@ impl ReplayOptions {
     fn clock(&self) -> Clock {
         // A manual clock begins late enough that no time of a trace lies before the engine's first second.
         if self.trace_time.is_some() { Clock::manual(1_000_000) } else { Clock::System }
+    }
+
+    /// Returns whether a request that misses puts its object in.
+    #[inline]
+    fn fills(&self, request: &Request<'_>) -> bool {
+        request.op == Op::Set || self.look_aside && (!self.own_fills || request.size.is_some())
     }
 
     /// The size of the request's value.
@@ -337,6 +355,7 @@ impl Player {
                 self.counts.deletes += 1;
                 self.counts.hits += u64::from(keys.remove(&self.key));
             }
+            Op::Set if options.ignores_writes => {}
             Op::Touch => self.counts.hits += u64::from(keys.find(&self.key).is_some()),
             Op::Get | Op::Set => {
                 if self.must_store(keys, request, options) {
@@ -353,7 +372,7 @@ impl Player {
         let counts = &mut self.counts;
         counts.gets += u64::from(is_get);
         counts.bytes_requested += size;
-        let Some(item) = keys.find(&self.key) else { return !is_get || options.look_aside };
+        let Some(item) = keys.find(&self.key) else { return options.fills(request) };
         let value = item.value();
         counts.hits += 1;
         counts.get_hits += u64::from(is_get);

@@ -118,6 +118,7 @@ pub(super) struct CsvRows {
     left: u64,
     /// The tenants, where a column names them. In a box, as few traces have any.
     tenants: Option<Box<Tenants>>,
+    has_own_fills: bool,
     /// Requests that the log of a server says it does not have.
     dropped: u64,
 }
@@ -152,7 +153,12 @@ impl CsvRows {
     /// Columns as the first line names them.
     pub(super) fn from_header(name: &str, line: u64, header: &[u8]) -> Result<Self, TraceError> {
         let columns: Vec<Column> = header.split(|byte| *byte == b',').map(Column::named).collect();
-        Self::new(columns).map_err(|missing| {
+        let named =
+            |name: &str| header.split(|byte| *byte == b',').any(|it| it.trim_ascii() == name.as_bytes());
+        let of_server = ["tenant", "command", "outcome", "latency_us"];
+        let of_cache = ["event", "result", "pool", "class"];
+        let has_own_fills = [of_server, of_cache].iter().any(|names| names.iter().all(|name| named(name)));
+        Self::new(columns).map(|rows| Self { has_own_fills, ..rows }).map_err(|missing| {
             let problem = format!("the first line `{}` names no column `{missing}`", excerpt(header));
             let advice = "give the file a header line such as `ts,key,size,op`, or name the columns \
                           yourself (`--columns ts,key,size,op`)";
@@ -208,7 +214,18 @@ impl CsvRows {
         }
         let key_only = columns == [Column::Key];
         let (row, object) = (Row::default(), Vec::new());
-        Ok(Self { columns, key_only, blocks, misses_have_no_size, row, object, left: 0, tenants, dropped: 0 })
+        Ok(Self {
+            columns,
+            key_only,
+            blocks,
+            misses_have_no_size,
+            row,
+            object,
+            left: 0,
+            tenants,
+            has_own_fills: false,
+            dropped: 0,
+        })
     }
 
     pub(super) fn dialect(&self) -> &'static str {
@@ -293,6 +310,11 @@ impl CsvRows {
             Key::None => Key::None,
         };
         true
+    }
+
+    /// Returns whether the columns are those that the server, or the engine, writes of its own requests.
+    pub(super) fn has_own_fills(&self) -> bool {
+        self.has_own_fills
     }
 
     /// Requests that are missing up to here.

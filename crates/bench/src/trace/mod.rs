@@ -203,6 +203,12 @@ impl TraceReader {
         }
     }
 
+    /// Returns whether this is a log of a server's requests, or of a cache's events: its times are microseconds, a read tells a size
+    /// exactly if it hit, and what fills a miss is a write of its own.
+    pub fn has_own_fills(&self) -> bool {
+        matches!(&self.rows, Rows::Csv(rows) if rows.has_own_fills())
+    }
+
     /// Warns on standard error if what was read of a trace is not whole: a server drops requests from its log
     /// when they come faster than it writes.
     pub fn warn_of_holes(&self) {
