@@ -47,6 +47,15 @@ fn nothing_recorded_is_a_curve_that_misses_everything() {
     assert_eq!(writes.curve().miss_ratio(1e12), 1.0);
 }
 
+/// It was "-0.0000 at most".
+#[test]
+fn an_error_of_nothing_has_no_sign() {
+    let mut shards = Shards::fixed_size(Unit::Items, 100);
+    shards.record(1, 1, Kind::Read);
+    let error = shards.curve().confidence().unwrap().error;
+    assert_eq!(format!("{error:.4}"), "0.0000");
+}
+
 /// The miss ratio of a ghost cache at a tick, out of its counts.
 fn hits_at(ghost: &Ghost, size: u64) -> f64 {
     let (hits, misses) = ghost.counts();
