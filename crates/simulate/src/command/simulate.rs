@@ -277,6 +277,7 @@ mod tests {
     #[test]
     fn each_tenant_is_told_under_each_policy() {
         let text = simulated(|_| {});
+        assert!(text.contains(" of memory, 15 s measured after 5 s of warm-up, "), "{text}");
         for word in ["equal", "exact-hit-rate", "non-partitioned", "fits", "scans", "reads/s", "applied"] {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
