@@ -103,7 +103,8 @@ impl Command {
             Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
             Self::Completions { .. } | Self::Man { .. } | Self::HashPassword | Self::Version => true,
             Self::Config(ConfigCommand::Check(_) | ConfigCommand::Print { .. }) => true,
-            Self::Serve(_) | Self::Bench(_) | Self::Config(_) | Self::Top(_) => false,
+            Self::Bench(command) => command.only_prints(),
+            Self::Serve(_) | Self::Config(_) | Self::Top(_) => false,
             Self::Tenant(_) | Self::Health(_) => false,
         }
     }

@@ -181,7 +181,14 @@ fn a_check_finds_what_the_machine_does_not_have() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sample-trace.csv.zst");
-    for arguments in [&["completions", "bash"][..], &["config", "print"], &["curve", trace, "--json"]] {
+    let replay = ["bench", "replay", "--memory", "16MiB", "--trace", trace];
+    for arguments in [
+        &["completions", "bash"][..],
+        &["config", "print"],
+        &["curve", trace, "--json"],
+        &replay,
+        &["bench", "generate", "--list"],
+    ] {
         let mut child =
             millpond(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
         drop(child.stdout.take());

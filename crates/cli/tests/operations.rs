@@ -382,8 +382,7 @@ fn a_log_of_requests_is_replayed_and_its_curve_drawn() {
         "default,resp,lpush,set,1,,,error",
     ];
     assert_eq!(shown, expected);
-    let replay =
-        ["bench", "replay", "--trace", log, "--trace-time", "us", "--no-look-aside", "--writes-replace"];
+    let replay = ["bench", "replay", "--trace", log, "--trace-time", "us", "--own-fills", "--writes-replace"];
     let report = said(&[&replay[..], &["--memory", "16MiB", "--json"]].concat());
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
     // Of the reads both of the one key, and the writes to `a` and to `none` are repeated.

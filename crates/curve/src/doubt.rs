@@ -57,7 +57,8 @@ impl Sample {
         let areas = steps
             .filter(|step| step.0 < footprint)
             .map(|(from, to, drop)| drop * (to.min(footprint) - from) / 4.0);
-        let buckets = areas.sum::<f64>() / footprint / self.requests;
+        // A sum of nothing is -0.0, and was shown as that.
+        let buckets = areas.fold(0.0, |sum, area| sum + area) / footprint / self.requests;
         let Some(spread) = spread else { return buckets.min(1.0) };
         let at = |size: f64| {
             let after = misses.partition_point(|point| point.0 as f64 <= size);

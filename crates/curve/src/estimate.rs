@@ -5,10 +5,23 @@ use crate::mrc::MissRatioCurve;
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A read, which hits or misses: what a curve counts.
+    /// A read, which hits or misses: what a curve counts. What missed is there from then on, as look-aside fills it.
     Read,
+    /// A read that fills nothing: it counts as [`Self::Read`] does, but a key that is absent stays so until it is written or read.
+    /// Its misses are not promised to become hits, however often the key is asked for.
+    Lookup,
     /// A write: the key becomes the most recent and takes its new size, and nothing is counted.
     Write,
+    /// A removal, or an expiry: the next read of the key misses at every size, and nothing is counted.
+    Remove,
+}
+
+impl Kind {
+    /// Returns whether the access counts as a request.
+    #[inline]
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Read | Self::Lookup)
+    }
 }
 
 /// An access to a key, as [`Estimator::record`] takes it.

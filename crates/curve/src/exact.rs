@@ -45,8 +45,12 @@ impl StackDistance {
 
 impl Estimator for StackDistance {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        let distance = self.distance(hash, size);
-        if kind == Kind::Read {
+        let distance = match kind {
+            Kind::Remove => return self.stack.remove(hash),
+            Kind::Lookup if !self.stack.has(hash) => None,
+            Kind::Read | Kind::Lookup | Kind::Write => self.distance(hash, size),
+        };
+        if kind.counts() {
             self.seen += 1;
             self.histogram.add(distance, 1.0);
         }

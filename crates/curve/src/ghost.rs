@@ -171,12 +171,49 @@ impl Ghost {
             return;
         }
         let tick = self.touch(hash, size);
-        let counted = match mode {
-            Mode::Count => tick,
-            Mode::CountAsMiss => None,
-            Mode::CountAsHit => Some(0),
-            Mode::Refresh => return,
-        };
+        match mode {
+            Mode::Count => self.count(hash, tick),
+            Mode::CountAsMiss => self.count(hash, None),
+            Mode::CountAsHit => self.count(hash, Some(0)),
+            Mode::Refresh => {}
+        }
+    }
+
+    /// Looks at a read that fills nothing.
+    fn look_up(&mut self, hash: u64) {
+        if matches!(self.by_key.search(hash), Search::Found(_)) {
+            return self.access(hash, 0, Mode::Count);
+        }
+        self.pass(1);
+        if place(hash) < self.threshold {
+            self.count(hash, None);
+        }
+    }
+
+    /// Takes a key out of the list, and so of every cache that holds it; these may then hold more of what is behind.
+    fn remove(&mut self, hash: u64) {
+        let Search::Found(entry) = self.by_key.search(hash) else { return };
+        let at = self.by_key.get(entry).0;
+        self.by_key.remove(entry, |_, _| ());
+        let Node { size, below, tick, .. } = self.nodes[at as usize];
+        if self.first == at {
+            self.first = below;
+            self.boundaries.iter_mut().filter(|it| it.last == at).for_each(|it| it.last = NONE);
+            if below != NONE {
+                self.nodes[below as usize].above = NONE;
+            }
+        } else {
+            self.take_out(at);
+        }
+        self.free.push(at);
+        for holder in tick as usize..self.boundaries.len() {
+            self.boundaries[holder].used -= size;
+            self.widen(holder);
+        }
+    }
+
+    /// Counts a read of a followed key by the smallest tick that has it; `None` is a miss at all of them.
+    fn count(&mut self, hash: u64, counted: Option<usize>) {
         match counted {
             Some(tick) => self.hits[tick] += 1.0,
             None => self.misses += 1.0,
@@ -347,7 +384,12 @@ impl Ghost {
 
 impl Estimator for Ghost {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        self.access(hash, size, if kind == Kind::Read { Mode::Count } else { Mode::Refresh });
+        match kind {
+            Kind::Read => self.access(hash, size, Mode::Count),
+            Kind::Write => self.access(hash, size, Mode::Refresh),
+            Kind::Lookup => self.look_up(hash),
+            Kind::Remove => self.remove(hash),
+        }
     }
 
     fn pass(&mut self, reads: u64) {

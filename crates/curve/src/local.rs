@@ -5,7 +5,7 @@
 
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
-use crate::ghost::{Ghost, Mode};
+use crate::ghost::Ghost;
 use crate::mrc::{Confidence, Point};
 use crate::mrc::{MissRatioCurve, Unit};
 use crate::stack::Stack;
@@ -52,7 +52,7 @@ impl ShadowQueue {
 
 impl Estimator for ShadowQueue {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        self.ghost.access(hash, size, if kind == Kind::Read { Mode::Count } else { Mode::Refresh });
+        self.ghost.record(hash, size, kind);
     }
 
     fn pass(&mut self, reads: u64) {
@@ -143,9 +143,14 @@ impl TailHits {
 impl Estimator for TailHits {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
         let size = if self.unit == Unit::Items { 1 } else { size };
-        let counted = f64::from(u8::from(kind == Kind::Read));
+        if kind == Kind::Remove {
+            return [&mut self.hot, &mut self.warm, &mut self.cold]
+                .into_iter()
+                .for_each(|queue| queue.remove(hash));
+        }
+        let counted = f64::from(u8::from(kind.counts()));
         self.requests += counted;
-        self.seen += u64::from(kind == Kind::Read);
+        self.seen += u64::from(kind.counts());
         let in_tail = |queue: &Stack, above: u64, tail: u64| queue.total() - above <= tail;
         if self.hot.find(hash).is_some() {
             self.hot.access(hash, size);
@@ -158,7 +163,9 @@ impl Estimator for TailHits {
             self.warm.access(hash, if size == 0 { found.size } else { size });
         } else {
             self.misses += counted;
-            self.hot.access(hash, size);
+            if kind != Kind::Lookup {
+                self.hot.access(hash, size);
+            }
         }
         self.settle();
     }

@@ -19,6 +19,12 @@ pub trait Simulated {
     /// Asks for a key whose item has `size` units, at least 1, and takes it in if it is absent. True on a hit.
     fn access(&mut self, hash: u64, size: u32) -> bool;
 
+    /// Returns whether it has a key, and changes nothing.
+    fn has(&self, hash: u64) -> bool;
+
+    /// Takes out a key, if it has it.
+    fn remove(&mut self, hash: u64);
+
     /// Memory taken, in bytes.
     fn bytes(&self) -> usize;
 }
@@ -112,15 +118,19 @@ impl<S: Simulated> Miniature<S> {
 
 impl<S: Simulated> Estimator for Miniature<S> {
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        let read = kind == Kind::Read;
+        let read = kind.counts();
         self.pass(u64::from(read));
         if place(hash) >= self.threshold {
             return;
         }
         let size = if self.unit == Unit::Items { 1 } else { size.max(1) };
+        if kind == Kind::Remove {
+            return self.small.iter_mut().for_each(|small| small.cache.remove(hash));
+        }
         let mut smallest = None;
         for small in &mut self.small {
-            let hit = small.cache.access(hash, size);
+            let is_asked = kind != Kind::Lookup || small.cache.has(hash);
+            let hit = is_asked && small.cache.access(hash, size);
             if read && !hit {
                 small.misses += 1.0;
             } else if smallest.is_none() {

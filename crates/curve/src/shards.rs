@@ -150,17 +150,27 @@ impl Shards {
     /// Looks at an access to a followed key, whose search ended at this entry of the stack's table.
     #[inline]
     fn record_followed(&mut self, entry: u32, access: &Access) {
+        match access.kind {
+            Kind::Remove => return self.stack.remove(access.hash),
+            Kind::Lookup if !self.stack.has(access.hash) => return self.count(access.hash, None),
+            Kind::Read | Kind::Lookup | Kind::Write => {}
+        }
         let size = if self.unit == Unit::Items { 1 } else { access.size };
         let found = self.stack.access_at(entry, access.hash, size);
-        if access.kind == Kind::Read {
-            let distance = found.map(|found| self.distance(found));
-            let bucket = self.histogram.add(distance, self.weight);
-            self.groups.add(access.hash, bucket, self.weight);
-            self.samples += 1.0;
+        if access.kind.counts() {
+            self.count(access.hash, found.map(|found| self.distance(found)));
         }
         if found.is_none() {
             self.make_room();
         }
+    }
+
+    /// Counts a read of a followed key at its distance; `None` is one that hits in no cache.
+    #[inline]
+    fn count(&mut self, hash: u64, distance: Option<u64>) {
+        let bucket = self.histogram.add(distance, self.weight);
+        self.groups.add(hash, bucket, self.weight);
+        self.samples += 1.0;
     }
 
     /// How large a cache had to be to hold a key that was found so.
@@ -244,7 +254,7 @@ impl Shards {
 impl Estimator for Shards {
     #[inline]
     fn record(&mut self, hash: u64, size: u32, kind: Kind) {
-        self.count_reads(u64::from(kind == Kind::Read));
+        self.count_reads(u64::from(kind.counts()));
         if place(hash) < self.threshold {
             let entry = self.stack.search(hash);
             self.record_followed(entry, &Access { hash, size, kind });
@@ -259,7 +269,7 @@ impl Estimator for Shards {
             for (entry, access) in entries.iter_mut().zip(some) {
                 *entry = self.stack.search(access.hash);
             }
-            self.count_reads(some.iter().filter(|access| access.kind == Kind::Read).count() as u64);
+            self.count_reads(some.iter().filter(|access| access.kind.counts()).count() as u64);
             for (entry, access) in entries.iter().zip(some) {
                 if place(access.hash) < self.threshold {
                     self.record_followed(*entry, access);

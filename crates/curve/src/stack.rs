@@ -165,6 +165,12 @@ impl Stack {
         Some(Found { above: self.weights.behind(place as usize), size })
     }
 
+    /// Returns whether a key is there.
+    #[inline]
+    pub(crate) fn has(&self, key: u64) -> bool {
+        matches!(self.table.search(key), Search::Found(_))
+    }
+
     /// Takes out a key.
     pub(crate) fn remove(&mut self, key: u64) {
         if let Search::Found(entry) = self.table.search(key) {

@@ -314,6 +314,10 @@ impl<'c> Keys<'c> {
         let removed = self.remove_hashed(hash, key);
         core.watch.stop(stopwatch, &core.clock, Timed::Remove, 1);
         if !removed {
+            // A larger cache might still have had it.
+            if let Some(pool) = self.own_pool().filter(|_| wanted.follows()) {
+                core.note_end(hash, pool);
+            }
             core.note_absent(EventKind::Remove, hash, key, self.own_pool());
         }
         removed

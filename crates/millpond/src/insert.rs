@@ -258,7 +258,7 @@ impl Core {
         let (item, info) = self.arena.item(ptr);
         // SAFETY: this thread holds the reference that `unindex` gave it.
         let cause = unsafe { self.cause_of_end(cause, item, self.keyspace(info.keyspace)) };
-        if self.watch.records() && cause != RemovalCause::Replaced {
+        if self.watch.asks_of_end(cause) {
             // SAFETY: this thread holds the reference that `unindex` gave it.
             unsafe { self.note_item(gone_for(cause), self.hash_of_item(ptr), ptr) };
         }

@@ -141,6 +141,16 @@ impl Watch {
         self.has(EVENTS | CHANGES)
     }
 
+    /// Whether it matters to anybody that a key has gone for this reason.
+    #[inline]
+    pub(crate) fn asks_of_end(&self, cause: RemovalCause) -> bool {
+        match cause {
+            RemovalCause::Replaced => false,
+            RemovalCause::Evicted => self.records(),
+            RemovalCause::Removed | RemovalCause::Expired => self.has(EVENTS | CHANGES | CURVES),
+        }
+    }
+
     /// Records the events of one key in `one_in`; 0 = of none.
     fn sample_events(&self, one_in: u32) {
         self.events_upto.store(u64::MAX / u64::from(one_in.max(1)), Ordering::Relaxed);
@@ -311,6 +321,14 @@ impl Core {
         }
     }
 
+    /// Notes for the curve of its pool that a key has gone, by a removal or because it expired.
+    #[cold]
+    pub(crate) fn note_end(&self, hash: u64, pool: PoolId) {
+        if let Some(pool) = self.pools.get(pool) {
+            pool.curves.note(hash, 0, Kind::Remove);
+        }
+    }
+
     fn record(&self, event: Event<'_>) {
         if let Some(buffer) = &mut *self.watch.buffer.lock() {
             // Under the lock, so that events are in the order of their times.
@@ -336,7 +354,10 @@ impl Core {
             && let Some(pool) = found.map(|found| found.pool()).or(own)
             && let Some(pool) = self.pools.get(pool)
         {
-            pool.curves.note(hash, found.map_or(0, |found| found.chunk_bytes()), Kind::Read);
+            match found {
+                Some(found) => pool.curves.note(hash, found.chunk_bytes(), Kind::Read),
+                None => pool.curves.note(hash, 0, Kind::Lookup),
+            }
         }
         if wanted.event() {
             match found {
@@ -355,6 +376,9 @@ impl Core {
                 self.note_change_by_itself(hash, || (found.pool(), found.key()));
             }
             _ => self.note_change(hash, || (found.pool(), found.key())),
+        }
+        if matches!(kind, EventKind::Remove | EventKind::Expire) && self.watch.follows(hash) {
+            self.note_end(hash, found.pool());
         }
         if self.watch.samples(hash) {
             self.record_found(kind, EventResult::Done, found);

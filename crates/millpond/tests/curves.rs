@@ -5,7 +5,9 @@ use std::time::Duration;
 use base::rng::{RngExt as _, seeded};
 use base::thread::spawn;
 use millpond::watch::CurveConfig;
-use millpond::{ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, Part, PoolConfig, PoolId};
+use millpond::{
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Expiry, ItemOptions, Part, PoolConfig, PoolId,
+};
 
 fn cache(clock: &Clock, own_keys: bool) -> (Cache, PoolId) {
     let config = CacheConfig {
@@ -72,6 +74,71 @@ fn a_curve_counts_every_request_once() {
         // A loop over chunks of 128 bytes: all or nothing.
         assert!(learnt.curve.miss_ratio(100_000.0) > 0.99);
         assert!((learnt.curve.miss_ratio(140_000.0) - 0.25).abs() < 0.001);
+    }
+}
+
+/// A missed find made its key present, filled or not: keys that are never filled were promised to be hit with more memory.
+#[test]
+fn keys_that_are_never_filled_miss_with_any_memory() {
+    for own_keys in [true, false] {
+        let (cache, pool) = cache(&Clock::manual(1_000), own_keys);
+        cache.set_curve(pool, Some(whole())).unwrap();
+        let (mut rng, mut misses, mut requests) = (seeded(2), 0_u32, 0_u32);
+        for _ in 0..40_000 {
+            let key = rng.random_range(0..2_000_u64);
+            let is_filled = key % 2 == 0;
+            let hit = match is_filled {
+                true => request(&cache, pool, key, 100),
+                false => cache.keys(pool).find(&key.to_le_bytes()).is_some(),
+            };
+            // In the key space that pools share, a miss that is never filled belongs to no pool.
+            requests += u32::from(own_keys || is_filled);
+            misses += u32::from(!hit && (own_keys || is_filled));
+        }
+        let learnt = cache.curve(pool).unwrap().expect("it is learnt").curve;
+        let missed = f64::from(misses) / f64::from(requests);
+        assert!(!own_keys || missed > 0.5);
+        assert!(
+            (learnt.miss_ratio(1e12) - missed).abs() < 0.001,
+            "{} told of {missed}",
+            learnt.miss_ratio(1e12)
+        );
+    }
+}
+
+/// A key that has expired, or was removed, counted as a hit once it came again.
+#[test]
+fn keys_that_expired_or_were_removed_miss_with_any_memory() {
+    for (own_keys, reaps, removes) in [
+        (true, false, false),
+        (true, true, false),
+        (true, false, true),
+        (false, true, false),
+        (false, false, true),
+    ] {
+        let clock = Clock::manual(1_000);
+        let (cache, pool) = cache(&clock, own_keys);
+        cache.set_curve(pool, Some(whole())).unwrap();
+        let keys = cache.keys(pool);
+        for _ in 0..10 {
+            for key in 0..500_u64 {
+                let bytes = key.to_le_bytes();
+                assert!(keys.find_with(&bytes, |_| ()).is_none());
+                let expiry = if removes { Expiry::Never } else { Expiry::After(5) };
+                let options = ItemOptions { expiry, ..ItemOptions::default() };
+                cache.put(cache.allocate(pool, &bytes, 100, &options).unwrap());
+            }
+            if removes {
+                assert!((0..500_u64).all(|key| keys.remove(&key.to_le_bytes())));
+            }
+            clock.advance(Duration::from_secs(10));
+            if reaps {
+                cache.maintain().unwrap();
+            }
+        }
+        let learnt = cache.curve(pool).unwrap().expect("it is learnt").curve;
+        let told = learnt.miss_ratio(1e12);
+        assert!(told > 0.99, "own keys {own_keys}, reaped {reaps}, removed {removes}: {told}");
     }
 }
 

@@ -12,7 +12,9 @@ use curve::{Correction, Unit};
 use millpond::PolicyKind;
 
 use super::{curve_compare, print_json};
-use crate::curves::{CurveOptions, CurveReport, Method, Source, Writes, answer, chart, learn, traces_in};
+use crate::curves::{
+    CurveOptions, CurveReport, KeySizes, Method, Source, Writes, answer, chart, learn, traces_in,
+};
 use crate::engine_memory::EngineMemory;
 use crate::plot;
 use crate::replay::ReplayOptions;
@@ -63,9 +65,11 @@ pub struct CurveArgs {
     /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
     pub more: Option<Amount>,
-    /// Whether writes count as requests: count, refresh (they make the key recent only) or ignore
-    #[arg(long, value_name = "HOW", default_value = "count")]
-    pub writes: Writes,
+    /// What writes are: count (requests as reads are), refresh (they make the key recent only), ignore, or fill (they put in what reads missed; a
+    /// read that tells no size puts nothing in). Except with count, hits and misses are those of reads [default: fill for the log of a server or the
+    /// events of a cache, which are known by their columns, else count]
+    #[arg(long, value_name = "HOW")]
+    pub writes: Option<Writes>,
     /// Size of a value where the trace does not tell, in bytes or with a unit [default: 100, where bytes are asked for]
     #[arg(long, value_name = "SIZE")]
     pub value_size: Option<ByteSize>,
@@ -80,6 +84,10 @@ pub struct CurveArgs {
     /// line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
+    /// with keys of its own]
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Names the sample: another seed follows other keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -195,10 +203,12 @@ impl CurveArgs {
             value_size: small(self.value_size.unwrap_or(ByteSize::new(100)), "an item")?,
             overhead: small(overhead, "an overhead")?,
             engine: None,
+            sizes: None,
             bimodal: false,
-            writes: self.writes,
+            writes: self.writes.unwrap_or_default(),
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            tenant: self.tenant.clone(),
             seed: self.seed,
         })
     }
@@ -261,6 +271,11 @@ impl CurveArgs {
     fn report(&self, trace: &Path, source: &Source, policy: PolicyKind) -> Result<CurveReport> {
         let mut source = source.clone();
         let unit = self.unit_of(trace, &source)?;
+        let is_log = source.has_own_fills(trace)?;
+        source.writes = self.writes.unwrap_or(if is_log { Writes::Fill } else { Writes::Count });
+        if unit == Unit::Bytes && source.tells_sizes(trace)? {
+            source.sizes = KeySizes::of(trace, &source)?.map(Arc::new);
+        }
         if unit == Unit::Bytes && matches!(self.overhead, None | Some(Overhead::Engine)) {
             let examples = source.examples(trace)?;
             if !examples.is_empty() {
@@ -272,12 +287,16 @@ impl CurveArgs {
             let replayed = ReplayOptions {
                 policy,
                 value_size: source.value_size,
+                sizes: source.sizes.clone(),
                 limit: self.limit,
                 columns: source.columns.clone(),
+                tenant: source.tenant.clone(),
                 progress: !self.json,
                 ..ReplayOptions::default()
             };
-            report.answer = Some(answer(&report.curve, trace, hits, &replayed, self.most_tried)?);
+            let replayed = source.writes.replayed(is_log, &replayed);
+            report.answer =
+                Some(answer(&report.curve, trace, hits, source.writes, &replayed, self.most_tried)?);
         }
         Ok(report)
     }

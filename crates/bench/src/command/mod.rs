@@ -58,6 +58,16 @@ pub enum BenchCommand {
     Generate(GenerateArgs),
 }
 
+impl BenchCommand {
+    /// Returns whether it has no connections, and so may end when the reader of its output has gone.
+    pub fn only_prints(&self) -> bool {
+        match self {
+            Self::Replay(_) | Self::Slack(_) | Self::Curve(_) | Self::Generate(_) => true,
+            Self::Run(_) | Self::Check(_) | Self::Soak(_) | Self::Siege(_) => false,
+        }
+    }
+}
+
 /// Does what the command says. Reports are printed.
 ///
 /// # Errors

@@ -43,6 +43,10 @@ pub struct ReplayArgs {
     /// A read that misses puts nothing in; only writes do
     #[arg(long)]
     pub no_look_aside: bool,
+    /// The trace has the writes that fill what its reads missed, as the log of a server has: a read that misses puts its object in only if it
+    /// tells a size, which is if it hit when the trace was taken
+    #[arg(long, conflicts_with = "no_look_aside")]
+    pub own_fills: bool,
     /// A write to a key that is there makes a new item, instead of counting as an access
     #[arg(long)]
     pub writes_replace: bool,
@@ -57,6 +61,10 @@ pub struct ReplayArgs {
     /// [default: the first line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
+    /// with keys of its own]
+    #[arg(long, value_name = "NAME")]
+    pub tenant: Option<String>,
     /// Names the seed of the cache's key hash: the same seed gives the same hits
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -81,11 +89,15 @@ impl ReplayArgs {
             maintain_every: self.maintain_every,
             pool_limit: self.pool_limit,
             value_size,
+            sizes: None,
             look_aside: !self.no_look_aside,
+            own_fills: self.own_fills,
+            ignores_writes: false,
             writes_replace: self.writes_replace,
             trace_time: self.trace_time,
             limit: self.limit,
             columns: (!self.columns.is_empty()).then(|| self.columns.clone()),
+            tenant: self.tenant.clone(),
             seed: self.seed,
             compare: self.compare_exact,
             progress: !self.json,

@@ -1,6 +1,7 @@
 //! A trace as accesses: hash, size and kind.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,9 +10,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use anyhow::{Context, Result};
 use base::hash::key_hash;
 use curve::{Access, Estimator, Kind};
+use serde::{Serialize, Serializer};
 
+use super::KeySizes;
 use crate::engine_memory::{EngineMemory, ItemSize};
-use crate::reference::key_id;
+use crate::reference::{KeyMap, key_id};
+use crate::replay::{ReplayOptions, TimeUnit};
 use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
 
 /// Accesses of a batch: enough that handing one over costs nothing, few enough for the processor's cache.
@@ -33,6 +37,40 @@ pub enum Writes {
     Refresh,
     /// They are passed over.
     Ignore,
+    /// They fill what a read has missed, and are not counted. A read fills what it misses itself if it tells a size, as a read that hit
+    /// when the trace was taken; one that tells none fills nothing. Removals count as such. So are a server's own logs.
+    Fill,
+}
+
+impl Writes {
+    /// How a replay takes the writes of a trace so. `is_log` says that the trace is a server's own, with its times.
+    pub fn replayed(self, is_log: bool, options: &ReplayOptions) -> ReplayOptions {
+        let fills = self == Self::Fill;
+        ReplayOptions {
+            own_fills: fills,
+            writes_replace: fills || options.writes_replace,
+            ignores_writes: self == Self::Ignore,
+            trace_time: options.trace_time.or((fills && is_log).then_some(TimeUnit::MICROS)),
+            ..options.clone()
+        }
+    }
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Count => "count",
+            Self::Refresh => "refresh",
+            Self::Ignore => "ignore",
+            Self::Fill => "fill",
+        })
+    }
+}
+
+impl Serialize for Writes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl FromStr for Writes {
@@ -43,7 +81,8 @@ impl FromStr for Writes {
             "count" => Ok(Self::Count),
             "refresh" => Ok(Self::Refresh),
             "ignore" => Ok(Self::Ignore),
-            _ => Err(format!("`{text}` is none of count, refresh and ignore")),
+            "fill" => Ok(Self::Fill),
+            _ => Err(format!("`{text}` is none of count, refresh, ignore and fill")),
         }
     }
 }
@@ -57,6 +96,8 @@ pub struct Source {
     pub overhead: u32,
     /// What items take of the engine's memory; sizes are then those of memory rather than of values.
     pub engine: Option<Arc<EngineMemory>>,
+    /// The sizes of keys, for requests that do not tell them.
+    pub sizes: Option<Arc<KeySizes>>,
     /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for the tenth.
     pub bimodal: bool,
     /// What is made of writes.
@@ -65,6 +106,8 @@ pub struct Source {
     pub limit: Option<u64>,
     /// The columns of a trace without a header line.
     pub columns: Option<Vec<Column>>,
+    /// The tenant whose requests alone are read. `None`: all requests, whose keys are told apart by tenant.
+    pub tenant: Option<String>,
     /// Names the hash of keys, and so the sample.
     pub seed: u64,
 }
@@ -75,21 +118,31 @@ impl Default for Source {
             value_size: 100,
             overhead: 0,
             engine: None,
+            sizes: None,
             bimodal: false,
             writes: Writes::default(),
             limit: None,
             columns: None,
+            tenant: None,
             seed: 1,
         }
     }
 }
 
 impl Source {
-    fn open(&self, trace: &Path) -> Result<TraceReader> {
+    pub(super) fn open(&self, trace: &Path) -> Result<TraceReader> {
         Ok(TraceReader::open_with(
             trace,
-            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+            &TraceOptions { columns: self.columns.clone(), tenant: self.tenant.clone() },
         )?)
+    }
+
+    /// Returns whether a trace is a server's own, which has the writes that fill what its reads missed.
+    ///
+    /// # Errors
+    /// Where the trace cannot be read.
+    pub fn has_own_fills(&self, trace: &Path) -> Result<bool> {
+        Ok(self.open(trace)?.has_own_fills())
     }
 
     /// Whether one of the first requests of the trace tells a size. Not the first alone: a miss has none in a server's own log.
@@ -120,24 +173,36 @@ impl Source {
             && let Some(request) = reader.next_request()?
         {
             left -= 1;
-            if seen.insert(key_id(request.key)) {
-                let value = request.size.unwrap_or_else(|| u64::from(self.value_size));
-                examples.push((request.key_len() as u8, u32::try_from(value).unwrap_or(u32::MAX)));
+            // What is never filled is no item.
+            let is_item = self.writes != Writes::Fill || self.told_size(&request).is_some();
+            if is_item && seen.insert(key_id(request.key)) {
+                let value = self.told_size(&request).unwrap_or(self.value_size);
+                examples.push((request.key_len() as u8, value));
             }
         }
         Ok(examples)
     }
 
+    /// The size of a request's value, as the request tells it or another one for the key.
+    #[inline]
+    fn told_size(&self, request: &Request<'_>) -> Option<u32> {
+        match request.size {
+            Some(size) => Some(u32::try_from(size).unwrap_or(u32::MAX)),
+            None => self.sizes.as_ref().and_then(|sizes| sizes.get(request.key)),
+        }
+    }
+
     /// What a request is to the estimators; `None` where it is passed over.
     fn access(&self, request: &Request<'_>) -> Option<Access> {
         let kind = match (request.op, self.writes) {
+            (Op::Get, Writes::Fill) if request.size.is_none() => Kind::Lookup,
             (Op::Get, _) | (Op::Set, Writes::Count) => Kind::Read,
-            (Op::Set, Writes::Refresh) => Kind::Write,
+            (Op::Set, Writes::Refresh | Writes::Fill) => Kind::Write,
+            (Op::Delete, Writes::Fill) => Kind::Remove,
             (Op::Set, Writes::Ignore) | (Op::Touch | Op::Delete, _) => return None,
         };
         let hash = key_hash(self.seed, &key_id(request.key).to_le_bytes());
-        let told = request.size.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-        let size = match told {
+        let size = match self.told_size(request) {
             Some(size) => size,
             None if self.bimodal => [200, 10_000][usize::from(hash % 10 == 3)],
             None => self.value_size,
@@ -164,7 +229,7 @@ impl Source {
             for estimator in &mut *estimators {
                 estimator.record_all(&batch);
             }
-            requests += batch.len() as u64;
+            requests += batch.iter().filter(|access| access.kind.counts()).count() as u64;
             // Whether the reader still wants the memory does not matter.
             let _ = back.try_send(batch);
         }
@@ -182,12 +247,19 @@ impl Source {
     ) -> Result<(), TraceError> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut left = self.limit.unwrap_or(u64::MAX);
+        let mut expiries = (self.writes == Writes::Fill && reader.has_own_fills()).then(Expiries::default);
         while left > 0
             && let Some(request) = reader.next_request()?
         {
             left -= 1;
-            batch.extend(self.access(&request));
-            if batch.len() == BATCH {
+            let access = self.access(&request);
+            if let (Some(expiries), Some(access)) = (&mut expiries, access)
+                && expiries.has_ended(&request)
+            {
+                batch.push(Access { kind: Kind::Remove, ..access });
+            }
+            batch.extend(access);
+            if batch.len() >= BATCH {
                 let mut next = used.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
                 next.clear();
                 if send.send(std::mem::replace(&mut batch, next)).is_err() {
@@ -198,6 +270,31 @@ impl Source {
         let _ = send.send(batch);
         reader.warn_of_marks();
         Ok(())
+    }
+}
+
+/// When keys expire, by the times to live that the writes of a server's own log tell, in its microseconds.
+#[derive(Default)]
+struct Expiries(KeyMap<u64>);
+
+impl Expiries {
+    /// Takes a request in, and returns whether it asks for a key that has expired. One that hit has not.
+    fn has_ended(&mut self, request: &Request<'_>) -> bool {
+        let Some(now) = request.ts else { return false };
+        match (request.op, request.ttl_secs) {
+            (Op::Set | Op::Touch, Some(secs)) if secs > 0 => {
+                self.0.insert(key_id(request.key), now.saturating_add(u64::from(secs) * 1_000_000));
+                false
+            }
+            (Op::Set | Op::Delete, _) => {
+                self.0.remove(&key_id(request.key));
+                false
+            }
+            (Op::Get, _) if request.size.is_none() => {
+                self.0.get(&key_id(request.key)).is_some_and(|end| *end <= now)
+            }
+            (Op::Get | Op::Touch, _) => false,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use curve::MissRatioCurve;
 use millpond::PolicyKind;
 use serde::Serialize;
 
+use super::Writes;
 use crate::replay::{ReplayOptions, replay};
 
 /// A cache of the engine's with this memory, and what it hit.
@@ -20,7 +21,7 @@ use crate::replay::{ReplayOptions, replay};
 pub struct Tried {
     /// Its memory, in bytes.
     pub memory_bytes: u64,
-    /// Hits per request.
+    /// Hits per request, or per read where the curve counts reads alone.
     pub hit_ratio: f64,
 }
 
@@ -54,8 +55,8 @@ const MOST_TRIED: usize = 12;
 const BELOW: f64 = 0.002;
 const ABOVE: f64 = 0.006;
 
-/// Looks up the memory for `hits` on a curve over the engine's memory, and tries it with `options` if they are given, whose memory and policy
-/// are replaced.
+/// Looks up the memory for `hits` on a curve over the engine's memory, and tries it with `options`, whose memory is replaced. `writes` says what
+/// the curve counts, and so what is tried: requests, or reads alone.
 ///
 /// # Errors
 /// Where the trace cannot be replayed.
@@ -63,6 +64,7 @@ pub fn answer(
     curve: &MissRatioCurve,
     trace: &Path,
     hits: f64,
+    writes: Writes,
     options: &ReplayOptions,
     most_tried: ByteSize,
 ) -> Result<Answer> {
@@ -94,7 +96,8 @@ pub fn answer(
             trace,
             &ReplayOptions { memory: ByteSize::new(memory), compare: false, ..options.clone() },
         )?;
-        let tried = Tried { memory_bytes: memory, hit_ratio: replayed.hit_ratio };
+        let hit_ratio = if writes == Writes::Count { replayed.hit_ratio } else { replayed.get_hit_ratio };
+        let tried = Tried { memory_bytes: memory, hit_ratio };
         answer.tried.push(tried);
         match search.after(tried) {
             Some(next) => memory = next,
@@ -108,6 +111,7 @@ pub fn answer(
     }
     if let PolicyKind::Lru { refresh_secs } = options.policy
         && refresh_secs > 0
+        && options.trace_time.is_none()
     {
         let promotes = format!(
             "lru promotes an item once in {refresh_secs} s, and a replay takes less: lru:0 promotes always"

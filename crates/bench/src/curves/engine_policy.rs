@@ -88,7 +88,10 @@ impl PolicyCache {
         }) else {
             return false;
         };
-        self.by_key.remove(&key);
+        // A key that was removed may have come again, as another item.
+        if self.by_key.get(&key) == Some(&entry.0) {
+            self.by_key.remove(&key);
+        }
         self.used -= u64::from(size);
         self.free.push(entry.0);
         true
@@ -139,6 +142,17 @@ impl Simulated for PolicyCache {
         self.policy.push(Entry(entry), bits, 0);
         self.policy.tend(&self.table);
         false
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.by_key.contains_key(&hash)
+    }
+
+    /// The item stays queued until the policy comes by it, and takes no room meanwhile.
+    fn remove(&mut self, hash: u64) {
+        let Some(entry) = self.by_key.remove(&hash) else { return };
+        let size = self.table.with(Entry(entry), |item| std::mem::replace(&mut item.size, 0));
+        self.used -= u64::from(size.unwrap_or(0));
     }
 
     fn bytes(&self) -> usize {

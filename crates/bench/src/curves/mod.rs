@@ -9,6 +9,7 @@ mod answer;
 pub mod cost;
 mod engine_policy;
 mod estimator;
+mod key_sizes;
 pub mod miniature;
 pub mod published;
 mod report;
@@ -26,6 +27,7 @@ pub use accesses::{Source, Writes, traces_in};
 pub use answer::{Answer, Tried, answer};
 pub use engine_policy::PolicyCache;
 pub use estimator::Method;
+pub use key_sizes::{KeySizes, Unsized};
 pub use report::{CurveReport, chart};
 
 /// What is to be estimated, and how.
@@ -87,7 +89,12 @@ pub fn learn(trace: &Path, source: &Source, options: &CurveOptions) -> Result<Cu
         bail!("{}: there is no request in it", trace.display());
     }
     let seconds = (Clock::System.monotonic_nanos() - began) as f64 / 1e9;
-    Ok(CurveReport::new(trace, options, unit, engine, &*estimator, requests, seconds))
+    let mut report = CurveReport::new(trace, options, unit, engine, &*estimator, requests, seconds);
+    let assumed = (source.writes != Writes::Fill).then_some(source.value_size);
+    report.writes = source.writes;
+    report.keys_without_size =
+        source.sizes.as_ref().filter(|_| unit == Unit::Bytes).and_then(|sizes| sizes.without(assumed));
+    Ok(report)
 }
 
 /// The size of all keys together, and how many there are, estimated.

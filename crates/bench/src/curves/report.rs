@@ -7,7 +7,7 @@ use base::ByteSize;
 use curve::{Cliff, Estimator, MissRatioCurve, Unit};
 use serde::Serialize;
 
-use super::{Answer, CurveOptions, Method};
+use super::{Answer, CurveOptions, Method, Unsized, Writes};
 use crate::engine_memory::EngineMemory;
 use crate::plot::{Axis, Chart, Mark, Series, Stroke};
 
@@ -25,7 +25,9 @@ pub struct CurveReport {
     pub policy: String,
     /// How it was learnt.
     pub method: Method,
-    /// Requests that were looked at.
+    /// What was made of writes.
+    pub writes: Writes,
+    /// Requests that were counted.
     pub requests: u64,
     /// Time that reading and learning took.
     pub seconds: f64,
@@ -36,6 +38,9 @@ pub struct CurveReport {
     pub known_from: u64,
     /// Whether sizes are those of the engine's whole memory, rather than of items.
     pub of_engine: bool,
+    /// Keys whose size no request tells, where others have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys_without_size: Option<Unsized>,
     /// The memory for a hit ratio, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
@@ -69,11 +74,13 @@ impl CurveReport {
             trace: trace.display().to_string(),
             policy: options.policy.to_string(),
             method: options.method,
+            writes: Writes::default(),
             requests,
             seconds,
             estimator_bytes: estimator.bytes(),
             known_from: if options.method.needs_max_size() { first } else { 0 },
             of_engine: engine.is_some(),
+            keys_without_size: None,
             answer: None,
             curve: curve.thinned(POINTS),
             cliffs,
@@ -125,11 +132,28 @@ impl fmt::Display for CurveTable<'_> {
             let memory = readable(report.estimator_bytes as u64);
             writeln!(f, "; off by {:.4} at most (95 %); {memory}; {:.2} s", known.error, report.seconds)?;
         }
+        match report.writes {
+            Writes::Count => {}
+            Writes::Refresh => {
+                writeln!(f, "writes     refresh their keys; hits and misses are those of reads")?
+            }
+            Writes::Ignore => writeln!(f, "writes     ignored; hits and misses are those of reads")?,
+            Writes::Fill => {
+                writeln!(f, "writes     fill what reads miss; hits and misses are those of reads")?
+            }
+        }
         if report.of_engine {
             writeln!(
                 f,
                 "sizes      memory of a whole cache: chunks, index, queues, and what it leaves free"
             )?;
+        }
+        if let Some(Unsized { keys, of_keys, assumed_bytes }) = report.keys_without_size {
+            write!(f, "no size    for {keys} of {of_keys} keys: ")?;
+            match assumed_bytes {
+                Some(bytes) => writeln!(f, "{} is assumed (--value-size)", readable(u64::from(bytes)))?,
+                None => writeln!(f, "nothing fills them")?,
+            }
         }
         if let Some(answer) = &report.answer {
             write!(f, "{answer}")?;

@@ -113,6 +113,32 @@ fn writes_count_refresh_or_are_passed_over() {
     assert_eq!(misses(Writes::Ignore), (2.0, 1.0, 1.0));
 }
 
+/// A key that expired, or was removed, before it is read again is hit by no memory.
+#[test]
+fn in_a_servers_log_keys_end_by_their_times_to_live_and_removals() {
+    let header = "ts,tenant,protocol,command,op,key,key_size,size,ttl,outcome,latency_us";
+    let request = |ts: u32, op: &str, key: u32, size: &str, ttl: &str| {
+        format!("{ts}000000,a,resp,{op},{op},{key},2,{size},{ttl},ok,1")
+    };
+    let lines = [
+        header.to_owned(),
+        request(1, "get", 1, "", ""),
+        request(1, "set", 1, "50", "10"),
+        request(5, "get", 1, "50", ""),
+        request(12, "get", 1, "", ""), // expired
+        request(12, "set", 1, "50", ""),
+        request(30, "get", 1, "", ""), // evicted: more memory had it
+        request(30, "set", 1, "50", ""),
+        request(31, "delete", 1, "", ""),
+        request(32, "get", 1, "", ""), // removed
+        request(33, "get", 1, "", ""), // and not filled
+    ];
+    let file = trace(lines.into_iter());
+    let source = Source { writes: Writes::Fill, ..Source::default() };
+    let report = learn(file.path(), &source, &options(Method::Exact)).unwrap();
+    assert_eq!((report.requests, report.curve.miss_ratio(1e9)), (6, 4.0 / 6.0));
+}
+
 #[test]
 fn a_folder_stands_for_its_traces() {
     let folder = tempfile::tempdir().unwrap();

@@ -77,10 +77,9 @@ pub(super) fn compare(
         for runner in &mut runners {
             let counts = &mut runner.counts;
             counts.requests += 1;
-            let is_read = request.op == Op::Get;
             let hit = match request.op {
                 Op::Delete => runner.simulator.remove(id),
-                Op::Get | Op::Set if !is_read || options.look_aside => runner.simulator.access(id, space),
+                Op::Get | Op::Set if options.fills(&request) => runner.simulator.access(id, space),
                 _ => runner.simulator.access_if_held(id),
             };
             counts.hits += u64::from(hit);

@@ -15,6 +15,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +29,7 @@ use millpond::{
 pub use compare::{Comparison, Rival};
 pub use report::{MemoryBill, ReplayReport};
 
+use crate::curves::KeySizes;
 use crate::trace::{Column, Op, Request, TraceOptions, TraceReader};
 
 /// The unit of a trace's times.
@@ -35,6 +37,11 @@ use crate::trace::{Column, Op, Request, TraceOptions, TraceReader};
 pub struct TimeUnit {
     /// How many nanoseconds one is.
     pub nanos: u64,
+}
+
+impl TimeUnit {
+    /// Microseconds, as the server and the engine write them.
+    pub const MICROS: Self = Self { nanos: 1_000 };
 }
 
 impl FromStr for TimeUnit {
@@ -69,8 +76,15 @@ pub struct ReplayOptions {
     pub pool_limit: Option<ByteSize>,
     /// The size of values where the trace does not tell, in bytes. Default 100.
     pub value_size: u32,
+    /// The sizes of keys, for requests that do not tell them. Default none.
+    pub sizes: Option<Arc<KeySizes>>,
     /// Whether a request that misses puts its object in. Default true; without it, only writes do.
     pub look_aside: bool,
+    /// Whether a request that misses does so only if it tells a size. In a server's own log a read does exactly if it hit: what missed then
+    /// is filled by a write of its own, if by anything. Default false.
+    pub own_fills: bool,
+    /// Whether writes are passed over. Default false.
+    pub ignores_writes: bool,
     /// Whether a write to a key that is there makes a new item, as a client's would. Default false.
     pub writes_replace: bool,
     /// Let the cache's clock follow the trace's times, and items expire as the trace says. Default: the cache has the
@@ -80,6 +94,8 @@ pub struct ReplayOptions {
     pub limit: Option<u64>,
     /// The columns of traces without a header line.
     pub columns: Option<Vec<Column>>,
+    /// The tenant whose requests alone are replayed. `None`: all requests, whose keys are told apart by tenant.
+    pub tenant: Option<String>,
     /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
     pub seed: u64,
     /// Whether plain simulators get the same requests. Default false.
@@ -98,11 +114,15 @@ impl Default for ReplayOptions {
             maintain_every: 10_000,
             pool_limit: None,
             value_size: 100,
+            sizes: None,
             look_aside: true,
+            own_fills: false,
+            ignores_writes: false,
             writes_replace: false,
             trace_time: None,
             limit: None,
             columns: None,
+            tenant: None,
             seed: 1,
             compare: false,
             progress: false,
@@ -114,7 +134,7 @@ impl ReplayOptions {
     fn open(&self, path: &Path) -> Result<TraceReader> {
         Ok(TraceReader::open_with(
             path,
-            &TraceOptions { columns: self.columns.clone(), ..TraceOptions::default() },
+            &TraceOptions { columns: self.columns.clone(), tenant: self.tenant.clone() },
         )?)
     }
 
@@ -123,9 +143,16 @@ impl ReplayOptions {
         if self.trace_time.is_some() { Clock::manual(1_000_000) } else { Clock::System }
     }
 
+    /// Returns whether a request that misses puts its object in.
+    #[inline]
+    fn fills(&self, request: &Request<'_>) -> bool {
+        request.op == Op::Set || self.look_aside && (!self.own_fills || request.size.is_some())
+    }
+
     /// The size of the request's value.
     fn size_of(&self, request: &Request<'_>) -> u64 {
-        request.size.unwrap_or_else(|| u64::from(self.value_size))
+        let of_key = || self.sizes.as_ref().and_then(|sizes| sizes.get(request.key));
+        request.size.unwrap_or_else(|| u64::from(of_key().unwrap_or(self.value_size)))
     }
 }
 
@@ -328,6 +355,7 @@ impl Player {
                 self.counts.deletes += 1;
                 self.counts.hits += u64::from(keys.remove(&self.key));
             }
+            Op::Set if options.ignores_writes => {}
             Op::Touch => self.counts.hits += u64::from(keys.find(&self.key).is_some()),
             Op::Get | Op::Set => {
                 if self.must_store(keys, request, options) {
@@ -344,7 +372,7 @@ impl Player {
         let counts = &mut self.counts;
         counts.gets += u64::from(is_get);
         counts.bytes_requested += size;
-        let Some(item) = keys.find(&self.key) else { return !is_get || options.look_aside };
+        let Some(item) = keys.find(&self.key) else { return options.fills(request) };
         let value = item.value();
         counts.hits += 1;
         counts.get_hits += u64::from(is_get);

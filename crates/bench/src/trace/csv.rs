@@ -13,6 +13,7 @@ use std::str::FromStr;
 use super::error::excerpt;
 use super::lines::Lines;
 use super::marks::LogMarks;
+use super::tenants::Tenants;
 use super::{Op, Request, TraceError, TraceKey, check_count};
 
 /// The size of a piece of a block, in bytes.
@@ -116,8 +117,9 @@ pub(super) struct CsvRows {
     object: Vec<u8>,
     /// How many requests of the current row are still to come.
     left: u64,
-    /// The one tenant whose requests are read; all where there is none.
-    tenant: Option<String>,
+    /// The tenants, where a column names them. In a box, as few traces have any.
+    tenants: Option<Box<Tenants>>,
+    has_own_fills: bool,
     /// Whether it may be the log of a server, which alone has comments.
     is_log: bool,
     /// What the log of a server says of itself.
@@ -156,7 +158,12 @@ impl CsvRows {
     /// Columns as the first line names them.
     pub(super) fn from_header(name: &str, line: u64, header: &[u8]) -> Result<Self, TraceError> {
         let columns: Vec<Column> = header.split(|byte| *byte == b',').map(Column::named).collect();
-        let named = Self::new(columns).map_err(|missing| {
+        let named =
+            |name: &str| header.split(|byte| *byte == b',').any(|it| it.trim_ascii() == name.as_bytes());
+        let of_server = ["tenant", "command", "outcome", "latency_us"];
+        let of_cache = ["event", "result", "pool", "class"];
+        let has_own_fills = [of_server, of_cache].iter().any(|names| names.iter().all(|name| named(name)));
+        let named = Self::new(columns).map(|rows| Self { has_own_fills, ..rows }).map_err(|missing| {
             let problem = format!("the first line `{}` names no column `{missing}`", excerpt(header));
             let advice = "give the file a header line such as `ts,key,size,op`, or name the columns \
                           yourself (`--columns ts,key,size,op`)";
@@ -177,17 +184,21 @@ impl CsvRows {
     }
 
     /// Reads the requests of one tenant alone, or of all.
-    pub(super) fn of_tenant(self, name: &str, tenant: Option<&str>) -> Result<Self, TraceError> {
-        if tenant.is_some() && !self.columns.contains(&Column::Tenant) {
-            return Err(TraceError {
-                file: name.into(),
-                line: None,
-                column: Some("tenant".into()),
-                problem: "one tenant's requests are asked for, and no column names tenants".into(),
-                advice: "leave the tenant out, or name the columns yourself".into(),
-            });
+    pub(super) fn of_tenant(mut self, name: &str, tenant: Option<&str>) -> Result<Self, TraceError> {
+        match (&mut self.tenants, tenant) {
+            (Some(tenants), tenant) => tenants.only = tenant.map(str::to_owned),
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(TraceError {
+                    file: name.into(),
+                    line: None,
+                    column: Some("tenant".into()),
+                    problem: "one tenant's requests are asked for, and no column names tenants".into(),
+                    advice: "leave the tenant out, or name the columns yourself".into(),
+                });
+            }
         }
-        Ok(Self { tenant: tenant.map(str::to_owned), ..self })
+        Ok(self)
     }
 
     fn new(mut columns: Vec<Column>) -> Result<Self, &'static str> {
@@ -203,6 +214,7 @@ impl CsvRows {
             return Err(Column::Key.name());
         }
         let misses_have_no_size = has(Column::CacheHits);
+        let tenants = has(Column::Tenant).then(Box::default);
         while columns.last() == Some(&Column::Ignored) {
             columns.pop();
         }
@@ -217,7 +229,8 @@ impl CsvRows {
             row,
             object,
             left: 0,
-            tenant: None,
+            tenants,
+            has_own_fills: false,
             is_log,
             marks: LogMarks::default(),
             header: None,
@@ -244,7 +257,7 @@ impl CsvRows {
     ) -> Result<Option<Request<'a>>, TraceError> {
         while self.left == 0 {
             if !lines.advance(name)? {
-                return Ok(None);
+                return self.tenants.as_ref().map_or(Ok(()), |tenants| tenants.check(name)).map(|()| None);
             }
             if self.key_only {
                 return Ok(Some(key_only(lines.line())));
@@ -257,9 +270,7 @@ impl CsvRows {
                 continue;
             }
             self.row = self.parse(name, lines)?;
-            let is_of =
-                |tenant: &String| lines.line().get(self.row.tenant.clone()) == Some(tenant.as_bytes());
-            if !self.tenant.as_ref().is_none_or(is_of) {
+            if !self.admit(lines.line()) {
                 continue;
             }
             let requests = self.begin_row(name, lines)?;
@@ -284,6 +295,31 @@ impl CsvRows {
             ts: row.ts,
             ttl_secs: row.ttl_secs,
         }))
+    }
+
+    /// Returns whether the row is to be read. Where those of all tenants are, it gets a key that no other tenant has.
+    #[inline]
+    fn admit(&mut self, line: &[u8]) -> bool {
+        let Some(tenants) = &mut self.tenants else { return true };
+        let tenant = line.get(self.row.tenant.clone()).unwrap_or_default();
+        let Some(seed) = tenants.seed_of(tenant) else { return tenants.admit(tenant) };
+        let row = &mut self.row;
+        row.key = match &row.key {
+            Key::Number(number) => Key::Number(base::hash::key_hash(seed, &number.to_le_bytes())),
+            Key::Text(range) => {
+                // The key keeps its length.
+                row.key_size.get_or_insert(u32::try_from(range.len()).unwrap_or(u32::MAX));
+                let text = line.get(range.clone()).unwrap_or_default();
+                Key::Number(base::hash::key_hash(seed.wrapping_add(1), text))
+            }
+            Key::None => Key::None,
+        };
+        true
+    }
+
+    /// Returns whether the columns are those that the server, or the engine, writes of its own requests.
+    pub(super) fn has_own_fills(&self) -> bool {
+        self.has_own_fills
     }
 
     /// What the log of a server says of itself, up to here; `None` if it is none.

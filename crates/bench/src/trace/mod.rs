@@ -19,6 +19,7 @@ mod json;
 mod lines;
 mod marks;
 mod source;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -133,7 +134,8 @@ impl Request<'_> {
 pub struct TraceOptions {
     /// The columns of a CSV without a header line, in order. `None`: the first line names them.
     pub columns: Option<Vec<Column>>,
-    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests.
+    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests, whose keys are told apart by
+    /// tenant.
     pub tenant: Option<String>,
 }
 
@@ -201,6 +203,12 @@ impl TraceReader {
             Rows::Arc(_) => "ARC .lis",
             Rows::Json(_) => "JSON lines with hash_ids",
         }
+    }
+
+    /// Returns whether this is a log of a server's requests, or of a cache's events: its times are microseconds, a read tells a size
+    /// exactly if it hit, and what fills a miss is a write of its own.
+    pub fn has_own_fills(&self) -> bool {
+        matches!(&self.rows, Rows::Csv(rows) if rows.has_own_fills())
     }
 
     /// What the request log of a server says of itself, up to the line that was read last: how it was

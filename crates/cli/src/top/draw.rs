@@ -102,8 +102,9 @@ impl Screen {
     }
 }
 
-/// All of it in as many lines as it takes.
-pub(super) fn whole(known: &Known, width: u16) -> Buffer {
+/// All of it in as many lines as it takes. Tables are `width` wide; so are the lines above them, or where `grows` as wide as
+/// they are long.
+pub(super) fn whole(known: &Known, width: u16, grows: bool) -> Buffer {
     let empty = Sample::default();
     let now = known.now.as_ref().unwrap_or(&empty);
     let pair = Pair::new(known.before.as_ref(), now);
@@ -111,7 +112,9 @@ pub(super) fn whole(known: &Known, width: u16) -> Buffer {
     let mut looks = View::ALL.map(Look::new);
     let tables: u16 =
         looks.iter().map(|look| look.height(pair, now).saturating_add(2)).fold(0, u16::saturating_add);
-    let mut buffer = Buffer::empty(Rect::new(0, 0, width, head.height().saturating_add(tables)));
+    let longest = if grows { head.longest() } else { 0 };
+    let height = head.height().saturating_add(tables);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width.max(longest), height));
     let mut rest = buffer.area;
     let mut take = |height: u16| {
         let [taken, left] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(rest);
@@ -122,7 +125,8 @@ pub(super) fn whole(known: &Known, width: u16) -> Buffer {
     for look in &mut looks {
         take(1);
         Line::from(format!(" {}", look.view.name())).render(take(1), &mut buffer);
-        look.draw(pair, now, inner(take(look.height(pair, now))), &mut buffer);
+        let table = Rect { width, ..take(look.height(pair, now)) };
+        look.draw(pair, now, inner(table), &mut buffer);
     }
     buffer
 }
@@ -226,6 +230,12 @@ impl<'a> Head<'a> {
             Line::from(line)
         }));
         Paragraph::new(lines).render(area, buffer);
+    }
+
+    /// The length of the longest line that names addresses or troubles, in columns.
+    fn longest(&self) -> u16 {
+        let longest = self.server().width().max(self.state().width()).max(self.shortage().width());
+        u16::try_from(longest).unwrap_or(u16::MAX)
     }
 
     fn server(&self) -> Line<'_> {

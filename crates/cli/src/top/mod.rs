@@ -21,7 +21,7 @@ use self::sample::Sample;
 use crate::admin::AdminArguments;
 use crate::serve::say;
 
-/// The frame's width where there is no terminal to ask.
+/// The width of tables where there is no terminal to ask.
 const PLAIN_WIDTH: u16 = 120;
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -60,7 +60,7 @@ impl TopArguments {
         known.learn(Ok(ask(&self.admin)?));
         let size = ratatui::crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
         let width = size.map_or(PLAIN_WIDTH, |(width, _)| width);
-        say(&plain(&draw::whole(&known, width)));
+        say(&plain(&draw::whole(&known, width, size.is_none())));
         Ok(())
     }
 }

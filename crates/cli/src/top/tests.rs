@@ -173,13 +173,27 @@ fn a_server_that_is_gone_is_told_of_and_comes_back() {
 
 #[test]
 fn a_frame_of_text_has_all_views() {
-    let text = plain(&whole(&known(), 120));
+    let text = plain(&whole(&known(), 120, true));
     for part in
         ["millpond 9.8.7", "tenants", "shop", "size classes", "640 B", "hot keys", "user%3A1", "more memory"]
     {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(text.lines().all(|line| !line.ends_with(' ')));
+}
+
+/// A line was cut at 120 columns, in the middle of an address, where no terminal asks for that.
+#[test]
+fn a_frame_of_text_has_whole_addresses() {
+    let address = format!("http://{}.example:11212", "long-name.".repeat(14));
+    let known = Known { address: address.clone(), ..known() };
+    let text = plain(&whole(&known, 120, true));
+    assert!(
+        text.lines().next().is_some_and(|line| line.contains(&address) && line.ends_with("threads 2")),
+        "{text}"
+    );
+    assert!(text.lines().skip(2).all(|line| line.chars().count() <= 120), "{text}");
+    assert!(!plain(&whole(&known, 120, false)).contains(&address), "a terminal is as wide as it is");
 }
 
 #[test]

@@ -5,10 +5,12 @@
 //! thread has the buffer, or the estimator, what was to be put there is left out and counted as lost, which the correction of the curve makes good.
 //!
 //! What counts as a request:
-//! - A find that finds something, for the pool of the item. A find that finds nothing, for the pool that has its keys to itself; its
-//!   size is known when the item comes.
+//! - A find that finds something, for the pool of the item. A find that finds nothing, for the pool that has its keys to itself; the key
+//!   is there, and has a size, once its item comes. One whose item never comes is a miss each time.
 //! - In the key space that pools share, a find that finds nothing belongs to no pool. There, the insertion of a key that was absent stands for it.
-//! - Other insertions make the key recent and are not counted; a removal changes nothing.
+//! - Other insertions make the key recent and are not counted.
+//! - A removal, or an expiry, takes the key out: the next find misses with any memory. The expiry of an item that was evicted before is
+//!   not seen.
 //!
 //! Sizes are those of chunks: what an item takes of a pool's memory.
 
@@ -157,7 +159,7 @@ impl Curves {
 
     fn learn(&self, learner: &mut Learner, mut accesses: Vec<Access>) {
         learner.shards.record_all(&accesses);
-        learner.recorded += accesses.iter().filter(|access| access.kind == Kind::Read).count() as u64;
+        learner.recorded += accesses.iter().filter(|access| access.kind.counts()).count() as u64;
         accesses.clear();
         learner.spare = accesses;
         self.below.store(learner.shards.threshold(), Ordering::Relaxed);

@@ -277,6 +277,7 @@ mod tests {
     #[test]
     fn each_tenant_is_told_under_each_policy() {
         let text = simulated(|_| {});
+        assert!(text.contains(" of memory, 15 s measured after 5 s of warm-up, "), "{text}");
         for word in ["equal", "exact-hit-rate", "non-partitioned", "fits", "scans", "reads/s", "applied"] {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
@@ -384,6 +385,21 @@ mod tests {
             "{}",
             timed["ended_secs"]
         );
+        let wrong = file("trace_passes = 1").replace("trace_tenant = \"shop\"", "trace_tenant = \"shops\"");
+        let path = folder.path().join("wrong.toml");
+        std::fs::write(&path, wrong).unwrap();
+        let args = SimulateArgs {
+            file: Some(path),
+            policies: Vec::new(),
+            memory: Vec::new(),
+            list_policies: false,
+            seed: None,
+            plot: None,
+            decisions: false,
+            json: false,
+        };
+        let error = format!("{:#}", simulate(&args, &mut Vec::new()).unwrap_err());
+        assert!(error.contains("tenant `shops`") && error.contains("blog, shop"), "{error}");
         let text = told(&file("trace_passes = 1\nclients = 1\n"));
         assert!(text.contains("a trace, once") && text.contains("passes"), "{text}");
     }

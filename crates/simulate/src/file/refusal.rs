@@ -26,6 +26,9 @@ impl FileError {
         let key = before
             .filter(|key| !is_about_key && !key.starts_with('#'))
             .map_or(String::new(), |key| format!("`{key}`: "));
+        if let Some(number) = before.and_then(|key| number_for(key, message)) {
+            return Self(format!("{name}:{line}: {key}{message}; write a number without quotes{number}"));
+        }
         let hint = hint(message).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         Self(format!("{name}:{line}: {key}{message}{hint}"))
     }
@@ -43,6 +46,18 @@ fn hint(message: &str) -> Option<&str> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let typed = quoted.next()?;
     nearest(typed, quoted)
+}
+
+/// What to write in the place of a text where a number is expected: ", as in `key = 60`" where the text tells the number, such as "60" or,
+/// for a time in seconds, "1m". `None` where the message is another.
+fn number_for(key: &str, message: &str) -> Option<String> {
+    let (text, expected) = message.strip_prefix("invalid type: string \"")?.rsplit_once("\", expected ")?;
+    let is_number = ["f64", "u64", "u32", "usize"].contains(&expected.trim());
+    let number = text.trim().parse().ok().or_else(|| {
+        let time = bench::command::duration(text.trim()).ok()?;
+        key.ends_with("_secs").then_some(time.as_secs_f64())
+    });
+    is_number.then(|| number.map_or(String::new(), |number: f64| format!(", as in `{key} = {number}`")))
 }
 
 /// What is wrong with a file that can be read: a key, by its way from the top, and why.

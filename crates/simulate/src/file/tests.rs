@@ -20,6 +20,12 @@ fn what_is_wrong_is_named_with_its_line_and_what_would_be_right() {
             "f.toml:2: `policies`: there is no policy `har`; did you mean `hare`?",
         ),
         ("duration_secs = -1\n", "f.toml:1: `duration_secs`: -1 is not a number above 0"),
+        ("duration_secs = \"60\"\n", "write a number without quotes, as in `duration_secs = 60`"),
+        ("warm_up_secs = \"90s\"\n", "as in `warm_up_secs = 90`"),
+        (
+            "record_secs = \"often\"\n",
+            "f.toml:1: `record_secs`: invalid type: string \"often\", expected f64; write a number without quotes",
+        ),
         ("[control]\napply = \"round\"\n", "f.toml:2: `apply`: unknown variant `round`"),
         ("[control]\napply = \"round\"\n", "did you mean `rounds`?"),
         ("[guard]\nstep = 1.5\n", "f.toml:2: `guard.step`: 1.5 is not a share from 0 to 1"),

@@ -22,10 +22,10 @@ pub(super) fn tell(
     let ended = compared.iter().map(|one| one.run.ended_secs).fold(0.0, f64::max);
     writeln!(
         out,
-        "{} of memory, {:.6} s measured after {} s of warm-up, seed {}",
+        "{} of memory, {} s measured after {} s of warm-up, seed {}",
         scenario.memory,
-        (ended - scenario.warm_up_secs).max(0.0),
-        scenario.warm_up_secs,
+        secs((ended - scenario.warm_up_secs).max(0.0)),
+        secs(scenario.warm_up_secs),
         file.seed
     )?;
     match &scenario.item_cost {
@@ -52,6 +52,12 @@ pub(super) fn tell(
     writeln!(out, "{}", by_tenant(file, compared).render(0))?;
     write!(out, "{}", by_policy(compared).render(0))?;
     broken_promises(file, compared, out)
+}
+
+/// Seconds to the millisecond, and no zeros behind.
+fn secs(secs: f64) -> String {
+    let shown = format!("{secs:.3}");
+    shown.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Where a tenant's requests come from.

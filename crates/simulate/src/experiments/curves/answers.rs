@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench::curves::{Answer, CurveOptions, Method, Source, Tried, answer, learn, traces_in};
+use bench::curves::{Answer, CurveOptions, Method, Source, Tried, Writes, answer, learn, traces_in};
 use bench::engine_memory::EngineMemory;
 use bench::replay::ReplayOptions;
 use curve::{Correction, Unit};
@@ -60,7 +60,7 @@ fn ask(trace: &Path, policy: PolicyKind) -> anyhow::Result<Option<Answer>> {
         ..ReplayOptions::default()
     };
     let most_tried = ByteSize::gib(2);
-    answer(&report.curve, trace, OF_ALL_HITS * most, &replayed, most_tried).map(Some)
+    answer(&report.curve, trace, OF_ALL_HITS * most, Writes::Count, &replayed, most_tried).map(Some)
 }
 
 /// Whether no answer is nearer from above than `memory`: the least engines are as large, or one that
