@@ -249,7 +249,9 @@ impl Core {
         {
             return Ok(ptr);
         }
-        self.class_at(pool, sizes, place).counters.add(ALLOCATION_FAILURES, 1);
+        if let Some(class) = pool.used_class(sizes.number(place)) {
+            class.counters.add(ALLOCATION_FAILURES, 1);
+        }
         Err(no_chunk(pool, sizes, place))
     }
 
@@ -277,8 +279,11 @@ impl Core {
         }
         if !self.has_room_for_class(pool, LEAST_FOR_CHUNKS) {
             self.retire_idle_classes();
-            if !self.has_room_for_class(pool, LEAST_FOR_CHUNKS) {
-                self.give_up_class(pool);
+            if !self.has_room_for_class(pool, LEAST_FOR_CHUNKS)
+                && !self.give_up_class(pool)
+                && self.is_full_of_classes(pool)
+            {
+                return Err(no_chunk(pool, sizes, place));
             }
         }
         let bytes = Class::bytes_with(pool.policy());
@@ -288,14 +293,27 @@ impl Core {
         if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
     }
 
-    /// Whether all that is not chunks would take no more than this part of the limit with one more class of the pool.
-    pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
+    /// Whether all that is not chunks would take over three quarters of the limit with one more class of the pool, which has some: a
+    /// quarter is for chunks, whoever keeps classes that have left from being freed.
+    fn is_full_of_classes(&self, pool: &Pool) -> bool {
+        pool.used_classes().next().is_some() && self.class_bytes_with(pool) > self.ledger.limit() / 4 * 3
+    }
+
+    /// What all that is not chunks would take with one more class of the pool, in bytes.
+    fn class_bytes_with(&self, pool: &Pool) -> u64 {
         let bytes = Class::bytes_with(pool.policy());
-        let of_classes = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes;
-        of_classes <= self.ledger.limit() / part + self.pools.retired_class_bytes()
+        self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes
+    }
+
+    /// Whether all that is not chunks would take no more than this part of the limit with one more class of the pool, once classes that
+    /// have left are freed.
+    pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
+        self.class_bytes_with(pool) <= self.ledger.limit() / part + self.pools.retired_class_bytes()
     }
 
     fn try_take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Option<ItemPtr> {
+        // It may have left meanwhile.
+        let place = self.place_with_room(pool, sizes, place).ok()?;
         let class = self.class_at(pool, sizes, place);
         // What other threads have in store may be all there is.
         self.empty_magazines(class);
@@ -484,14 +502,18 @@ impl Core {
             }
             self.ledger.release(Part::Slabs, SLAB_BYTES as u64);
         }
-        let bytes = u64::from(units) * UNIT_BYTES as u64 + UNIT_TABLE_BYTES as u64;
-        if !self.charge_slabs(bytes, metadata) {
+        let bytes = u64::from(units) * UNIT_BYTES as u64;
+        if !self.charge_slabs(bytes + UNIT_TABLE_BYTES as u64, metadata) {
             return None;
         }
-        let is_split = self.arena.split_bare();
-        let unspent = if is_split { bytes - UNIT_TABLE_BYTES as u64 } else { bytes };
-        self.ledger.release(Part::Slabs, unspent);
-        if is_split { self.take_bare_units(info, units, metadata) } else { None }
+        let Some(slab) = self.arena.split_bare() else {
+            self.ledger.release(Part::Slabs, bytes + UNIT_TABLE_BYTES as u64);
+            return None;
+        };
+        let run = self.assign_charged_units(info, units);
+        // Another slab may have had a shorter row by now.
+        self.ledger.release(Part::Slabs, self.arena.give_back_unused(slab));
+        run
     }
 
     /// Units of a split slab that has bare ones.
@@ -500,6 +522,12 @@ impl Core {
         if self.arena.bare_bytes() == 0 || !self.charge_slabs(bytes, metadata) {
             return None;
         }
+        self.assign_charged_units(info, units)
+    }
+
+    /// Units that may be bare, all of which were charged. Those that have memory are on the bill already.
+    fn assign_charged_units(&self, info: SlabInfo, units: u32) -> Option<Run> {
+        let bytes = u64::from(units) * UNIT_BYTES as u64;
         let assigned = self.arena.assign_bare_units(info, units);
         let spent = assigned.map_or(0, |(_, bytes)| bytes);
         self.ledger.release(Part::Slabs, bytes - spent);

@@ -10,7 +10,7 @@ use base::{ByteSize, Clock, Ledger, Part, rng};
 use evict::PolicyKind;
 use index::Index;
 use parking_lot::{Mutex, MutexGuard};
-use slab::{Arena, ItemPtr, SLAB_BYTES, Shared};
+use slab::{Arena, ItemPtr, Run, SLAB_BYTES, Shared};
 
 use crate::allocate::metadata_x100_of;
 use crate::chain::ChainLocks;
@@ -136,6 +136,16 @@ fn open_arena(config: &CacheConfig, memory: u64, max_slabs: u32) -> Result<(Aren
     Ok((Arena::open(files, max_slabs, memory, config.huge_pages).map_err(shared)?, Some(kept)))
 }
 
+/// Gives runs back that no pool can have left. Returns how much memory they had, in bytes.
+fn give_up_damaged(arena: &Arena, damaged: Vec<Run>) -> u64 {
+    let bytes = damaged.iter().map(|run| run.bytes()).sum();
+    for run in damaged {
+        // SAFETY: nobody has seen the run.
+        unsafe { arena.give_back(run) };
+    }
+    bytes
+}
+
 /// The memory of a cache, and the most that it may ever have, in bytes.
 fn limits(config: &CacheConfig) -> Result<(u64, u64), Error> {
     let memory = config.memory.as_u64();
@@ -207,12 +217,7 @@ impl Cache {
         let (arena, kept) = open_arena(&config, memory, max_slabs)?;
         let (unclaimed, damaged) =
             kept.as_ref().map(|kept| Unclaimed::new(kept, arena.found())).unwrap_or_default();
-        let mut recovered = Recovered { lost_bytes: arena.lost_bytes(), ..Recovered::default() };
-        for run in damaged {
-            recovered.lost_bytes += run.bytes();
-            // SAFETY: nobody has seen the run.
-            unsafe { arena.give_back(run) };
-        }
+        let lost_bytes = arena.lost_bytes() + give_up_damaged(&arena, damaged);
         ledger.charge(Part::Slabs, arena.bytes());
         // The smallest item takes a chunk of 64 bytes.
         let max_entries = u64::from(max_slabs) * (SLAB_BYTES as u64 / u64::from(slab::MIN_CHUNK_BYTES));
@@ -248,7 +253,7 @@ impl Cache {
                 kept,
                 sharing: Mutex::new(Sharing::new(config.optimizer, config.resize_slabs)),
                 unclaimed: Mutex::new(unclaimed),
-                recovered: Mutex::new(recovered),
+                recovered: Mutex::new(Recovered { lost_bytes, ..Recovered::default() }),
                 huge_pages: config.huge_pages,
                 structures,
                 retired_runs: RetiredRuns::default(),

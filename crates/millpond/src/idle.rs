@@ -13,6 +13,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base::Part;
+use evict::{Policy, PolicyKind};
 use parking_lot::Mutex;
 
 use crate::cache::Core;
@@ -20,10 +22,18 @@ use crate::class::{BYTES_IN, Class};
 use crate::pool::Pool;
 use crate::pools::Remains;
 use crate::release::{Taking, Why};
+use crate::stats::ClassStats;
 
 /// For how long a class is without chunks, at least, before it leaves, in seconds: one that was made just now is about to get some. Those
 /// are whole seconds of a clock, so that it may be a second less.
 const IDLE_SECS: u32 = 2;
+/// Classes without chunks of which it is not asked whether they still are.
+const MOST_UNTENDED: usize = 256;
+/// The part of the limit that classes which left take, at most, until nobody looks at them any more.
+const MOST_RETIRED_PART: u64 = 16;
+/// How often, and how long each time, a pool that is to give up a class waits for that.
+const GRACE_WAITS: u32 = 20;
+const GRACE_WAIT: Duration = Duration::from_millis(1);
 /// How long a pool waits for another thread that takes its memory before it gives up a class.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -49,8 +59,34 @@ impl Core {
 
     /// Has classes leave that have had no run for a while. The caller holds no lock of a pool or class.
     pub(crate) fn retire_idle_classes(&self) {
-        let (pools, now) = (self.pools.all(), self.now());
-        let stays = |idle: &IdleClass| {
+        let now = self.now();
+        self.look_at_idle(|pool, class, since| {
+            if now < since.saturating_add(IDLE_SECS) || !self.may_retire_classes() {
+                return true;
+            }
+            let Some(_resizing) = pool.resizing.try_lock() else { return true };
+            !self.retire_if_idle(pool, class)
+        });
+        self.free_retired();
+    }
+
+    /// Forgets classes that have runs by now, or are gone with their pools, once they may be many.
+    pub(crate) fn tend_idle_classes(&self) {
+        if self.idle.0.lock().len() > MOST_UNTENDED {
+            self.look_at_idle(|_, _, _| true);
+        }
+    }
+
+    /// Whether more classes may leave: those that have left, and that somebody still looks at, do not take much.
+    pub(crate) fn may_retire_classes(&self) -> bool {
+        self.pools.retired_class_bytes() <= self.ledger.limit() / MOST_RETIRED_PART
+    }
+
+    /// Asks of each class that has no run whether it stays noted, with the time since when it has none.
+    fn look_at_idle(&self, stays: impl Fn(&Pool, &Class, u32) -> bool) {
+        let pools = self.pools.all();
+        let mut idle = std::mem::take(&mut *self.idle.0.lock());
+        idle.retain(|idle| {
             let Some(pool) = pools.numbered(idle.pool) else { return false };
             let Some(class) = pool.used_class(idle.class) else { return false };
             // Whoever takes its last run from here on notes it again.
@@ -59,23 +95,18 @@ impl Core {
                 return false;
             }
             class.is_noted_idle.store(true, Ordering::Release);
-            if now < idle.since.saturating_add(IDLE_SECS) {
-                return true;
-            }
-            let Some(_resizing) = pool.resizing.try_lock() else { return true };
-            !self.retire_if_idle(pool, class)
-        };
-        let mut idle = std::mem::take(&mut *self.idle.0.lock());
-        idle.retain(stays);
+            stays(pool, class, idle.since)
+        });
         self.idle.0.lock().append(&mut idle);
-        drop(pools);
-        self.free_retired();
     }
 
     /// Has the pool give up the class with the fewest chunks, and all of its items, for one that is to be made. The caller holds no lock of a
-    /// pool or class.
-    pub(crate) fn give_up_class(&self, pool: &Pool) {
-        let Some(_resizing) = pool.resizing.try_lock_for(PATIENCE) else { return };
+    /// pool or class. `false`: it could give up none.
+    pub(crate) fn give_up_class(&self, pool: &Pool) -> bool {
+        if !self.wait_for_retired_classes() {
+            return false;
+        }
+        let Some(_resizing) = pool.resizing.try_lock_for(PATIENCE) else { return false };
         let mut classes: Vec<(u64, &Class)> =
             pool.used_classes().map(|(_, class)| (class.inner.lock().chunks.bytes(), class)).collect();
         classes.sort_by_key(|(bytes, _)| *bytes);
@@ -86,7 +117,19 @@ impl Core {
                 && self.retire_if_idle(pool, class)
         };
         // What held items keep is not asked for again and again.
-        classes.iter().take(MOST_TRIED).any(|(_, class)| gives_up(class));
+        classes.iter().take(MOST_TRIED).any(|(_, class)| gives_up(class))
+    }
+
+    /// Waits until others have stopped looking at enough of the classes that left, for 20 ms at most. Says whether they have.
+    fn wait_for_retired_classes(&self) -> bool {
+        for _ in 0..GRACE_WAITS {
+            if self.may_retire_classes() {
+                return true;
+            }
+            base::thread::sleep(GRACE_WAIT);
+            self.free_retired();
+        }
+        self.may_retire_classes()
     }
 
     /// Takes a class without runs out of its pool. `false`: it has some, or readers may look into some. The caller holds the
@@ -104,15 +147,51 @@ impl Core {
             // From here on it gets none.
             inner.is_gone = true;
         }
-        let past = self.class_stats(number, class, true);
-        pool.past.lock().get_or_insert_default().add(&past);
-        pool.past_bytes_in.fetch_add(class.counters.sum(BYTES_IN), Ordering::Relaxed);
-        if let Some(class) = pool.take_class(number) {
+        let (past, bytes_in) = (self.class_stats(number, class, true), class.counters.sum(BYTES_IN));
+        {
+            // Queues and ghosts are nobody's who does not hold the lock, and go at once.
+            let mut inner = class.inner.lock();
+            inner.policy = Policy::new(PolicyKind::Sieve, 0);
+            inner.wheel = None;
+            inner.settle(self);
+        }
+        let taken = pool.while_counts_move(|| {
+            let mut sum = pool.past.lock();
+            if sum.is_none() {
+                self.ledger.charge(Part::Fixed, size_of::<ClassStats>() as u64);
+            }
+            sum.get_or_insert_default().add(&past);
+            pool.take_class(number)
+        });
+        if let Some(class) = taken {
             self.pools.retire(Remains::Class(class));
         }
+        // Afterwards, so that it is never counted twice.
+        pool.past_bytes_in.fetch_add(bytes_in, Ordering::Relaxed);
         true
     }
 }
 
 /// Classes that a pool tries to give up, at most, for another one.
 const MOST_TRIED: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig};
+
+    #[test]
+    fn classes_of_pools_that_are_gone_are_forgotten() {
+        let config = CacheConfig { memory: ByteSize::mib(64), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        for round in 0..100 {
+            let pool = cache.add_pool(PoolConfig::named(format!("p{round}"))).expect("a pool");
+            for len in (0..40).map(|size| 50 * size) {
+                cache.put(cache.allocate(pool, b"key", len, &ItemOptions::default()).expect("room"));
+            }
+            cache.remove_pool(pool).expect("it is there");
+            cache.maintain().expect("nothing is held");
+        }
+        assert!(cache.core().idle.0.lock().len() <= MOST_UNTENDED);
+    }
+}

@@ -1,7 +1,7 @@
 //! A pool.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use base::{ByteSize, Part};
 use evict::PolicyKind;
@@ -22,6 +22,9 @@ use crate::tune::{LeavingClass, Tuner};
 use crate::upkeep::Upkeep;
 use crate::watch::{Curves, PoolHeat};
 
+/// How often counts are looked at, at most, until no class has left meanwhile.
+const MOST_COUNTS: u32 = 64;
+
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {
     pub(crate) number: u16,
@@ -41,6 +44,8 @@ pub(crate) struct Pool {
     pub(crate) past: Mutex<Option<Box<ClassStats>>>,
     /// Bytes of items that were ever put into those.
     pub(crate) past_bytes_in: AtomicU64,
+    /// Grows by one before a class leaves and its counts become past ones, and after that.
+    count_moves: AtomicU32,
     /// Most bytes of slabs and runs; `u64::MAX` = whatever is free.
     limit_bytes: AtomicU64,
     slab_bytes: AtomicU64,
@@ -107,6 +112,7 @@ impl Pool {
             leaving_classes: Mutex::default(),
             past: Mutex::default(),
             past_bytes_in: AtomicU64::new(0),
+            count_moves: AtomicU32::new(0),
             limit_bytes: AtomicU64::new(limit_bytes),
             slab_bytes: AtomicU64::new(0),
             reserve_bytes: AtomicU64::new(0),
@@ -176,6 +182,29 @@ impl Pool {
         self.sizes().place_of(number).is_none()
     }
 
+    /// Has `leave` take a class out and add its counts to the past ones. The caller holds `resizing`.
+    pub(crate) fn while_counts_move<R>(&self, leave: impl FnOnce() -> R) -> R {
+        self.count_moves.fetch_add(1, Ordering::AcqRel);
+        let left = leave();
+        self.count_moves.fetch_add(1, Ordering::AcqRel);
+        left
+    }
+
+    /// What `look` sees of the classes and of past counts, with no class in both or in neither. Only if one leaves at each of
+    /// several looks is it as it may be.
+    pub(crate) fn see_counts<R>(&self, look: impl Fn() -> R) -> R {
+        for _ in 0..MOST_COUNTS {
+            let before = self.count_moves.load(Ordering::Acquire);
+            let seen = look();
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.count_moves.load(Ordering::Relaxed) == before {
+                return seen;
+            }
+            std::thread::yield_now();
+        }
+        look()
+    }
+
     /// Takes a class out that has no slab and gets none any more.
     pub(crate) fn take_class(&self, number: u8) -> Option<Retired<Class>> {
         self.classes.take(number)
@@ -207,7 +236,8 @@ impl Pool {
             + self.sizes().table_bytes()
             + self.hot.bytes()
             + self.curves.bytes();
-        (size_of::<Self>() + tables) as u64 + tuner
+        let past = if self.past.lock().is_some() { size_of::<ClassStats>() as u64 } else { 0 };
+        (size_of::<Self>() + tables) as u64 + tuner + past
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {

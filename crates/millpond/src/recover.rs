@@ -281,11 +281,12 @@ impl Core {
         }
     }
 
-    /// Once pools have claimed all that was found, takes from them what is beyond the limit with their metadata: that is more than it
-    /// was if there is less memory now, or another policy.
+    /// Takes from the pools that have claimed what they left what is beyond the limit with their metadata: that is more than it was if
+    /// there is less memory now, or another policy. If they have nothing more to give, what nobody has claimed yet is given up.
     pub(crate) fn keep_limit_of_claimed(&self) {
-        if self.unclaimed.lock().runs.is_empty() {
-            self.keep_room();
+        if self.ledger.total() > self.ledger.limit() {
+            self.find_room(0);
+            self.keep_limit_of_found();
         }
     }
 

@@ -145,6 +145,7 @@ impl Cache {
         self.core().convert_where_due();
         self.rebalance_where_due();
         self.tune();
+        self.core().tend_idle_classes();
         // What one pool cannot give is no reason not to ask the others.
         let shared = self.share();
         self.give_back_touched();

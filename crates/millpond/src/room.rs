@@ -5,8 +5,10 @@
 //! grows takes it, under whatever lock; and the next allocation, which holds none, takes as much from slabs: from free units, or else
 //! from the pool that should give first.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use slab::run::UNIT_BYTES;
@@ -22,6 +24,29 @@ const MOST_SPARE: u64 = 1 << 20;
 const MOST_ASKED: usize = 8;
 /// Allocations that do without room after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
+
+/// How long an allocation waits for another one that looks for room: without any it would be refused.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// Whether this thread looks for room, in whichever cache.
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// That a thread looks for room, once.
+struct Alone;
+
+impl Alone {
+    fn enter() -> Option<Self> {
+        (!LOOKS.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        LOOKS.set(false);
+    }
+}
 
 /// Who looks for room.
 #[derive(Default)]
@@ -48,7 +73,8 @@ impl Core {
         }
     }
 
-    /// Has so much of the limit be free, if that is to be had without a wait. The caller holds no lock.
+    /// Has so much of the limit be free, if that is to be had without a wait but for another thread that does the same. The caller holds
+    /// no lock.
     #[cold]
     pub(crate) fn find_room(&self, bytes: u64) {
         self.index.check_unlocked();
@@ -56,7 +82,9 @@ impl Core {
         if self.room.waits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, waits).is_ok() {
             return;
         }
-        let Some(_looking) = self.room.looking.try_lock() else { return };
+        // Hooks that are called meanwhile may allocate.
+        let Some(_alone) = Alone::enter() else { return };
+        let Some(_looking) = self.room.looking.try_lock_for(PATIENCE) else { return };
         let mut refused = HashSet::new();
         self.retire_idle_classes();
         loop {
@@ -66,8 +94,9 @@ impl Core {
             if lacking == 0 || self.release_free_units(lacking) >= lacking {
                 return;
             }
-            // What readers keep will be free without more being taken; and so will what this very thread keeps.
-            if self.retired_runs.bytes() + self.pools.retired_class_bytes() >= lacking {
+            // What readers keep will be free without more being taken. Classes that left may be looked at for long, by this very
+            // thread among others.
+            if self.retired_runs.bytes() >= lacking {
                 return;
             }
             let Some(number) = self.first_to_give(&refused) else { break };

@@ -73,7 +73,7 @@ pub struct PoolStats {
     pub misses: u64,
     /// Its classes that were ever used and are not gone.
     pub classes: Vec<ClassStats>,
-    /// What was counted in classes that are gone because the pool's chunk sizes changed; [`Self::sum`] has it.
+    /// What was counted in classes that are gone, as they had no chunks or the pool's chunk sizes changed; [`Self::sum`] has it.
     pub past: ClassStats,
 }
 
@@ -284,6 +284,12 @@ impl Cache {
 
     pub(crate) fn stats_of(&self, pool: &Pool) -> PoolStats {
         let limit = pool.limit_bytes();
+        let stats_of =
+            |(number, class)| self.core().class_stats(number, class, pool.is_class_leaving(number));
+        let (classes, past) = pool.see_counts(|| {
+            let classes: Vec<ClassStats> = pool.used_classes().map(stats_of).collect();
+            (classes, pool.past.lock().as_deref().cloned().unwrap_or_default())
+        });
         PoolStats {
             id: pool.id(),
             name: pool.name.clone(),
@@ -298,11 +304,8 @@ impl Cache {
             slabs_reclaimed: pool.slabs_reclaimed.load(Ordering::Relaxed),
             resizes: pool.resizes.load(Ordering::Relaxed),
             misses: if pool.keyspace == 0 { 0 } else { self.core().keyspace(pool.keyspace).misses() },
-            classes: pool
-                .used_classes()
-                .map(|(number, class)| self.core().class_stats(number, class, pool.is_class_leaving(number)))
-                .collect(),
-            past: pool.past.lock().as_deref().cloned().unwrap_or_default(),
+            classes,
+            past,
         }
     }
 }

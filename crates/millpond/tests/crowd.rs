@@ -1,5 +1,7 @@
 //! Many tenants in little memory, whose values change their sizes: size classes that were used once do not add up to all of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::rng::{RngExt, seeded};
@@ -141,4 +143,72 @@ fn classes_leave_and_come_back_while_threads_use_them() {
             assert_eq!(came - went, pool.sum(|class| class.items), "{}", pool.name);
         }
     }
+}
+
+/// Each thread has memory of its own to look for while others do, and looks at classes that have left.
+#[test]
+fn threads_that_store_at_once_are_refused_nothing_small_and_leave_nothing() {
+    const THREADS: u64 = 8;
+    for (pools, policy) in [(60, PolicyKind::Arc), (60, PolicyKind::S3_FIFO), (60, PolicyKind::TWO_Q)] {
+        let config = CacheConfig { memory: ByteSize::mib(8), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = |number| PoolConfig { policy, ..PoolConfig::named(format!("p{number}")) };
+        let ids: Vec<_> = (0..pools).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+        let work = |thread: u64| {
+            let (cache, ids) = (cache.clone(), ids.clone());
+            base::thread::spawn("worker", move || {
+                let (mut rng, mut refused) = (seeded(thread), 0);
+                for _ in 0..8_000 {
+                    let len = 10_f64.powf(rng.random_range(1.0..4.3)) as usize;
+                    let (pool, key) = (ids[rng.random_range(0..ids.len())], rng.random_range(0..5_000_u32));
+                    match cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()) {
+                        Ok(item) => cache.put(item),
+                        Err(_) => refused += u64::from(len < 1_000),
+                    }
+                }
+                refused
+            })
+        };
+        let workers: Vec<_> = (0..THREADS).map(|thread| work(thread).expect("a thread")).collect();
+        let refused: u64 = workers.into_iter().map(|worker| worker.join().expect("no panic")).sum();
+        let (slabs, limit) = (cache.ledger().part(Part::Slabs), cache.ledger().limit());
+        assert!(refused < THREADS * 8_000 / 200, "{policy:?}: {refused} small values were refused");
+        assert!(slabs > limit / 10, "{policy:?}: {slabs} of {limit} bytes are for chunks");
+        cache.validate();
+        ids.iter().for_each(|id| assert!(cache.remove_pool(*id).expect("it is there").is_gone));
+        for _ in 0..3 {
+            cache.maintain().expect("nothing is held");
+        }
+        assert_eq!(cache.ledger().part(Part::Slabs), 0, "{policy:?}: a slab of which no unit is used");
+    }
+}
+
+/// What is counted twice for a moment goes back after that.
+#[test]
+fn counters_grow_while_classes_leave() {
+    let config = CacheConfig { memory: ByteSize::mib(8), huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a cache");
+    let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let looks = {
+        let (cache, is_over) = (cache.clone(), Arc::clone(&is_over));
+        base::thread::spawn("looks", move || {
+            let mut last = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let now = cache.pool_stats(pool).expect("it is there").sum(|class| class.inserts);
+                assert!(now >= last, "{last}, and then {now}");
+                last = now;
+            }
+        })
+    };
+    for round in 0..150 {
+        let len = if round % 2 == 0 { 300 } else { 1_100 };
+        for key in 0..3_000_u32 {
+            cache.put(cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
+        }
+        cache.tune_classes(pool).expect("it is there");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    looks.expect("a thread").join().expect("counters grow");
+    assert!(cache.pool_stats(pool).expect("it is there").past.inserts > 100_000, "no class has left");
 }

@@ -292,3 +292,39 @@ fn many_threads_feed_one_curve() {
     assert!(known.samples <= 80_000.0);
     assert!(learnt.curve.miss_ratio(2e6) < 0.2);
 }
+
+/// Finds in a class that has left are finds all the same.
+#[test]
+fn a_curve_is_the_same_if_the_class_of_earlier_hits_leaves() {
+    let learn = |leaves: bool| {
+        let config = CacheConfig {
+            memory: ByteSize::mib(16),
+            huge_pages: false,
+            clock: Clock::manual(1_000_000),
+            hash_seed: Some(5),
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(config).expect("a cache");
+        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
+        let half_life = Duration::from_secs(1_000_000);
+        let curve = CurveConfig { rate: 0.25, half_life, ..CurveConfig::default() };
+        cache.set_curve(pool, Some(curve)).expect("it is there");
+        let keys = cache.keys(pool);
+        for request in 0..60_000_u32 {
+            let key = (request % 2_000).to_le_bytes();
+            if keys.find(&key).is_none() {
+                cache.put(cache.allocate(pool, &key, 300, &ItemOptions::default()).expect("room"));
+            }
+        }
+        cache.curve(pool).expect("it is there");
+        if leaves {
+            assert!(cache.tune_classes(pool).expect("it is there").decision.applies);
+        }
+        (1_000_000..1_060_000_u32).for_each(|key| assert!(keys.find(&key.to_le_bytes()).is_none()));
+        let has_left = cache.pool_stats(pool).expect("it is there").past.hits > 50_000;
+        assert_eq!(has_left, leaves);
+        cache.curve(pool).expect("it is there").expect("one is learnt").curve.miss_ratio(1e7)
+    };
+    let (stays, leaves) = (learn(false), learn(true));
+    assert!((stays - leaves).abs() < 0.02 && (stays - 0.52).abs() < 0.05, "{stays} and {leaves}");
+}

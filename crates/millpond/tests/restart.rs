@@ -495,3 +495,29 @@ fn what_is_given_up_without_a_look_is_told() {
     let recovered = fill();
     assert!((4 << 20..12 << 20).contains(&recovered.lost_bytes), "{recovered:?}");
 }
+
+/// What a pool left that is not added again counts until it is given up.
+#[test]
+fn with_a_pool_that_is_not_added_again_the_bill_is_within_the_limit() {
+    let folder = Folder::new("not-again");
+    for (mib, policy, count) in [(16, PolicyKind::S3_FIFO, 150), (12, PolicyKind::Arc, 149)] {
+        let cache = open(&folder.0, mib, &Clock::System);
+        let (limit, mut beyond) = (cache.ledger().limit(), 0);
+        let pools: Vec<_> = (0..count)
+            .map(|number| {
+                let pool = PoolConfig { policy, ..PoolConfig::named(format!("p{number}")) };
+                let pool = cache.add_pool(pool).expect("a pool");
+                beyond = beyond.max(cache.ledger().total().saturating_sub(limit));
+                pool
+            })
+            .collect();
+        // Readers of classes that were given up may keep some of it.
+        assert!(beyond < limit / 50, "{mib} MiB: {beyond} bytes beyond {limit}");
+        assert!(cache.ledger().total() <= limit);
+        (0..30_000_u32).for_each(|key| {
+            let len = 1 + mix64(key.into()) as usize % 3_000;
+            put(&cache, pools[key as usize % count], key, len, Expiry::Never);
+        });
+        cache.validate();
+    }
+}

@@ -117,13 +117,13 @@ pub struct CurveTable<'r> {
 /// Sizes of the table, in thousandths of the largest.
 const SHARES: [u64; 14] = [1, 3, 10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 850, 1000];
 
-impl fmt::Display for CurveTable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (report, curve) = (self.report, &self.report.curve);
-        let hull = curve.hull();
+impl CurveTable<'_> {
+    /// What the curve is of, how it was learnt, and the answer if one was asked for.
+    fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.report;
         writeln!(f, "trace      {}", report.trace)?;
         writeln!(f, "policy     {}, learnt by {}", report.policy, report.method)?;
-        if let Some(known) = curve.confidence() {
+        if let Some(known) = report.curve.confidence() {
             let requests = report.requests;
             write!(f, "learnt     from {:.0} of {requests} requests", known.samples)?;
             if known.keys > 0 {
@@ -158,6 +158,15 @@ impl fmt::Display for CurveTable<'_> {
         if let Some(answer) = &report.answer {
             write!(f, "{answer}")?;
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CurveTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.head(f)?;
+        let (report, curve) = (self.report, &self.report.curve);
+        let hull = curve.hull();
         let more = format!("{} more", report.size(self.more));
         writeln!(f, "\n{:>12} {:>10} {:>10} {:>14}", "size", "misses", "hull", more)?;
         let most = curve.max_size();

@@ -312,14 +312,20 @@ impl Core {
 
     /// Requests to a pool, as its curve counts them.
     fn reads_of(&self, pool: &Pool) -> u64 {
-        let sum =
-            |counter: usize| pool.used_classes().map(|(_, class)| class.counters.sum(counter)).sum::<u64>();
-        let hits: u64 = pool.used_classes().map(|(_, class)| class.hits()).sum();
-        let misses = match pool.keyspace {
-            0 => sum(INSERTS).saturating_sub(sum(REPLACED)),
-            own => self.keyspace(own).misses(),
-        };
-        hits + misses
+        let (hits, new_keys) = pool.see_counts(|| {
+            let past = pool.past.lock().as_deref().map(|past| (past.hits, past.inserts, past.replaced));
+            let (mut hits, mut inserts, mut replaced) = past.unwrap_or_default();
+            for (_, class) in pool.used_classes() {
+                hits += class.hits();
+                inserts += class.counters.sum(INSERTS);
+                replaced += class.counters.sum(REPLACED);
+            }
+            (hits, inserts.saturating_sub(replaced))
+        });
+        match pool.keyspace {
+            0 => hits + new_keys,
+            own => hits + self.keyspace(own).misses(),
+        }
     }
 
     fn catch_up(&self, pool: &Pool, learner: &mut Learner) {

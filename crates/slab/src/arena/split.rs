@@ -98,19 +98,31 @@ impl Arena {
         self.page_bytes <= UNIT_BYTES
     }
 
-    /// Splits a free slab of which the table alone is given memory: its units are bare. `false`: as for [`Self::split`], or units cannot
+    /// Splits a free slab of which the table alone is given memory: its units are bare. `None`: as for [`Self::split`], or units cannot
     /// be bare.
-    pub fn split_bare(&self) -> bool {
+    pub fn split_bare(&self) -> Option<SlabId> {
         if !self.has_bare_units() {
-            return false;
+            return None;
         }
-        let Some(slab) = self.take_untouched(false, UNIT_TABLE_BYTES) else { return false };
+        let slab = self.take_untouched(false, UNIT_TABLE_BYTES)?;
         self.advise_huge_pages(slab, false);
         self.word(slab).store(SPLIT, Ordering::Release);
         let mut free = self.units.lock();
         free.add_bare(slab);
         self.note_free(&free);
-        true
+        Some(slab)
+    }
+
+    /// Gives a slab back that was split if none of its units is in a run. Returns how much memory it had with its table, in bytes.
+    pub fn give_back_unused(&self, slab: SlabId) -> u64 {
+        let mut free = self.units.lock();
+        if !free.is_empty(slab) {
+            return 0;
+        }
+        let units = free.forget(slab);
+        self.note_free(&free);
+        drop(free);
+        self.give_back_split(slab, units)
     }
 
     /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many in a row. Locks the list
@@ -342,9 +354,21 @@ mod tests {
     }
 
     #[test]
+    fn a_split_slab_of_which_nothing_is_used_is_given_back() {
+        let arena = Arena::reserve(2, true).expect("address space");
+        let (first, second) = (arena.split_bare().expect("one"), arena.split_bare().expect("another"));
+        let (run, _) = arena.assign_bare_units(info(64), 4).expect("bare ones");
+        let (used, unused) = if run.id.slab() == first { (first, second) } else { (second, first) };
+        assert_eq!(arena.give_back_unused(used), 0);
+        assert_eq!(arena.give_back_unused(unused), UNIT_TABLE_BYTES as u64);
+        assert_eq!(arena.bytes(), UNIT_TABLE_BYTES as u64 + 4 * UNIT_BYTES as u64);
+        assert!(arena.split_bare().is_some(), "it is free again");
+    }
+
+    #[test]
     fn bare_units_are_given_memory_once_and_only_free_ones_lose_it() {
         let arena = Arena::reserve(3, true).expect("address space");
-        assert!(arena.split_bare());
+        assert!(arena.split_bare().is_some());
         let unit = UNIT_BYTES as u64;
         let (table, all) = (UNIT_TABLE_BYTES as u64, u64::from(FREE_UNITS) * unit);
         assert_eq!((arena.bytes(), arena.bare_bytes(), arena.free_unit_bytes()), (table, all, 0));
