@@ -365,6 +365,7 @@ fn a_log_of_requests_is_replayed_and_its_curve_drawn() {
     let shown: Vec<String> = text
         .lines()
         .skip(1)
+        .filter(|line| !line.starts_with("# "))
         .map(|line| {
             let fields: Vec<&str> = line.split(',').collect();
             [&fields[1..5], &fields[6..10]].concat().join(",")

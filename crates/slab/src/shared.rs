@@ -127,7 +127,14 @@ fn open_file(folder: &Path, name: &str, options: &mut OpenOptions) -> io::Result
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(folder.join(name))
         .map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot open `{name}` in {}: {error}", folder.display()))
+            let is_link = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+            let why = if is_link {
+                "it is a symbolic link, which may lead anywhere; remove it, or name the folder in which the file is"
+                    .to_owned()
+            } else {
+                error.to_string()
+            };
+            io::Error::new(error.kind(), format!("cannot open `{name}` in {}: {why}", folder.display()))
         })
 }
 
@@ -257,7 +264,12 @@ mod tests {
         assert_eq!(refused.to_string(), Shared::open(&folder).expect_err("not ours").to_string());
         fs::remove_file(folder.join("words")).expect("removes");
         std::os::unix::fs::symlink("/dev/null", folder.join("words")).expect("a link");
-        assert!(Shared::check(&folder).is_err() && Shared::open(&folder).is_err());
+        for error in [Shared::check(&folder).expect_err("a link"), Shared::open(&folder).expect_err("a link")]
+        {
+            let said = error.to_string();
+            assert!(said.contains("`words`") && said.contains("a symbolic link"), "{said}");
+            assert!(said.contains("remove it"), "what to do: {said}");
+        }
         fs::remove_dir_all(&folder).expect("removes");
     }
 }
