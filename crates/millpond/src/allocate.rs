@@ -28,7 +28,8 @@ const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The part of the limit that classes take at most, besides their chunks, before items are put into larger chunks instead.
 const MOST_OF_CLASSES: u64 = 4;
-/// The part of the limit that a change of policy and a restart leave to chunks at least.
+/// The part of the limit that classes leave to chunks: a change of policy and a restart at least, allocations as far as a pool can give
+/// up a class for another.
 pub(crate) const LEAST_FOR_CHUNKS: u64 = 2;
 
 impl Cache {
@@ -512,7 +513,7 @@ impl Core {
         };
         let run = self.assign_charged_units(info, units);
         // Another slab may have had a shorter row by now.
-        self.ledger.release(Part::Slabs, self.arena.give_back_unused(slab));
+        self.ledger.release(Part::Slabs, self.arena.give_back_if_empty(slab));
         run
     }
 

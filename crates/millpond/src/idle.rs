@@ -34,6 +34,8 @@ const MOST_RETIRED_PART: u64 = 16;
 /// How often, and how long each time, a pool that is to give up a class waits for that.
 const GRACE_WAITS: u32 = 20;
 const GRACE_WAIT: Duration = Duration::from_millis(1);
+/// Classes that a pool tries to give up, at most, for another one.
+const MOST_TRIED: usize = 4;
 /// How long a pool waits for another thread that takes its memory before it gives up a class.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -171,9 +173,6 @@ impl Core {
         true
     }
 }
-
-/// Classes that a pool tries to give up, at most, for another one.
-const MOST_TRIED: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -113,18 +113,6 @@ impl Arena {
         Some(slab)
     }
 
-    /// Gives a slab back that was split if none of its units is in a run. Returns how much memory it had with its table, in bytes.
-    pub fn give_back_unused(&self, slab: SlabId) -> u64 {
-        let mut free = self.units.lock();
-        if !free.is_empty(slab) {
-            return 0;
-        }
-        let units = free.forget(slab);
-        self.note_free(&free);
-        drop(free);
-        self.give_back_split(slab, units)
-    }
-
     /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many in a row. Locks the list
     /// of free units.
     ///
@@ -205,7 +193,7 @@ impl Arena {
     }
 
     /// Gives a split slab back if nothing of it is in use. Returns the memory that it had yet, in bytes.
-    fn give_back_if_empty(&self, slab: SlabId) -> u64 {
+    pub fn give_back_if_empty(&self, slab: SlabId) -> u64 {
         let mut free = self.units.lock();
         if !free.is_empty(slab) {
             return 0;
@@ -359,8 +347,8 @@ mod tests {
         let (first, second) = (arena.split_bare().expect("one"), arena.split_bare().expect("another"));
         let (run, _) = arena.assign_bare_units(info(64), 4).expect("bare ones");
         let (used, unused) = if run.id.slab() == first { (first, second) } else { (second, first) };
-        assert_eq!(arena.give_back_unused(used), 0);
-        assert_eq!(arena.give_back_unused(unused), UNIT_TABLE_BYTES as u64);
+        assert_eq!(arena.give_back_if_empty(used), 0);
+        assert_eq!(arena.give_back_if_empty(unused), UNIT_TABLE_BYTES as u64);
         assert_eq!(arena.bytes(), UNIT_TABLE_BYTES as u64 + 4 * UNIT_BYTES as u64);
         assert!(arena.split_bare().is_some(), "it is free again");
     }
