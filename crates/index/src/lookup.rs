@@ -19,24 +19,25 @@ impl Index {
         loop {
             let view = self.shape.load();
             let home = view.home(hash);
-            let bucket = self.table.get(home);
-            let meta = bucket.meta();
-            for slot in bucket.matching(tag) {
-                if let Some(found) = accept(bucket.ptr(slot)) {
-                    return Some(found);
-                }
-            }
-            for distance in 1..=meta.reach() {
-                let bucket = self.table.get(home + distance);
+            let first = self.table.get(home);
+            let meta = first.meta();
+            let (mut bucket, mut distance) = (first, 0);
+            // `accept` is called in one place, so that it is compiled into the loop.
+            loop {
                 for slot in bucket.matching(tag) {
                     if let Some(found) = accept(bucket.ptr(slot)) {
                         return Some(found);
                     }
                 }
+                if distance == meta.reach() {
+                    break;
+                }
+                distance += 1;
+                bucket = self.table.get(home + distance);
             }
             // Invariants 1 and 4: the home did not change while we looked, and it still is the home.
             fence(Ordering::Acquire);
-            if !meta.is_locked() && bucket.meta() == meta && self.shape.load().home(hash) == home {
+            if !meta.is_locked() && first.meta() == meta && self.shape.load().home(hash) == home {
                 return None;
             }
             pause(&mut spins);

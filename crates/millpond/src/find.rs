@@ -649,8 +649,18 @@ impl Core {
     #[inline]
     pub(crate) unsafe fn is_dead(&self, item: Item<'_>, space: &Keyspace) -> bool {
         // SAFETY: passed on.
+        unsafe { (item.expiry().is_some() || space.may_be_flushed()) && self.is_over(item, space) }
+    }
+
+    /// [`Self::is_dead`] of an item that has an expiry time or may have been flushed.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline(never)]
+    unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
+        // SAFETY: passed on.
         let (expiry, created) = unsafe { (item.expiry(), item.created()) };
-        let expiry = expiry.map_or(0, |time| time.load(std::sync::atomic::Ordering::Relaxed));
+        let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
         (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct Keyspace {
     /// one comes, what was made before it goes (0 = none). They outlive the process where the items do.
     words: Arc<Words>,
     first_word: usize,
+    /// Whether a word may be other than 0. Set before a word is, so that who sees a word finds it set: a look at most items asks for
+    /// nothing else.
+    may_be_flushed: AtomicBool,
     /// Whether something may have been written to it by this process.
     is_written: AtomicBool,
     counters: Counters<1>,
@@ -33,10 +36,12 @@ impl Keyspace {
 
     /// One whose words are `words[first_word]` and the next.
     pub(crate) fn kept(id: u16, words: Arc<Words>, first_word: usize) -> Self {
+        let may_be_flushed = words[first_word..][..2].iter().any(|word| word.load(Ordering::Acquire) != 0);
         Self {
             salt: base::hash::mix64(u64::from(id)),
             words,
             first_word,
+            may_be_flushed: AtomicBool::new(may_be_flushed),
             is_written: AtomicBool::new(false),
             counters: Counters::default(),
             misses_before: AtomicU64::new(0),
@@ -70,6 +75,7 @@ impl Keyspace {
 
     /// Takes over the flushes of the key space that its items were in before.
     pub(crate) fn inherit(&self, before: (u64, u64)) {
+        self.note_flush();
         self.flushed_before().fetch_max(before.0, Ordering::AcqRel);
         self.flushing_at().fetch_max(before.1, Ordering::AcqRel);
     }
@@ -77,6 +83,9 @@ impl Keyspace {
     /// The creation time of an item made now.
     #[inline]
     pub(crate) fn stamp(&self, now: u32) -> u32 {
+        if !self.may_be_flushed() {
+            return now;
+        }
         self.fire(|| now);
         now.max(self.flushed_before().load(Ordering::Acquire) as u32)
     }
@@ -84,8 +93,20 @@ impl Keyspace {
     /// Whether an item made at `created` was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, created: u32, now: impl Fn() -> u32) -> bool {
-        self.fire(now);
-        u64::from(created) < self.flushed_before().load(Ordering::Acquire)
+        self.may_be_flushed() && {
+            self.fire(now);
+            u64::from(created) < self.flushed_before().load(Ordering::Acquire)
+        }
+    }
+
+    /// Whether anything may have been flushed, or is to be.
+    #[inline]
+    pub(crate) fn may_be_flushed(&self) -> bool {
+        self.may_be_flushed.load(Ordering::Acquire)
+    }
+
+    fn note_flush(&self) {
+        self.may_be_flushed.store(true, Ordering::Release);
     }
 
     /// Carries out a flush to come whose time has come. It is asked before anything is stamped or judged, so that
@@ -104,6 +125,7 @@ impl Keyspace {
 
     /// Flushes all that was made until now; cancels a flush to come.
     pub(crate) fn flush(&self, now: u32) {
+        self.note_flush();
         self.flushing_at().store(0, Ordering::Release);
         self.raise(now);
     }
@@ -116,6 +138,7 @@ impl Keyspace {
 
     /// Flushes at Unix second `at` all that was made before it.
     pub(crate) fn flush_at(&self, at: u32) {
+        self.note_flush();
         self.flushing_at().store(at.into(), Ordering::Release);
     }
 
