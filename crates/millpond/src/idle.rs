@@ -134,8 +134,8 @@ impl Core {
         self.may_retire_classes()
     }
 
-    /// Takes a class without runs out of its pool. `false`: it has some, or readers may look into some. The caller holds the
-    /// pool's `resizing`.
+    /// Takes a class without runs out of its pool. `false`: it has some, readers may look into some, or it left before. The caller
+    /// holds the pool's `resizing`.
     pub(crate) fn retire_if_idle(&self, pool: &Pool, class: &Class) -> bool {
         let number = class.info.class;
         if self.retired_runs.has_one_of(pool.number, Some(number)) {
@@ -143,7 +143,8 @@ impl Core {
         }
         {
             let mut inner = class.inner.lock();
-            if inner.chunks.run_count() > 0 {
+            // Another thread may have retired it since it was found; its number may be that of another class by now.
+            if inner.is_gone || inner.chunks.run_count() > 0 {
                 return false;
             }
             // From here on it gets none.
@@ -178,6 +179,39 @@ impl Core {
 mod tests {
     use super::*;
     use crate::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig};
+
+    #[test]
+    fn a_class_that_is_found_before_another_thread_retires_it_leaves_once() {
+        let config = CacheConfig { memory: ByteSize::mib(64), huge_pages: false, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let id = cache.add_pool(PoolConfig::named("pool")).expect("a pool");
+        let put = |key: u32| {
+            let options = ItemOptions::default();
+            cache.put(cache.allocate(id, &key.to_le_bytes(), 100, &options).expect("room"));
+        };
+        put(0);
+        let core = cache.core();
+        let pools = core.pools.all();
+        let pool = pools.numbered(id.number()).expect("it is there");
+        let (number, found) = pool.used_classes().next().expect("one class");
+        cache.move_slab(id, number, None).expect("it has a run");
+        cache.maintain().expect("nothing is held");
+        {
+            let _resizing = pool.resizing.lock();
+            assert!(core.retire_if_idle(pool, found));
+        }
+        (0..1_000).for_each(put);
+        {
+            let _resizing = pool.resizing.lock();
+            assert!(!core.retire_if_idle(pool, found), "it left before");
+        }
+        for key in 0..1_000_u32 {
+            assert!(cache.keys(id).find(&key.to_le_bytes()).is_some());
+        }
+        assert_eq!(cache.stats().pools[0].sum(|class| class.inserts), 1_001);
+        drop(pools);
+        cache.validate();
+    }
 
     #[test]
     fn classes_of_pools_that_are_gone_are_forgotten() {
