@@ -22,6 +22,8 @@ use crate::tune::{LeavingClass, Tuner};
 use crate::upkeep::Upkeep;
 use crate::watch::{Curves, PoolHeat};
 
+/// For how long a pool that could not give memory is asked after the others, in seconds.
+const REFUSAL_SECS: u32 = 10;
 /// How often counts are looked at, at most, until no class has left meanwhile.
 const MOST_COUNTS: u32 = 64;
 
@@ -269,6 +271,12 @@ impl Pool {
 
     pub(crate) fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it could not give memory when it was asked for some lately.
+    pub(crate) fn has_refused(&self, now: u32) -> bool {
+        let refused_at = self.refused_at.load(Ordering::Relaxed);
+        refused_at != 0 && now.saturating_sub(refused_at) <= REFUSAL_SECS
     }
 
     /// What it has, and what it is entitled to.

@@ -32,8 +32,6 @@ const MOST_GIVERS: u32 = 64;
 const FREE_MOVES: u64 = 64;
 /// Pools that one call asks in vain before it gives up.
 const MOST_REFUSALS: usize = 64;
-/// For how long a pool that could not give is asked after the others, in seconds.
-const REFUSAL_SECS: u32 = 10;
 /// How often pools give in one call without a slab getting free: each may give but some units of one, and others may take them.
 const MOST_VAIN_GIFTS: u32 = FREE_UNITS;
 /// How long the cache's own resizing waits for another thread that takes slabs from the same pool.
@@ -240,9 +238,7 @@ impl Core {
     pub(crate) fn first_to_give(&self, refused: &HashSet<u16>) -> Option<u16> {
         let (pools, now) = (self.pools.all(), self.now());
         let others = || pools.iter().filter(|pool| !refused.contains(&pool.number));
-        let willing =
-            |pool: &&Pool| now.saturating_sub(pool.refused_at.load(Ordering::Relaxed)) > REFUSAL_SECS;
-        let stakes: Vec<Stake> = others().filter(willing).map(Pool::stake).collect();
+        let stakes: Vec<Stake> = others().filter(|pool| !pool.has_refused(now)).map(Pool::stake).collect();
         first_to_give(&stakes).or_else(|| first_to_give(&others().map(Pool::stake).collect::<Vec<_>>()))
     }
 
@@ -437,11 +433,16 @@ impl Core {
         let resizing = pool.resizing.try_lock_for(PATIENCE);
         let gives = resizing.is_some() && self.take_bytes(pool, None, 1, amount, taking).is_some();
         drop(resizing);
-        pool.refused_at.store(if gives { 0 } else { self.now() }, Ordering::Relaxed);
+        self.note_whether_it_gives(pool, gives);
         // What it gave may not have been a slab in one piece: then it may be called upon again, unless items that are held lie in all
         // that are split.
         let free = self.arena.free_unit_bytes();
         gives && (free < SLAB_BYTES as u64 || self.empty_split_slab(taking) || free < MOST_APART_BYTES)
+    }
+
+    /// Notes whether a pool gave what it was asked for: one that did not is asked after the others for a while.
+    pub(crate) fn note_whether_it_gives(&self, pool: &Pool, gives: bool) {
+        pool.refused_at.store(if gives { 0 } else { self.now() }, Ordering::Relaxed);
     }
 
     /// Takes about as much as `amount` says from the class of the pool that has most, other than `except`, and at least `least_runs` runs, or

@@ -40,6 +40,8 @@ pub(crate) struct Sharing {
     holds_back: bool,
 }
 
+/// Pools that an allocation asks for memory, at most.
+const MOST_ASKED: usize = 8;
 /// Pools that give as much as one may in a round; further ones wait for the next.
 const POOLS_IN_FULL: u64 = 4;
 
@@ -248,39 +250,54 @@ impl Core {
             return false;
         }
         let pools = self.pools.all();
-        let Some(from) = giver(&pools, pool, step) else { return false };
-        let Some(resizing) = from.resizing.try_lock() else { return false };
-        pool.set_ceiling_bytes(u64::MAX);
-        // The next round lifts the ceiling of the one that gives.
-        self.is_short.store(true, Ordering::Release);
-        let mut taking = Taking::new(Why::Moved, 0);
-        let gives = from
-            .give_to_another(step, |amount| self.take_bytes(from, None, 1, amount, &mut taking).is_some());
-        drop(resizing);
+        let gives = self.givers(&pools, pool, step).take(MOST_ASKED).any(|from| {
+            // Who is at it already is waited for by the caller, and asked again.
+            let Some(_resizing) = from.resizing.try_lock() else { return false };
+            pool.set_ceiling_bytes(u64::MAX);
+            // The next round lifts the ceiling of the one that gives.
+            self.is_short.store(true, Ordering::Release);
+            let mut taking = Taking::new(Why::Moved, 0);
+            let gives = from.give_to_another(step, |amount| {
+                self.take_bytes(from, None, 1, amount, &mut taking).is_some()
+            });
+            self.note_whether_it_gives(from, gives);
+            gives
+        });
         if gives {
             self.wait_for_retired_runs();
         }
         gives
     }
 
+    /// The pools that should give another one so many bytes, in the order in which to ask them: those that could not give lately
+    /// come last.
+    fn givers<'p>(&self, pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> impl Iterator<Item = &'p Pool> {
+        let (taker, now) = (taker.number, self.now());
+        let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
+        let is_willing = |pool: &&&Pool| !pool.has_refused(now) || pool.number == taker;
+        let mut willing: Vec<Stake> = staying.iter().filter(is_willing).map(|pool| pool.stake()).collect();
+        let mut all: Vec<Stake> = staying.iter().map(|pool| pool.stake()).collect();
+        std::iter::from_fn(move || {
+            let next = victim(&willing, taker, step).or_else(|| victim(&all, taker, step))?;
+            for stakes in [&mut willing, &mut all] {
+                stakes.retain(|stake| stake.pool != next);
+            }
+            Some(next)
+        })
+        .filter_map(|number| pools.numbered(number))
+    }
+
     /// Waits for another thread that takes memory from the pool which should give this one some, for as long as that at most.
     /// Says whether there was one: then there is, or soon will be, more to be had.
     pub(crate) fn wait_for_giver(&self, pool: &Pool, patience: Duration) -> bool {
         let pools = self.pools.all();
-        let Some(from) = giver(&pools, pool, pool.step_to_take()) else { return false };
+        let Some(from) = self.givers(&pools, pool, pool.step_to_take()).next() else { return false };
         let is_at_work = from.resizing.try_lock().is_none();
         if is_at_work {
             drop(from.resizing.try_lock_for(patience));
         }
         is_at_work
     }
-}
-
-/// The pool that should give another one so many bytes.
-fn giver<'p>(pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> Option<&'p Pool> {
-    let stakes: Vec<Stake> = pools.iter().filter(|pool| !pool.is_leaving()).map(Pool::stake).collect();
-    let number = victim(&stakes, taker.number, step)?;
-    pools.numbered(number)
 }
 
 impl Pool {

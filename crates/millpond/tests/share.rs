@@ -1,10 +1,12 @@
 //! Memory between pools: what the resizer, the optimizer and the rebalancer decide is what happens.
 
+use std::sync::Arc;
+
 use base::hash::mix64;
 use millpond::strategy::{OptimizerConfig, Strategy, TailAge};
 use millpond::{
-    ByteSize, Cache, CacheConfig, Clock, ErrorKind, ItemOptions, PolicyKind, PoolConfig, PoolId,
-    SizeClassConfig,
+    ByteSize, Cache, CacheConfig, Clock, ErrorKind, Found, ItemOptions, Lifecycle, PolicyKind, PoolConfig,
+    PoolId, SizeClassConfig,
 };
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
@@ -374,6 +376,35 @@ proptest! {
                 prop_assert!(other == pool || less <= more + weight * its_weight, "{:?} of {:?}", held, shares);
             }
         }
+        cache.validate();
+    }
+}
+
+/// Says of no item that it may leave.
+struct Keeps;
+
+impl Lifecycle for Keeps {
+    fn may_evict(&self, _: Found<'_>) -> bool {
+        false
+    }
+}
+
+/// The pool that has most gives nothing: another one does, at once.
+#[test]
+fn a_pool_that_cannot_give_is_passed_over_by_an_allocation() {
+    for (is_held, len) in [(false, 200_000), (true, 20_000), (true, 200_000)] {
+        let cache = cache(16, CacheConfig::default());
+        let pool = |name: &str, lifecycle: Option<Arc<dyn Lifecycle>>| {
+            cache.add_pool(PoolConfig { weight: 1, lifecycle, ..PoolConfig::named(name) }).expect("new")
+        };
+        let keeps: Option<Arc<dyn Lifecycle>> = if is_held { None } else { Some(Arc::new(Keeps)) };
+        let (first, second, third) = (pool("first", keeps), pool("second", None), pool("third", None));
+        (0..7_000).for_each(|key| put(&cache, first, key, 1_000));
+        let find = |key: u32| cache.keys(first).find(&key.to_le_bytes());
+        let held: Vec<_> = (0..7_000).filter(|_| is_held).map(find).collect();
+        (0..60_000).for_each(|key| put(&cache, second, key, 200));
+        (0..100).for_each(|key| put(&cache, third, key, len));
+        drop(held);
         cache.validate();
     }
 }
