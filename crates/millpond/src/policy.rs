@@ -19,8 +19,9 @@ const CONVERTED_AT_ONCE: usize = 1_024;
 const STEPS_PER_ROUND: u32 = 1_024;
 
 impl Cache {
-    /// Changes the eviction policy of a pool, while serving. No item is lost, and the order of
-    /// eviction is kept as far as the new policy has one. The calling thread queues all items of
+    /// Changes the eviction policy of a pool, while serving. The order of eviction is kept as far
+    /// as the new policy has one. In a full cache items leave if the new policy's queues take more
+    /// than the old one's; otherwise none is lost. The calling thread queues all items of
     /// the pool anew, some 100 to 300 ns for each, 1,024 of a size class at a time; other threads
     /// use the class in between. Hits of a class leave no trace meanwhile.
     ///
@@ -104,6 +105,8 @@ impl Core {
         for (_, class) in pool.used_classes() {
             while *steps > 0 && !pool.is_leaving() && self.convert_some(pool, class) {
                 *steps -= 1;
+                // Queues of the new policy may take more than those of the old one.
+                self.keep_room();
             }
         }
     }

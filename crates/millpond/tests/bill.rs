@@ -255,6 +255,25 @@ fn a_policy_whose_size_classes_leave_no_room_is_refused() {
     cache.validate();
 }
 
+/// The queues of the new policy are paid for by items, as they come.
+#[test]
+fn a_change_of_policy_keeps_to_the_limit_at_once() {
+    let cache = small_cache(16);
+    let pool = |number| PoolConfig { weight: 1, ..PoolConfig::named(format!("p{number}")) };
+    let pools: Vec<_> = (0..100).map(|number| cache.add_pool(pool(number)).expect("a pool")).collect();
+    let mut rng = seeded(3);
+    for _ in 0..30_000 {
+        let (pool, key) = (pools[rng.random_range(0..100)], rng.random_range(0..5_000_u32));
+        let len = 10_f64.powf(rng.random_range(1.0..3.2)) as usize;
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default()).expect("room"));
+    }
+    let changed =
+        pools.iter().filter(|pool| cache.set_pool_policy(**pool, PolicyKind::TINY_LFU).is_ok()).count();
+    let (total, limit) = (cache.ledger().total(), cache.ledger().limit());
+    assert!(changed > 20 && total <= limit, "{changed} changed, {total} of {limit}");
+    cache.validate();
+}
+
 /// Its size class is there then, and has no chunks.
 #[test]
 fn a_value_that_is_refused_does_not_keep_others_out_of_their_pool() {
