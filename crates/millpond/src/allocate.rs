@@ -297,7 +297,13 @@ impl Core {
     /// Whether all that is not chunks would take over three quarters of the limit with one more class of the pool, which has some: a
     /// quarter is for chunks, whoever keeps classes that have left from being freed.
     fn is_full_of_classes(&self, pool: &Pool) -> bool {
-        pool.used_classes().next().is_some() && self.class_bytes_with(pool) > self.ledger.limit() / 4 * 3
+        pool.used_classes().next().is_some() && !self.leaves_room_for_chunks(Class::bytes_with(pool.policy()))
+    }
+
+    /// Whether a quarter of the limit is left to chunks if so many bytes more are spent on something else.
+    pub(crate) fn leaves_room_for_chunks(&self, bytes: u64) -> bool {
+        let others = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues);
+        others + bytes <= self.ledger.limit() / 4 * 3
     }
 
     /// What all that is not chunks would take with one more class of the pool, in bytes.

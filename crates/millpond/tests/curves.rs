@@ -328,3 +328,22 @@ fn a_curve_is_the_same_if_the_class_of_earlier_hits_leaves() {
     let (stays, leaves) = (learn(false), learn(true));
     assert!((stays - leaves).abs() < 0.02 && (stays - 0.52).abs() < 0.05, "{stays} and {leaves}");
 }
+
+#[test]
+fn curves_leave_a_quarter_of_the_memory_to_items() {
+    let memory = ByteSize::mib(8);
+    let config = CacheConfig { memory, huge_pages: false, ..CacheConfig::default() };
+    let cache = Cache::new(config).expect("a valid configuration");
+    let pool = |number: u32| cache.add_pool(PoolConfig::named(format!("p{number}"))).expect("a new name");
+    let pools: Vec<_> = (0..40).map(pool).collect();
+    let errors: Vec<_> =
+        pools.iter().filter_map(|pool| cache.set_curve(*pool, Some(CurveConfig::default())).err()).collect();
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::OutOfMemory), "{errors:?}");
+    let last = errors.last().expect("all would take more than there is").to_string();
+    assert!(last.contains("less than a quarter of 8MiB"), "{last}");
+    assert!(cache.ledger().part(Part::Fixed) <= memory.as_u64() / 4 * 3);
+    for key in 0..20_000_u32 {
+        let pool = pools[key as usize % pools.len()];
+        cache.put(cache.allocate(pool, &key.to_le_bytes(), 100, &ItemOptions::default()).expect("room"));
+    }
+}

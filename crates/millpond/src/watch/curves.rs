@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::Part;
+use base::{ByteSize, Part};
 use curve::sample::{place, threshold};
 use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
 use parking_lot::Mutex;
@@ -213,14 +213,22 @@ impl Cache {
     /// the curve.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range; [`ErrorKind::OutOfMemory`] where held items
-    /// keep the cache from making room.
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range; [`ErrorKind::OutOfMemory`] if less than a
+    /// quarter of the memory would be left to items, or held items keep the cache from making room.
     pub fn set_curve(&self, pool: PoolId, config: Option<CurveConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), CurveConfig::check)?;
         let core = self.core();
         let switching = core.watch.switching.lock();
         let found = core.pool(pool)?;
         let bytes = config.as_ref().map_or(0, Learner::bytes_for);
+        if bytes > 0 && !core.leaves_room_for_chunks(bytes) {
+            let (limit, bytes) = (ByteSize::new(core.ledger.limit()), ByteSize::new(bytes));
+            let context = format!(
+                "the curve takes {bytes}, which would leave less than a quarter of {limit} to items: follow fewer keys, watch \
+                 fewer pools, or give the cache more memory"
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, context));
+        }
         core.spend(Part::Fixed, bytes)?;
         let learner = config.map(|config| {
             let most = match config.max_bytes {
