@@ -177,7 +177,8 @@ impl Unclaimed {
 /// What was taken over: see [`Cache::recovered`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Items that are in the cache again, also those that have expired or were flushed and leave as such items do.
+    /// Items that were in the cache again when their pools had been added, also those that have expired or were flushed and leave as
+    /// such items do. With less memory than before, some are evicted as further pools are added, which is not taken off here.
     pub items: u64,
     /// Items that are not, because they, or what is chained to them, were being replaced or written, or because their pool
     /// had chunks of more than 255 sizes.
