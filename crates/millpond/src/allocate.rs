@@ -302,14 +302,17 @@ impl Core {
 
     /// Whether a quarter of the limit is left to chunks if so many bytes more are spent on something else.
     pub(crate) fn leaves_room_for_chunks(&self, bytes: u64) -> bool {
-        let others = self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues);
-        others + bytes <= self.ledger.limit() / 4 * 3
+        self.bytes_besides_chunks() + bytes <= self.ledger.limit() / 4 * 3
+    }
+
+    /// The memory of size classes, queues and all else that is not chunks, in bytes.
+    fn bytes_besides_chunks(&self) -> u64 {
+        self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues)
     }
 
     /// What all that is not chunks would take with one more class of the pool, in bytes.
     fn class_bytes_with(&self, pool: &Pool) -> u64 {
-        let bytes = Class::bytes_with(pool.policy());
-        self.ledger.part(Part::Fixed) + self.ledger.part(Part::Queues) + bytes
+        self.bytes_besides_chunks() + Class::bytes_with(pool.policy())
     }
 
     /// Whether all that is not chunks would take no more than this part of the limit with one more class of the pool, once classes that
