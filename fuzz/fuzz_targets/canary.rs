@@ -1,5 +1,6 @@
-//! Must fail: a bug is planted behind the parser, where only an input reaches it that is a well-formed request of several
-//! words. A run that does not find it shows that the fuzzer is blind, and that a clean run of the others means nothing.
+//! Must fail: a bug is planted behind the parser, where only an input reaches it that is a
+//! well-formed request of several words. A run that does not find it shows that the fuzzer is
+//! blind, and that a clean run of the others means nothing.
 
 #![no_main]
 

@@ -1,7 +1,9 @@
-//! Collections in an item: what lists of edits make of one is what they make of std's collections; and whatever its words are overwritten
-//! with, readers and writers come to an end, without a panic, and at worst say that it is corrupt.
+//! Collections in an item: what lists of edits make of one is what they make of std's collections;
+//! and whatever its words are overwritten with, readers and writers come to an end, without a
+//! panic, and at worst say that it is corrupt.
 //!
-//! The first byte of the input chooses the kind, the second how much of the rest are edits. What is left is damage.
+//! The first byte of the input chooses the kind, the second how much of the rest are edits. What is
+//! left is damage.
 
 #![no_main]
 
@@ -15,7 +17,8 @@ use millpond::structured::{Collection, CollectionKind, Corrupt, Edit, Member, Vi
 use millpond::{Cache, CacheConfig, ErrorKind, PoolConfig, PoolId};
 
 const KEY: &[u8] = b"collection";
-/// The word that says that the collection is being copied. Who finds it waits for the copy, which is on its way in this process.
+/// The word that says that the collection is being copied. Who finds it waits for the copy, which
+/// is on its way in this process.
 const FROZEN: usize = 5;
 
 fn cache() -> &'static (Cache, PoolId) {

@@ -1,8 +1,10 @@
-//! The engine's public API, in any order: two caches whose pools come and go, with items of all kinds, handles that are kept, cloned and given
-//! to the wrong cache, chains, long values, structures, walks, loaders, limits, expiry, flushes, and an embedder that panics.
+//! The engine's public API, in any order: two caches whose pools come and go, with items of all
+//! kinds, handles that are kept, cloned and given to the wrong cache, chains, long values,
+//! structures, walks, loaders, limits, expiry, flushes, and an embedder that panics.
 //!
-//! The input is a list of calls of four bytes each. Each value says which cache, pool and key it was made for, at both of its ends, and what
-//! is read anywhere must say so. In the end everything is checked and given back.
+//! The input is a list of calls of four bytes each. Each value says which cache, pool and key it
+//! was made for, at both of its ends, and what is read anywhere must say so. In the end everything
+//! is checked and given back.
 
 #![no_main]
 
@@ -52,8 +54,8 @@ fn write(bytes: &mut [u8], stamp: [u8; STAMP]) {
     bytes[len - STAMP..].copy_from_slice(&stamp);
 }
 
-/// Checks that a value was made for this cache, and for this pool and key where these are known. An empty one is a loader's word that there
-/// is none.
+/// Checks that a value was made for this cache, and for this pool and key where these are known. An
+/// empty one is a loader's word that there is none.
 fn check(bytes: &[u8], cache: usize, pool: Option<u16>, key: Option<u8>) {
     if bytes.is_empty() {
         return;
@@ -103,7 +105,8 @@ impl Lifecycle for Hooks {
         let mood = MOOD.get();
         MOOD.set(mood.wrapping_mul(5).wrapping_add(17));
         assert!(!item.key().is_empty());
-        // A panic takes the sanitizer half a millisecond, and a single allocation may ask 10,000 times.
+        // A panic takes the sanitizer half a millisecond, and a single allocation may ask 10,000
+        // times.
         if mood % 32 == 2 && PANICS_LEFT.replace(PANICS_LEFT.get().saturating_sub(1)) > 0 {
             resume_unwind(Box::new("the embedder's"));
         }

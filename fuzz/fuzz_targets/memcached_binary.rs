@@ -1,5 +1,6 @@
-//! memcached's binary protocol: however a connection's bytes are cut, and whether data is waited for or taken piece by piece,
-//! the same requests and refusals come out; and any bytes are read as an answer or refused.
+//! memcached's binary protocol: however a connection's bytes are cut, and whether data is waited
+//! for or taken piece by piece, the same requests and refusals come out; and any bytes are read as
+//! an answer or refused.
 //!
 //! The first byte of the input chooses the cut, the rest is what the connection sends.
 

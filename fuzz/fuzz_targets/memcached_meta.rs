@@ -1,7 +1,8 @@
-//! Meta commands and their answers: what a server sends back for the flags of a request, a client reads, and finds its
-//! opaque token and its key again.
+//! Meta commands and their answers: what a server sends back for the flags of a request, a client
+//! reads, and finds its opaque token and its key again.
 //!
-//! The first byte of the input chooses the command, the second what is known of the item, the rest is key and flags.
+//! The first byte of the input chooses the command, the second what is known of the item, the rest
+//! is key and flags.
 
 #![no_main]
 
@@ -60,7 +61,8 @@ fn check_answer(key: &[u8], key_is_base64: bool, flags: &MetaFlags<'_>, known: u
     if known & 128 != 0 {
         reply::meta_data(&mut answer, b"x\r\n");
     }
-    // A server that puts control characters into a line it sends back cannot be read; memcached lets them through as well.
+    // A server that puts control characters into a line it sends back cannot be read; memcached
+    // lets them through as well.
     if key.contains(&b'\n') || flags.iter().any(|flag| flag.argument.contains(&b'\n')) {
         return;
     }

@@ -1,5 +1,6 @@
-//! Requests of memcached's protocol: however a connection's bytes are cut, and whether data is waited for or taken piece by
-//! piece, the same requests and refusals come out; and a request that is composed and parsed again is the same request.
+//! Requests of memcached's protocol: however a connection's bytes are cut, and whether data is
+//! waited for or taken piece by piece, the same requests and refusals come out; and a request that
+//! is composed and parsed again is the same request.
 //!
 //! The first byte of the input chooses limits and cuts, the rest is what the connection sends.
 

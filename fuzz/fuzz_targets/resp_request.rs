@@ -1,5 +1,6 @@
-//! Requests of RESP: however a connection's bytes are cut, the same requests and refusals come out, each argument as long as the limits
-//! allow; and what was read, composed again, is read as the same.
+//! Requests of RESP: however a connection's bytes are cut, the same requests and refusals come out,
+//! each argument as long as the limits allow; and what was read, composed again, is read as the
+//! same.
 //!
 //! The first byte of the input chooses limits and cuts, the rest is what the connection sends.
 

@@ -1,7 +1,9 @@
-//! The engine beside what it was at a former commit, in one process; `run.sh` makes the former one available.
+//! The engine beside what it was at a former commit, in one process; `run.sh` makes the former one
+//! available.
 //!
-//! Each task runs in short turns, by both in alternating order, on full caches of one pool with keys of 16 bytes. Prints the median of
-//! the turns' ratios of times, with the 10th and the 90th percentile, and the best times.
+//! Each task runs in short turns, by both in alternating order, on full caches of one pool with
+//! keys of 16 bytes. Prints the median of the turns' ratios of times, with the 10th and the 90th
+//! percentile, and the best times.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -69,7 +71,8 @@ macro_rules! contestant {
                 cache: Cache,
                 pool: PoolId,
                 value_len: usize,
-                /// The next key that was never used, and how many of those before it are surely there.
+                /// The next key that was never used, and how many of those before it are surely
+                /// there.
                 next: u64,
                 live: u64,
                 rng: SmallRng,
@@ -107,7 +110,8 @@ macro_rules! contestant {
                 }
 
                 fn find(&mut self, keys: u64) -> u64 {
-                    // In memory, as the key of a caller is, and not in registers from which it is hashed.
+                    // In memory, as the key of a caller is, and not in registers from which it is
+                    // hashed.
                     let key = black_box(self.any_of(keys));
                     self.cache.find_with(&key, |found| u64::from(found.value()[0])).unwrap_or(0)
                 }

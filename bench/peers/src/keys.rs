@@ -1,8 +1,8 @@
 //! Keys, and the order in which they are asked for.
 //!
-//! A key is 16 letters and digits made from a number by a mixing function, the same for every contestant and every
-//! server. Orders are drawn before anything is timed, so that a timed loop reads the next number from a table and mixes
-//! it: a few nanoseconds, the same for all.
+//! A key is 16 letters and digits made from a number by a mixing function, the same for every
+//! contestant and every server. Orders are drawn before anything is timed, so that a timed loop
+//! reads the next number from a table and mixes it: a few nanoseconds, the same for all.
 
 use base::hash::mix64;
 use base::rng;
@@ -50,8 +50,8 @@ impl Spread {
     }
 }
 
-/// A prime above every number of keys that is used: multiplying by it modulo that number permutes the keys, so that the
-/// popular ones were not inserted next to each other.
+/// A prime above every number of keys that is used: multiplying by it modulo that number permutes
+/// the keys, so that the popular ones were not inserted next to each other.
 const SCATTER: u64 = 4_294_967_291;
 
 /// `length` numbers below `keys`, drawn by `spread` from `seed`.

@@ -1,4 +1,5 @@
-//! How long this machine takes for a load that misses the processor's caches: what a find cannot go below.
+//! How long this machine takes for a load that misses the processor's caches: what a find cannot go
+//! below.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -19,8 +20,8 @@ pub(crate) struct Latency {
     nanos: Middle,
 }
 
-/// Measures latency in regions from the processor's caches to the size of the caches that are compared, on 2 MiB pages,
-/// and prints a table.
+/// Measures latency in regions from the processor's caches to the size of the caches that are
+/// compared, on 2 MiB pages, and prints a table.
 pub(crate) fn limits(options: &Options) -> Result<Vec<Latency>> {
     println!("\n## Memory latency: loads that depend on each other, one cache line each, 2 MiB pages\n");
     let regions = [1 << 20, 16 << 20, 128 << 20, options.memory.as_u64()];

@@ -1,7 +1,8 @@
 //! The machine under a measurement, and who else is using it.
 //!
-//! Other work on the machine is part of every figure. Before each measurement the bench waits a while for the
-//! processors to be idle, and it writes down how much of them others took while it measured.
+//! Other work on the machine is part of every figure. Before each measurement the bench waits a
+//! while for the processors to be idle, and it writes down how much of them others took while it
+//! measured.
 
 use std::fs;
 

@@ -1,8 +1,9 @@
 //! `bench/peers`: the same workload against Millpond and its peers, printing ratios from one run.
 //!
-//! In process: moka, quick_cache and foyer's in-memory cache at equal *memory*. On loopback: memcached and Redis as
-//! Debian packages them. Everything is interleaved round by round, threads are pinned, and each figure stands beside
-//! its range and what others took of the processors meanwhile. `docs/benchmarks.md` has the results and what they mean.
+//! In process: moka, quick_cache and foyer's in-memory cache at equal *memory*. On loopback:
+//! memcached and Redis as Debian packages them. Everything is interleaved round by round, threads
+//! are pinned, and each figure stands beside its range and what others took of the processors
+//! meanwhile. `docs/benchmarks.md` has the results and what they mean.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Memory: what an item costs besides key and value, whether the limit holds, and how many items a gigabyte holds here
-//! and in other servers.
+//! Memory: what an item costs besides key and value, whether the limit holds, and how many items a
+//! gigabyte holds here and in other servers.
 
 use anyhow::{Context, Result};
 use serde::Serialize;

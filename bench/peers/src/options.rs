@@ -12,7 +12,8 @@ use crate::contestant::Name;
 pub(crate) enum Section {
     /// Throughput of caches in process.
     Embedded,
-    /// The same for values of 64 B to 4 KiB, Zipf of 0.6 to 1.2, and 1 to 16 threads: hundreds of cells.
+    /// The same for values of 64 B to 4 KiB, Zipf of 0.6 to 1.2, and 1 to 16 threads: hundreds of
+    /// cells.
     Matrix,
     /// Hit ratios of caches in process.
     Hits,
@@ -63,8 +64,8 @@ struct Arguments {
     /// Servers whose name contains one of these. Default all.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     servers: Vec<String>,
-    /// Milliseconds to wait, before each measurement, for others to leave the processors. Default 2000, or 0 with
-    /// --quick.
+    /// Milliseconds to wait, before each measurement, for others to leave the processors. Default
+    /// 2000, or 0 with --quick.
     #[arg(long, value_name = "MS")]
     patience_ms: Option<u64>,
     /// The `millpond` program. Default: it is built from this repository.

@@ -1,22 +1,27 @@
-//! Simulated annealing over sizes: HOLPACA (ICPE '26, section 4.3) explores thousands of distributions of memory with it and takes the
-//! one that is worth most.
+//! Simulated annealing over sizes: HOLPACA (ICPE '26, section 4.3) explores thousands of
+//! distributions of memory with it and takes the one that is worth most.
 //!
-//! The words of simulated annealing, and where they are: a *configuration* is a state's sizes; its *energy*, of which least is sought, is what they are worth
-//! with the sign turned ([`Problem::value`]); a *step* is `Annealer::step`; `k` is `Annealer::scale`; the schedule is [`Annealing`]. The paper says no more than that it
-//! anneals; schedule and step as published are those of its program.
+//! The words of simulated annealing, and where they are: a *configuration* is a state's sizes; its
+//! *energy*, of which least is sought, is what they are worth with the sign turned
+//! ([`Problem::value`]); a *step* is `Annealer::step`; `k` is `Annealer::scale`; the schedule is
+//! [`Annealing`]. The paper says no more than that it anneals; schedule and step as published are
+//! those of its program.
 //!
-//! A state is a plain vector of sizes. A move takes a random amount from one pool and gives it to another, as far as the bounds of both
-//! have room, so that the sum never changes and only two worths need be computed to know what the move is worth. A move for the
-//! better is made; one for the worse is made with probability `exp(-loss / (k * temperature))`, while the temperature falls from
-//! level to level. The best state ever seen is the answer.
+//! A state is a plain vector of sizes. A move takes a random amount from one pool and gives it to
+//! another, as far as the bounds of both have room, so that the sum never changes and only two
+//! worths need be computed to know what the move is worth. A move for the better is made; one for
+//! the worse is made with probability `exp(-loss / (k * temperature))`, while the temperature falls
+//! from level to level. The best state ever seen is the answer.
 //!
-//! The published program departs from this in three ways, each of which alone spoils it; together they return the last state of a random
-//! walk ([`Faults`]):
-//! 1. the library that runs the search copies states byte by byte, and the states own tables: present, candidate and best state are one
-//!    and the same, a rejected move stays made, and restoring the best restores nothing;
-//! 2. `k` is the mean energy, which is a negative number, for energy is throughput with its sign turned: `exp` of a positive number is
-//!    more than 1, and each move for the worse is made;
-//! 3. the generator of random numbers is made anew in each cycle, with the same seed: each cycle walks the same way.
+//! The published program departs from this in three ways, each of which alone spoils it; together
+//! they return the last state of a random walk ([`Faults`]):
+//! 1. the library that runs the search copies states byte by byte, and the states own tables:
+//!    present, candidate and best state are one and the same, a rejected move stays made, and
+//!    restoring the best restores nothing;
+//! 2. `k` is the mean energy, which is a negative number, for energy is throughput with its sign
+//!    turned: `exp` of a positive number is more than 1, and each move for the worse is made;
+//! 3. the generator of random numbers is made anew in each cycle, with the same seed: each cycle
+//!    walks the same way.
 
 use base::rng::{RngExt, SeededRng, seeded};
 use serde::{Deserialize, Serialize};
@@ -27,8 +32,8 @@ use crate::problem::Problem;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// The mean loss of moves that are for the worse, of a sample from the first state: at a temperature of 1 about a third of all moves
-    /// for the worse are made, whatever the units.
+    /// The mean loss of moves that are for the worse, of a sample from the first state: at a
+    /// temperature of 1 about a third of all moves for the worse are made, whatever the units.
     MeanLoss,
     /// The worth of the first state, divided by the number of pools.
     MeanWorth,
@@ -38,7 +43,8 @@ pub enum Scale {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", default)]
 pub struct Faults {
-    /// Present, candidate and best state are one: nothing is rejected, and the last state is the answer.
+    /// Present, candidate and best state are one: nothing is rejected, and the last state is the
+    /// answer.
     pub shared_states: bool,
     /// The constant that scales temperatures has the wrong sign.
     pub negative_scale: bool,
@@ -57,7 +63,8 @@ pub struct Annealing {
     pub coldest: f64,
     /// Each temperature is the one before it divided by this; more than 1.
     pub cooling: f64,
-    /// The search ends where so many temperatures below 1 have brought no new best; `None` = never before the coldest.
+    /// The search ends where so many temperatures below 1 have brought no new best; `None` = never
+    /// before the coldest.
     pub patience: Option<usize>,
     /// What temperatures are measured in.
     pub scale: Scale,
@@ -66,8 +73,9 @@ pub struct Annealing {
 }
 
 impl Annealing {
-    /// The default: from a temperature at which nearly all moves are made to one at which almost none for the worse is, in 1,390
-    /// levels of 250 moves, or until 100 cold levels in a row have brought nothing.
+    /// The default: from a temperature at which nearly all moves are made to one at which almost
+    /// none for the worse is, in 1,390 levels of 250 moves, or until 100 cold levels in a row have
+    /// brought nothing.
     pub const REPAIRED: Self = Self {
         moves: 250,
         hottest: 1e3,
@@ -78,7 +86,8 @@ impl Annealing {
         faults: Faults { shared_states: false, negative_scale: false, seeded_each_time: false },
     };
 
-    /// The published schedule, run as the paper describes it: 2,272 levels of 250 moves, which keep the best.
+    /// The published schedule, run as the paper describes it: 2,272 levels of 250 moves, which keep
+    /// the best.
     pub const DESCRIBED: Self = Self {
         hottest: 90.0,
         coldest: 0.1,
@@ -109,8 +118,8 @@ impl Annealer {
         Self { options, seed, rng: seeded(seed) }
     }
 
-    /// Sizes that are worth much, found from `start`, which must be admitted by `problem`. Without faults never worth less
-    /// than `start`.
+    /// Sizes that are worth much, found from `start`, which must be admitted by `problem`. Without
+    /// faults never worth less than `start`.
     ///
     /// Costs two worths per move; at the default at most 348,000 moves, some tens of milliseconds.
     ///
@@ -167,9 +176,10 @@ impl Annealer {
         .max(f64::MIN_POSITIVE)
     }
 
-    /// A random move between two pools: of all there is room for, since the best sizes often stand at a bound; or up to a point of
-    /// the taker's worth, since they often stand where a curve bends; or of any magnitude. The published program draws from all that there
-    /// is room for alike.
+    /// A random move between two pools: of all there is room for, since the best sizes often stand
+    /// at a bound; or up to a point of the taker's worth, since they often stand where a curve
+    /// bends; or of any magnitude. The published program draws from all that there is room for
+    /// alike.
     fn step(&mut self, state: &State<'_>) -> Option<Step> {
         let n = state.sizes.len();
         let from = self.rng.random_range(0..n);

@@ -1,13 +1,16 @@
-//! Memshare's arbiter: each tenant is sure of a part of its memory, and the rest goes where hits in shadow queues are. Cidon,
-//! Rushton, Rumble and Stutsman, "Memshare: a Dynamic Multi-tenant Key-value Cache", USENIX ATC '17, section 3.
+//! Memshare's arbiter: each tenant is sure of a part of its memory, and the rest goes where hits in
+//! shadow queues are. Cidon, Rushton, Rumble and Stutsman, "Memshare: a Dynamic Multi-tenant
+//! Key-value Cache", USENIX ATC '17, section 3.
 //!
-//! A tenant has a *target*, of which a part is *reserved*; what it may have at present, its *limit*, is the target with the credits that it
-//! has won or lost. A miss that would have been a hit with a little more memory wins a credit from another tenant that stays above
-//! its reserve. That is Cliffhanger's hill climbing ([`HillClimber`]) with a least size per queue, and so it is done here: the
-//! authors' simulator draws up to ten victims and gives up; here a victim is found where there is one.
+//! A tenant has a *target*, of which a part is *reserved*; what it may have at present, its
+//! *limit*, is the target with the credits that it has won or lost. A miss that would have been a
+//! hit with a little more memory wins a credit from another tenant that stays above its reserve.
+//! That is Cliffhanger's hill climbing ([`HillClimber`]) with a least size per queue, and so it is
+//! done here: the authors' simulator draws up to ten victims and gives up; here a victim is found
+//! where there is one.
 //!
-//! Who must give memory is decided by *need*: the limit over what the tenant holds. The least need is evicted first, so an idle
-//! tenant keeps what it holds until somebody has won a credit from it.
+//! Who must give memory is decided by *need*: the limit over what the tenant holds. The least need
+//! is evicted first, so an idle tenant keeps what it holds until somebody has won a credit from it.
 //!
 //! | Memshare | here |
 //! |---|---|
@@ -18,7 +21,8 @@
 
 use crate::cliffhanger::{HillClimber, Queue, Transfer};
 
-/// The part of its target that a tenant is sure of, by default: 75 %, the middle of what the authors tried.
+/// The part of its target that a tenant is sure of, by default: 75 %, the middle of what the
+/// authors tried.
 pub const RESERVED: f64 = 0.75;
 
 /// What a hit in a shadow queue wins, by default: 64 KiB.
@@ -32,7 +36,8 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// Tenants with these targets, of which the part `reserved` is sure. `credit` is in the unit of the targets; `seed` draws victims.
+    /// Tenants with these targets, of which the part `reserved` is sure. `credit` is in the unit of
+    /// the targets; `seed` draws victims.
     ///
     /// # Panics
     /// Where there is no tenant, the credit is 0, or `reserved` is not between 0 and 1.
@@ -45,7 +50,8 @@ impl Arbiter {
         Self { limits: HillClimber::new(queues, credit, credit, seed), reserves }
     }
 
-    /// A miss of `tenant` that its shadow queue knows: it wins a credit from another one, if one can pay.
+    /// A miss of `tenant` that its shadow queue knows: it wins a credit from another one, if one
+    /// can pay.
     pub fn on_shadow_hit(&mut self, tenant: usize) -> Option<Transfer> {
         self.limits.on_shadow_hit(tenant)
     }
@@ -60,12 +66,14 @@ impl Arbiter {
         self.reserves[tenant]
     }
 
-    /// How much `tenant` needs memory when it holds `used`: above 1 it is owed some, below 1 it holds more than it may.
+    /// How much `tenant` needs memory when it holds `used`: above 1 it is owed some, below 1 it
+    /// holds more than it may.
     pub fn need(&self, tenant: usize, used: u64) -> f64 {
         if used == 0 { f64::INFINITY } else { self.limit(tenant) as f64 / used as f64 }
     }
 
-    /// The tenant that gives memory when some is needed and all hold `used`: the one with the least need, of those that hold any.
+    /// The tenant that gives memory when some is needed and all hold `used`: the one with the least
+    /// need, of those that hold any.
     pub fn victim(&self, used: &[u64]) -> Option<usize> {
         let holders = used.iter().enumerate().filter(|(_, used)| **used > 0);
         let needs = holders.map(|(tenant, &used)| (tenant, self.need(tenant, used)));

@@ -1,17 +1,21 @@
-//! Cliffhanger: hill climbing between queues, and cliff scaling within each, from hits in shadow queues alone. Cidon, Eisenman,
-//! Alizadeh and Katti, "Cliffhanger: Scaling Performance Cliffs in Web Memory Caches", NSDI '16.
+//! Cliffhanger: hill climbing between queues, and cliff scaling within each, from hits in shadow
+//! queues alone. Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger: Scaling Performance Cliffs in
+//! Web Memory Caches", NSDI '16.
 //!
-//! Two plain values do it per request, for the cost of a few additions at a hit at an edge of a queue:
+//! Two plain values do it per request, for the cost of a few additions at a hit at an edge of a
+//! queue:
 //!
 //! - [`HillClimber`] moves memory between queues (Algorithm 1);
 //! - [`SplitQueue`] splits one queue in two where it is on a cliff (Algorithms 2 and 3).
 //!
-//! Both together are the combined algorithm of section 4.3 ([`HillClimber`] over queues that are each a [`SplitQueue`]): a queue has two partitions; each has the small shadow of `SplitQueue` right
-//! behind its items, and behind that its part of the long shadow of `HillClimber`, in proportion to its size. Where the pointers are
-//! farther apart than that shadow sees, [`Slope`] says what the queue would gain by more memory.
+//! Both together are the combined algorithm of section 4.3 ([`HillClimber`] over queues that are
+//! each a [`SplitQueue`]): a queue has two partitions; each has the small shadow of `SplitQueue`
+//! right behind its items, and behind that its part of the long shadow of `HillClimber`, in
+//! proportion to its size. Where the pointers are farther apart than that shadow sees, [`Slope`]
+//! says what the queue would gain by more memory.
 //!
-//! Where there is a view of curves rather than a stream of hits, the policy [`Cliffhanger`] does at once what Algorithm 1 would
-//! do in a window of time, in the mean over its random choices.
+//! Where there is a view of curves rather than a stream of hits, the policy [`Cliffhanger`] does at
+//! once what Algorithm 1 would do in a window of time, in the mean over its random choices.
 
 mod hill;
 mod slope;
@@ -27,21 +31,25 @@ use crate::{Decision, Grant, Policy, partition, talus};
 
 /// Algorithm 1 over a view: the credits of all shadow hits between two decisions, at once.
 ///
-/// Hits in shadows are told by the pools' curves, not counted by shadow queues: with [`Self::scales_cliffs`] by their hulls,
-/// which a learnt curve knows and shadow queues must search for.
+/// Hits in shadows are told by the pools' curves, not counted by shadow queues: with
+/// [`Self::scales_cliffs`] by their hulls, which a learnt curve knows and shadow queues must search
+/// for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cliffhanger {
-    /// The size of a shadow queue, as a part of the mean memory per pool. Default 1/16: the paper's 1 MiB at
-    /// 16 MiB a pool. A fixed size would see nothing of a large pool and jump over the hill of a small one.
+    /// The size of a shadow queue, as a part of the mean memory per pool. Default 1/16: the paper's
+    /// 1 MiB at 16 MiB a pool. A fixed size would see nothing of a large pool and jump over the
+    /// hill of a small one.
     pub shadow: f64,
-    /// What a hit in a shadow earns, as a part of the mean memory per pool. Default 1/1,024. The paper has 1
-    /// to 4 KB, whatever the size; with a 1,000th of a queue hill climbing comes to its optimum (C5).
+    /// What a hit in a shadow earns, as a part of the mean memory per pool. Default 1/1,024. The
+    /// paper has 1 to 4 KB, whatever the size; with a 1,000th of a queue hill climbing comes to its
+    /// optimum (C5).
     pub credit: f64,
-    /// The most that a pool gets or gives in a decision, as a part of all memory. Default 0.05. The paper needs no such bound, for its
-    /// shadows see each step before the next; here a curve is looked at once per interval.
+    /// The most that a pool gets or gives in a decision, as a part of all memory. Default 0.05. The
+    /// paper needs no such bound, for its shadows see each step before the next; here a curve is
+    /// looked at once per interval.
     pub max_step: f64,
-    /// Whether the pools scale their cliffs, so that what they gain is what their hulls say. Default true; without, this is hill
-    /// climbing alone, which gets stuck at the foot of a cliff.
+    /// Whether the pools scale their cliffs, so that what they gain is what their hulls say.
+    /// Default true; without, this is hill climbing alone, which gets stuck at the foot of a cliff.
     pub scales_cliffs: bool,
 }
 
@@ -60,35 +68,39 @@ impl Cliffhanger {
         Self { scales_cliffs: false, ..Self::default() }
     }
 
-    /// Hits in the pool's shadow between two decisions: `f_i (h_i(m_i + δ) - h_i(m_i))` of section 4.1,
-    /// weighted as in equation 1.
+    /// Hits in the pool's shadow between two decisions: `f_i (h_i(m_i + δ) - h_i(m_i))` of section
+    /// 4.1, weighted as in equation 1.
     fn shadow_hits(&self, view: &View, pool: &Pool, size: u64) -> f64 {
         let behind = size as f64 + self.shadow * view.mean_share();
         let saved = pool.curve.miss_ratio(size as f64) - pool.curve.miss_ratio(behind);
         pool.weight * pool.request_rate * view.interval_secs * saved
     }
 
-    /// The credits of one interval, in bytes: each pool earns `ε` for each hit in its own shadow, and pays it with equal chance for each hit in another's. Section 4.1
-    /// has the two rates, and where they are equal for all (equation 2) the sizes are best.
+    /// The credits of one interval, in bytes: each pool earns `ε` for each hit in its own shadow,
+    /// and pays it with equal chance for each hit in another's. Section 4.1 has the two rates, and
+    /// where they are equal for all (equation 2) the sizes are best.
     fn credits(&self, view: &View, sizes: &[u64]) -> Vec<f64> {
         let hits = view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(view, pool, size));
         let hits: Vec<f64> = hits.collect();
         let all: f64 = hits.iter().sum();
-        // Nobody pays for its own hits (Algorithm 1, line 3); the paper divides by the number of all, which comes to the same where they are many.
+        // Nobody pays for its own hits (Algorithm 1, line 3); the paper divides by the number of
+        // all, which comes to the same where they are many.
         let others = (hits.len().max(2) - 1) as f64;
         let credit = self.credit * view.mean_share();
         hits.iter().map(|own| credit * (own - (all - own) / others)).collect()
     }
 
-    /// What each pool has after the interval, a part of it after the other: credits of the whole interval at the steepness of its
-    /// beginning would carry pools far beyond where they are equally steep, and back at the next decision.
+    /// What each pool has after the interval, a part of it after the other: credits of the whole
+    /// interval at the steepness of its beginning would carry pools far beyond where they are
+    /// equally steep, and back at the next decision.
     fn climb(&self, view: &View, present: &[u64]) -> Vec<u64> {
         let part = View { interval_secs: view.interval_secs / f64::from(PARTS), ..view.clone() };
         let most = self.max_step * view.memory as f64 / f64::from(PARTS);
         (0..PARTS).fold(present.to_vec(), |sizes, _| self.step(&part, &sizes, most))
     }
 
-    /// What each pool has after a part of the interval: its own credits, less its share of the others', as far as floors and ceilings allow.
+    /// What each pool has after a part of the interval: its own credits, less its share of the
+    /// others', as far as floors and ceilings allow.
     fn step(&self, view: &View, sizes: &[u64], most: f64) -> Vec<u64> {
         let wanted = self.credits(view, sizes).into_iter();
         let change = wanted.zip(&view.pools).zip(sizes).map(|((wanted, pool), &size)| {
@@ -99,8 +111,8 @@ impl Cliffhanger {
     }
 }
 
-/// Sizes after everybody's change, of which the larger of what is got and what is given is scaled to the other: who is at a bound leaves one
-/// side smaller.
+/// Sizes after everybody's change, of which the larger of what is got and what is given is scaled
+/// to the other: who is at a bound leaves one side smaller.
 fn transferred(sizes: &[u64], change: &[f64]) -> Vec<u64> {
     let sum = |sign: f64| change.iter().map(|by| (by * sign).max(0.0)).sum::<f64>();
     let (got, given) = (sum(1.0), sum(-1.0));
@@ -216,8 +228,9 @@ mod tests {
         assert!(reason.iter().all(|step| step.reason.contains("hits its shadow")));
     }
 
-    /// What was gained in a time must not depend on how often one decides, nor on the unit of memory: a window of one second
-    /// at decisions each 20 s paid a twentieth of the credits, and a shadow of 1 MiB spanned all of a small pool.
+    /// What was gained in a time must not depend on how often one decides, nor on the unit of
+    /// memory: a window of one second at decisions each 20 s paid a twentieth of the credits, and a
+    /// shadow of 1 MiB spanned all of a small pool.
     #[test]
     fn the_climb_follows_the_interval_and_the_size_of_the_cache() {
         let share_after_a_minute = |interval_secs: f64, scale: u64| {

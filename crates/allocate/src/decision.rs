@@ -1,5 +1,5 @@
-//! What an allocation policy returns: what each pool should have, how that differs from what it has, what is expected of it, and
-//! why.
+//! What an allocation policy returns: what each pool should have, how that differs from what it
+//! has, what is expected of it, and why.
 
 use crate::view::{Pool, View};
 
@@ -45,7 +45,8 @@ pub struct Move {
     pub to: Option<usize>,
     /// Bytes.
     pub bytes: u64,
-    /// What it saves, in misses per second, at the request rates of the view; negative where it costs.
+    /// What it saves, in misses per second, at the request rates of the view; negative where it
+    /// costs.
     pub gain: f64,
     /// Why, in words.
     pub reason: String,
@@ -73,14 +74,17 @@ pub struct Decision {
     pub after: Vec<Outcome>,
     /// Promises that cannot be kept.
     pub unmet: Vec<Unmet>,
-    /// For each pool the ends of the cliff on which it then stands, in bytes: a cache that can splits its queue so that both parts behave
-    /// as queues of these sizes ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty where the policy splits none.
+    /// For each pool the ends of the cliff on which it then stands, in bytes: a cache that can
+    /// splits its queue so that both parts behave as queues of these sizes
+    /// ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty where the policy
+    /// splits none.
     pub cliffs: Vec<Option<(u64, u64)>>,
 }
 
 impl Decision {
-    /// The decision that leads to `grants`: pairs pools that give memory with pools that get it, the largest with the largest, and
-    /// predicts what comes of it. `reason` says why a pool gets or gives, for each move.
+    /// The decision that leads to `grants`: pairs pools that give memory with pools that get it,
+    /// the largest with the largest, and predicts what comes of it. `reason` says why a pool gets
+    /// or gives, for each move.
     ///
     /// # Panics
     /// Where there is not one grant for each pool.
@@ -129,7 +133,8 @@ impl Decision {
     }
 }
 
-/// Pairs givers with takers. Memory that nobody had, or nobody gets, stands as a partner without a pool.
+/// Pairs givers with takers. Memory that nobody had, or nobody gets, stands as a partner without a
+/// pool.
 fn moves(
     view: &View,
     grants: &[Grant],

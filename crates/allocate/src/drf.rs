@@ -1,7 +1,7 @@
 //! Dominant resource fairness over what a share of memory leaves to need.
 //!
-//! Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI 2011, as HARE (FAST 2026, sections
-//! 2.2 and 3.5) has it. DRF's steps, and where they are:
+//! Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI
+//! 2011, as HARE (FAST 2026, sections 2.2 and 3.5) has it. DRF's steps, and where they are:
 //!
 //! | DRF | here |
 //! |---|---|
@@ -17,8 +17,9 @@ use crate::{Decision, Grant, Policy, View, fairness, guard};
 /// Dominant resource fairness, with memory split by weight.
 #[derive(Clone, Debug)]
 pub struct Drf {
-    /// Whether what no pool's dominant resource needs is given out too, in proportion to what each has. DRF leaves it
-    /// unassigned, which makes it useless to lie about one's demands. Default: given out.
+    /// Whether what no pool's dominant resource needs is given out too, in proportion to what each
+    /// has. DRF leaves it unassigned, which makes it useless to lie about one's demands. Default:
+    /// given out.
     pub conserving: bool,
     /// Added to each miss ratio, as in [`Settings::salt`]. Default: 0.01.
     pub salt: f64,
@@ -71,8 +72,8 @@ mod tests {
     use crate::{Demand, Pool, Resource};
     use curve::{MissRatioCurve, Unit};
 
-    /// Section 4.1 of the paper: 9 processors and 18 GB, tasks that need <1, 4> and <3, 1>. Three of A's and two of B's run, and either
-    /// has two thirds of its dominant resource.
+    /// Section 4.1 of the paper: 9 processors and 18 GB, tasks that need <1, 4> and <3, 1>. Three
+    /// of A's and two of B's run, and either has two thirds of its dominant resource.
     #[test]
     fn the_papers_example_comes_out() {
         let user = |name: &str, processors, gigabytes| {

@@ -1,12 +1,16 @@
-//! Sizes that are worth most together, whatever the shape of the worths, and how far from the best they can be at most.
+//! Sizes that are worth most together, whatever the shape of the worths, and how far from the best
+//! they can be at most.
 //!
-//! The fill over hulls ([`hull::fill`]) is exact where worths are concave. Where they are not, it bounds the best from above, and errs in
-//! one pool only: the one at which memory ended within a piece of its hull. So the answer is found by branching and bounding: the range of
-//! that pool is cut in two at the size it got, the hulls of both halves lie closer to the worth, and of all ranges that are still open the
-//! one with the highest bound is looked at next. Each fill is also a proposal; exchanges between two pools, from large amounts to small
-//! ones, better it until none brings anything. Where no open range promises more than the best proposal, that is the answer.
+//! The fill over hulls ([`hull::fill`]) is exact where worths are concave. Where they are not, it
+//! bounds the best from above, and errs in one pool only: the one at which memory ended within a
+//! piece of its hull. So the answer is found by branching and bounding: the range of that pool is
+//! cut in two at the size it got, the hulls of both halves lie closer to the worth, and of all
+//! ranges that are still open the one with the highest bound is looked at next. Each fill is also a
+//! proposal; exchanges between two pools, from large amounts to small ones, better it until none
+//! brings anything. Where no open range promises more than the best proposal, that is the answer.
 //!
-//! HOLPACA's annealer answers the same question ([`anneal`](crate::anneal)); this is what it is judged by.
+//! HOLPACA's annealer answers the same question ([`anneal`](crate::anneal)); this is what it is
+//! judged by.
 
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -21,8 +25,8 @@ pub struct Solution {
     pub sizes: Vec<u64>,
     /// What they are worth together.
     pub value: f64,
-    /// No sizes are worth more than this, by the hulls: of all sizes where worths are straight between points, of those at which they
-    /// are looked at where they are smooth.
+    /// No sizes are worth more than this, by the hulls: of all sizes where worths are straight
+    /// between points, of those at which they are looked at where they are smooth.
     pub bound: f64,
 }
 
@@ -35,16 +39,19 @@ impl Solution {
 
 /// So many ranges are cut in two at most; a proof of the last thousandth may take ever so many.
 const CUTS: usize = 300;
-/// Of more pools than this the fill over hulls is answer enough: it errs in one of them, and [`Solution::bound`] says by how much at most.
+/// Of more pools than this the fill over hulls is answer enough: it errs in one of them, and
+/// [`Solution::bound`] says by how much at most.
 const MANY_POOLS: usize = 500;
 /// Exchanges that are tried on a proposal, and on the answer.
 const QUICK_LOOKS: usize = 60;
 const THOROUGH_LOOKS: usize = 4_000;
 
-/// The best sizes for `problem` that this module finds; nearly always the best that there are, and [`Solution::bound`] tells.
+/// The best sizes for `problem` that this module finds; nearly always the best that there are, and
+/// [`Solution::bound`] tells.
 ///
-/// Costs `O(S)` for `S` points where worths are concave, or pools more than 500; up to 600 times that elsewhere. 10,000 pools of 64 points
-/// take some tens of milliseconds, and so do 32 pools with worths of any shape.
+/// Costs `O(S)` for `S` points where worths are concave, or pools more than 500; up to 600 times
+/// that elsewhere. 10,000 pools of 64 points take some tens of milliseconds, and so do 32 pools
+/// with worths of any shape.
 ///
 /// # Panics
 /// Where the least sizes add up to more than there is.
@@ -81,7 +88,8 @@ struct Proposal {
 }
 
 impl Proposal {
-    /// Takes `sizes`, bettered by exchanges, where they are worth more. Exchanges are tried only where they might suffice.
+    /// Takes `sizes`, bettered by exchanges, where they are worth more. Exchanges are tried only
+    /// where they might suffice.
     fn better(&mut self, problem: &Problem, sizes: &[u64], looks: usize) {
         if problem.value(sizes) < 0.9 * self.value {
             return;
@@ -106,12 +114,14 @@ impl Range {
         Self { hulls, filled }
     }
 
-    /// The two halves of the range, cut at the size of the pool that stands within a piece of its hull; none, where no pool does.
+    /// The two halves of the range, cut at the size of the pool that stands within a piece of its
+    /// hull; none, where no pool does.
     fn halves(&self, problem: &Problem) -> Vec<Self> {
         let Some((pool, from, to)) = self.filled.split else { return Vec::new() };
         let (corners, cut) = (&self.hulls[pool], self.filled.sizes[pool]);
         let (low, high) = (corners[0].0, corners[corners.len() - 1].0);
-        // Next to an end of the piece the hull is as good as exact; the middle of the piece then cuts away more.
+        // Next to an end of the piece the hull is as good as exact; the middle of the piece then
+        // cuts away more.
         let near = (to - from) / 16;
         let cut = if cut - from <= near || to - cut <= near { u64::midpoint(from, to) } else { cut };
         let total = problem.total();
@@ -148,9 +158,10 @@ impl PartialEq for Range {
 
 impl Eq for Range {}
 
-/// The best sizes of which each is its pool's least size plus a number of chunks, by dynamic programming: the memory above the least
-/// sizes is cut into `chunks` equal chunks, and what the first `i` pools are worth at most with `j` of them follows from what the
-/// first `i - 1` are worth with fewer. The bytes that no whole chunk holds go to whoever has room.
+/// The best sizes of which each is its pool's least size plus a number of chunks, by dynamic
+/// programming: the memory above the least sizes is cut into `chunks` equal chunks, and what the
+/// first `i` pools are worth at most with `j` of them follows from what the first `i - 1` are worth
+/// with fewer. The bytes that no whole chunk holds go to whoever has room.
 ///
 /// # Panics
 /// Where the least sizes add up to more than there is, or `chunks` is 0.
@@ -160,7 +171,8 @@ pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
     let chunk = (spare / chunks).max(1);
     let chunks = (spare / chunk) as usize;
 
-    // What the pools so far are worth at most with `j` chunks, and how many of them the last one has then.
+    // What the pools so far are worth at most with `j` chunks, and how many of them the last one
+    // has then.
     let mut worth = vec![f64::NEG_INFINITY; chunks + 1];
     worth[0] = 0.0;
     let mut taken: Vec<Vec<u32>> = Vec::with_capacity(problem.choices.len());
@@ -191,8 +203,9 @@ pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
     problem.nearest(&sizes)
 }
 
-/// Moves memory between two pools, as long as that brings something: from whom it costs least to whom it brings most, first in
-/// large amounts, then in ever smaller ones, and ends after so many looks at all pools.
+/// Moves memory between two pools, as long as that brings something: from whom it costs least to
+/// whom it brings most, first in large amounts, then in ever smaller ones, and ends after so many
+/// looks at all pools.
 pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>, mut looks: usize) -> Vec<u64> {
     let spare =
         problem.choices.iter().zip(&sizes).map(|(choice, &size)| size - choice.low).max().unwrap_or(0);
@@ -210,7 +223,8 @@ pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>, mut looks: usize) -> Ve
     sizes
 }
 
-/// The best exchange of `amount` bytes, or of what there is room for, between two pools: who gives, who gets, how much.
+/// The best exchange of `amount` bytes, or of what there is room for, between two pools: who gives,
+/// who gets, how much.
 fn exchange(problem: &Problem, sizes: &[u64], amount: u64) -> Option<(usize, usize, u64)> {
     // The two best of each side, so that one pool is not both.
     let (mut costs, mut gains) = ([None; 2], [None; 2]);

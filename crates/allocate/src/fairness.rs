@@ -1,13 +1,16 @@
-//! How fair an allocation is: each pool's throughput in relation to what it would have with a share of its own.
+//! How fair an allocation is: each pool's throughput in relation to what it would have with a share
+//! of its own.
 //!
-//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026, section 3.1. The *baseline* splits everything
-//! by weight. A pool's *normalised throughput* is its throughput divided by that of the baseline; the *sharing incentive* holds
-//! where it is nowhere below 1; and the aim of HARE is that the least of all is as high as may be.
+//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026, section
+//! 3.1. The *baseline* splits everything by weight. A pool's *normalised throughput* is its
+//! throughput divided by that of the baseline; the *sharing incentive* holds where it is nowhere
+//! below 1; and the aim of HARE is that the least of all is as high as may be.
 
 use crate::partition::shares;
 use crate::{Grant, Outcome, View};
 
-/// What each pool has without any sharing: its part of everything by weight, within its floor and its ceiling.
+/// What each pool has without any sharing: its part of everything by weight, within its floor and
+/// its ceiling.
 pub fn baseline(view: &View) -> Vec<Grant> {
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     shares(view, &weights)
@@ -15,7 +18,8 @@ pub fn baseline(view: &View) -> Vec<Grant> {
 
 /// The throughput of each pool with `grants`, in relation to that with `baseline`.
 ///
-/// A pool that needs nothing but memory carries any number of requests; in relation to itself that is 1. So is 0 to 0.
+/// A pool that needs nothing but memory carries any number of requests; in relation to itself that
+/// is 1. So is 0 to 0.
 pub fn normalised(view: &View, baseline: &[Grant], grants: &[Grant]) -> Vec<f64> {
     let each = view.pools.iter().zip(baseline).zip(grants);
     each.map(|((pool, before), after)| relative(Outcome::of(pool, before), Outcome::of(pool, after)))

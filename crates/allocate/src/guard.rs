@@ -1,9 +1,10 @@
 //! Rails that any policy runs between.
 //!
-//! [`Guarded`] wraps a policy. What the policy sees is smoothed; what it wants is kept within bounds, within the hierarchy, and
-//! within what may move in one round; and what is hardly better than what is there is left. HOLPACA (ICPE 2026, section 3) moves at most
-//! 1 % of the memory at a time and keeps three tenths of the figure before; HARE (FAST 2026, section 4.3) applies what is at least 5 %
-//! better.
+//! [`Guarded`] wraps a policy. What the policy sees is smoothed; what it wants is kept within
+//! bounds, within the hierarchy, and within what may move in one round; and what is hardly better
+//! than what is there is left. HOLPACA (ICPE 2026, section 3) moves at most 1 % of the memory at a
+//! time and keeps three tenths of the figure before; HARE (FAST 2026, section 4.3) applies what is
+//! at least 5 % better.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,8 @@ pub enum Aim {
     /// The misses per second of all pools.
     #[default]
     Misses,
-    /// The requests per second that the grants of all pools carry, up to what they are asked for now.
+    /// The requests per second that the grants of all pools carry, up to what they are asked for
+    /// now.
     Throughput,
     /// The least normalised throughput of any pool ([`fairness`]).
     Fairness,
@@ -25,10 +27,11 @@ pub enum Aim {
 /// The rails. By default there is none of them but the view's own bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rails {
-    /// No pool gets less than this share of the mean memory per pool, whatever its floor is. 0.1 of a mean share is HOLPACA's
-    /// "no starvation", of which the paper gives no figure. Default: 0.
+    /// No pool gets less than this share of the mean memory per pool, whatever its floor is. 0.1 of
+    /// a mean share is HOLPACA's "no starvation", of which the paper gives no figure. Default: 0.
     pub least_share: f64,
-    /// No pool gets more than this share of all memory, whatever its ceiling is; 0 = no such bound. Default: 0.
+    /// No pool gets more than this share of all memory, whatever its ceiling is; 0 = no such bound.
+    /// Default: 0.
     pub most_share: f64,
     /// The share of all memory that one pool may gain or lose in a round; 0 = any. Default: 0.
     pub pool_step: f64,
@@ -40,9 +43,11 @@ pub struct Rails {
     pub hysteresis: f64,
     /// What that improvement is counted in. Default: misses.
     pub aim: Aim,
-    /// The memory of nodes by number, in bytes. A node that is not named has what its pools have now. Default: none.
+    /// The memory of nodes by number, in bytes. A node that is not named has what its pools have
+    /// now. Default: none.
     pub nodes: Vec<(u32, u64)>,
-    /// The most memory of instances, in bytes. An instance that is not named has no bound of its own. Default: none.
+    /// The most memory of instances, in bytes. An instance that is not named has no bound of its
+    /// own. Default: none.
     pub instances: Vec<(Place, u64)>,
 }
 
@@ -55,13 +60,14 @@ pub struct Guarded<P> {
     pub rails: Rails,
     /// The smoothed request rate of each pool, by name.
     rates: HashMap<String, f64>,
-    /// Where there are several nodes, a policy for each, by its number: what one remembers between rounds is of the pools that it
-    /// is shown, and it forgets who is missing.
+    /// Where there are several nodes, a policy for each, by its number: what one remembers between
+    /// rounds is of the pools that it is shown, and it forgets who is missing.
     nodes: HashMap<u32, P>,
 }
 
 impl<P: Policy + Clone> Guarded<P> {
-    /// `policy` between `rails`. Where there are several nodes, each is decided on by its own copy of it.
+    /// `policy` between `rails`. Where there are several nodes, each is decided on by its own copy
+    /// of it.
     pub fn new(policy: P, rails: Rails) -> Self {
         Self { policy, rails, rates: HashMap::new(), nodes: HashMap::new() }
     }
@@ -100,7 +106,8 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
 }
 
 impl<P: Policy + Clone> Guarded<P> {
-    /// The view with smoothed request rates. A pool that was not there before starts with what it has.
+    /// The view with smoothed request rates. A pool that was not there before starts with what it
+    /// has.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
         let mut rates = HashMap::with_capacity(view.pools.len());
@@ -113,8 +120,8 @@ impl<P: Policy + Clone> Guarded<P> {
         view
     }
 
-    /// What the policy wants, node by node: memory does not move between machines. Of the other resources each node gets a part by the
-    /// weight of its pools.
+    /// What the policy wants, node by node: memory does not move between machines. Of the other
+    /// resources each node gets a part by the weight of its pools.
     fn by_node(&mut self, view: &View) -> Decision {
         let mut nodes: Vec<u32> = view.pools.iter().map(|pool| pool.place.node).collect();
         nodes.sort_unstable();
@@ -207,8 +214,9 @@ impl Rails {
         })
     }
 
-    /// Takes from each instance what is over its bound, in proportion to what its pools have over their floors, and gives it to
-    /// pools of the same node that have room. What finds none is given to nobody.
+    /// Takes from each instance what is over its bound, in proportion to what its pools have over
+    /// their floors, and gives it to pools of the same node that have room. What finds none is
+    /// given to nobody.
     fn fit_instances(&self, view: &View, grants: &mut [Grant]) {
         for &(place, most) in &self.instances {
             let members: Vec<usize> = (0..grants.len()).filter(|&i| view.pools[i].place == place).collect();
@@ -229,7 +237,8 @@ impl Rails {
         }
     }
 
-    /// Gives `bytes` to pools on the node of `place`, but not in it, one after the other as far as they have room.
+    /// Gives `bytes` to pools on the node of `place`, but not in it, one after the other as far as
+    /// they have room.
     fn give(&self, view: &View, grants: &mut [Grant], place: Place, mut bytes: u64) {
         let mut held: HashMap<Place, u64> = HashMap::new();
         for (pool, grant) in view.pools.iter().zip(&*grants) {
@@ -259,8 +268,8 @@ impl Rails {
 
     /// The part of the way from what is to what should be that may be gone in this round.
     ///
-    /// All of it is scaled alike: what lies between two allocations that keep all bounds and totals keeps them too, and the rates
-    /// that were meant for the memory come with it.
+    /// All of it is scaled alike: what lies between two allocations that keep all bounds and totals
+    /// keeps them too, and the rates that were meant for the memory come with it.
     fn part(&self, view: &View, present: &[Grant], grants: &[Grant]) -> f64 {
         let memory = view.memory as f64;
         let moved = |(before, after): (&Grant, &Grant)| after.memory.abs_diff(before.memory) as f64;
@@ -295,7 +304,8 @@ impl Aim {
     }
 }
 
-/// Goes `part` of the way from `present` to `grants`. Rounds what is gained down and what is lost up, so that sums stay within totals.
+/// Goes `part` of the way from `present` to `grants`. Rounds what is gained down and what is lost
+/// up, so that sums stay within totals.
 fn step(present: &[Grant], grants: &mut [Grant], part: f64) {
     if part >= 1.0 {
         return;
@@ -348,7 +358,8 @@ pub fn possible(view: &View, grants: &[Grant]) -> bool {
         })
 }
 
-/// The promises that a decision does not keep, each with the reason: that nothing could, or what this one lacks.
+/// The promises that a decision does not keep, each with the reason: that nothing could, or what
+/// this one lacks.
 pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
     let broken = |i: &usize| {
         let promise = view.pools[*i].min_request_rate;

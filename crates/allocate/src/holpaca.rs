@@ -1,5 +1,6 @@
-//! HOLPACA's two algorithms: as much throughput as there can be, and that with a least throughput for some. Peixoto et al., "HOLPACA:
-//! Holistic and Adaptable Cache Management for Shared Environments", ICPE '26, section 4.3.
+//! HOLPACA's two algorithms: as much throughput as there can be, and that with a least throughput
+//! for some. Peixoto et al., "HOLPACA: Holistic and Adaptable Cache Management for Shared
+//! Environments", ICPE '26, section 4.3.
 //!
 //! What the paper's *compute* step does in each control cycle, which is a round here:
 //!
@@ -13,15 +14,18 @@
 //! | "simulated annealing … to explore thousands of memory distribution configurations and selects the one that yields the highest aggregated throughput" | `search`, by [`Annealer::solve`] or, instead, [`exact::solve`] |
 //! | QoS: "tenants whose measured throughput falls below their defined threshold are excluded from memory reduction decisions" | `promise::Promises`, and `restrict`, which has their least sizes |
 //!
-//! *Collect*, *enforce* and *sleep* (section 4.2) are the business of whoever calls; [`interval`](crate::interval) says how long to sleep.
+//! *Collect*, *enforce* and *sleep* (section 4.2) are the business of whoever calls;
+//! [`interval`](crate::interval) says how long to sleep.
 //!
-//! A pool that was promised a throughput and has not got it, with a tenth to spare, gives nothing, and grows toward the least size at
-//! which its curve keeps the promise before others are served. One that has it is never shrunk below that size. A promise that no size
-//! could keep, or that there is no memory for beside the others', is told ([`Unmet`]) and otherwise passed over.
+//! A pool that was promised a throughput and has not got it, with a tenth to spare, gives nothing,
+//! and grows toward the least size at which its curve keeps the promise before others are served.
+//! One that has it is never shrunk below that size. A promise that no size could keep, or that
+//! there is no memory for beside the others', is told ([`Unmet`]) and otherwise passed over.
 //!
-//! The sum of throughputs alone knows no fairness: a pool that has more gains more by still more, and an optimiser that works takes
-//! everything from flat pools. The paper says that nobody starves; its rule has nothing to that end, so [`Options::floor_of_equal`] stands
-//! here for it. [`Mode`] says what else the modes change.
+//! The sum of throughputs alone knows no fairness: a pool that has more gains more by still more,
+//! and an optimiser that works takes everything from flat pools. The paper says that nobody
+//! starves; its rule has nothing to that end, so [`Options::floor_of_equal`] stands here for it.
+//! [`Mode`] says what else the modes change.
 
 use std::collections::HashMap;
 
@@ -42,15 +46,16 @@ use promise::{Need, Promises};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The paper's rules with what they lack: a floor for all, promises that a pool grows toward and that can be told unkeepable, a cap
-    /// per pool and one on what moves in all.
+    /// The paper's rules with what they lack: a floor for all, promises that a pool grows toward
+    /// and that can be told unkeepable, a cap per pool and one on what moves in all.
     #[default]
     Repaired,
-    /// The paper's words and no more: no floor; a hundredth of memory moves per cycle in all; who has not got what it was promised only
-    /// gives nothing.
+    /// The paper's words and no more: no floor; a hundredth of memory moves per cycle in all; who
+    /// has not got what it was promised only gives nothing.
     Described,
-    /// The program that was published with the paper, with its faults: sizes start from the memory that pools use, a curve of fewer than
-    /// three points makes a pool new, measures start from nothing, and the annealer walks at random ([`anneal`](crate::anneal)).
+    /// The program that was published with the paper, with its faults: sizes start from the memory
+    /// that pools use, a curve of fewer than three points makes a pool new, measures start from
+    /// nothing, and the annealer walks at random ([`anneal`](crate::anneal)).
     Published,
 }
 
@@ -77,15 +82,19 @@ pub struct Options {
     pub objective: Objective,
     /// How far a pool's size may change in a round, as a share of all memory; 0.01 by default.
     pub step: f64,
-    /// How much memory may move in a round, as a share of all memory; 0.05 by default. A move of more is made in part.
+    /// How much memory may move in a round, as a share of all memory; 0.05 by default. A move of
+    /// more is made in part.
     pub moved: f64,
-    /// No pool is shrunk below this share of an equal share of memory; 0.4 by default. Pools that have less grow to it first.
+    /// No pool is shrunk below this share of an equal share of memory; 0.4 by default. Pools that
+    /// have less grow to it first.
     pub floor_of_equal: f64,
-    /// How much more than it was promised a pool should have, as a share of the promise; 0.1 by default. Less where memory is short.
+    /// How much more than it was promised a pool should have, as a share of the promise; 0.1 by
+    /// default. Less where memory is short.
     pub margin: f64,
     /// The weight of a new measure against what was held; 0.7 by default.
     pub newest: f64,
-    /// Sizes are left alone where a change promises less than this share of what they are worth; 0.0001 by default.
+    /// Sizes are left alone where a change promises less than this share of what they are worth;
+    /// 0.0001 by default.
     pub least_gain: f64,
     /// The seed of the annealer; 0 by default.
     pub seed: u64,
@@ -118,8 +127,8 @@ struct Measures {
     backend_rate: f64,
     /// Requests per second.
     throughput: f64,
-    /// Both smoothed over ten rounds: what promises are judged by, since a measure that is off by a hundredth may change what a flat
-    /// curve needs by a tenth.
+    /// Both smoothed over ten rounds: what promises are judged by, since a measure that is off by a
+    /// hundredth may change what a flat curve needs by a tenth.
     steady: [f64; 2],
     /// The round in which it was last seen.
     seen: u64,
@@ -179,7 +188,8 @@ impl Holpaca {
         Self::new(Options { solver: Solver::Exact, ..Options::default() })
     }
 
-    /// The sizes that are worth most at once, wherever pools stand: the goal that the cycles of [`Self::exact`] approach.
+    /// The sizes that are worth most at once, wherever pools stand: the goal that the cycles of
+    /// [`Self::exact`] approach.
     pub fn at_once(objective: Objective) -> Self {
         Self::new(Options { solver: Solver::Exact, objective, step: 1.0, moved: 1.0, ..Options::default() })
     }
@@ -189,8 +199,9 @@ impl Holpaca {
         &self.options
     }
 
-    /// Smooths what was measured, and tells who is new, and what is held of each: nothing is known of its curve, or it came after others had been seen. In
-    /// published mode a curve of fewer than three points is new, and what is held starts from nothing.
+    /// Smooths what was measured, and tells who is new, and what is held of each: nothing is known
+    /// of its curve, or it came after others had been seen. In published mode a curve of fewer than
+    /// three points is new, and what is held starts from nothing.
     fn collect(&mut self, view: &View) -> (Vec<bool>, Vec<Measures>) {
         let published = self.options.mode == Mode::Published;
         let first_round = self.round == 0;
@@ -231,11 +242,13 @@ impl Holpaca {
         (new, all)
     }
 
-    /// Where the round starts: new pools have an equal share, and active ones what they have, scaled to the rest of the memory.
+    /// Where the round starts: new pools have an equal share, and active ones what they have,
+    /// scaled to the rest of the memory.
     fn admit_new(&self, view: &View, new: &[bool]) -> Vec<u64> {
         let equal = view.memory as f64 / view.pools.len() as f64;
         let held = |pool: &Pool| {
-            // A pool that fills has less than it was granted; to start from that, as published, shrinks whoever fills.
+            // A pool that fills has less than it was granted; to start from that, as published,
+            // shrinks whoever fills.
             let size = if self.options.mode == Mode::Published { pool.used } else { pool.size };
             size.max(1) as f64
         };
@@ -256,14 +269,16 @@ impl Holpaca {
         partition::shares(view, &weights).into_iter().map(|grant| grant.memory).collect()
     }
 
-    /// Each pool's curve as throughput at each size, `IOPS_storage / miss ratio`, joined smoothly; or as hits, where those are the objective.
+    /// Each pool's curve as throughput at each size, `IOPS_storage / miss ratio`, joined smoothly;
+    /// or as hits, where those are the objective.
     fn throughput_estimation(&self, view: &View, measures: &[Measures]) -> Vec<Worth> {
         let each = view.pools.iter().zip(measures);
         each.map(|(pool, measures)| Worth::of(pool, self.options.objective, measures.backend_rate)).collect()
     }
 
-    /// Windows around the base within floors and ceilings, and above what each needs: who has more than it needs is not shrunk below
-    /// that; who has less gives nothing, and grows by a step at most, as far as what others can give suffices.
+    /// Windows around the base within floors and ceilings, and above what each needs: who has more
+    /// than it needs is not shrunk below that; who has less gives nothing, and grows by a step at
+    /// most, as far as what others can give suffices.
     fn restrict(&self, view: &View, base: &[u64], new: &[bool], needs: &[Need]) -> Vec<(u64, u64)> {
         let step = (self.options.step * view.memory as f64) as u64;
         let mut bounds: Vec<(u64, u64)> = Vec::with_capacity(base.len());
@@ -299,8 +314,9 @@ impl Holpaca {
         self.in_part(problem, base, found)
     }
 
-    /// A part of the way to `sizes`, where more would move than may. What lies on the way between two sizes that keep their bounds
-    /// keeps them too; only what was to be raised to a bound may have further to go.
+    /// A part of the way to `sizes`, where more would move than may. What lies on the way between
+    /// two sizes that keep their bounds keeps them too; only what was to be raised to a bound may
+    /// have further to go.
     fn in_part(&self, problem: &Problem, base: &[u64], sizes: Vec<u64>) -> Vec<u64> {
         let moved: u64 = sizes.iter().zip(base).map(|(&size, &base)| size.saturating_sub(base)).sum();
         let most = self.options.moved * problem.memory as f64;

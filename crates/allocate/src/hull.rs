@@ -1,13 +1,17 @@
-//! The exact solver over hulls: sizes that are worth most together where each worth is replaced by its concave hull.
+//! The exact solver over hulls: sizes that are worth most together where each worth is replaced by
+//! its concave hull.
 //!
-//! On a concave function each further byte brings at most what the one before it brought. So the best allocation gives memory
-//! piece by piece to whoever gains most by it, and since a hull is a chain of straight pieces, that is a matter of finding
-//! the slope at which memory ends: steeper pieces are handed out, flatter ones are not. It is found by halving, in `O(S)` for `S` pieces: some
-//! tens of milliseconds for 10,000 pools with 64 points each. HOLPACA (ICPE '26, section 4.3) searches by simulated annealing instead.
+//! On a concave function each further byte brings at most what the one before it brought. So the
+//! best allocation gives memory piece by piece to whoever gains most by it, and since a hull is a
+//! chain of straight pieces, that is a matter of finding the slope at which memory ends: steeper
+//! pieces are handed out, flatter ones are not. It is found by halving, in `O(S)` for `S` pieces:
+//! some tens of milliseconds for 10,000 pools with 64 points each. HOLPACA (ICPE '26, section 4.3)
+//! searches by simulated annealing instead.
 //!
-//! Where worths are concave, as hit rates over hulls are, the answer is exact. Where they are not, its worth over the hulls is a
-//! bound that no allocation exceeds, and all pools but one stand at a size at which hull and worth agree: the one at which memory ended
-//! within a piece. [`exact`](crate::exact) mends that one.
+//! Where worths are concave, as hit rates over hulls are, the answer is exact. Where they are not,
+//! its worth over the hulls is a bound that no allocation exceeds, and all pools but one stand at a
+//! size at which hull and worth agree: the one at which memory ended within a piece.
+//! [`exact`](crate::exact) mends that one.
 
 use crate::problem::{Problem, rise};
 
@@ -18,7 +22,8 @@ pub struct Filled {
     pub sizes: Vec<u64>,
     /// What the sizes are worth over the hulls. No sizes are worth more, over hulls or worths.
     pub bound: f64,
-    /// The pool that stands within a piece of its hull, with the two sizes at which the piece begins and ends.
+    /// The pool that stands within a piece of its hull, with the two sizes at which the piece
+    /// begins and ends.
     pub split: Option<(usize, u64, u64)>,
 }
 

@@ -1,14 +1,20 @@
-//! When to decide next: the control interval by what was seen, rather than by hand. HOLPACA (ICPE '26, section 4.2) leaves this to
-//! future work: short intervals cost, long ones leave pools with what they no longer need.
+//! When to decide next: the control interval by what was seen, rather than by hand. HOLPACA (ICPE
+//! '26, section 4.2) leaves this to future work: short intervals cost, long ones leave pools with
+//! what they no longer need.
 //!
 //! Four things are weighed after each decision:
-//! - *change*: how far curves and request rates are from what they were at the decision before, in misses per request;
-//! - *doubt*: how far they would be from it by chance alone, by the samples that they were learnt from;
-//! - *unfinished business*: the decision moved memory, and promises gain beyond what the moves cost;
+//! - *change*: how far curves and request rates are from what they were at the decision before, in
+//!   misses per request;
+//! - *doubt*: how far they would be from it by chance alone, by the samples that they were learnt
+//!   from;
+//! - *unfinished business*: the decision moved memory, and promises gain beyond what the moves
+//!   cost;
 //! - *cost*: what was moved must be fetched anew.
 //!
-//! How long what is gained will last nobody knows; it is taken that things stay as they are for as long as they have been so, or
-//! were before they changed. Change beyond doubt, or unfinished business, shortens the interval to the least that samples allow; without either it grows by half.
+//! How long what is gained will last nobody knows; it is taken that things stay as they are for as
+//! long as they have been so, or were before they changed. Change beyond doubt, or unfinished
+//! business, shortens the interval to the least that samples allow; without either it grows by
+//! half.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +38,8 @@ pub struct Tempo {
     pub least_change: f64,
     /// The interval grows by this factor where nothing happens; 1.5 by default.
     pub growth: f64,
-    /// The mean size of an item, in bytes, by which the cost of a move is told in misses; 1000 by default.
+    /// The mean size of an item, in bytes, by which the cost of a move is told in misses; 1000 by
+    /// default.
     pub item_bytes: f64,
 }
 
@@ -86,12 +93,13 @@ impl Interval {
         self.secs
     }
 
-    /// Looks at a view and what was decided on it, and chooses the seconds until the next decision. Costs a pass over the points of
-    /// all curves.
+    /// Looks at a view and what was decided on it, and chooses the seconds until the next decision.
+    /// Costs a pass over the points of all curves.
     pub fn after(&mut self, view: &View, decision: &Decision) -> Cause {
         let cause = self.cause(view, decision);
         if matches!(cause, Cause::First | Cause::Change) {
-            // A change shows for a while, until all of what was learnt is new; between two of its signs is no calm.
+            // A change shows for a while, until all of what was learnt is new; between two of its
+            // signs is no calm.
             if self.calm_secs > 3.0 * self.tempo.shortest_secs {
                 self.last_calm_secs = self.calm_secs;
             }
@@ -125,8 +133,8 @@ impl Interval {
         if decision.moved_bytes() > 0 && gained > cost { Cause::Unfinished } else { Cause::Quiet }
     }
 
-    /// Whether some pool's misses per second, at the sizes that it could have, are further from what they were than chance and the
-    /// least change explain, of all requests.
+    /// Whether some pool's misses per second, at the sizes that it could have, are further from
+    /// what they were than chance and the least change explain, of all requests.
     fn changed(&self, view: &View) -> bool {
         let requests: f64 = view.pools.iter().map(|pool| pool.request_rate).sum();
         view.pools.iter().any(|pool| {
@@ -154,8 +162,8 @@ fn doubt(pool: &Pool) -> f64 {
     error(&pool.curve)
 }
 
-/// The standard error of a curve: of the keys that were sampled, and of how often these happened to be asked for; 0 where the curve says
-/// nothing of it.
+/// The standard error of a curve: of the keys that were sampled, and of how often these happened to
+/// be asked for; 0 where the curve says nothing of it.
 fn error(curve: &MissRatioCurve) -> f64 {
     curve.confidence().map_or(0.0, |confidence| {
         let by_chance = 0.5 / confidence.samples.max(1.0).sqrt();

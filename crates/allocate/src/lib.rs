@@ -1,8 +1,9 @@
 //! Who should get how much: allocation policies as pure functions of what is observed.
 //!
-//! A policy is handed a [`View`] of all pools and returns a [`Decision`]: what each pool should have, as moves, each with its
-//! predicted gain and its reason in words. No policy reads a clock, starts a thread or does I/O; what is random in one is drawn from its
-//! own seeded generator. So the engine, the orchestrator, the simulator and the tests run the same code.
+//! A policy is handed a [`View`] of all pools and returns a [`Decision`]: what each pool should
+//! have, as moves, each with its predicted gain and its reason in words. No policy reads a clock,
+//! starts a thread or does I/O; what is random in one is drawn from its own seeded generator. So
+//! the engine, the orchestrator, the simulator and the tests run the same code.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -59,13 +60,14 @@ pub use view::{Demand, Flash, Misses, Place, Pool, Resource, View, ViewError};
 
 /// Decides who should get how much.
 ///
-/// What a policy keeps between rounds (smoothed figures, a generator of random numbers) is its own; a view is whole in itself.
+/// What a policy keeps between rounds (smoothed figures, a generator of random numbers) is its own;
+/// a view is whole in itself.
 pub trait Policy: Send {
     /// Its name in configurations and reports: lower case, words joined by hyphens.
     fn name(&self) -> &'static str;
 
-    /// What each pool of `view` should have. The grants of a decision never exceed the view's totals, and keep each pool between
-    /// its floor and its ceiling.
+    /// What each pool of `view` should have. The grants of a decision never exceed the view's
+    /// totals, and keep each pool between its floor and its ceiling.
     ///
     /// `view` has passed [`View::validate`].
     fn decide(&mut self, view: &View) -> Decision;

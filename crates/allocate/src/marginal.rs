@@ -1,14 +1,17 @@
-//! CacheLib's marginal hits: memory goes, step by step, from where the last step is hit least to where it is hit most (`CacheLib`,
-//! `MarginalHitsOptimizeStrategy`, sources as of 2026).
+//! CacheLib's marginal hits: memory goes, step by step, from where the last step is hit least to
+//! where it is hit most (`CacheLib`, `MarginalHitsOptimizeStrategy`, sources as of 2026).
 //!
-//! Candidates are compared by smoothed ranks of their hits in the last step of their memory. By ranks alone some candidate is always
-//! the lowest and some the highest, and memory moves in every round, for ever ([`MarginalHits::as_in_cachelib`]): so the hits
-//! themselves must also differ by two thresholds, and who has just received is no victim for some rounds.
+//! Candidates are compared by smoothed ranks of their hits in the last step of their memory. By
+//! ranks alone some candidate is always the lowest and some the highest, and memory moves in every
+//! round, for ever ([`MarginalHits::as_in_cachelib`]): so the hits themselves must also differ by
+//! two thresholds, and who has just received is no victim for some rounds.
 //!
-//! The strategy's steps: the tail hits of each candidate (`tail_hits`), their ranks and the moving average of them ([`Ranks::update`]), the lowest that may give as
-//! victim and the highest that may take as receiver (`pick`).
+//! The strategy's steps: the tail hits of each candidate (`tail_hits`), their ranks and the moving
+//! average of them ([`Ranks::update`]), the lowest that may give as victim and the highest that may
+//! take as receiver (`pick`).
 //!
-//! The engine's rebalancer and optimizer, which see counted hits rather than curves, rank by the same [`Ranks`].
+//! The engine's rebalancer and optimizer, which see counted hits rather than curves, rank by the
+//! same [`Ranks`].
 
 use std::collections::BTreeMap;
 
@@ -27,9 +30,9 @@ impl<K> Default for Ranks<K> {
 }
 
 impl<K: Ord + Copy> Ranks<K> {
-    /// Ranks the scores and folds the ranks in: `keep` of the old average and `1 - keep` of the new rank. Equal scores have
-    /// the mean of their ranks, so that they are told apart by nothing. Who is new has the rank itself; who is missing is
-    /// forgotten.
+    /// Ranks the scores and folds the ranks in: `keep` of the old average and `1 - keep` of the new
+    /// rank. Equal scores have the mean of their ranks, so that they are told apart by nothing. Who
+    /// is new has the rank itself; who is missing is forgotten.
     pub fn update<S: PartialOrd>(&mut self, mut scores: Vec<(K, S)>, keep: f64) {
         scores.sort_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
         let mut smoothed = BTreeMap::new();
@@ -51,11 +54,13 @@ impl<K: Ord + Copy> Ranks<K> {
     }
 }
 
-/// A step of memory per round from the pool that would miss it least to the one that would gain most.
+/// A step of memory per round from the pool that would miss it least to the one that would gain
+/// most.
 #[derive(Clone, Debug)]
 pub struct MarginalHits {
-    /// How much moves at once, in bytes. Default none: a 64th of the mean memory per pool, which is a slab at
-    /// 256 MiB a pool. A fixed step is more than a small pool can give. `CacheLib`: a slab of 4 MiB.
+    /// How much moves at once, in bytes. Default none: a 64th of the mean memory per pool, which is
+    /// a slab at 256 MiB a pool. A fixed step is more than a small pool can give. `CacheLib`: a
+    /// slab of 4 MiB.
     pub step_bytes: Option<u64>,
     /// How much of the old average rank is kept. Default 0.3.
     pub moving_average: f64,

@@ -1,11 +1,14 @@
 //! Memshare: each pool keeps a reserved part of its memory, and competes for the rest.
 //!
-//! Cidon et al., "Memshare: a Dynamic Multi-tenant Key-value Cache", ATC 2017, as HARE (FAST 2026, section 4.4) compares itself
-//! with it: chunk by chunk, memory goes from the pool that loses least by it to the pool that gains most, while the one is more than the
-//! other. It looks at nothing but misses: who gives is not compensated.
+//! Cidon et al., "Memshare: a Dynamic Multi-tenant Key-value Cache", ATC 2017, as HARE (FAST 2026,
+//! section 4.4) compares itself with it: chunk by chunk, memory goes from the pool that loses least
+//! by it to the pool that gains most, while the one is more than the other. It looks at nothing but
+//! misses: who gives is not compensated.
 //!
-//! This is the window between two decisions at once, from curves: what is *reserved* is never given ([`Memshare::reserved`]); a gain is the hits of the shadow queue, a
-//! chunk long, and a loss those in the last chunk of what a pool has ([`Memshare::memory`]). Request by request it is [`arbiter`](crate::arbiter).
+//! This is the window between two decisions at once, from curves: what is *reserved* is never given
+//! ([`Memshare::reserved`]); a gain is the hits of the shadow queue, a chunk long, and a loss those
+//! in the last chunk of what a pool has ([`Memshare::memory`]). Request by request it is
+//! [`arbiter`](crate::arbiter).
 
 use std::collections::BTreeSet;
 
@@ -26,7 +29,8 @@ pub enum Gains {
 /// Memory by Memshare; the other resources by weight.
 #[derive(Clone, Debug)]
 pub struct Memshare {
-    /// The part of its share by weight that a pool never loses. Default: 0.5, as in the paper's and HARE's evaluation.
+    /// The part of its share by weight that a pool never loses. Default: 0.5, as in the paper's and
+    /// HARE's evaluation.
     pub reserved: f64,
     /// Bytes that move at once; `None` = a 64th of a mean share. Default: `None`.
     pub chunk: Option<u64>,
@@ -40,8 +44,8 @@ impl Default for Memshare {
     }
 }
 
-/// Memory by Memshare, the other resources by dominant resource fairness: the best that cache-oblivious and resource-oblivious
-/// allocation come to together.
+/// Memory by Memshare, the other resources by dominant resource fairness: the best that
+/// cache-oblivious and resource-oblivious allocation come to together.
 #[derive(Clone, Debug, Default)]
 pub struct MemshareDrf {
     /// The memory.
@@ -94,9 +98,11 @@ impl Memshare {
         let mut gains: BTreeSet<(Rank, usize)> = (0..pools.len()).filter_map(|i| gain(i, sizes[i])).collect();
         let mut losses: BTreeSet<(Rank, usize)> =
             (0..pools.len()).filter_map(|i| loss(i, sizes[i])).collect();
-        // Rounding could make two pools pass a chunk to and fro for ever; each chunk crosses each pool at most once in the mean.
+        // Rounding could make two pools pass a chunk to and fro for ever; each chunk crosses each
+        // pool at most once in the mean.
         for _ in 0..256 * pools.len() {
-            // The pool that gains most may be the one that loses least; then one of them is the next best.
+            // The pool that gains most may be the one that loses least; then one of them is the
+            // next best.
             let pairs = gains.iter().take(2).flat_map(|to| losses.iter().take(2).map(move |from| (to, from)));
             let apart = pairs.filter(|(to, from)| to.1 != from.1);
             let best = apart.min_by_key(|(to, from)| Rank(to.0.0 + from.0.0));

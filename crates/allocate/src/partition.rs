@@ -1,4 +1,5 @@
-//! Equal and weighted shares: what a platform does that looks at nothing, and the baseline of every other policy.
+//! Equal and weighted shares: what a platform does that looks at nothing, and the baseline of every
+//! other policy.
 
 use crate::rank::in_order_of_names;
 use crate::view::View;
@@ -8,7 +9,8 @@ use crate::{Decision, Grant, Policy};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Equal;
 
-/// Each pool gets a share of everything in proportion to its weight, within its floor and its ceiling.
+/// Each pool gets a share of everything in proportion to its weight, within its floor and its
+/// ceiling.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weighted;
 
@@ -39,8 +41,8 @@ impl Policy for Weighted {
     }
 }
 
-/// What the pools of `view` have, as a policy may build on: exactly that, where it adds up to the memory of the view and is within
-/// floors and ceilings; else shares in proportion to it.
+/// What the pools of `view` have, as a policy may build on: exactly that, where it adds up to the
+/// memory of the view and is within floors and ceilings; else shares in proportion to it.
 pub fn present(view: &View) -> Vec<u64> {
     let sizes: Vec<u64> = view.pools.iter().map(|pool| pool.size).collect();
     let fits = view.pools.iter().all(|pool| (pool.floor..=pool.ceiling).contains(&pool.size));
@@ -66,8 +68,9 @@ pub fn shares(view: &View, weights: &[f64]) -> Vec<Grant> {
         .collect()
 }
 
-/// Memory by shares between floors and ceilings: who would get less than its floor gets the floor, who would get more than its
-/// ceiling the ceiling, and the others share what is left. Sums up to the memory of the view, or to all ceilings.
+/// Memory by shares between floors and ceilings: who would get less than its floor gets the floor,
+/// who would get more than its ceiling the ceiling, and the others share what is left. Sums up to
+/// the memory of the view, or to all ceilings.
 fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
     let shares: Vec<f64> = (0..view.pools.len()).map(share).collect();
     let clamped = |level: f64| {
@@ -76,7 +79,8 @@ fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
             .zip(&shares)
             .map(move |(pool, share)| ((share * level) as u64).clamp(pool.floor, pool.ceiling))
     };
-    // The level at which what is clamped adds up to the memory, by bisection: the sum rises with the level.
+    // The level at which what is clamped adds up to the memory, by bisection: the sum rises with
+    // the level.
     let fits =
         |level: f64| clamped(level).try_fold(0_u64, u64::checked_add).is_some_and(|sum| sum <= view.memory);
     let (mut low, mut high) = (0.0, view.memory as f64 * 2.0 + 1.0);

@@ -1,10 +1,13 @@
-//! The question that HOLPACA's annealer and the exact solvers answer: a sum of functions, each of one pool's size, is to be as
-//! large as it can, while the sizes add up to what there is and each keeps between its bounds.
+//! The question that HOLPACA's annealer and the exact solvers answer: a sum of functions, each of
+//! one pool's size, is to be as large as it can, while the sizes add up to what there is and each
+//! keeps between its bounds.
 //!
-//! The functions are of two kinds. The hit rate of a pool, over the hull of its curve, is concave: what one more unit brings
-//! falls with size, and the exact answer is a matter of sorting. The throughput of a pool whose misses are carried by a backend of
-//! limited rate is that rate divided by the miss ratio (HOLPACA, ICPE '26, section 4.3), which rises the faster the larger the pool is:
-//! whoever has most gains most by more. Its best allocations lie in corners of what the bounds allow.
+//! The functions are of two kinds. The hit rate of a pool, over the hull of its curve, is concave:
+//! what one more unit brings falls with size, and the exact answer is a matter of sorting. The
+//! throughput of a pool whose misses are carried by a backend of limited rate is that rate divided
+//! by the miss ratio (HOLPACA, ICPE '26, section 4.3), which rises the faster the larger the pool
+//! is: whoever has most gains most by more. Its best allocations lie in corners of what the bounds
+//! allow.
 
 use curve::{MissRatioCurve, MonotoneCubic};
 use serde::{Deserialize, Serialize};
@@ -22,7 +25,8 @@ pub enum Objective {
     HitRate,
 }
 
-/// The least miss ratio that throughput is divided by: below it, something other than the backend limits a pool.
+/// The least miss ratio that throughput is divided by: below it, something other than the backend
+/// limits a pool.
 pub const LEAST_MISS_RATIO: f64 = 1e-3;
 
 /// What a pool's size is worth.
@@ -59,8 +63,9 @@ impl Worth {
         Self::Straight(curve.points().iter().map(point).collect())
     }
 
-    /// What `carried` gives for a size and its miss ratio, times `weight`, smooth over the curve's points and some between them: where the miss
-    /// ratio falls by much from one point to the next, throughput between the two is no straight line.
+    /// What `carried` gives for a size and its miss ratio, times `weight`, smooth over the curve's
+    /// points and some between them: where the miss ratio falls by much from one point to the next,
+    /// throughput between the two is no straight line.
     pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64, f64) -> f64) -> Self {
         let value = |size: f64, miss_ratio: f64| weight * carried(size, miss_ratio.max(LEAST_MISS_RATIO));
         let mut points = Vec::with_capacity(2 * curve.points().len());
@@ -74,7 +79,8 @@ impl Worth {
             let steps = if near { 1.0 } else { ((from / to).ln() / 1.3_f64.ln()).ceil().clamp(1.0, 32.0) };
             let steps = steps.min(width.max(1.0));
             for step in 1..steps as u32 {
-                // The miss ratio falls by the same factor with each step, along the straight line between the two points.
+                // The miss ratio falls by the same factor with each step, along the straight line
+                // between the two points.
                 let miss_ratio = from * (to / from).powf(f64::from(step) / steps);
                 let size = left.size as f64 + width * (from - miss_ratio) / (from - to);
                 points.push((size, value(size, miss_ratio)));
@@ -85,8 +91,8 @@ impl Worth {
         Self::Smooth(MonotoneCubic::new(points))
     }
 
-    /// The worth of `pool` under `objective`, where `backend_rate` misses per second are carried for it; the view's demands
-    /// and grants count instead, where there are any that a miss needs.
+    /// The worth of `pool` under `objective`, where `backend_rate` misses per second are carried
+    /// for it; the view's demands and grants count instead, where there are any that a miss needs.
     pub fn of(pool: &Pool, objective: Objective, backend_rate: f64) -> Self {
         match objective {
             Objective::HitRate => Self::hit_rate(&pool.curve.hull(), pool.request_rate, pool.weight),
@@ -104,7 +110,8 @@ impl Worth {
         }
     }
 
-    /// The least size, in whole bytes, that is worth `value`; `None` where none is. Worth never falls.
+    /// The least size, in whole bytes, that is worth `value`; `None` where none is. Worth never
+    /// falls.
     pub fn least_size(&self, value: f64, largest: u64) -> Option<u64> {
         if self.value(largest as f64) < value {
             return None;
@@ -126,8 +133,8 @@ impl Worth {
         }
     }
 
-    /// Sizes within bounds, in whole bytes, and what they are worth: the bounds, the points between them, and where it is smooth so many
-    /// more that there are about `detail`.
+    /// Sizes within bounds, in whole bytes, and what they are worth: the bounds, the points between
+    /// them, and where it is smooth so many more that there are about `detail`.
     fn landmarks(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
         let inside = |size: f64| size > low as f64 && size < high as f64;
         let at = |size: u64| (size, self.value(size as f64));
@@ -198,7 +205,8 @@ pub struct Choice {
     pub worth: Worth,
 }
 
-/// Sizes are sought, one for each choice, that add up to [`Problem::total`] and are together worth most.
+/// Sizes are sought, one for each choice, that add up to [`Problem::total`] and are together worth
+/// most.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Problem {
     /// What there is, in bytes; at least the sum of the least sizes.
@@ -230,8 +238,8 @@ impl Problem {
                 .all(|(choice, &size)| (choice.low..=choice.high).contains(&size))
     }
 
-    /// Sizes that are admitted, near to `wanted`: pulled within bounds, and what is then over or short shared out in proportion to
-    /// the room that each has.
+    /// Sizes that are admitted, near to `wanted`: pulled within bounds, and what is then over or
+    /// short shared out in proportion to the room that each has.
     pub fn nearest(&self, wanted: &[u64]) -> Vec<u64> {
         let bounds: Vec<(u64, u64)> = self.choices.iter().map(|choice| (choice.low, choice.high)).collect();
         nearest(self.total(), &bounds, wanted)
@@ -250,7 +258,8 @@ pub(crate) fn nearest(total: u64, bounds: &[(u64, u64)], wanted: &[u64]) -> Vec<
     for exactly in [false, true] {
         for (&bounds, size) in bounds.iter().zip(&mut sizes) {
             let room = room(bounds, *size);
-            // Shares are rounded down; the few bytes that are left over then go to the first that have room.
+            // Shares are rounded down; the few bytes that are left over then go to the first that
+            // have room.
             let share = (u128::from(missing) * u128::from(room)).checked_div(rooms).unwrap_or(0) as u64;
             let taken = if exactly { left } else { share }.min(left).min(room);
             *size = if sum < total { *size + taken } else { *size - taken };

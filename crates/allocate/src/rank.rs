@@ -27,8 +27,9 @@ pub(crate) fn by_name(view: &View) -> Vec<usize> {
     places
 }
 
-/// What `decide` comes to where the pools stand in the order of their names, told of the view as it is. So a decision does not
-/// depend on where pools stand, in ties no more than in the last bit of a sum. Costs a copy of the view where they stand otherwise.
+/// What `decide` comes to where the pools stand in the order of their names, told of the view as it
+/// is. So a decision does not depend on where pools stand, in ties no more than in the last bit of
+/// a sum. Costs a copy of the view where they stand otherwise.
 pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decision) -> Decision {
     let order = by_name(view);
     if order.is_sorted() {

@@ -1,20 +1,26 @@
-//! What becomes of tenants that share one cache and one queue: no allocation, but what there is without one.
+//! What becomes of tenants that share one cache and one queue: no allocation, but what there is
+//! without one.
 //!
-//! A mode of simulation rather than advice: it computes the state that tenants come to, so that policies can be compared with it.
-//! It keeps no bounds, for nobody enforces any. HARE (FAST 2026, sections 4.4 and 5.2) calls it *NonPart* and, where only the
-//! cache is shared, *NonPartCache+DRF*.
+//! A mode of simulation rather than advice: it computes the state that tenants come to, so that
+//! policies can be compared with it. It keeps no bounds, for nobody enforces any. HARE (FAST 2026,
+//! sections 4.4 and 5.2) calls it *NonPart* and, where only the cache is shared,
+//! *NonPartCache+DRF*.
 //!
-//! *The cache.* In a shared LRU an item of any tenant stays for the same *characteristic time* after its last request (Che, Tung and
-//! Wang, JSAC 2002). A tenant whose curve is `m` and that sends `n` requests fills `c` bytes, where `n` is the integral of `dx / (s * m(x))`
-//! up to `c`, with `s` the size of an item: each miss brings one in (Xiang et al., "HOTL: a Higher Order Theory of Locality",
-//! ASPLOS 2013). So curves and request rates tell what each tenant occupies; the time is the one at which that is all there is.
+//! *The cache.* In a shared LRU an item of any tenant stays for the same *characteristic time*
+//! after its last request (Che, Tung and Wang, JSAC 2002). A tenant whose curve is `m` and that
+//! sends `n` requests fills `c` bytes, where `n` is the integral of `dx / (s * m(x))` up to `c`,
+//! with `s` the size of an item: each miss brings one in (Xiang et al., "HOTL: a Higher Order
+//! Theory of Locality", ASPLOS 2013). So curves and request rates tell what each tenant occupies;
+//! the time is the one at which that is all there is.
 //!
-//! *The queues.* Tenants with the same number of clients in a closed loop wait in the same queues, each for as long as its
-//! requests are worth. In the limit of many clients their throughputs are proportionally fair: `clients = rate * sum of (cost * wait)`,
-//! where only resources that are used up make wait (Massoulié and Roberts, "Bandwidth sharing: objectives and algorithms",
-//! INFOCOM 1999).
+//! *The queues.* Tenants with the same number of clients in a closed loop wait in the same queues,
+//! each for as long as its requests are worth. In the limit of many clients their throughputs are
+//! proportionally fair: `clients = rate * sum of (cost * wait)`, where only resources that are used
+//! up make wait (Massoulié and Roberts, "Bandwidth sharing: objectives and algorithms", INFOCOM
+//! 1999).
 //!
-//! The two depend on each other: who is slower is asked for less, loses its cache, and becomes slower.
+//! The two depend on each other: who is slower is asked for less, loses its cache, and becomes
+//! slower.
 
 use curve::MissRatioCurve;
 
@@ -40,15 +46,17 @@ pub enum Shared {
     Cache(Drf),
 }
 
-/// Resources that are waited for in one line, in which who stands first holds up all others: HopperKV hands every miss and every write to
-/// one thread, which waits until there is a unit for the one it holds.
+/// Resources that are waited for in one line, in which who stands first holds up all others:
+/// HopperKV hands every miss and every write to one thread, which waits until there is a unit for
+/// the one it holds.
 #[derive(Clone, Debug, Default)]
 pub struct OneQueue {
     /// The resources.
     pub resources: Vec<usize>,
     /// For each pool of the view, how often a request comes to the line.
     pub visits: Vec<Demand>,
-    /// Requests per second that the clients of one pool can send at most; 0 = any. A pool that misses nothing sends as many.
+    /// Requests per second that the clients of one pool can send at most; 0 = any. A pool that
+    /// misses nothing sends as many.
     pub most_sent: f64,
 }
 
@@ -94,7 +102,8 @@ impl NonPartitioned {
             let grants = match &self.shared {
                 Shared::Everything | Shared::OneQueue(_) => queued(view, one, &occupied, &rates, &mut waits),
                 Shared::Cache(drf) => {
-                    // What is enforced was computed from the misses before; the cache settles under it.
+                    // What is enforced was computed from the misses before; the cache settles under
+                    // it.
                     let grants = drf::with_memory(view, drf, &occupied);
                     for _ in 0..LAG {
                         approach(view, &grants, &occupied, &mut rates);
@@ -116,8 +125,9 @@ impl NonPartitioned {
     }
 }
 
-/// Moves rates half of the way, in their logarithm, to what pools with this memory carry, so that rates and memory do not swing
-/// against each other; says the largest change that there is still to come.
+/// Moves rates half of the way, in their logarithm, to what pools with this memory carry, so that
+/// rates and memory do not swing against each other; says the largest change that there is still to
+/// come.
 fn approach(view: &View, grants: &[Grant], memory: &[u64], rates: &mut [f64]) -> f64 {
     let mut change = 0.0_f64;
     for (((rate, pool), grant), &memory) in rates.iter_mut().zip(&view.pools).zip(grants).zip(memory) {
@@ -200,7 +210,8 @@ impl Filling {
     }
 }
 
-/// A first guess of what a unit of each resource makes wait, and a place in the line that some share.
+/// A first guess of what a unit of each resource makes wait, and a place in the line that some
+/// share.
 fn waits_of(view: &View) -> Vec<f64> {
     let totals = view.resources.iter().map(|resource| resource.total);
     totals.chain([1.0]).map(|total| 1.0 / total.max(f64::MIN_POSITIVE)).collect()
@@ -319,7 +330,8 @@ mod tests {
         let scan =
             MissRatioCurve::new(Unit::Bytes, [curve::Point { size: 1 << 40, miss_ratio: 1.0 }]).unwrap();
         let mut view = view(vec![tenant("fits", uniform(4_900)), tenant("scan", scan)], 10_000);
-        // Something bounds the rate of hits; a tenant that asks at any rate would push out everything else.
+        // Something bounds the rate of hits; a tenant that asks at any rate would push out
+        // everything else.
         view.resources.push(Resource { name: "network".into(), total: 3000.0 });
         for pool in &mut view.pools {
             (pool.demands, pool.grants) = (vec![Demand::new(1.0, 1.0), Demand::new(1.0, 0.0)], vec![0.0; 2]);

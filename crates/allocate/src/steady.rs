@@ -1,12 +1,15 @@
 //! HARE, but nothing is traded with pools whose curves do not hold still.
 //!
-//! What HARE promises (FAST 2026, section 3.1: nobody below its share) holds by the curve that it sees. A pool whose requests come in phases
-//! has another curve by the time that memory has moved: it gave its memory away, or its backend units for memory, and is held below its
-//! share until the next decision, which is wrong again.
+//! What HARE promises (FAST 2026, section 3.1: nobody below its share) holds by the curve that it
+//! sees. A pool whose requests come in phases has another curve by the time that memory has moved:
+//! it gave its memory away, or its backend units for memory, and is held below its share until the
+//! next decision, which is wrong again.
 //!
-//! [`Steady`] asks of each decision whether it would have kept the promise by the curves of the decisions before, too. A pool with which it would
-//! not keeps exactly its share of memory by weight, and the others trade without it. What it does not need of the other resources still lifts
-//! all, as under DRF. A pool is traded with again when none of the curves that are remembered speaks against it.
+//! [`Steady`] asks of each decision whether it would have kept the promise by the curves of the
+//! decisions before, too. A pool with which it would not keeps exactly its share of memory by
+//! weight, and the others trade without it. What it does not need of the other resources still
+//! lifts all, as under DRF. A pool is traded with again when none of the curves that are remembered
+//! speaks against it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +27,8 @@ pub struct Steady {
     pub hare: Hare,
     /// How many decisions back curves are remembered. Default: 8.
     pub back: usize,
-    /// By what share a pool may fall below what its share of everything would carry, by any of those curves. Default: 0.1.
+    /// By what share a pool may fall below what its share of everything would carry, by any of
+    /// those curves. Default: 0.1.
     pub loss: f64,
     /// The curves of each pool, by name, the oldest first.
     curves: HashMap<String, VecDeque<Arc<MissRatioCurve>>>,
@@ -74,7 +78,8 @@ impl Policy for Steady {
             let baseline = fairness::baseline(view);
             let mut bounded = view.clone();
             let mut held = vec![false; view.pools.len()];
-            // Whoever is held changes what is left for others, so that it is asked again; each time one more is held, or it ends.
+            // Whoever is held changes what is left for others, so that it is asked again; each time
+            // one more is held, or it ends.
             let mut decision = loop {
                 let decision = self.hare.decide(&bounded);
                 let broken: Vec<usize> = (0..view.pools.len())
@@ -131,7 +136,8 @@ mod tests {
         View { memory: 100, resources: resources.to_vec(), pools, ..View::default() }
     }
 
-    /// What the pool in phases has of what its share would carry, where its curve has changed since the decision.
+    /// What the pool in phases has of what its share would carry, where its curve has changed since
+    /// the decision.
     fn after_the_change(policy: &mut dyn Policy) -> f64 {
         let grants = policy.decide(&view(false)).grants;
         let now = view(true);
@@ -140,7 +146,8 @@ mod tests {
 
     #[test]
     fn a_pool_in_phases_keeps_its_share_and_is_traded_with_again_when_it_is_calm() {
-        // It misses all: HARE gives its memory away, and when it would fit it has a fraction of its share.
+        // It misses all: HARE gives its memory away, and when it would fit it has a fraction of its
+        // share.
         let mut hare = Hare::default();
         assert!(after_the_change(&mut hare) < 0.6, "HARE alone trusts the curve");
 

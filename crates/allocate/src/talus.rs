@@ -1,11 +1,14 @@
-//! Talus: a queue that is split in two behaves as the concave hull of its hit-rate curve. Beckmann and Sanchez, "Talus: A Simple
-//! Way to Remove Cliffs in Cache Performance", HPCA 2015; Cliffhanger (NSDI '16, section 4.2) tells it in terms of web caches.
+//! Talus: a queue that is split in two behaves as the concave hull of its hit-rate curve. Beckmann
+//! and Sanchez, "Talus: A Simple Way to Remove Cliffs in Cache Performance", HPCA 2015; Cliffhanger
+//! (NSDI '16, section 4.2) tells it in terms of web caches.
 //!
-//! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the inverse of that share. To reach the
-//! line between the curve's points at sizes `α < β` with `s` between them, the share `ρ = (β - s) / (β - α)` of the requests goes
-//! to a partition of `s1 = ρ α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`, which behaves as one of `β`.
-//! Both together are as large as the queue. Every point of a hull lies on a line between two points of the curve, so two
-//! partitions are enough however many cliffs a curve has.
+//! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the
+//! inverse of that share. To reach the line between the curve's points at sizes `α < β` with `s`
+//! between them, the share `ρ = (β - s) / (β - α)` of the requests goes to a partition of
+//! `s1 = ρ α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`,
+//! which behaves as one of `β`. Both together are as large as the queue. Every point of a hull lies
+//! on a line between two points of the curve, so two partitions are enough however many cliffs a
+//! curve has.
 //!
 //! | Talus | here |
 //! |---|---|
@@ -46,13 +49,15 @@ impl Split {
     /// The margin that Talus takes.
     pub const MARGIN: f64 = 0.05;
 
-    /// One queue, or two halves where there are more than 1,000 items: from halves a later split moves fewer keys.
+    /// One queue, or two halves where there are more than 1,000 items: from halves a later split
+    /// moves fewer keys.
     fn unsplit(size: u64) -> Self {
         if size <= 1000 { Self::whole(size) } else { Self::half(size) }
     }
 
-    /// The split of a queue of `size` whose partitions behave as queues of the sizes `alpha` and `beta`; halves, unless `size` is between
-    /// them. Sizes are rounded to the nearest, and add up to `size`.
+    /// The split of a queue of `size` whose partitions behave as queues of the sizes `alpha` and
+    /// `beta`; halves, unless `size` is between them. Sizes are rounded to the nearest, and add up
+    /// to `size`.
     ///
     /// ```
     /// use millpond_allocate::talus::Split;
@@ -65,9 +70,10 @@ impl Split {
         Self::with_margin(alpha, beta, size, 0.0)
     }
 
-    /// The same with a margin: the share of the left partition is larger by the part `margin` of itself, so that the right one sees
-    /// fewer requests and behaves as a queue a little larger than `beta`. Talus takes 5 %, against falling off the upper edge of
-    /// the cliff by an error of the curve.
+    /// The same with a margin: the share of the left partition is larger by the part `margin` of
+    /// itself, so that the right one sees fewer requests and behaves as a queue a little larger
+    /// than `beta`. Talus takes 5 %, against falling off the upper edge of the cliff by an error of
+    /// the curve.
     pub fn with_margin(alpha: f64, beta: f64, size: u64, margin: f64) -> Self {
         let whole = size as f64;
         if !(alpha < whole && whole < beta) {
@@ -78,13 +84,15 @@ impl Split {
         Self { ratio: rho, left, right: size - left }
     }
 
-    /// The sizes of the queues that the partitions behave as: `None` for a partition that sees no request.
+    /// The sizes of the queues that the partitions behave as: `None` for a partition that sees no
+    /// request.
     pub fn simulated(&self) -> (Option<f64>, Option<f64>) {
         let scaled = |size: u64, share: f64| (share > 0.0).then(|| size as f64 / share);
         (scaled(self.left, self.ratio), scaled(self.right, 1.0 - self.ratio))
     }
 
-    /// What a queue of this curve misses when it is split so: the miss ratios of both partitions, by their shares of the requests.
+    /// What a queue of this curve misses when it is split so: the miss ratios of both partitions,
+    /// by their shares of the requests.
     pub fn miss_ratio(&self, curve: &MissRatioCurve) -> f64 {
         let (left, right) = self.simulated();
         let part = |size: Option<f64>, share: f64| size.map_or(0.0, |size| share * curve.miss_ratio(size));
@@ -101,8 +109,8 @@ pub struct Talus {
 }
 
 impl Talus {
-    /// Splits on the hull of `curve`, with a margin on the share of the left partition ([`Split::with_margin`]; 0 = none, 0.05 =
-    /// Talus'). Costs a pass over the curve's points.
+    /// Splits on the hull of `curve`, with a margin on the share of the left partition
+    /// ([`Split::with_margin`]; 0 = none, 0.05 = Talus'). Costs a pass over the curve's points.
     pub fn new(curve: MissRatioCurve, margin: f64) -> Self {
         Self { hull: curve.hull(), curve, margin }
     }
@@ -112,7 +120,8 @@ impl Talus {
         &self.hull
     }
 
-    /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` where it does not: no cliff is there.
+    /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` where it
+    /// does not: no cliff is there.
     pub fn anchors(&self, size: u64) -> Option<(u64, u64)> {
         let points = self.hull.points();
         let above = points.partition_point(|point| point.size <= size);
@@ -121,8 +130,9 @@ impl Talus {
         (alpha.size < size && gap > 1e-9).then_some((alpha.size, beta.size))
     }
 
-    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in halves where it is not, or not at
-    /// all where it has at most 1,000 items: few items divide unevenly.
+    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in
+    /// halves where it is not, or not at all where it has at most 1,000 items: few items divide
+    /// unevenly.
     pub fn split(&self, size: u64) -> Split {
         self.anchors(size).map_or_else(
             || Split::unsplit(size),
@@ -131,9 +141,11 @@ impl Talus {
     }
 }
 
-/// Memory to where the hulls are steepest, for caches that split their queues. Exact: hulls are concave.
+/// Memory to where the hulls are steepest, for caches that split their queues. Exact: hulls are
+/// concave.
 ///
-/// The decision's outcomes are those of the hulls, which is what a cache reaches that splits each pool by [`Talus`].
+/// The decision's outcomes are those of the hulls, which is what a cache reaches that splits each
+/// pool by [`Talus`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnHulls;
 
@@ -247,7 +259,8 @@ mod tests {
             let size = (at * size as f64) as u64;
             let split = talus.split(size);
             prop_assert_eq!(split.left + split.right, size);
-            // Rounding to whole items moves each partition by at most one, and so the queue that it behaves as by 1 / share.
+            // Rounding to whole items moves each partition by at most one, and so the queue that it
+            // behaves as by 1 / share.
             let steepest = talus.curve.points().windows(2).map(|pair| talus.curve.gain_per_unit(pair[0].size as f64));
             let rounding = 2.0 * steepest.fold(0.0, f64::max) + 1e-9;
             let reached = split.miss_ratio(&talus.curve);

@@ -1,7 +1,9 @@
-//! What an allocation policy may see: pools, what they have, what they need for a request, and the totals.
+//! What an allocation policy may see: pools, what they have, what they need for a request, and the
+//! totals.
 //!
-//! Memory is the resource that buys others off: the more of it a pool has, the fewer of its requests miss, and the less it needs of
-//! what a miss costs. All others are rates: backend units, network bytes, device bandwidth, processor time.
+//! Memory is the resource that buys others off: the more of it a pool has, the fewer of its
+//! requests miss, and the less it needs of what a miss costs. All others are rates: backend units,
+//! network bytes, device bandwidth, processor time.
 
 use std::sync::Arc;
 
@@ -16,10 +18,12 @@ pub struct Resource {
     pub total: f64,
 }
 
-/// What one request needs of a resource: `fixed` whatever happens, and `on_miss` more when it misses.
+/// What one request needs of a resource: `fixed` whatever happens, and `on_miss` more when it
+/// misses.
 ///
-/// The cost at a miss ratio `m` is `fixed + on_miss * m`. HARE (FAST '26, section 3) writes it `n * (1 - alpha + alpha * m)`, with
-/// `n` the cost of a miss and `alpha` the share of it that a hit saves.
+/// The cost at a miss ratio `m` is `fixed + on_miss * m`. HARE (FAST '26, section 3) writes it
+/// `n * (1 - alpha + alpha * m)`, with `n` the cost of a miss and `alpha` the share of it that a
+/// hit saves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
     /// Units per request, hit or miss.
@@ -29,8 +33,8 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The demand of requests that cost `per_miss` units when they miss, of which a hit saves the share `saved_by_hit` (HARE's
-    /// alpha, from 0 to 1).
+    /// The demand of requests that cost `per_miss` units when they miss, of which a hit saves the
+    /// share `saved_by_hit` (HARE's alpha, from 0 to 1).
     pub fn new(per_miss: f64, saved_by_hit: f64) -> Self {
         Self { fixed: per_miss * (1.0 - saved_by_hit), on_miss: per_miss * saved_by_hit }
     }
@@ -41,18 +45,21 @@ impl Demand {
     }
 }
 
-/// A second level below memory: a flash cache that takes what memory evicts, and is asked when memory misses.
+/// A second level below memory: a flash cache that takes what memory evicts, and is asked when
+/// memory misses.
 ///
-/// Its capacity is one of the view's resources, in bytes rather than units per second; no request has a demand for it. Of `m` bytes of
-/// memory and `f` of flash, memory misses what the pool's curve says at `m`, and both together what it says at `m + f`.
+/// Its capacity is one of the view's resources, in bytes rather than units per second; no request
+/// has a demand for it. Of `m` bytes of memory and `f` of flash, memory misses what the pool's
+/// curve says at `m`, and both together what it says at `m + f`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flash {
     /// Which of the view's resources is its capacity.
     pub capacity: usize,
     /// For each resource, units that a request needs which misses memory and hits flash.
     pub on_hit: Vec<f64>,
-    /// For each resource, units that a request needs which misses memory and so makes memory evict something to flash. Where
-    /// flash admits only a share of what is evicted, this share of the cost of one write.
+    /// For each resource, units that a request needs which misses memory and so makes memory evict
+    /// something to flash. Where flash admits only a share of what is evicted, this share of the
+    /// cost of one write.
     pub on_eviction: Vec<f64>,
 }
 
@@ -65,8 +72,8 @@ pub struct Misses {
     pub all: f64,
 }
 
-/// Where a pool is: memory moves freely within an instance, by the engine; between instances, by resizing both; between nodes not
-/// at all, for each has its own.
+/// Where a pool is: memory moves freely within an instance, by the engine; between instances, by
+/// resizing both; between nodes not at all, for each has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The machine.
@@ -102,15 +109,16 @@ pub struct Pool {
     pub demands: Vec<Demand>,
     /// What it is granted now, for each of the view's resources, in units per second.
     pub grants: Vec<f64>,
-    /// The mean size of its items, in the unit of its curve; 1 by default. Counts only against other pools', where they share one
-    /// queue of evictions.
+    /// The mean size of its items, in the unit of its curve; 1 by default. Counts only against
+    /// other pools', where they share one queue of evictions.
     pub item_size: f64,
     /// Its second level, if it has one.
     pub flash: Option<Flash>,
 }
 
 impl Pool {
-    /// A pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise, and no need of anything but memory.
+    /// A pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise, and no
+    /// need of anything but memory.
     pub fn new(name: impl Into<String>, curve: impl Into<Arc<MissRatioCurve>>, size: u64) -> Self {
         Self {
             name: name.into(),
@@ -151,8 +159,8 @@ impl Pool {
         }
     }
 
-    /// Requests per second that these grants carry at these misses: the least of what each resource carries. Infinite where it
-    /// needs no resource.
+    /// Requests per second that these grants carry at these misses: the least of what each resource
+    /// carries. Infinite where it needs no resource.
     pub fn carried(&self, misses: Misses, grants: &[f64]) -> f64 {
         let carried = grants.iter().enumerate().map(|(resource, grant)| {
             let cost = self.cost(resource, misses);
@@ -161,8 +169,8 @@ impl Pool {
         carried.fold(f64::INFINITY, f64::min)
     }
 
-    /// Requests per second that these grants carry at this miss ratio: the least of what each resource carries. Infinite where
-    /// it needs no resource.
+    /// Requests per second that these grants carry at this miss ratio: the least of what each
+    /// resource carries. Infinite where it needs no resource.
     pub fn throughput(&self, miss_ratio: f64, grants: &[f64]) -> f64 {
         let carried = self.demands.iter().zip(grants).map(|(demand, grant)| {
             let cost = demand.at(miss_ratio);
@@ -181,8 +189,8 @@ pub struct View {
     pub resources: Vec<Resource>,
     /// The pools.
     pub pools: Vec<Pool>,
-    /// The time between two decisions, in seconds; 1 by default. Policies that act a step at a time count
-    /// what happens in it.
+    /// The time between two decisions, in seconds; 1 by default. Policies that act a step at a time
+    /// count what happens in it.
     pub interval_secs: f64,
 }
 

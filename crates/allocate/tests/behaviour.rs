@@ -1,4 +1,5 @@
-//! What every policy keeps, whatever it is: one suite, run over all of the registry on random instances.
+//! What every policy keeps, whatever it is: one suite, run over all of the registry on random
+//! instances.
 //!
 //! What a policy claims beyond that, or does not claim, is said in [`claims`].
 
@@ -268,7 +269,8 @@ fn with_twins(rng: &mut impl RngExt, pools: usize) -> View {
     view
 }
 
-/// Not by a byte, nor in a tie, nor by what a policy remembers of earlier rounds: pools are told apart by their names.
+/// Not by a byte, nor in a tie, nor by what a policy remembers of earlier rounds: pools are told
+/// apart by their names.
 #[test]
 fn the_order_of_pools_does_not_matter() {
     for subject in subjects() {
@@ -305,7 +307,8 @@ fn the_order_of_pools_does_not_matter() {
     }
 }
 
-/// HARE, section 3.5: "a better or equal throughput for every tenant compared to the baseline and DRF with an equal cache partition".
+/// HARE, section 3.5: "a better or equal throughput for every tenant compared to the baseline and
+/// DRF with an equal cache partition".
 #[test]
 fn hare_is_no_worse_than_drf_and_drf_no_worse_than_a_share_of_ones_own() {
     for seed in 0..1000 {
@@ -332,7 +335,8 @@ fn flash_is_divided_within_its_capacity_and_nobody_loses_by_it() {
         let rng = &mut seeded(seed);
         let mut view = any_view(rng, 2 + seed as usize % 6);
         if view.memory < 1 << 24 {
-            // Where a byte of flash is more than a millionth of it, rounding it down breaks what is claimed to a millionth.
+            // Where a byte of flash is more than a millionth of it, rounding it down breaks what is
+            // claimed to a millionth.
             continue;
         }
         let capacity = view.resources.len();

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A number of bytes.
 ///
-/// Parses `123`, `64KiB`, `64 MiB`, `1.5GiB`, `2TiB` (powers of 1024; `K`, `M`, `G`, `T` alone mean the same, as
-/// memcached and Redis users expect) and the decimal `kB`, `MB`, `GB`, `TB` (powers of 1000). Case is ignored.
+/// Parses `123`, `64KiB`, `64 MiB`, `1.5GiB`, `2TiB` (powers of 1024; `K`, `M`, `G`, `T` alone mean
+/// the same, as memcached and Redis users expect) and the decimal `kB`, `MB`, `GB`, `TB` (powers of
+/// 1000). Case is ignored.
 ///
 /// ```
 /// use millpond_base::ByteSize;

@@ -1,14 +1,15 @@
 //! Time, injected.
 //!
-//! Everything that asks for the time asks a [`Clock`], so that a test moves it by hand. The system clock reads the
-//! kernel's coarse clocks: they cost a few nanoseconds, are never ahead of the fine ones, and lag by at most one tick
-//! (4 ms at 250 Hz).
+//! Everything that asks for the time asks a [`Clock`], so that a test moves it by hand. The system
+//! clock reads the kernel's coarse clocks: they cost a few nanoseconds, are never ahead of the fine
+//! ones, and lag by at most one tick (4 ms at 250 Hz).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source of wall-clock and monotonic time. Cloning is cheap; clones of a manual clock share their time.
+/// A source of wall-clock and monotonic time. Cloning is cheap; clones of a manual clock share
+/// their time.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The kernel's clocks.
@@ -57,7 +58,8 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds on a clock that never goes back, from an arbitrary start; fine resolution (23–42 ns to read).
+    /// Nanoseconds on a clock that never goes back, from an arbitrary start; fine resolution (23–42
+    /// ns to read).
     #[inline]
     pub fn monotonic_nanos(&self) -> u64 {
         match self {
@@ -73,7 +75,8 @@ impl Clock {
 #[inline]
 fn read(id: libc::clockid_t) -> (i64, i64) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec to write to, and both clock ids exist on every Linux since 2.6.32.
+    // SAFETY: `time` is a valid timespec to write to, and both clock ids exist on every Linux since
+    // 2.6.32.
     unsafe { libc::clock_gettime(id, &mut time) };
     (time.tv_sec, time.tv_nsec)
 }

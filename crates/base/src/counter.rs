@@ -1,9 +1,10 @@
 //! Counters that threads bump without sharing a cache line.
 //!
-//! Each thread owns a *stripe*: a number below [`STRIPES`] handed out at its first use and returned when it ends. A
-//! block of counters keeps one copy per stripe and sums them when read. Invariant 1: a stripe below
-//! `STRIPES - 1` has at most one owner at a time, so that its counters may be bumped by a plain load and store; the
-//! last stripe is shared by all threads that found none free, and is bumped by an atomic add.
+//! Each thread owns a *stripe*: a number below [`STRIPES`] handed out at its first use and returned
+//! when it ends. A block of counters keeps one copy per stripe and sums them when read. Invariant
+//! 1: a stripe below `STRIPES - 1` has at most one owner at a time, so that its counters may be
+//! bumped by a plain load and store; the last stripe is shared by all threads that found none free,
+//! and is bumped by an atomic add.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,8 @@ fn claim() -> usize {
     SHARED
 }
 
-/// The calling thread's stripe. A thread that is ending, whose locals are gone, uses the shared one.
+/// The calling thread's stripe. A thread that is ending, whose locals are gone, uses the shared
+/// one.
 #[inline]
 pub fn stripe() -> usize {
     OWNED.try_with(|owned| owned.0.get()).unwrap_or(SHARED)

@@ -1,8 +1,10 @@
-//! Key hashing: XXH3 with a seed, specified and stable, so that it may one day be written to shared memory.
+//! Key hashing: XXH3 with a seed, specified and stable, so that it may one day be written to shared
+//! memory.
 
 pub use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-/// The hash of `key` under `seed`. The seed is random per cache, so that a client cannot aim at one bucket.
+/// The hash of `key` under `seed`. The seed is random per cache, so that a client cannot aim at one
+/// bucket.
 #[inline]
 pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
@@ -26,7 +28,8 @@ pub const fn mix64(mut x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Published vectors of XXH3-64 (xxHash 0.8 sanity checks): the empty input under seeds 0 and PRIME64.
+    /// Published vectors of XXH3-64 (xxHash 0.8 sanity checks): the empty input under seeds 0 and
+    /// PRIME64.
     #[test]
     fn matches_the_published_vectors() {
         assert_eq!(key_hash(0, b""), 0x2d06_8005_38d3_94c2);

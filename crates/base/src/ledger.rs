@@ -67,7 +67,8 @@ impl Ledger {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is already spent stays spent: whoever lowers the limit sees to it that memory is freed.
+    /// Changes the limit. What is already spent stays spent: whoever lowers the limit sees to it
+    /// that memory is freed.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.limit.store(limit_bytes, Ordering::Relaxed);
     }

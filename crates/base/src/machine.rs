@@ -2,7 +2,8 @@
 
 use std::fs;
 
-/// Bytes of memory: the machine's, or the container's limit if that is lower. 1 GiB if neither can be read.
+/// Bytes of memory: the machine's, or the container's limit if that is lower. 1 GiB if neither can
+/// be read.
 pub fn memory_bytes() -> u64 {
     let machine = meminfo("MemTotal:");
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -18,7 +19,8 @@ pub fn memory_bytes() -> u64 {
     }
 }
 
-/// Bytes that the machine has at all, in memory and for swapping. `None` if the system does not say.
+/// Bytes that the machine has at all, in memory and for swapping. `None` if the system does not
+/// say.
 pub fn total_bytes() -> Option<u64> {
     Some(meminfo("MemTotal:")?.saturating_add(meminfo("SwapTotal:").unwrap_or(0)))
 }
@@ -33,8 +35,8 @@ fn parse_meminfo(text: &str, label: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Has the allocator give memory that it has free back to the system, if it is glibc's, which may keep it for long. Takes time
-/// that grows with the heap: for rare moments.
+/// Has the allocator give memory that it has free back to the system, if it is glibc's, which may
+/// keep it for long. Takes time that grows with the heap: for rare moments.
 pub fn give_free_heap_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     // SAFETY: it is given no pointer, and changes nothing that is in use.

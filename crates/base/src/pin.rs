@@ -1,25 +1,31 @@
-//! Reading what may be taken away: grace periods and protected words, at the cost of a few plain stores.
+//! Reading what may be taken away: grace periods and protected words, at the cost of a few plain
+//! stores.
 //!
-//! - A reader *pins* while it follows pointers that it did not take a reference to. Whoever takes away what such pointers
-//!   lead to first makes it unreachable and then calls [`Pins::synchronize`], which returns when every reader that was
-//!   pinned at that moment has unpinned. For what is rare, because it waits.
-//! - A reader *protects* one word – the name of the thing it reads – and then makes sure that the thing is still there.
-//!   Whoever takes such things away makes a batch of them unreachable and calls [`Pins::protected`] once: what is not
-//!   in the answer is read by nobody. Nobody waits, and a reader that sleeps keeps one thing from being reused.
-//!   (Michael: "Hazard pointers", IEEE TPDS 2004.) Who needs the batch only later marks the moment ([`Pins::mark`]) and asks
-//!   then ([`Pins::protected_since`]): any thread's question meanwhile has paid for both.
+//! - A reader *pins* while it follows pointers that it did not take a reference to. Whoever takes
+//!   away what such pointers lead to first makes it unreachable and then calls
+//!   [`Pins::synchronize`], which returns when every reader that was pinned at that moment has
+//!   unpinned. For what is rare, because it waits.
+//! - A reader *protects* one word – the name of the thing it reads – and then makes sure that the
+//!   thing is still there. Whoever takes such things away makes a batch of them unreachable and
+//!   calls [`Pins::protected`] once: what is not in the answer is read by nobody. Nobody waits, and
+//!   a reader that sleeps keeps one thing from being reused. (Michael: "Hazard pointers", IEEE TPDS
+//!   2004.) Who needs the batch only later marks the moment ([`Pins::mark`]) and asks then
+//!   ([`Pins::protected_since`]): any thread's question meanwhile has paid for both.
 //!
-//! In both, the reader's store must be visible before its loads. Instead of a fence in each reader, the other side makes
-//! all threads of the process pass one (`membarrier`, Linux 4.14); where the kernel has none, readers fence themselves.
+//! In both, the reader's store must be visible before its loads. Instead of a fence in each reader,
+//! the other side makes all threads of the process pass one (`membarrier`, Linux 4.14); where the
+//! kernel has none, readers fence themselves.
 //!
 //! Invariants:
-//! 1. A slot belongs to one thread at a time (it is the thread's counter stripe) and its count is odd while that thread is
-//!    pinned. The pinned among all other threads are counted in `crowd`; those protect nothing.
-//! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a thread that sees
-//!    everything the caller did before, whenever it pins or protects again.
+//! 1. A slot belongs to one thread at a time (it is the thread's counter stripe) and its count is
+//!    odd while that thread is pinned. The pinned among all other threads are counted in `crowd`;
+//!    those protect nothing.
+//! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a
+//!    thread that sees everything the caller did before, whenever it pins or protects again.
 //!
-//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for them, are in `stock`; 6 and 7, of gates, in
-//! `gate`; 8 and 9, of threads without a slot, in `crowd`.
+//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for
+//! them, are in `stock`; 6 and 7, of gates, in `gate`; 8 and 9, of threads without a slot, in
+//! `crowd`.
 
 mod crowd;
 mod gate;
@@ -72,7 +78,8 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// A group without readers. Registers the process with the kernel, which costs a moment the first time.
+    /// A group without readers. Registers the process with the kernel, which costs a moment the
+    /// first time.
     pub fn new() -> Self {
         Self {
             slots: (0..SHARED).map(|_| CachePadded::default()).collect(),
@@ -108,7 +115,8 @@ impl Pins {
             let count = &self.slots[stripe].count;
             let before = count.load(Ordering::Relaxed);
             debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
-            // Releases what was read while it was pinned before: who waits for that may see this count, and never the one between.
+            // Releases what was read while it was pinned before: who waits for that may see this
+            // count, and never the one between.
             count.store(before + 1, Ordering::Release);
             count
         };
@@ -116,8 +124,8 @@ impl Pins {
         Pinned { count, shared, thread_bound: PhantomData }
     }
 
-    /// Pins the calling thread unless it is pinned: then whoever pinned it must go on doing so for as long as this caller
-    /// needs it, as in nested calls.
+    /// Pins the calling thread unless it is pinned: then whoever pinned it must go on doing so for
+    /// as long as this caller needs it, as in nested calls.
     #[inline]
     pub fn pin_if_not(&self) -> Option<Pinned<'_>> {
         let stripe = stripe();
@@ -126,8 +134,8 @@ impl Pins {
         (!is_pinned).then(|| self.pin())
     }
 
-    /// The calling thread's place for a protected word, or `None` where it protects one already or has no slot of its
-    /// own, being one of more than 63 threads.
+    /// The calling thread's place for a protected word, or `None` where it protects one already or
+    /// has no slot of its own, being one of more than 63 threads.
     #[inline]
     pub fn guard(&self) -> Option<Guard<'_>> {
         let stripe = stripe();
@@ -157,8 +165,9 @@ impl Pins {
         }
     }
 
-    /// The words that are protected by threads that may have seen what they name before the caller made it unreachable.
-    /// Costs a system call that interrupts the other processors, and a look at each slot.
+    /// The words that are protected by threads that may have seen what they name before the caller
+    /// made it unreachable. Costs a system call that interrupts the other processors, and a look at
+    /// each slot.
     pub fn protected(&self) -> Protected {
         self.protected_since(self.mark())
     }
@@ -168,9 +177,9 @@ impl Pins {
         self.barriers.mark()
     }
 
-    /// The words that are protected by threads that may have seen what they name before the caller made it unreachable, which
-    /// it did before it took the mark. Costs what [`Self::protected`] does, without the system call where any thread has
-    /// asked for another batch since.
+    /// The words that are protected by threads that may have seen what they name before the caller
+    /// made it unreachable, which it did before it took the mark. Costs what [`Self::protected`]
+    /// does, without the system call where any thread has asked for another batch since.
     pub fn protected_since(&self, mark: Mark) -> Protected {
         self.barriers.pass_since(mark, || self.others_fence());
         let mut protected = Protected { words: [0; STRIPES], len: 0 };
@@ -184,8 +193,8 @@ impl Pins {
         protected
     }
 
-    /// Returns when every thread that is pinned now has unpinned. Costs a system call that interrupts the other
-    /// processors, and the wait.
+    /// Returns when every thread that is pinned now has unpinned. Costs a system call that
+    /// interrupts the other processors, and the wait.
     pub fn synchronize(&self) {
         let mut grace = self.grace();
         wait_while(|| !grace.has_passed(self));
@@ -241,8 +250,8 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Protects `word` from now on, and nothing else. What it names may be gone already: the caller looks after this
-    /// call, by a load that acquires, and reads on only if it is there.
+    /// Protects `word` from now on, and nothing else. What it names may be gone already: the caller
+    /// looks after this call, by a load that acquires, and reads on only if it is there.
     #[inline]
     pub fn protect(&self, word: u32) {
         // Releases what was read under the word before.
@@ -287,7 +296,8 @@ mod membarrier {
     }
 
     fn call(command: libc::c_int) -> std::io::Result<()> {
-        // SAFETY: membarrier takes a command, flags and a processor number, and touches no memory of ours.
+        // SAFETY: membarrier takes a command, flags and a processor number, and touches no memory
+        // of ours.
         let rc = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
         if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     }
@@ -325,7 +335,8 @@ mod loom_tests {
             let guard = self.pins.guard_at(stripe).expect("nothing is protected");
             guard.protect(7);
             if self.there.load(Ordering::Acquire) {
-                // SAFETY: what this model checks: nobody writes while the word is protected and the thing is there.
+                // SAFETY: what this model checks: nobody writes while the word is protected and the
+                // thing is there.
                 self.content
                     .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
             }
@@ -381,7 +392,8 @@ mod tests {
     #[test]
     fn nobody_reads_what_was_taken_away_unprotected() {
         let pins = Arc::new(Pins::new());
-        // Two cells take turns: which one is there, and what each holds; a cell that is overwritten holds 0 for a while.
+        // Two cells take turns: which one is there, and what each holds; a cell that is overwritten
+        // holds 0 for a while.
         let there = Arc::new(AtomicU64::new(0));
         let cells = Arc::new([const { AtomicU64::new(1) }; 2]);
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
 //! Seeded randomness. The generator is pinned by name, so that a seed means the same run for ever.
 //!
-//! What is only sampled needs no seed and must cost next to nothing: for that each thread has a generator of its own
-//! ([`Share`]).
+//! What is only sampled needs no seed and must cost next to nothing: for that each thread has a
+//! generator of its own ([`Share`]).
 
 use std::cell::Cell;
 
@@ -15,7 +15,8 @@ pub fn seeded(seed: u64) -> SeededRng {
     SeededRng::seed_from_u64(seed)
 }
 
-/// A seed from the operating system, for what must not be guessed (hash seeds) or was given no seed.
+/// A seed from the operating system, for what must not be guessed (hash seeds) or was given no
+/// seed.
 ///
 /// # Panics
 /// Where the kernel has no entropy to give, which Linux since 3.17 does not do.
@@ -27,8 +28,8 @@ pub fn entropy_seed() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The share of events that is sampled, at random: one in so many. A draw costs about a nanosecond, and threads share
-/// nothing.
+/// The share of events that is sampled, at random: one in so many. A draw costs about a nanosecond,
+/// and threads share nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// A draw of 32 bits below this is in; 0 = none is.
@@ -36,8 +37,8 @@ pub struct Share {
 }
 
 thread_local! {
-    /// The state of xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators", TOMS 2016);
-    /// 0 = not seeded yet.
+    /// The state of xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift
+    /// generators", TOMS 2016); 0 = not seeded yet.
     static SAMPLER: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,14 +1,17 @@
-//! Reading words without a lock while others write to them: a word beside them says, by its value, whether they were being
-//! written to, and by being the same as before, that they were not written to meanwhile.
+//! Reading words without a lock while others write to them: a word beside them says, by its value,
+//! whether they were being written to, and by being the same as before, that they were not written
+//! to meanwhile.
 //!
-//! The order of the accesses is that of Boehm, "Can Seqlocks Get Along with Programming Language Memory Models?", MSPC
-//! 2012, figures 6 and 7. The words themselves are atomics that are read and written with relaxed order. What the values of the word mean – odd for
-//! being written, a bit for a lock – is its owner's.
+//! The order of the accesses is that of Boehm, "Can Seqlocks Get Along with Programming Language
+//! Memory Models?", MSPC 2012, figures 6 and 7. The words themselves are atomics that are read and
+//! written with relaxed order. What the values of the word mean – odd for being written, a bit for
+//! a lock – is its owner's.
 //!
 //! Invariants, on the owner's side:
-//! 1. Between [`open`] or [`try_open`] and [`close`] one thread writes, and the word has a value that readers take for "being
-//!    written".
-//! 2. [`close`] gives the word a value that it did not have while any reader may still remember it, unless nothing was written.
+//! 1. Between [`open`] or [`try_open`] and [`close`] one thread writes, and the word has a value
+//!    that readers take for "being written".
+//! 2. [`close`] gives the word a value that it did not have while any reader may still remember it,
+//!    unless nothing was written.
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -18,10 +21,12 @@ pub fn current(word: &AtomicU32) -> u32 {
     word.load(Ordering::Acquire)
 }
 
-/// Whether nothing was written between the time when the word was `before` and the reads that the calling thread has done.
+/// Whether nothing was written between the time when the word was `before` and the reads that the
+/// calling thread has done.
 #[inline]
 pub fn is_still(word: &AtomicU32, before: u32) -> bool {
-    // Orders the reads before this one: who has read something that was written after `open` finds the word opened, or later.
+    // Orders the reads before this one: who has read something that was written after `open` finds
+    // the word opened, or later.
     fence(Ordering::Acquire);
     word.load(Ordering::Relaxed) == before
 }
@@ -55,7 +60,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Two words that are always the same to who reads them as one, and how often they were changed.
+    /// Two words that are always the same to who reads them as one, and how often they were
+    /// changed.
     #[derive(Default)]
     struct Pair {
         word: AtomicU32,
@@ -67,7 +73,8 @@ mod loom_tests {
             self.data.iter().for_each(|word| word.store(value, Ordering::Relaxed));
         }
 
-        /// What both are, and the word that this belongs to; `None`: they are being written to, or were.
+        /// What both are, and the word that this belongs to; `None`: they are being written to, or
+        /// were.
         fn read(&self) -> Option<(u32, u32)> {
             let before = current(&self.word);
             let seen = [&self.data[0], &self.data[1]].map(|word| word.load(Ordering::Relaxed));

@@ -1,5 +1,6 @@
-//! The atomics and locks of code that has models: the standard library's atomics and `parking_lot`'s locks, or loom's when a model is
-//! checked (`RUSTFLAGS="--cfg loom"`). (The thread sanitizer sees into `parking_lot`, and not into the standard library's locks.)
+//! The atomics and locks of code that has models: the standard library's atomics and
+//! `parking_lot`'s locks, or loom's when a model is checked (`RUSTFLAGS="--cfg loom"`). (The thread
+//! sanitizer sees into `parking_lot`, and not into the standard library's locks.)
 
 #[cfg(not(loom))]
 pub use std::sync::atomic;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Starts a named thread. The name (at most 15 bytes are shown by the kernel) appears in `top -H` and in panics.
+/// Starts a named thread. The name (at most 15 bytes are shown by the kernel) appears in `top -H`
+/// and in panics.
 ///
 /// # Errors
 /// Where the operating system refuses another thread.
@@ -17,7 +18,8 @@ pub fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Sleeps for at least `duration`; in fuzz targets, which have one thread and so wait for nobody, not at all.
+/// Sleeps for at least `duration`; in fuzz targets, which have one thread and so wait for nobody,
+/// not at all.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that sleeps")]
 pub fn sleep(duration: Duration) {
     std::thread::sleep(if cfg!(fuzzing) { Duration::ZERO } else { duration });
@@ -31,8 +33,8 @@ pub struct Repeating<T> {
 }
 
 impl<T: Send + 'static> Repeating<T> {
-    /// Starts a thread that calls `body` with `state` at once, then at every `interval`, and once more when it is told
-    /// to stop: `body` is told whether that was the last time.
+    /// Starts a thread that calls `body` with `state` at once, then at every `interval`, and once
+    /// more when it is told to stop: `body` is told whether that was the last time.
     ///
     /// # Errors
     /// Where the operating system refuses another thread.
@@ -106,7 +108,8 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread, and those that it starts, run only when nothing else wants the processor.
+/// Has the calling thread, and those that it starts, run only when nothing else wants the
+/// processor.
 ///
 /// # Errors
 /// Where the operating system refuses, which Linux does not.
@@ -118,9 +121,10 @@ pub fn run_when_idle() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread, and those that it starts, give way to others that want its processor (a nice value of 10): who wakes up preempts it,
-/// and while others leave no time it has about a tenth of what one of them has, by whole ticks of the kernel. Not so little that who
-/// waits for a lock which it holds would wait for long.
+/// Has the calling thread, and those that it starts, give way to others that want its processor (a
+/// nice value of 10): who wakes up preempts it, and while others leave no time it has about a tenth
+/// of what one of them has, by whole ticks of the kernel. Not so little that who waits for a lock
+/// which it holds would wait for long.
 ///
 /// # Errors
 /// Where the operating system refuses, which Linux does not.
@@ -130,7 +134,8 @@ pub fn give_way() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Calls `body` with a scope whose threads end before it returns, and may borrow from outside it: see [`spawn_in`].
+/// Calls `body` with a scope whose threads end before it returns, and may borrow from outside it:
+/// see [`spawn_in`].
 pub fn scope<'env, T>(body: impl for<'s> FnOnce(&'s std::thread::Scope<'s, 'env>) -> T) -> T {
     std::thread::scope(body)
 }

@@ -1,12 +1,14 @@
 //! What items take of the engine's memory, as the engine itself says.
 //!
-//! Curves and simulations count what items take. A cache needs more than its values: headers, the rest of chunks, chunks that are
-//! free while they change hands, the index, queues and ghosts, and tables that are there before the first item. None of that is
-//! written down here: a small engine is filled with items of the sizes in question, at several sizes of its memory, and its own
+//! Curves and simulations count what items take. A cache needs more than its values: headers, the
+//! rest of chunks, chunks that are free while they change hands, the index, queues and ghosts, and
+//! tables that are there before the first item. None of that is written down here: a small engine
+//! is filled with items of the sizes in question, at several sizes of its memory, and its own
 //! statistics tell what they took.
 //!
-//! An item's cost is its chunk and its part of index, queues and ghosts ([`EngineMemory::item_bytes`]). What a cache holds in such
-//! costs is less than its memory, by what is there once for all and by chunks that are not full ([`EngineMemory::memory_for`]).
+//! An item's cost is its chunk and its part of index, queues and ghosts
+//! ([`EngineMemory::item_bytes`]). What a cache holds in such costs is less than its memory, by
+//! what is there once for all and by chunks that are not full ([`EngineMemory::memory_for`]).
 
 use anyhow::{Context, Result};
 use base::{ByteSize, Part};
@@ -18,7 +20,8 @@ const LEAST: ByteSize = ByteSize::mib(16);
 const MOST_ITEMS: u64 = 150_000;
 /// No larger cache is filled: an engine in this memory is the same many times over.
 const MOST: ByteSize = ByteSize::gib(1);
-/// As many times the items that it holds are put into a cache, so that its classes and ghosts are as they stay.
+/// As many times the items that it holds are put into a cache, so that its classes and ghosts are
+/// as they stay.
 const TURNS: u64 = 3;
 
 /// The length of a key and of a value, in bytes.
@@ -36,8 +39,8 @@ pub struct EngineMemory {
 }
 
 impl EngineMemory {
-    /// Asks the engine about a pool with this policy, the default chunk sizes, and items of which `items` are examples, in the
-    /// order in which they come.
+    /// Asks the engine about a pool with this policy, the default chunk sizes, and items of which
+    /// `items` are examples, in the order in which they come.
     ///
     /// # Errors
     /// Where the engine refuses the policy or the memory, or there is no example.
@@ -70,8 +73,8 @@ impl EngineMemory {
         Ok(asked)
     }
 
-    /// The cost of an item, in bytes: its chunk, and its part of index, queues and ghosts. One that no chunk holds costs what its
-    /// bytes are.
+    /// The cost of an item, in bytes: its chunk, and its part of index, queues and ghosts. One that
+    /// no chunk holds costs what its bytes are.
     pub fn item_bytes(&self, key_len: u32, value_len: u32) -> u32 {
         let bytes = self.header.saturating_add(key_len).saturating_add(value_len);
         let place = self.chunks.partition_point(|chunk| *chunk < bytes);
@@ -99,7 +102,8 @@ impl EngineMemory {
     }
 }
 
-/// Where `at` lies among the `from` of the points, read off their `to`; beyond the last in its proportion.
+/// Where `at` lies among the `from` of the points, read off their `to`; beyond the last in its
+/// proportion.
 fn along(
     points: &[(u64, u64)],
     at: u64,
@@ -173,11 +177,13 @@ fn fill(policy: PolicyKind, memory: ByteSize, items: &[ItemSize]) -> Result<Full
     Ok(full)
 }
 
-/// The default chunk sizes, and the header of an item that does not expire, by making items that are larger and larger.
+/// The default chunk sizes, and the header of an item that does not expire, by making items that
+/// are larger and larger.
 fn chunks() -> Result<(Vec<u32>, u32)> {
     let (cache, pool) = cache(ByteSize::mib(512), PolicyKind::default())?;
     let key = [0_u8; 8];
-    // The bytes of an item with a value of this length, and those of its chunk; `None` where no chunk holds it.
+    // The bytes of an item with a value of this length, and those of its chunk; `None` where no
+    // chunk holds it.
     let made = |value_len: usize| {
         let item = cache.allocate(pool, &key, value_len, &ItemOptions::default()).ok()?;
         let (item, _) = cache.insert_or_replace(item);
@@ -217,7 +223,8 @@ mod tests {
             let back = asked.memory_for(held);
             assert!(back.abs_diff(memory) < memory / 1_000 + 16, "{back} for {memory}");
         }
-        // Between two engines that were asked; of items of many sizes some classes have slabs that others would use.
+        // Between two engines that were asked; of items of many sizes some classes have slabs that
+        // others would use.
         for (items, parts) in [(items, 8), (vec![(8, 1_000)], 20)] {
             let asked = EngineMemory::ask(PolicyKind::default(), &items).unwrap();
             let full = fill(PolicyKind::default(), ByteSize::mib(100), &items).unwrap();

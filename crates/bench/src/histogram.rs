@@ -1,9 +1,9 @@
 //! Latencies, kept in an HDR histogram.
 //!
-//! A histogram covers 1 ns to 10 minutes with three significant digits in about 200 KiB, so that each thread has its
-//! own and they are added up at the end. In open loop a latency is counted from the moment at which its request was
-//! *due*, not from when it could be sent: a server that stalls is charged for every request that it kept waiting
-//! (no coordinated omission).
+//! A histogram covers 1 ns to 10 minutes with three significant digits in about 200 KiB, so that
+//! each thread has its own and they are added up at the end. In open loop a latency is counted from
+//! the moment at which its request was *due*, not from when it could be sent: a server that stalls
+//! is charged for every request that it kept waiting (no coordinated omission).
 
 use std::fmt;
 

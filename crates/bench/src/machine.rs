@@ -1,8 +1,10 @@
-//! The machine under a measurement: what is done to keep it steady, and what to write beside a figure.
+//! The machine under a measurement: what is done to keep it steady, and what to write beside a
+//! figure.
 //!
-//! On a quiet virtual machine, waking the other processor costs tens of microseconds, and loopback figures are several
-//! times worse than on a busy one. While `/dev/cpu_dma_latency` is held open at 0 the processors do not sleep deeply,
-//! and figures can be repeated. Only root may; whether it was possible is part of every report.
+//! On a quiet virtual machine, waking the other processor costs tens of microseconds, and loopback
+//! figures are several times worse than on a busy one. While `/dev/cpu_dma_latency` is held open at
+//! 0 the processors do not sleep deeply, and figures can be repeated. Only root may; whether it was
+//! possible is part of every report.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,9 +1,11 @@
-//! A `millpond serve` of our own, as a process that is measured, attacked, told to change and restarted from outside.
+//! A `millpond serve` of our own, as a process that is measured, attacked, told to change and
+//! restarted from outside.
 //!
-//! Whatever the configuration leaves open is settled when the process first starts: a port 0 becomes a port that stays over
-//! restarts, so that clients can connect again. Ports lie below those that the kernel gives to clients: or else a client that connects while
-//! nobody listens could be given the very port, and be connected to itself. The server tells by the protocol of systemd when it is
-//! ready, at the start and after each reload.
+//! Whatever the configuration leaves open is settled when the process first starts: a port 0
+//! becomes a port that stays over restarts, so that clients can connect again. Ports lie below
+//! those that the kernel gives to clients: or else a client that connects while nobody listens
+//! could be given the very port, and be connected to itself. The server tells by the protocol of
+//! systemd when it is ready, at the start and after each reload.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -47,11 +49,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts `program serve` with the configuration, and waits until it serves. Each listener has a name and an address of
-    /// TCP; where port 0 is written, a free one is taken. The admin server has one in any case.
+    /// Starts `program serve` with the configuration, and waits until it serves. Each listener has
+    /// a name and an address of TCP; where port 0 is written, a free one is taken. The admin server
+    /// has one in any case.
     ///
     /// # Errors
-    /// Where the configuration is refused or the program does not come to serve; the error quotes its log.
+    /// Where the configuration is refused or the program does not come to serve; the error quotes
+    /// its log.
     pub fn start(program: &Path, config_toml: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for the server")?;
         let ready = UnixDatagram::bind(folder.path().join("ready")).context("binding a socket")?;
@@ -117,7 +121,8 @@ impl Served {
         kill_process(Pid::from_child(&self.child), signal).context("signalling the server")
     }
 
-    /// Gives the server another configuration by SIGHUP, and waits until it has read it. Its workers follow a moment later.
+    /// Gives the server another configuration by SIGHUP, and waits until it has read it. Its
+    /// workers follow a moment later.
     ///
     /// # Errors
     /// Where the server refuses it or is gone.
@@ -133,8 +138,8 @@ impl Served {
         }
     }
 
-    /// Ends the process by the signal and starts it again with the configuration that it has, at the same addresses. Returns
-    /// how it ended.
+    /// Ends the process by the signal and starts it again with the configuration that it has, at
+    /// the same addresses. Returns how it ended.
     ///
     /// # Errors
     /// Where it does not end, or does not come to serve again.
@@ -155,7 +160,8 @@ impl Served {
         Ok(status)
     }
 
-    /// Memory of the process that is resident, in bytes: its own, that of files, and what it shares.
+    /// Memory of the process that is resident, in bytes: its own, that of files, and what it
+    /// shares.
     ///
     /// # Errors
     /// Where the process is gone.
@@ -163,7 +169,8 @@ impl Served {
         Ok(self.status("VmRSS")? * 1024)
     }
 
-    /// The part of it that is shared memory, in bytes: the items, where the configuration says `shared_memory`.
+    /// The part of it that is shared memory, in bytes: the items, where the configuration says
+    /// `shared_memory`.
     ///
     /// # Errors
     /// Where the process is gone.
@@ -283,7 +290,8 @@ fn spawn(program: &Path, folder: &Path) -> Result<Child> {
     command.spawn().with_context(|| format!("starting {}", program.display()))
 }
 
-/// Writes the configuration with ports for those that it leaves open, and returns who listens where.
+/// Writes the configuration with ports for those that it leaves open, and returns who listens
+/// where.
 fn write_config(
     folder: &Path,
     config_toml: &str,
@@ -307,7 +315,8 @@ fn write_config(
     Ok(addresses)
 }
 
-/// Gives the table's `address` a port, where it has none: the one that it had before, or a free one.
+/// Gives the table's `address` a port, where it has none: the one that it had before, or a free
+/// one.
 fn settle(table: &mut toml::Table, name: &str, ports: &mut BTreeMap<String, u16>) -> Result<SocketAddr> {
     let text = table.get("address").and_then(toml::Value::as_str).unwrap_or("tcp://127.0.0.1:0");
     let parsed = text.strip_prefix("tcp://").and_then(|address| address.parse::<SocketAddr>().ok());

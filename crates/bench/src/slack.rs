@@ -1,8 +1,9 @@
 //! How much memory size classes leave unused, before and after they follow the items.
 //!
-//! Requests of a workload or a trace fill an embedded cache with the default size classes; then each pool is tuned
-//! ([`millpond::Cache::tune_classes`]), and as many requests follow. Slack is what the library computes for the items that a pool holds
-//! ([`millpond::sizing`]), and what the pool's statistics say.
+//! Requests of a workload or a trace fill an embedded cache with the default size classes; then
+//! each pool is tuned ([`millpond::Cache::tune_classes`]), and as many requests follow. Slack is
+//! what the library computes for the items that a pool holds ([`millpond::sizing`]), and what the
+//! pool's statistics say.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub struct Moment {
     pub items: u64,
     /// Size classes that have items.
     pub classes: usize,
-    /// What these leave of their chunks and slabs, as a share of the chunks with items and of the ends of slabs.
+    /// What these leave of their chunks and slabs, as a share of the chunks with items and of the
+    /// ends of slabs.
     pub slack: f64,
 }
 
@@ -60,7 +62,8 @@ pub struct PoolSlack {
     pub mean_item_bytes: u64,
     /// Slack with the default sizes, computed from the sizes of items.
     pub computed_before: f64,
-    /// Slack with the best sizes of which there are as many as default ones, computed in the same way.
+    /// Slack with the best sizes of which there are as many as default ones, computed in the same
+    /// way.
     pub computed_as_many: f64,
     /// Slack with the best sizes.
     pub computed_after: f64,

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The folder of traces: `MILLPOND_TRACES`, or `../shared/traces` seen from the root of the project. Where there is
-/// none, the reason is printed and the caller is to leave.
+/// The folder of traces: `MILLPOND_TRACES`, or `../shared/traces` seen from the root of the
+/// project. Where there is none, the reason is printed and the caller is to leave.
 pub(crate) fn traces() -> Option<PathBuf> {
     let folder = match std::env::var_os("MILLPOND_TRACES") {
         Some(folder) => PathBuf::from(folder),
@@ -19,8 +19,8 @@ pub(crate) fn traces() -> Option<PathBuf> {
     None
 }
 
-/// The file of the trace that the statistics call `name`: `NAME/NAME.csv.zst`, or for `arc_P2_512B` the original of
-/// `arc_P2`.
+/// The file of the trace that the statistics call `name`: `NAME/NAME.csv.zst`, or for `arc_P2_512B`
+/// the original of `arc_P2`.
 pub(crate) fn trace_file(folder: &std::path::Path, name: &str) -> PathBuf {
     match name.strip_suffix("_512B") {
         Some(block) => {

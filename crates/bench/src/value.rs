@@ -1,8 +1,8 @@
 //! What the bench writes as values, and how it knows its own again.
 //!
-//! A value begins with a stamp made of its key's number, and goes on with bytes that do not compress. A read checks
-//! length and stamp, so that a cache that mixes up keys, or hands out memory that has been used again, fails the run
-//! instead of being fast.
+//! A value begins with a stamp made of its key's number, and goes on with bytes that do not
+//! compress. A read checks length and stamp, so that a cache that mixes up keys, or hands out
+//! memory that has been used again, fails the run instead of being fast.
 
 use base::rng::Rng;
 

@@ -27,7 +27,8 @@ fn a_replay_of_recorded_events_hits_as_the_cache_did() -> Result<(), Box<dyn std
     let mut rng = seeded(1);
     let (mut requests, mut finds, mut hits) = (0, 0, 0);
     for step in 0..120_000_u32 {
-        // Squared, so that low numbers come often; with commas, which a trace cannot hold as they are.
+        // Squared, so that low numbers come often; with commas, which a trace cannot hold as they
+        // are.
         let number = (rng.random_range(0.0..1.0_f64).powi(3) * 50_000.0) as u32;
         let key = format!("user,{number}");
         let removes = rng.random_range(0..50_u32) == 0;

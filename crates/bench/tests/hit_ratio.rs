@@ -1,9 +1,10 @@
 //! The engine's hit ratios beside those of plain simulators that hold as many objects.
 //!
-//! Every published trace without sizes is replayed at 1, 10 and 25 % of its footprint. LRU (refresh time 0) must be
-//! within half a point of exact LRU, S3-FIFO within half a point of plain S3-FIFO. The traces are read in place; where
-//! they are not, the tests say so and pass. The generated sample, which is always there, is replayed besides. The other
-//! policies are compared without an engine, in [`policies`].
+//! Every published trace without sizes is replayed at 1, 10 and 25 % of its footprint. LRU (refresh
+//! time 0) must be within half a point of exact LRU, S3-FIFO within half a point of plain S3-FIFO.
+//! The traces are read in place; where they are not, the tests say so and pass. The generated
+//! sample, which is always there, is replayed besides. The other policies are compared without an
+//! engine, in [`policies`].
 
 #[path = "hit_ratio/driver.rs"]
 mod driver;
@@ -117,7 +118,8 @@ fn s3_fifo_is_as_good_as_the_plain_one() {
     check_all(PolicyKind::S3_FIFO);
 }
 
-/// The shipped sample has sizes; with all values in one class, the engine still must be as good as the simulators.
+/// The shipped sample has sizes; with all values in one class, the engine still must be as good as
+/// the simulators.
 #[test]
 fn the_shipped_sample_is_cached_as_well_as_by_the_simulators() {
     let sample = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sample-trace.csv.zst"));
@@ -134,7 +136,8 @@ fn the_shipped_sample_is_cached_as_well_as_by_the_simulators() {
         let report = replay(sample, &options).expect("a replay");
         let rival = &report.comparison.as_ref().expect("a comparison").rivals[0];
         assert!(report.evictions > 10_000 && report.hit_ratio > 0.3, "{report}");
-        // TinyLFU without a segmented main part is the most sensitive to which of two equally frequent keys stays.
+        // TinyLFU without a segmented main part is the most sensitive to which of two equally
+        // frequent keys stays.
         let tolerance = policies::tolerance(policy).unwrap_or(3.0);
         println!("{policy}: {:.5} {:+.3}", report.hit_ratio, rival.engine_is_ahead_points);
         assert!(rival.engine_is_ahead_points.abs() < tolerance, "{policy}: {report}");

@@ -1,4 +1,5 @@
-//! Commands that ask a running server by its admin API: `millpond health`, `millpond config get`, `set` and `diff`.
+//! Commands that ask a running server by its admin API: `millpond health`, `millpond config get`,
+//! `set` and `diff`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,13 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Which server is asked, and what it is shown.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
-    /// The address of the server's admin page, which it prints when it starts (admin.address); http:// may be left out.
+    /// The address of the server's admin page, which it prints when it starts (admin.address);
+    /// http:// may be left out.
     #[arg(long, value_name = "URL", env = "MILLPOND_ADMIN", default_value = "http://127.0.0.1:11212", value_parser = url)]
     admin: String,
-    /// The token that the server requires (admin.token); better in the variable, as others see a command's arguments.
+    /// The token that the server requires (admin.token); better in the variable, as others see a
+    /// command's arguments.
     #[arg(long, value_name = "TOKEN", env = "MILLPOND_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// For https://: the file with the roots of the server's certificate, in PEM. Default: those that the system trusts.
+    /// For https://: the file with the roots of the server's certificate, in PEM. Default: those
+    /// that the system trusts.
     #[arg(long, value_name = "FILE", env = "MILLPOND_ADMIN_CA")]
     ca: Option<PathBuf>,
     /// For https://: the file with the certificate that is shown to the server, in PEM.
@@ -236,7 +240,8 @@ pub(crate) fn changes(answer: &str) -> Result<String, String> {
 }
 
 impl DiffArguments {
-    /// `millpond config diff`: what a server would change if it were started, or told by SIGHUP to read, with these arguments.
+    /// `millpond config diff`: what a server would change if it were started, or told by SIGHUP to
+    /// read, with these arguments.
     pub(crate) fn diff(&self) -> Result<String, String> {
         let loaded = self.arguments.load(&server::preflight::nothing).map_err(|error| error.to_string())?;
         let file =

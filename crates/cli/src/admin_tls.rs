@@ -10,7 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Trusts the roots in the file `ca`, or else those of the system, and shows the certificate of `client` with its key.
+/// Trusts the roots in the file `ca`, or else those of the system, and shows the certificate of
+/// `client` with its key.
 pub(crate) fn config(ca: Option<&Path>, client: Option<(&Path, &Path)>) -> Result<TlsConfig, String> {
     let ca = match ca {
         Some(ca) => ca,

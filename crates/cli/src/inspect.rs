@@ -1,4 +1,5 @@
-//! `millpond inspect`: what lies in the shared memory of a cache, while its process works or after it died.
+//! `millpond inspect`: what lies in the shared memory of a cache, while its process works or after
+//! it died.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,9 +12,11 @@ use serde::Serialize;
 /// What to look at.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
-    /// The folder of the cache: `shared_memory` of a server, `CacheConfig::shared` of another program.
+    /// The folder of the cache: `shared_memory` of a server, `CacheConfig::shared` of another
+    /// program.
     folder: PathBuf,
-    /// Show pools by this name where they have it; only hashes of names are kept. May be repeated; `default` is tried always.
+    /// Show pools by this name where they have it; only hashes of names are kept. May be repeated;
+    /// `default` is tried always.
     #[arg(long = "pool", value_name = "NAME")]
     pools: Vec<String>,
     /// Show so many of the largest items of each pool.

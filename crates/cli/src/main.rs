@@ -13,7 +13,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// A cache server for memcached and Redis clients, with tools to drive, watch, measure and plan one.
+/// A cache server for memcached and Redis clients, with tools to drive, watch, measure and plan
+/// one.
 #[derive(Debug, Parser)]
 #[command(name = "millpond", version, arg_required_else_help = true)]
 struct Arguments {
@@ -25,9 +26,10 @@ struct Arguments {
 enum Command {
     /// Serve memcached and Redis clients until told to stop by SIGTERM or Ctrl-C.
     ///
-    /// Without a configuration both kinds of clients are served on both ports where they look, 127.0.0.1:11211 and
-    /// 127.0.0.1:6379, and operators on http://127.0.0.1:11212/. A port that another program has is done without, as long
-    /// as one is left for clients. SIGHUP re-reads the configuration, and changes what can change while serving.
+    /// Without a configuration both kinds of clients are served on both ports where they look,
+    /// 127.0.0.1:11211 and 127.0.0.1:6379, and operators on http://127.0.0.1:11212/. A port that
+    /// another program has is done without, as long as one is left for clients. SIGHUP re-reads the
+    /// configuration, and changes what can change while serving.
     Serve(serve::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
@@ -37,14 +39,16 @@ enum Command {
     Experiment(simulate::command::ExperimentCommand),
     /// Say what each tenant of a file would get under each of several policies, in virtual time.
     Simulate(simulate::command::SimulateArgs),
-    /// Show what a cache of any size would miss on a trace, where more memory helps, and where only much more does.
+    /// Show what a cache of any size would miss on a trace, where more memory helps, and where only
+    /// much more does.
     Curve(Box<bench::command::CurveArgs>),
     /// Show what lies in the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Check and print a configuration; show and change that of a running server.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys, what more memory would bring.
+    /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys,
+    /// what more memory would bring.
     Top(top::TopArguments),
     /// Show, make, change and remove the tenants of a running server.
     #[command(subcommand)]
@@ -61,7 +65,8 @@ enum Command {
         /// The folder, which is made if it is missing.
         folder: std::path::PathBuf,
     },
-    /// Print the `password_hash` of a [[user]] for a password, which is read from the terminal or standard input.
+    /// Print the `password_hash` of a [[user]] for a password, which is read from the terminal or
+    /// standard input.
     HashPassword,
     /// Print the version.
     Version,
@@ -71,8 +76,9 @@ enum Command {
 enum ConfigCommand {
     /// Report all that is wrong with a configuration and what to write instead.
     ///
-    /// Files, folders and addresses that it names are looked at as `millpond serve` would, as the user who calls; nothing is
-    /// changed. An address that is in use is a warning, as the server that runs may be this one.
+    /// Files, folders and addresses that it names are looked at as `millpond serve` would, as the
+    /// user who calls; nothing is changed. An address that is in use is a warning, as the server
+    /// that runs may be this one.
     Check(serve::ServeArguments),
     /// Print the configuration that would hold, as a commented file.
     Print {
@@ -97,7 +103,8 @@ enum ConfigCommand {
 }
 
 impl Command {
-    /// Whether it has no connections, and so ends well when the reader of its output has gone, as `head` does.
+    /// Whether it has no connections, and so ends well when the reader of its output has gone, as
+    /// `head` does.
     fn only_prints(&self) -> bool {
         match self {
             Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,
@@ -167,8 +174,8 @@ fn write_manual(folder: &std::path::Path) -> std::io::Result<()> {
     clap_mangen::generate_to(Arguments::command(), folder)
 }
 
-/// Reads a password, to the end of its line, so that it stands in no list of processes and no shell's history. A terminal is asked
-/// for it, and does not show it.
+/// Reads a password, to the end of its line, so that it stands in no list of processes and no
+/// shell's history. A terminal is asked for it, and does not show it.
 fn hash_password() -> Result<(), String> {
     let line = read_password().map_err(|error| format!("the password cannot be read: {error}"))?;
     let password = line.trim_end_matches(['\r', '\n']);

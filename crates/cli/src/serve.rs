@@ -11,20 +11,23 @@ use server::{Error, config, preflight};
 /// Where the configuration comes from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The configuration file, in TOML (`millpond config print --defaults` prints one); takes the place of --config.
+    /// The configuration file, in TOML (`millpond config print --defaults` prints one); takes the
+    /// place of --config.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", env = "MILLPOND_CONFIG")]
     config: Option<PathBuf>,
-    /// All memory of the cache, as in 512MiB. Default: a quarter of the machine's or container's, at most 1GiB.
+    /// All memory of the cache, as in 512MiB. Default: a quarter of the machine's or container's,
+    /// at most 1GiB.
     #[arg(short, long, value_name = "SIZE")]
     memory: Option<String>,
     /// Worker threads. Default: one for each processor.
     #[arg(short, long, value_name = "NUMBER")]
     threads: Option<String>,
-    /// Where to listen: tcp://IP:PORT or unix:///PATH for all clients, memcached://IP:PORT or redis://IP:PORT for one kind. With
-    /// --port and --redis it replaces all listeners of the file; may be repeated.
+    /// Where to listen: tcp://IP:PORT or unix:///PATH for all clients, memcached://IP:PORT or
+    /// redis://IP:PORT for one kind. With --port and --redis it replaces all listeners of the file;
+    /// may be repeated.
     #[arg(short, long, value_name = "ADDRESS", env = "MILLPOND_LISTEN", value_delimiter = ',')]
     listen: Vec<Listen>,
     /// Listen for all clients on this port of 127.0.0.1; may be repeated.
@@ -33,7 +36,8 @@ pub(crate) struct ServeArguments {
     /// Listen for Redis clients alone, on this address or port, or else on 127.0.0.1:6379.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "6379", value_parser = Listen::redis)]
     redis: Option<Listen>,
-    /// Any setting by its name in the file, as in admin.address=127.0.0.1:11312 or pool.default.limit=64MiB; may be repeated.
+    /// Any setting by its name in the file, as in admin.address=127.0.0.1:11312 or
+    /// pool.default.limit=64MiB; may be repeated.
     #[arg(short, long, value_name = "NAME=VALUE")]
     set: Vec<String>,
 }

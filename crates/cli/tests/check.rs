@@ -1,4 +1,5 @@
-//! `millpond bench check` against servers, over both protocols: a server is found right, and a fault that is planted is found.
+//! `millpond bench check` against servers, over both protocols: a server is found right, and a
+//! fault that is planted is found.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Collections of a server that is killed while clients write to them, time and again: the next process finds each whole, with all that
-//! was acknowledged, or not at all.
+//! Collections of a server that is killed while clients write to them, time and again: the next
+//! process finds each whole, with all that was acknowledged, or not at all.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -111,8 +111,8 @@ fn keys(writer: u64) -> Vec<String> {
     ['h', 'z', 's', 'l'].into_iter().flat_map(of_kind).collect()
 }
 
-/// Writes until the server is gone. Returns the round that was not acknowledged, and of each collection the last that was and put something
-/// into it.
+/// Writes until the server is gone. Returns the round that was not acknowledged, and of each
+/// collection the last that was and put something into it.
 fn write(
     address: SocketAddr,
     writer: u64,

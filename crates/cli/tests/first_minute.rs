@@ -1,4 +1,5 @@
-//! What somebody types in the first minute, and what operators' commands need to reach a server that asks who they are.
+//! What somebody types in the first minute, and what operators' commands need to reach a server
+//! that asks who they are.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

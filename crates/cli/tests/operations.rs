@@ -1,5 +1,6 @@
-//! `millpond` under a service manager: sockets that are handed over, a server that is replaced without losing its cache or a client,
-//! what the manager is told, and the commands that ask a running server.
+//! `millpond` under a service manager: sockets that are handed over, a server that is replaced
+//! without losing its cache or a client, what the manager is told, and the commands that ask a
+//! running server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +26,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts `millpond serve` as systemd does: with `socket` as descriptor 3, and what the variables say of it.
+    /// Starts `millpond serve` as systemd does: with `socket` as descriptor 3, and what the
+    /// variables say of it.
     fn activated(socket: &TcpListener, name: &str, notify: Option<&Path>, arguments: &[&str]) -> Self {
         // The shell's own number becomes the server's.
         let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$ WATCHDOG_PID=$$; exec \"$0\" serve \"$@\"";

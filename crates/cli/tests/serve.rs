@@ -126,7 +126,8 @@ fn it_says_where_it_listens_and_stops_when_told_to() {
     }
 }
 
-/// The monitor tells of what it does; this process has more resident than these limits, whatever the cache does.
+/// The monitor tells of what it does; this process has more resident than these limits, whatever
+/// the cache does.
 #[test]
 fn the_memory_monitor_is_heard_in_the_log() {
     let limits = ["monitor.mode=resident-memory", "monitor.lower_bytes=1MiB", "monitor.upper_bytes=5MiB"];

@@ -1,5 +1,5 @@
-//! A server as a process of our own, which benches attack and restart: it is where it says, follows its configuration, and comes
-//! back where it was.
+//! A server as a process of our own, which benches attack and restart: it is where it says, follows
+//! its configuration, and comes back where it was.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,5 @@
-//! `millpond bench soak` for a few seconds: everything is done to the server, and nothing wrong is found.
+//! `millpond bench soak` for a few seconds: everything is done to the server, and nothing wrong is
+//! found.
 
 use std::process::Command;
 

@@ -1,9 +1,11 @@
-//! The miss ratio of LRU under independent references, computed: Che, Tung and Wang, "Hierarchical Web Caching Systems", IEEE
-//! JSAC 2002, and Fricker, Robert and Roberts, "A versatile and accurate approximation for LRU cache performance", ITC 2012.
+//! The miss ratio of LRU under independent references, computed: Che, Tung and Wang, "Hierarchical
+//! Web Caching Systems", IEEE JSAC 2002, and Fricker, Robert and Roberts, "A versatile and accurate
+//! approximation for LRU cache performance", ITC 2012.
 //!
-//! Each key is asked for with a fixed probability `p`, whatever came before. In a cache of given size a key stays for about the
-//! same *characteristic time* `t` after each request for it, whichever key it is; it is there with probability `1 - exp(-p*t)`. The
-//! time is that at which the expected size of what is there equals the cache's.
+//! Each key is asked for with a fixed probability `p`, whatever came before. In a cache of given
+//! size a key stays for about the same *characteristic time* `t` after each request for it,
+//! whichever key it is; it is there with probability `1 - exp(-p*t)`. The time is that at which the
+//! expected size of what is there equals the cache's.
 
 use crate::mrc::{MissRatioCurve, Point, Unit};
 
@@ -16,14 +18,16 @@ pub struct Popularity {
     pub size: f64,
 }
 
-/// The popularity of `keys` keys of one `size` under Zipf's law: the key of rank `i`, from 1 on, weighs `i^-exponent`. 0 is uniform.
+/// The popularity of `keys` keys of one `size` under Zipf's law: the key of rank `i`, from 1 on,
+/// weighs `i^-exponent`. 0 is uniform.
 pub fn zipf(keys: u64, exponent: f64, size: f64) -> Vec<Popularity> {
     (1..=keys).map(|rank| Popularity { weight: (rank as f64).powf(-exponent), size }).collect()
 }
 
 /// The curve of LRU over keys of this popularity, at `points` sizes evenly spread up to `max_size`.
 ///
-/// Costs about six passes over the keys for each point: the time of one size is where the search for the next begins.
+/// Costs about six passes over the keys for each point: the time of one size is where the search
+/// for the next begins.
 ///
 /// # Panics
 /// Where there is no key, no point, or `max_size` is less than `points`.
@@ -58,8 +62,9 @@ fn miss_ratio_from(keys: &[Popularity], size: f64, time: &mut f64) -> f64 {
     (missed / total_weight).clamp(0.0, 1.0)
 }
 
-/// The time at which the expected size of what is there reaches `size`, by Newton's steps from a time before it. What is there
-/// grows ever more slowly with time, so that each step ends short of the goal and none can overshoot.
+/// The time at which the expected size of what is there reaches `size`, by Newton's steps from a
+/// time before it. What is there grows ever more slowly with time, so that each step ends short of
+/// the goal and none can overshoot.
 fn characteristic_time(keys: &[Popularity], size: f64, from: f64) -> f64 {
     let mut time = from;
     for _ in 0..200 {

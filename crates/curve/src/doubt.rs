@@ -1,18 +1,21 @@
 //! The told error of a curve: how far it may lie from the exact one.
 //!
-//! What is told is a bound on the distance between the two curves, averaged over sizes spread evenly up to all keys together,
-//! that 95 curves of 100 keep. Four things make a sampled curve err:
+//! What is told is a bound on the distance between the two curves, averaged over sizes spread
+//! evenly up to all keys together, that 95 curves of 100 keep. Four things make a sampled curve
+//! err:
 //!
-//! 1. *Which keys are in the sample.* How far the misses of groups of keys differ ([`crate::groups`]) tells how far those of
-//!    another sample would. Sizes count by their width, as they do in the distance: the small ones, at which hot keys make
-//!    groups differ most, take next to nothing of it.
-//! 2. *How many they are.* A sample that has more keys than its share has all distances too large by as much. This and the first go
-//!    together: where all keys are alike, the same keys that are too many miss too often.
+//! 1. *Which keys are in the sample.* How far the misses of groups of keys differ
+//!    ([`crate::groups`]) tells how far those of another sample would. Sizes count by their width,
+//!    as they do in the distance: the small ones, at which hot keys make groups differ most, take
+//!    next to nothing of it.
+//! 2. *How many they are.* A sample that has more keys than its share has all distances too large
+//!    by as much. This and the first go together: where all keys are alike, the same keys that are
+//!    too many miss too often.
 //! 3. *Buckets*: within one the curve is a straight line.
 //! 4. *Few keys*: the groups of a sample of a dozen keys know little of themselves.
 //!
-//! The first two are a standard error, and 1.96 of it bound 95 %: nothing is fitted. Experiment X40 checks the bound on the shared
-//! traces, and `docs/curves.md` has its figures.
+//! The first two are a standard error, and 1.96 of it bound 95 %: nothing is fitted. Experiment X40
+//! checks the bound on the shared traces, and `docs/curves.md` has its figures.
 
 use crate::groups::{GROUPS, Spread};
 
@@ -41,8 +44,8 @@ impl Sample {
         shares
     }
 
-    /// The bound on the mean distance. `misses` are those at sizes that rise; `spread` is what the groups say, `None` where all
-    /// keys are followed.
+    /// The bound on the mean distance. `misses` are those at sizes that rise; `spread` is what the
+    /// groups say, `None` where all keys are followed.
     pub(crate) fn bound(&self, misses: &[(u64, f64)], spread: Option<&Spread>) -> f64 {
         if self.requests <= 0.0 {
             return 0.0;

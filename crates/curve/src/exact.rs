@@ -8,10 +8,12 @@ use crate::stack::Stack;
 /// Distances below 2^11 are told apart exactly, larger ones to a part in 2^10.
 const BITS: u32 = 11;
 
-/// The curve of LRU by the stack distance of every access (Mattson et al., IBM Systems Journal 1970).
+/// The curve of LRU by the stack distance of every access (Mattson et al., IBM Systems Journal
+/// 1970).
 ///
-/// Takes about 40 to 80 bytes for each key ever seen, and 100 to 300 ns for an access. In bytes, a cache holds as much of the top of the stack
-/// as fits in, which is what an LRU cache does that evicts from the end until the new item fits.
+/// Takes about 40 to 80 bytes for each key ever seen, and 100 to 300 ns for an access. In bytes, a
+/// cache holds as much of the top of the stack as fits in, which is what an LRU cache does that
+/// evicts from the end until the new item fits.
 #[derive(Clone, Debug)]
 pub struct StackDistance {
     unit: Unit,
@@ -26,7 +28,8 @@ impl StackDistance {
         Self { unit, stack: Stack::default(), histogram: Histogram::default(), seen: 0 }
     }
 
-    /// Puts the key on top of the stack, and says how large a cache had to be to hold it; `None` where it comes for the first time.
+    /// Puts the key on top of the stack, and says how large a cache had to be to hold it; `None`
+    /// where it comes for the first time.
     pub fn distance(&mut self, hash: u64, size: u32) -> Option<u64> {
         let size = if self.unit == Unit::Items { 1 } else { size };
         self.stack.access(hash, size).map(|found| found.above + u64::from(found.size))

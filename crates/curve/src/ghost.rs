@@ -1,10 +1,12 @@
 //! The ghost cache: one LRU list of keys that tells the hits of caches of several sizes at once.
 //!
-//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services" (HARE), FAST 2026, section 4.2, as its HopperKV has it. The sizes that are
-//! asked about are *ticks*. The list is as long as the largest cache. Every key in it has the number of the smallest tick whose
-//! cache holds it; for each tick the list's last key within it is known, its *boundary*. An access to a key of tick `i` moves the
-//! boundaries of all ticks below `i` one key up, counts at `i`, and puts the key in front. It costs as many steps as there are ticks
-//! below `i`: one or two for hot keys, all of them for a miss.
+//! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services" (HARE), FAST 2026,
+//! section 4.2, as its HopperKV has it. The sizes that are asked about are *ticks*. The list is as
+//! long as the largest cache. Every key in it has the number of the smallest tick whose cache holds
+//! it; for each tick the list's last key within it is known, its *boundary*. An access to a key of
+//! tick `i` moves the boundaries of all ticks below `i` one key up, counts at `i`, and puts the key
+//! in front. It costs as many steps as there are ticks below `i`: one or two for hot keys, all of
+//! them for a miss.
 //!
 //! Keys are sampled by hash, 1 in 32 by default; the list and the ticks are then that much smaller.
 //!
@@ -19,7 +21,8 @@
 //! Departures, and why:
 //! 1. Ticks may be bytes: a boundary moves as many keys up as the new one in front needs room.
 //! 2. Keys are told apart by 64 bits of hash, where 32 made some pairs one.
-//! 3. Hits are corrected as those of SHARDS are ([`Correction`]), since the sample is the same; [`Correction::None`] is the original.
+//! 3. Hits are corrected as those of SHARDS are ([`Correction`]), since the sample is the same;
+//!    [`Correction::None`] is the original.
 //! 4. Counts can be aged; there, the reader subtracts snapshots.
 
 use crate::doubt::Sample;
@@ -77,7 +80,8 @@ struct Boundary {
 
 /// The ghost cache.
 ///
-/// Takes about 60 bytes for each followed key, of which there are at most as many as the largest cache has, times the rate.
+/// Takes about 60 bytes for each followed key, of which there are at most as many as the largest
+/// cache has, times the rate.
 #[derive(Clone, Debug)]
 pub struct Ghost {
     unit: Unit,
@@ -148,7 +152,8 @@ impl Ghost {
         &self.ticks
     }
 
-    /// Sampled hits that need at least each tick and no larger one, and sampled misses at all of them.
+    /// Sampled hits that need at least each tick and no larger one, and sampled misses at all of
+    /// them.
     pub fn counts(&self) -> (&[f64], f64) {
         (&self.hits, self.misses)
     }
@@ -190,7 +195,8 @@ impl Ghost {
         }
     }
 
-    /// Takes a key out of the list, and so of every cache that holds it; these may then hold more of what is behind.
+    /// Takes a key out of the list, and so of every cache that holds it; these may then hold more
+    /// of what is behind.
     fn remove(&mut self, hash: u64) {
         let Search::Found(entry) = self.by_key.search(hash) else { return };
         let at = self.by_key.get(entry).0;
@@ -212,7 +218,8 @@ impl Ghost {
         }
     }
 
-    /// Counts a read of a followed key by the smallest tick that has it; `None` is a miss at all of them.
+    /// Counts a read of a followed key by the smallest tick that has it; `None` is a miss at all of
+    /// them.
     fn count(&mut self, hash: u64, counted: Option<usize>) {
         match counted {
             Some(tick) => self.hits[tick] += 1.0,
@@ -340,7 +347,8 @@ impl Ghost {
         }
     }
 
-    /// Moves the boundary of a tick down while there is room for the next: after a larger item went, or one became smaller.
+    /// Moves the boundary of a tick down while there is room for the next: after a larger item
+    /// went, or one became smaller.
     fn widen(&mut self, tick: usize) {
         loop {
             let boundary = &mut self.boundaries[tick];

@@ -1,16 +1,19 @@
-//! What the sampled keys say in groups, by hash: how far the groups differ tells the error of them all, and how misses go with requests
-//! tells how to correct for a sample that has more or fewer requests than it should.
+//! What the sampled keys say in groups, by hash: how far the groups differ tells the error of them
+//! all, and how misses go with requests tells how to correct for a sample that has more or fewer
+//! requests than it should.
 //!
-//! A sample stands for `W` requests where `N` were made: it has by chance more or fewer keys, or hot keys, than its share. With the
-//! misses `M` of the sample, the estimates in use are
+//! A sample stands for `W` requests where `N` were made: it has by chance more or fewer keys, or
+//! hot keys, than its share. With the misses `M` of the sample, the estimates in use are
 //!
 //! - `M / W`, SHARDS as first published: right where requests are missing because keys are;
-//! - `M / N`, SHARDS_adj (the same paper, section 3.4): the requests that are missing are taken for hits at the smallest size, which is
-//!   right where they are those of hot keys;
-//! - `(M - b * (W - N)) / N` with `b` as the sample itself has it: how many misses come with a further request, from one group of keys
-//!   to the other (a regression estimate; Cochran, "Sampling Techniques", 1977, chapter 7). It is `M / W` for a loop, whose
-//!   keys are all alike, and `M / N` under hot keys. It errs less on average than SHARDS_adj, and more where hot keys come and go, since the
-//!   sample's own `b` is uncertain. So SHARDS_adj is the default; `docs/curves.md` has the figures.
+//! - `M / N`, SHARDS_adj (the same paper, section 3.4): the requests that are missing are taken for
+//!   hits at the smallest size, which is right where they are those of hot keys;
+//! - `(M - b * (W - N)) / N` with `b` as the sample itself has it: how many misses come with a
+//!   further request, from one group of keys to the other (a regression estimate; Cochran,
+//!   "Sampling Techniques", 1977, chapter 7). It is `M / W` for a loop, whose keys are all alike,
+//!   and `M / N` under hot keys. It errs less on average than SHARDS_adj, and more where hot keys
+//!   come and go, since the sample's own `b` is uncertain. So SHARDS_adj is the default;
+//!   `docs/curves.md` has the figures.
 
 use std::str::FromStr;
 
@@ -46,7 +49,8 @@ impl FromStr for Correction {
 
 /// Keys are told apart by as many groups.
 pub(crate) const GROUPS: usize = 32;
-/// Groups are told apart by buckets of the histogram, [`Groups::BITS`], so many together: a quarter of an octave.
+/// Groups are told apart by buckets of the histogram, [`Groups::BITS`], so many together: a quarter
+/// of an octave.
 const TOGETHER: usize = 16;
 
 /// Requests by group and coarse distance.
@@ -63,7 +67,8 @@ impl Groups {
     pub(crate) const BYTES_PER_OCTAVE: usize =
         2 * (size_of::<[f64; GROUPS]>() << (Self::BITS - 1)) / TOGETHER;
 
-    /// Adds an access to the key with this hash at the distance of a bucket; `None` is one that hits in no cache.
+    /// Adds an access to the key with this hash at the distance of a bucket; `None` is one that
+    /// hits in no cache.
     #[inline]
     pub(crate) fn add(&mut self, hash: u64, bucket: Option<usize>, weight: f64) {
         let group = crate::sample::group(hash, GROUPS);
@@ -156,11 +161,13 @@ impl Spread {
         low.slope + (high.slope - low.slope) * (size - left) as f64 / (right - left) as f64
     }
 
-    /// The standard error of misses, averaged over all sizes up to `most` evenly. `shares` are the groups' shares of all that the
-    /// sample takes, `misses` those at each size, of all groups together.
+    /// The standard error of misses, averaged over all sizes up to `most` evenly. `shares` are the
+    /// groups' shares of all that the sample takes, `misses` those at each size, of all groups
+    /// together.
     ///
-    /// A group with more than its share of the keys also has all distances too large, by as much: what drops at a size drops later by
-    /// that part of the size. So its misses are off by the height of the drops, times their sizes, times its surplus.
+    /// A group with more than its share of the keys also has all distances too large, by as much:
+    /// what drops at a size drops later by that part of the size. So its misses are off by the
+    /// height of the drops, times their sizes, times its surplus.
     pub(crate) fn mean_error(&self, most: f64, shares: &[f64; GROUPS], misses: impl Fn(f64) -> f64) -> f64 {
         let all: f64 = shares.iter().sum();
         let surplus = shares.map(|share| if all > 0.0 { share / all - 1.0 / GROUPS as f64 } else { 0.0 });

@@ -1,20 +1,24 @@
-//! How much weight lies at which distance: buckets that are exact for small distances and have a fixed relative width for large ones.
+//! How much weight lies at which distance: buckets that are exact for small distances and have a
+//! fixed relative width for large ones.
 //!
-//! A bucket knows its least and its greatest distance. So a loop, whose distances are all alike, has its cliff where it is and not where
-//! the bucket ends: a cache that just holds the loop hits all, and must not be told that it misses all.
+//! A bucket knows its least and its greatest distance. So a loop, whose distances are all alike,
+//! has its cliff where it is and not where the bucket ends: a cache that just holds the loop hits
+//! all, and must not be told that it misses all.
 
 /// The weight of the distances in a range.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     weight: f64,
-    /// The least and the greatest distance that was added, from the beginning of the bucket on, in units of 2^[`unit`](Self::unit).
+    /// The least and the greatest distance that was added, from the beginning of the bucket on, in
+    /// units of 2^[`unit`](Self::unit).
     least: u32,
     greatest: u32,
 }
 
 impl Bucket {
     const EMPTY: Self = Self { weight: 0.0, least: Self::OLD, greatest: Self::OLD };
-    /// Set in both: the next distance that is added takes their place, since what they tell of is older than the last ageing.
+    /// Set in both: the next distance that is added takes their place, since what they tell of is
+    /// older than the last ageing.
     const OLD: u32 = 1 << 31;
 
     /// Buckets of more than 2^31 distances tell 2^31 of them apart.
@@ -55,7 +59,8 @@ fn width<const BITS: u32>(distance: u64) -> u32 {
     (distance | 1 << (BITS - 1)).ilog2() - (BITS - 1)
 }
 
-/// The number of the bucket of a distance. Distances below `2^BITS` have a bucket of their own; from there on each octave has `2^(BITS-1)`.
+/// The number of the bucket of a distance. Distances below `2^BITS` have a bucket of their own;
+/// from there on each octave has `2^(BITS-1)`.
 #[inline]
 pub(crate) fn bucket<const BITS: u32>(distance: u64) -> usize {
     let width = width::<BITS>(distance);
@@ -87,7 +92,8 @@ pub(crate) struct Histogram<const BITS: u32> {
 }
 
 impl<const BITS: u32> Histogram<BITS> {
-    /// Adds an access at a distance; `None` is one that hits in no cache. Says which bucket it is in.
+    /// Adds an access at a distance; `None` is one that hits in no cache. Says which bucket it is
+    /// in.
     #[inline]
     pub(crate) fn add(&mut self, distance: Option<u64>, weight: f64) -> Option<usize> {
         let Some(distance) = distance else {
@@ -120,8 +126,9 @@ impl<const BITS: u32> Histogram<BITS> {
         self.buckets.iter().map(|bucket| bucket.weight).sum::<f64>() + self.cold
     }
 
-    /// Sizes, and the weight of all that misses in a cache of each: for each bucket with weight before its least distance, and at
-    /// its greatest. Within a bucket the weight is taken to be spread evenly.
+    /// Sizes, and the weight of all that misses in a cache of each: for each bucket with weight
+    /// before its least distance, and at its greatest. Within a bucket the weight is taken to be
+    /// spread evenly.
     pub(crate) fn misses(&self) -> Vec<(u64, f64)> {
         let mut left = self.total();
         let mut misses: Vec<(u64, f64)> = Vec::new();

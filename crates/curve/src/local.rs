@@ -1,7 +1,8 @@
-//! Estimators of the slope alone: what a little more memory would bring, or a little less would cost, at the size that a cache has now.
+//! Estimators of the slope alone: what a little more memory would bring, or a little less would
+//! cost, at the size that a cache has now.
 //!
-//! They need no more than a short list behind the cache, or the end of its own; what lies farther off they do not see. Whoever goes by them climbs
-//! hills and stops at cliffs.
+//! They need no more than a short list behind the cache, or the end of its own; what lies farther
+//! off they do not see. Whoever goes by them climbs hills and stops at cliffs.
 
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
@@ -12,25 +13,29 @@ use crate::stack::Stack;
 
 /// A queue with a shadow queue behind it, and its own tail watched.
 ///
-/// Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger", NSDI 2016, section 4: a hit among the keys that were evicted last, the shadow queue,
-/// says that more memory would help; one among the last items of the queue itself, that less would hurt. The paper's shadow queue stands for
-/// 1 MB of requests, and its tail is 128 items.
+/// Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger", NSDI 2016, section 4: a hit among the keys
+/// that were evicted last, the shadow queue, says that more memory would help; one among the last
+/// items of the queue itself, that less would hurt. The paper's shadow queue stands for 1 MB of
+/// requests, and its tail is 128 items.
 ///
-/// In the terms of section 4.1, [`Self::shadow_hits`] counts `f_i (h_i(m_i + δ) - h_i(m_i))` with the shadow `δ`; [`Self::tail_hits`] are those of section 5.1, which cliff scaling
-/// takes for the left half of its shadow queue.
+/// In the terms of section 4.1, [`Self::shadow_hits`] counts `f_i (h_i(m_i + δ) - h_i(m_i))` with
+/// the shadow `δ`; [`Self::tail_hits`] are those of section 5.1, which cliff scaling takes for the
+/// left half of its shadow queue.
 ///
-/// It is a ghost cache of three ticks: the queue without its tail, the queue, and the queue with its shadow. The curve has these
-/// three points.
+/// It is a ghost cache of three ticks: the queue without its tail, the queue, and the queue with
+/// its shadow. The curve has these three points.
 #[derive(Clone, Debug)]
 pub struct ShadowQueue {
     ghost: Ghost,
 }
 
 impl ShadowQueue {
-    /// A queue of `size` with a `tail` that belongs to it, and a `shadow` behind it, over a sample of the keys at `rate`.
+    /// A queue of `size` with a `tail` that belongs to it, and a `shadow` behind it, over a sample
+    /// of the keys at `rate`.
     ///
     /// # Panics
-    /// Where the tail is nothing or not smaller than the queue, the shadow is nothing, or the rate is not above 0 and at most 1.
+    /// Where the tail is nothing or not smaller than the queue, the shadow is nothing, or the rate
+    /// is not above 0 and at most 1.
     pub fn new(unit: Unit, size: u64, tail: u64, shadow: u64, rate: f64) -> Self {
         assert!(
             tail > 0 && tail < size && shadow > 0,
@@ -80,11 +85,14 @@ impl Estimator for ShadowQueue {
 const HOT_PERCENT: u64 = 30;
 const COLD_PERCENT: u64 = 30;
 
-/// A 2Q cache whose hits in the tails of its warm and its cold queue are counted: what a slab less would cost.
+/// A 2Q cache whose hits in the tails of its warm and its cold queue are counted: what a slab less
+/// would cost.
 ///
-/// Berg et al., "The CacheLib Caching Engine", OSDI 2020, section 4.3, whose pool optimizer and marginal-hits rebalancer go by them. Items enter the hot queue;
-/// what that cannot hold goes to the cold one, and so does what the warm one cannot; a hit in the cold queue moves the item to the warm one. Evictions come from
-/// the cold queue. The tail hits of each queue weigh as much as its share of the cache, as in CacheLib.
+/// Berg et al., "The CacheLib Caching Engine", OSDI 2020, section 4.3, whose pool optimizer and
+/// marginal-hits rebalancer go by them. Items enter the hot queue; what that cannot hold goes to
+/// the cold one, and so does what the warm one cannot; a hit in the cold queue moves the item to
+/// the warm one. Evictions come from the cold queue. The tail hits of each queue weigh as much as
+/// its share of the cache, as in CacheLib.
 ///
 /// The curve is that of 2Q at two sizes: now, and with a tail's worth less.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! Miniature simulation: the curve of any policy, by running small caches on a sample of the keys.
 //!
-//! Waldspurger, Saemundsson, Ahmad and Park, "Cache Modeling and Optimization using Miniature Simulations", USENIX ATC 2017: a cache
-//! of size `S` over all keys misses about as often as one of size `R * S` over the share `R` of the keys. Policies other than
-//! LRU have no stack distance, so each size needs a cache of its own; at a rate of 1/100, ten of them cost a tenth of one.
+//! Waldspurger, Saemundsson, Ahmad and Park, "Cache Modeling and Optimization using Miniature
+//! Simulations", USENIX ATC 2017: a cache of size `S` over all keys misses about as often as one of
+//! size `R * S` over the share `R` of the keys. Policies other than LRU have no stack distance, so
+//! each size needs a cache of its own; at a rate of 1/100, ten of them cost a tenth of one.
 //!
 //! What policy runs is the caller's: this module knows only [`Simulated`].
 
@@ -14,9 +15,11 @@ use crate::histogram::bucket;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
 
-/// A cache that is run in miniature. Its capacity was set when it was made, in the unit of the curve.
+/// A cache that is run in miniature. Its capacity was set when it was made, in the unit of the
+/// curve.
 pub trait Simulated {
-    /// Asks for a key whose item has `size` units, at least 1, and takes it in if it is absent. True on a hit.
+    /// Asks for a key whose item has `size` units, at least 1, and takes it in if it is absent.
+    /// True on a hit.
     fn access(&mut self, hash: u64, size: u32) -> bool;
 
     /// Returns whether it has a key, and changes nothing.
@@ -52,10 +55,11 @@ pub struct Miniature<S> {
 }
 
 impl<S: Simulated> Miniature<S> {
-    /// Caches of these sizes, which rise, over a share `rate` of the keys. `make` is given the capacity of each in miniature, at
-    /// least 1.
+    /// Caches of these sizes, which rise, over a share `rate` of the keys. `make` is given the
+    /// capacity of each in miniature, at least 1.
     ///
-    /// A miniature of fewer than some hundred items errs by more than the sample does; see [`Self::rate_for`].
+    /// A miniature of fewer than some hundred items errs by more than the sample does; see
+    /// [`Self::rate_for`].
     ///
     /// # Panics
     /// Where sizes do not rise from 1 on, or the rate is not above 0 and at most 1.
@@ -99,7 +103,8 @@ impl<S: Simulated> Miniature<S> {
 }
 
 impl<S: Simulated> Miniature<S> {
-    /// How far the curve may lie from the exact one, but for what caches of few items do otherwise than large ones.
+    /// How far the curve may lie from the exact one, but for what caches of few items do otherwise
+    /// than large ones.
     fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let footprint = self.small.last().map_or(0.0, |small| small.size as f64);
@@ -140,7 +145,8 @@ impl<S: Simulated> Estimator for Miniature<S> {
         if read {
             self.samples += 1.0;
             self.sizes += f64::from(size);
-            // Where a larger cache misses what a smaller one has, the groups take it for a hit from the smaller on.
+            // Where a larger cache misses what a smaller one has, the groups take it for a hit from
+            // the smaller on.
             self.groups.add(hash, smallest.map(bucket::<{ Groups::BITS }>), self.weight);
         }
     }

@@ -1,9 +1,12 @@
-//! The miss-ratio curve: the share of requests that a cache misses, as a function of the cache's size.
+//! The miss-ratio curve: the share of requests that a cache misses, as a function of the cache's
+//! size.
 //!
-//! A curve is a list of points whose sizes rise and whose miss ratios do not. Between points it is linear; beyond the last it
-//! is flat; below the first it runs to a miss ratio of 1 at size 0, for a cache without memory misses all.
+//! A curve is a list of points whose sizes rise and whose miss ratios do not. Between points it is
+//! linear; beyond the last it is flat; below the first it runs to a miss ratio of 1 at size 0, for
+//! a cache without memory misses all.
 //!
-//! [`arithmetic`] merges, scales and thins curves, [`cliff`] finds where more memory helps only in large pieces.
+//! [`arithmetic`] merges, scales and thins curves, [`cliff`] finds where more memory helps only in
+//! large pieces.
 
 pub mod arithmetic;
 pub mod cliff;
@@ -67,12 +70,15 @@ pub struct Confidence {
     pub keys: u64,
     /// Requests that it looked at. Ageing lowers this as it lowers their weight.
     pub samples: f64,
-    /// Requests that these stand for, sampled or not, lowered by ageing alike. The weight of the curve in a merge.
+    /// Requests that these stand for, sampled or not, lowered by ageing alike. The weight of the
+    /// curve in a merge.
     pub requests: f64,
-    /// Requests since the estimator began, whatever their weight is now: against `requests` it tells how old the curve is.
+    /// Requests since the estimator began, whatever their weight is now: against `requests` it
+    /// tells how old the curve is.
     pub seen: u64,
-    /// The distance from the exact curve, averaged over sizes spread evenly up to all keys together, that 95 curves of 100 keep.
-    /// In the median it is some 2.7 times the true distance. 0 where nothing is known of it.
+    /// The distance from the exact curve, averaged over sizes spread evenly up to all keys
+    /// together, that 95 curves of 100 keep. In the median it is some 2.7 times the true distance.
+    /// 0 where nothing is known of it.
     pub error: f64,
 }
 
@@ -105,8 +111,9 @@ pub struct MissRatioCurve {
 }
 
 impl MissRatioCurve {
-    /// A curve through `points`. A point at size 0 may be missing: the miss ratio is 1 there. Where a miss ratio is higher than
-    /// that of a smaller size, as noise may have it, the lower one is kept.
+    /// A curve through `points`. A point at size 0 may be missing: the miss ratio is 1 there. Where
+    /// a miss ratio is higher than that of a smaller size, as noise may have it, the lower one is
+    /// kept.
     ///
     /// # Errors
     /// Where there is no point, a miss ratio is not between 0 and 1, or sizes do not rise.
@@ -131,8 +138,8 @@ impl MissRatioCurve {
         Ok(Self { unit, points: kept, confidence: None })
     }
 
-    /// The curve of a cache whose requests all have the same chance to be for any of `working_set` units: it falls in a straight
-    /// line to 0.
+    /// The curve of a cache whose requests all have the same chance to be for any of `working_set`
+    /// units: it falls in a straight line to 0.
     ///
     /// # Panics
     /// Where `working_set` is 0.
@@ -181,8 +188,9 @@ impl MissRatioCurve {
         left.miss_ratio + share * (right.miss_ratio - left.miss_ratio)
     }
 
-    /// The same as [`Self::miss_ratio`], sought from the point `near` on rather than from the middle, and the point at or before `size`, from
-    /// which the next search may begin. Costs a step for each point between the two.
+    /// The same as [`Self::miss_ratio`], sought from the point `near` on rather than from the
+    /// middle, and the point at or before `size`, from which the next search may begin. Costs a
+    /// step for each point between the two.
     pub fn miss_ratio_near(&self, size: f64, near: usize) -> (f64, usize) {
         let last = self.points.len() - 1;
         let mut at = near.min(last);
@@ -203,8 +211,8 @@ impl MissRatioCurve {
         (miss_ratio, at)
     }
 
-    /// What one more unit would save at `size`, in misses per request: how steeply the curve falls to the right of it. 0 beyond
-    /// the last point.
+    /// What one more unit would save at `size`, in misses per request: how steeply the curve falls
+    /// to the right of it. 0 beyond the last point.
     pub fn gain_per_unit(&self, size: f64) -> f64 {
         let above = self.points.partition_point(|point| point.size as f64 <= size).max(1);
         let Some(right) = self.points.get(above) else {
@@ -219,8 +227,9 @@ impl MissRatioCurve {
         self.miss_ratio(size) - self.miss_ratio(size + more)
     }
 
-    /// The lower convex hull: the largest convex curve that nowhere exceeds this one. In terms of hit ratio it is the concave
-    /// hull, which a cache reaches by splitting its keys between two partitions (Beckmann and Sanchez, "Talus", HPCA 2015).
+    /// The lower convex hull: the largest convex curve that nowhere exceeds this one. In terms of
+    /// hit ratio it is the concave hull, which a cache reaches by splitting its keys between two
+    /// partitions (Beckmann and Sanchez, "Talus", HPCA 2015).
     #[must_use]
     pub fn hull(&self) -> Self {
         let mut hull: Vec<Point> = Vec::with_capacity(self.points.len());

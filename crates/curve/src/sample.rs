@@ -1,8 +1,10 @@
-//! Spatial sampling: which keys are followed, by their hash alone, so that all accesses to a key are or none.
+//! Spatial sampling: which keys are followed, by their hash alone, so that all accesses to a key
+//! are or none.
 //!
-//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015, section 3: a key is followed where
-//! `hash mod P < T`, at the rate `T / P`. As there, `P` is 2^24. The 24 bits are the upper ones of the hash times an odd constant,
-//! and depend on all its bits, so that a table that goes by some of them sees followed keys everywhere.
+//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015,
+//! section 3: a key is followed where `hash mod P < T`, at the rate `T / P`. As there, `P` is 2^24.
+//! The 24 bits are the upper ones of the hash times an odd constant, and depend on all its bits, so
+//! that a table that goes by some of them sees followed keys everywhere.
 
 /// How many places a key may have.
 pub const PLACES: u32 = 1 << 24;

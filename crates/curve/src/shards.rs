@@ -1,11 +1,13 @@
 //! SHARDS: stack distances of a sample of the keys, scaled.
 //!
-//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015. Of all keys a share `R` is followed, by
-//! their hash ([`crate::sample`]). Between two accesses to one of them lie `d` followed keys, and so about `d / R` of all.
+//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015. Of
+//! all keys a share `R` is followed, by their hash ([`crate::sample`]). Between two accesses to one
+//! of them lie `d` followed keys, and so about `d / R` of all.
 //!
 //! - *Fixed rate* (section 3.2): `R` stays. Memory grows with the keys.
-//! - *Fixed size* (section 3.3): when more than `s_max` keys are followed, the threshold is lowered, and the keys beyond are given up.
-//!   Each access counts for `1 / R` accesses, with the `R` of its time, which comes to the same as the paper's scaling of old counts.
+//! - *Fixed size* (section 3.3): when more than `s_max` keys are followed, the threshold is
+//!   lowered, and the keys beyond are given up. Each access counts for `1 / R` accesses, with the
+//!   `R` of its time, which comes to the same as the paper's scaling of old counts.
 //! - *Count correction* (section 3.4, SHARDS_adj): see [`Correction`].
 //!
 //! | the paper | here |
@@ -19,13 +21,15 @@
 //! | the curve: sums over the histogram | [`Estimator::curve`] |
 //!
 //! Departures, and why:
-//! 1. The threshold is lowered so far that a sixteenth of the keys go at once, in place of one: no heap of keys by hash is
-//!    needed, at the cost of a sample that is a thirty-second smaller on average.
-//! 2. The distance is `above / R + size`, not `(above + size) / R`: what lies above is sampled, the key itself is not. A key
-//!    that is asked for again at once has distance 1, whatever the rate.
-//! 3. Keys beyond [`Shards::with_max_size`] are given up. Without, a stream of ever new keys lowers the threshold for ever.
-//! 4. [`Estimator::age`] halves all counts, and raises the threshold where few keys are left: keys that join count as new once, which
-//!    later ageings forget.
+//! 1. The threshold is lowered so far that a sixteenth of the keys go at once, in place of one: no
+//!    heap of keys by hash is needed, at the cost of a sample that is a thirty-second smaller on
+//!    average.
+//! 2. The distance is `above / R + size`, not `(above + size) / R`: what lies above is sampled, the
+//!    key itself is not. A key that is asked for again at once has distance 1, whatever the rate.
+//! 3. Keys beyond [`Shards::with_max_size`] are given up. Without, a stream of ever new keys lowers
+//!    the threshold for ever.
+//! 4. [`Estimator::age`] halves all counts, and raises the threshold where few keys are left: keys
+//!    that join count as new once, which later ageings forget.
 
 use crate::doubt::Sample;
 use crate::estimate::{Access, Estimator, Kind};
@@ -47,8 +51,9 @@ const BITS: u32 = Groups::BITS;
 
 /// SHARDS, with a fixed rate or a fixed size.
 ///
-/// A followed key takes about 40 to 80 bytes. With the fixed size of 8192 that is 0.6 MiB at most, whatever the traffic.
-/// An access to a followed key takes about 30 ns, 75 where its memory is in none of the core's own caches; see [`Estimator::record_all`].
+/// A followed key takes about 40 to 80 bytes. With the fixed size of 8192 that is 0.6 MiB at most,
+/// whatever the traffic. An access to a followed key takes about 30 ns, 75 where its memory is in
+/// none of the core's own caches; see [`Estimator::record_all`].
 #[derive(Clone, Debug)]
 pub struct Shards {
     unit: Unit,
@@ -80,7 +85,8 @@ impl Shards {
         Self::new(unit, rate, usize::MAX)
     }
 
-    /// Follows at most `max_keys` keys, at least 64: all at first, then fewer and fewer of those that come.
+    /// Follows at most `max_keys` keys, at least 64: all at first, then fewer and fewer of those
+    /// that come.
     pub fn fixed_size(unit: Unit, max_keys: usize) -> Self {
         Self::new(unit, 1.0, max_keys)
     }
@@ -109,7 +115,8 @@ impl Shards {
         }
     }
 
-    /// Knows of no caches larger than `size`, in the curve's unit, and gives up the keys that only they would hold.
+    /// Knows of no caches larger than `size`, in the curve's unit, and gives up the keys that only
+    /// they would hold.
     #[must_use]
     pub fn with_max_size(self, size: u64) -> Self {
         Self { max_size: size as f64, ..self }
@@ -121,7 +128,8 @@ impl Shards {
         Self { correction, ..self }
     }
 
-    /// The most memory that one of fixed size with so many keys takes, in bytes, where distances span 40 octaves.
+    /// The most memory that one of fixed size with so many keys takes, in bytes, where distances
+    /// span 40 octaves.
     pub fn bytes_for(max_keys: usize) -> usize {
         let histograms = 40 * (2 * Histogram::<BITS>::bytes_per_octave() + Groups::BYTES_PER_OCTAVE);
         size_of::<Self>() + Stack::bytes_for(max_keys.max(64)) + histograms
@@ -142,7 +150,8 @@ impl Shards {
         self.stack.len()
     }
 
-    /// About how large all keys are together, in the unit of the curve: those that are followed, over the rate.
+    /// About how large all keys are together, in the unit of the curve: those that are followed,
+    /// over the rate.
     pub fn footprint(&self) -> f64 {
         self.stack.total() as f64 * self.weight
     }
@@ -219,7 +228,8 @@ impl Shards {
     /// The misses that the sample stands for, and the requests, as corrected, at each size.
     fn corrected(&self) -> (f64, Vec<(u64, f64)>) {
         let sampled = self.histogram.total();
-        // A caller that counts nothing else hands over what is followed alone: then there is nothing to correct by.
+        // A caller that counts nothing else hands over what is followed alone: then there is
+        // nothing to correct by.
         let requests =
             if self.requests > self.samples || self.weight == 1.0 { self.requests } else { sampled };
         if self.correction == Correction::None || sampled <= 0.0 {
@@ -264,7 +274,8 @@ impl Estimator for Shards {
     fn record_all(&mut self, accesses: &[Access]) {
         let mut entries = [0; AHEAD];
         for some in accesses.chunks(AHEAD) {
-            // One after the other is asked for, so that the processor waits for all at the same time: first where each is searched for, then what was found there.
+            // One after the other is asked for, so that the processor waits for all at the same
+            // time: first where each is searched for, then what was found there.
             some.iter().for_each(|access| self.stack.prefetch(access.hash));
             for (entry, access) in entries.iter_mut().zip(some) {
                 *entry = self.stack.search(access.hash);

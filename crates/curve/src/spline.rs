@@ -1,9 +1,10 @@
-//! Smooth interpolation that never overshoots: the monotone cubic of Fritsch and Carlson, "Monotone Piecewise Cubic
-//! Interpolation", SIAM Journal on Numerical Analysis 1980.
+//! Smooth interpolation that never overshoots: the monotone cubic of Fritsch and Carlson, "Monotone
+//! Piecewise Cubic Interpolation", SIAM Journal on Numerical Analysis 1980.
 //!
-//! A curve is known at a few sizes only. Straight lines between them have a corner at each, and an optimiser stops at corners; a
-//! cubic spline as usual swings above and below what it joins, and promises gains that are not there. This one keeps to the
-//! range between neighbours, so that what does not fall at the points falls nowhere.
+//! A curve is known at a few sizes only. Straight lines between them have a corner at each, and an
+//! optimiser stops at corners; a cubic spline as usual swings above and below what it joins, and
+//! promises gains that are not there. This one keeps to the range between neighbours, so that what
+//! does not fall at the points falls nowhere.
 
 /// A smooth function through points; beyond the first and the last it is flat.
 ///
@@ -87,8 +88,9 @@ impl MonotoneCubic {
     }
 }
 
-/// Tangents after section 4 of the paper: the mean of the secants beside a point, 0 where they differ in sign, and pulled back into
-/// the circle of radius 3 in which a cubic is known to be monotone.
+/// Tangents after section 4 of the paper: the mean of the secants beside a point, 0 where they
+/// differ in sign, and pulled back into the circle of radius 3 in which a cubic is known to be
+/// monotone.
 fn set_tangents(knots: &mut [Knot], secants: &[f64]) {
     let last = knots.len() - 1;
     for (i, knot) in knots.iter_mut().enumerate() {

@@ -1,19 +1,22 @@
 //! The LRU stack: keys by recency, each with its size, and how much lies above a key.
 //!
-//! Mattson, Gecsei, Slutz and Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: a cache of a given
-//! size holds the top of the stack that fits in. An access therefore hits in just the caches that have room for the key and for
-//! all that lies above it, its *stack distance*.
+//! Mattson, Gecsei, Slutz and Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems
+//! Journal 1970: a cache of a given size holds the top of the stack that fits in. An access
+//! therefore hits in just the caches that have room for the key and for all that lies above it, its
+//! *stack distance*.
 //!
-//! Every access takes the next place in a row; the place that the key had becomes empty. What lies above a key is the sum behind its
-//! place ([`Sums`]). When the row is used up, the keys move together to its beginning, in place: a row has at least two places for a key, so
-//! that this comes to a step or two an access.
+//! Every access takes the next place in a row; the place that the key had becomes empty. What lies
+//! above a key is the sum behind its place ([`Sums`]). When the row is used up, the keys move
+//! together to its beginning, in place: a row has at least two places for a key, so that this comes
+//! to a step or two an access.
 //!
-//! An access touches a line of the table and one of the weights, besides the tree and the end of the row, which are small and always at hand.
-//! Whoever knows what comes next has these lines fetched ahead ([`Stack::prefetch`], [`Stack::search`]).
+//! An access touches a line of the table and one of the weights, besides the tree and the end of
+//! the row, which are small and always at hand. Whoever knows what comes next has these lines
+//! fetched ahead ([`Stack::prefetch`], [`Stack::search`]).
 //!
 //! Invariants:
-//! 1. A place has a weight exactly if an entry of the table has that place, and then `entries` has the entry's number there; a weight is
-//!    at least 1, and is the entry's size.
+//! 1. A place has a weight exactly if an entry of the table has that place, and then `entries` has
+//!    the entry's number there; a weight is at least 1, and is the entry's size.
 //! 2. Places below `first` are empty.
 
 use crate::sums::Sums;
@@ -70,7 +73,8 @@ impl Stack {
         self.table.prefetch(key);
     }
 
-    /// Searches a key ahead, and asks for the memory at its place: what it gives is for [`Self::access_at`].
+    /// Searches a key ahead, and asks for the memory at its place: what it gives is for
+    /// [`Self::access_at`].
     #[inline]
     pub(crate) fn search(&self, key: u64) -> u32 {
         match self.table.search(key) {
@@ -82,7 +86,8 @@ impl Stack {
         }
     }
 
-    /// Puts a key on top, and says where it was. `size` 0 keeps the size that it had, or takes the mean of all.
+    /// Puts a key on top, and says where it was. `size` 0 keeps the size that it had, or takes the
+    /// mean of all.
     #[inline]
     pub(crate) fn access(&mut self, key: u64, size: u32) -> Option<Found> {
         match self.table.search(key) {
@@ -90,7 +95,8 @@ impl Stack {
         }
     }
 
-    /// The same for a key whose search ended at this entry. Other keys may have come, moved and gone since.
+    /// The same for a key whose search ended at this entry. Other keys may have come, moved and
+    /// gone since.
     #[inline(always)]
     pub(crate) fn access_at(&mut self, entry: u32, key: u64, size: u32) -> Option<Found> {
         if self.weights.next() == self.weights.places() {
@@ -212,7 +218,8 @@ impl Stack {
         }
         self.first = 0;
         let places = Self::places_for(self.len());
-        // Half of a row may stay unused, so that a number of keys that goes up and down does not make rows each time.
+        // Half of a row may stay unused, so that a number of keys that goes up and down does not
+        // make rows each time.
         if places > self.weights.places() || places * 4 <= self.weights.places() {
             self.weights = self.weights.resized(places);
             self.entries.resize(places, 0);

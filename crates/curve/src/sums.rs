@@ -1,12 +1,14 @@
 //! Weights by place, and the sum of all behind a place.
 //!
-//! Places come in blocks of eight. Above the blocks is a tree whose nodes have eight children, in the order of a heap: the parent of node `i` is
-//! node `(i - 1) / 8`. A node holds for each child what the children *behind* it weigh: a sum reads one figure of each node on its way up, and a weight is
-//! taken from all children before with a few wide subtractions and no branch. (Fenwick's tree takes a step for every bit, where each depends on the
-//! place.)
+//! Places come in blocks of eight. Above the blocks is a tree whose nodes have eight children, in
+//! the order of a heap: the parent of node `i` is node `(i - 1) / 8`. A node holds for each child
+//! what the children *behind* it weigh: a sum reads one figure of each node on its way up, and a
+//! weight is taken from all children before with a few wide subtractions and no branch. (Fenwick's
+//! tree takes a step for every bit, where each depends on the place.)
 //!
-//! Places are filled from the first to the last. The block that is being filled, the *open* one, is counted apart, and goes into the tree when it is full:
-//! so the tree is written for what moves away alone, and not for what comes.
+//! Places are filled from the first to the last. The block that is being filled, the *open* one, is
+//! counted apart, and goes into the tree when it is full: so the tree is written for what moves
+//! away alone, and not for what comes.
 //!
 //! Invariants:
 //! 1. Places from `next` on weigh nothing.
@@ -50,7 +52,8 @@ impl Node {
     /// Adds to the figures of all children before one; wraps, so that it can take away as well.
     #[inline]
     fn add_before(&mut self, child: usize, weight: u64) {
-        // Whole lines by value, so that they are known to be aligned; all children, so that no branch depends on which it is.
+        // Whole lines by value, so that they are known to be aligned; all children, so that no
+        // branch depends on which it is.
         let (mut figures, masks) = (*self, BEFORE[child]);
         for (figure, mask) in figures.0.iter_mut().zip(masks.0) {
             *figure = figure.wrapping_add(weight & mask);
@@ -136,7 +139,8 @@ impl Sums {
         self.change(block, weight);
     }
 
-    /// Adds weight to a block in the tree, and says what the blocks behind it weigh. Wraps, so that it can take away as well.
+    /// Adds weight to a block in the tree, and says what the blocks behind it weigh. Wraps, so that
+    /// it can take away as well.
     #[inline]
     fn change(&mut self, block: usize, weight: u64) -> u64 {
         let mut sum = 0;
@@ -186,7 +190,8 @@ impl Sums {
         behind + self.open + self.change(block, weight.wrapping_neg())
     }
 
-    /// Moves what weighs anything together at the beginning, in its order, and what `along` has at its places with it.
+    /// Moves what weighs anything together at the beginning, in its order, and what `along` has at
+    /// its places with it.
     pub(crate) fn gather(&mut self, along: &mut [u32]) {
         let filled = std::mem::take(&mut self.next);
         let (weights, along) = (&mut self.blocks.as_flattened_mut()[..filled], &mut along[..filled]);

@@ -1,7 +1,8 @@
 //! A table of hashes: for each, the place that its key has in a row.
 //!
-//! The table is for estimators, which ask it once for every access that they look at. So an entry is a quarter of a cache line, a search goes on
-//! in the next entry, and no more than five eighths of the entries are taken: one line for most searches, and it can be fetched ahead
+//! The table is for estimators, which ask it once for every access that they look at. So an entry
+//! is a quarter of a cache line, a search goes on in the next entry, and no more than five eighths
+//! of the entries are taken: one line for most searches, and it can be fetched ahead
 //! ([`Table::prefetch`]). Hashes are taken for what they are; their keys are never seen.
 //!
 //! Invariants:
@@ -60,7 +61,8 @@ impl Table {
         self.len
     }
 
-    /// Where the search for a hash begins. The bits are none of those that say whether a key is sampled, nor in which group it is.
+    /// Where the search for a hash begins. The bits are none of those that say whether a key is
+    /// sampled, nor in which group it is.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash.wrapping_mul(SPREAD) >> 16) as usize & (self.entries.len() - 1)
@@ -102,7 +104,8 @@ impl Table {
         (entry.place, entry.size)
     }
 
-    /// Gives an entry another place and size, 0 = its own, if it is taken and has this hash, and says what it was before.
+    /// Gives an entry another place and size, 0 = its own, if it is taken and has this hash, and
+    /// says what it was before.
     #[inline]
     pub(crate) fn renew(&mut self, entry: u32, hash: u64, place: u32, size: u32) -> Option<Entry> {
         let entry = self.entries.get_mut(entry as usize)?;
@@ -158,7 +161,8 @@ impl Table {
             if next.place == EMPTY {
                 break;
             }
-            // It may move into the hole if that lies between where its search begins and where it is.
+            // It may move into the hole if that lies between where its search begins and where it
+            // is.
             let from_home = at.wrapping_sub(self.home(next.hash)) & last;
             if from_home >= at.wrapping_sub(hole) & last {
                 self.entries[hole] = next;

@@ -78,8 +78,9 @@ fn the_ghost_cache_gives_the_published_example() {
     assert_eq!([4, 6, 8].map(|size| hits_at(&ghost, size)), [0.375, 0.5, 0.75]);
 }
 
-/// At full rate every tick counts just the accesses whose stack distance needs it, whatever the ticks. Sizes change in the last layout
-/// alone, whose largest cache holds everything: a key that the list gave up does not come back because others became smaller.
+/// At full rate every tick counts just the accesses whose stack distance needs it, whatever the
+/// ticks. Sizes change in the last layout alone, whose largest cache holds everything: a key that
+/// the list gave up does not come back because others became smaller.
 #[test]
 fn the_ghost_cache_counts_as_stack_distances_do() {
     let layouts: [Vec<u64>; 3] =
@@ -172,7 +173,8 @@ fn samples_come_near_the_exact_curve_over_items_and_bytes_of_two_sizes() {
     }
 }
 
-/// A read that fills nothing counted as a hit the next time, and so did that of a key that had been removed.
+/// A read that fills nothing counted as a hit the next time, and so did that of a key that had been
+/// removed.
 #[test]
 fn reads_that_fill_nothing_and_removals_are_as_in_a_list() {
     let (mut exact, mut ghost) =
@@ -234,7 +236,8 @@ fn passing_requests_over_is_as_recording_them() {
     assert_eq!(all.curve(), some.curve());
 }
 
-/// Whoever hands over several at a time gets the same curve, also where keys come twice in a batch, go from the sample within one, or move in the table.
+/// Whoever hands over several at a time gets the same curve, also where keys come twice in a batch,
+/// go from the sample within one, or move in the table.
 #[test]
 fn accesses_at_a_time_are_as_one_after_the_other() {
     for (seed, max_size) in [(1, u64::MAX), (2, 40_000_000), (3, 2_000_000)] {
@@ -273,7 +276,8 @@ fn memory_stays_within_bounds_while_ever_new_keys_come() {
         }
     }
     assert!(most <= bound && bound < 1_000 * 80 + 150_000, "{most} bytes, and at most {bound}");
-    // 50,000 keys are known of, of which at most 1,000 are followed: the rate does not fall for ever.
+    // 50,000 keys are known of, of which at most 1,000 are followed: the rate does not fall for
+    // ever.
     assert!(shards.rate() > 0.01, "{}", shards.rate());
     shards.stack.validate();
 }
@@ -392,7 +396,8 @@ fn tail_hits_are_those_of_plain_queues() {
     assert!((tails.curve().miss_ratio(180.0) - (misses + hits) / 20_000.0).abs() < 1e-9);
 }
 
-/// Requests of several kinds: hot keys, keys that are all alike, a loop, and a loop beside hot keys.
+/// Requests of several kinds: hot keys, keys that are all alike, a loop, and a loop beside hot
+/// keys.
 fn requests(kind: u64, seed: u64, count: u64) -> Vec<u64> {
     let mut rng = seeded(mix64(kind) ^ seed);
     let zipf: Vec<u64> = bimodal(seed + 100, 4_000, count as usize).map(|(hash, _)| hash).collect();
@@ -406,8 +411,9 @@ fn requests(kind: u64, seed: u64, count: u64) -> Vec<u64> {
     (0..count).map(draw).collect()
 }
 
-/// The told error was a mean over sizes by octaves that one of 30 keys in a thousand decided: 5 times the true one in the median, and up to 500
-/// times. And for a loop it was less than the true one, for it knew nothing of where the cliff is.
+/// The told error was a mean over sizes by octaves that one of 30 keys in a thousand decided: 5
+/// times the true one in the median, and up to 500 times. And for a loop it was less than the true
+/// one, for it knew nothing of where the cliff is.
 #[test]
 fn the_told_error_bounds_the_true_one_in_95_of_100_curves_and_is_of_its_size() {
     let (mut bounded, mut cases, mut ratios) = (0, 0, Vec::new());

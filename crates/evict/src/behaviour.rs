@@ -108,7 +108,8 @@ fn whatever_bits_an_item_has_it_is_evicted_in_time() {
     }
 }
 
-/// Every item was hit, several times, and so it would be spared: [`Sim`] counts what an eviction looks at.
+/// Every item was hit, several times, and so it would be spared: [`Sim`] counts what an eviction
+/// looks at.
 #[test]
 fn an_eviction_looks_at_a_limited_number_of_items_however_often_they_were_hit() {
     for kind in kinds() {

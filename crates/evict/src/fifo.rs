@@ -1,13 +1,15 @@
 //! Unrolled FIFO queues of 4-byte entries, with room for many queues in one set of blocks.
 //!
-//! A block holds `N` entries and the number of the next block, so that an entry costs `4 + 4/N` bytes. Blocks live in
-//! segments that are allocated as needed, and beyond the first of which they never move; a queue is a chain of blocks. Entries leave at the head and
-//! enter at the tail; a *sweep* goes around the chain and squeezes stale entries out, so a block may hold fewer than
+//! A block holds `N` entries and the number of the next block, so that an entry costs `4 + 4/N`
+//! bytes. Blocks live in segments that are allocated as needed, and beyond the first of which they
+//! never move; a queue is a chain of blocks. Entries leave at the head and enter at the tail; a
+//! *sweep* goes around the chain and squeezes stale entries out, so a block may hold fewer than
 //! `N`.
 //!
 //! Invariants:
 //! 1. A block is in exactly one chain: a queue's or the free one.
-//! 2. In a queue's chain, no block but the head and the tail is empty, and entries keep their order.
+//! 2. In a queue's chain, no block but the head and the tail is empty, and entries keep their
+//!    order.
 //! 3. `Fifo::len` is the number of entries in the chain, stale ones included.
 
 use crate::{Entry, Items};
@@ -18,7 +20,8 @@ const SEGMENT_BLOCKS: usize = 256;
 /// Blocks of the first segment at first: a class of few items takes little.
 const FIRST_BLOCKS: usize = 1;
 
-/// `N` entries (at most 63) and, in one word, the next block (26 bits) and how many entries there are (6 bits).
+/// `N` entries (at most 63) and, in one word, the next block (26 bits) and how many entries there
+/// are (6 bits).
 #[derive(Clone, Copy)]
 struct Block<const N: usize> {
     link: u32,
@@ -48,7 +51,8 @@ impl<const N: usize> Block<N> {
 
 /// The blocks of the queues of one policy.
 pub struct Blocks<const N: usize> {
-    /// Of [`SEGMENT_BLOCKS`] each; but the first doubles from [`FIRST_BLOCKS`] on until it has as many.
+    /// Of [`SEGMENT_BLOCKS`] each; but the first doubles from [`FIRST_BLOCKS`] on until it has as
+    /// many.
     segments: Vec<Vec<Block<N>>>,
     free: u32,
 }
@@ -209,8 +213,9 @@ impl Fifo {
         }
     }
 
-    /// Looks at the entries of the next block of the sweep and drops those for which `keep` says no. Returns how many
-    /// it looked at and how many it dropped. The head and tail blocks are left alone.
+    /// Looks at the entries of the next block of the sweep and drops those for which `keep` says
+    /// no. Returns how many it looked at and how many it dropped. The head and tail blocks are left
+    /// alone.
     pub fn sweep<const N: usize>(
         &mut self,
         blocks: &mut Blocks<N>,
@@ -243,7 +248,8 @@ impl Fifo {
         (len, len - kept)
     }
 
-    /// Moves the entries of block `at` into the one before it where they fit, and steps the sweep on.
+    /// Moves the entries of block `at` into the one before it where they fit, and steps the sweep
+    /// on.
     fn join<const N: usize>(&mut self, blocks: &mut Blocks<N>, before: u32, at: u32) {
         let block = *blocks.at(at);
         let room = N - blocks.at(before).len();
@@ -298,7 +304,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two queues share blocks of three entries; stale entries may vanish at any sweep, all others keep order.
+        /// Two queues share blocks of three entries; stale entries may vanish at any sweep, all
+        /// others keep order.
         #[test]
         fn behaves_like_a_deque(ops in prop::collection::vec(op(), 1..400)) {
             let mut blocks = Blocks::<3>::default();

@@ -1,10 +1,11 @@
 //! Three LRU orders in one byte per item, kept by hits without a lock.
 //!
-//! The policies that divide their items into parts ([`crate::lists`]) need two things of a hit: it moves the item to the
-//! top of a part, and it changes how many items the parts have. Here the byte is a *stamp*: a part and a *generation* of
-//! that part, which is to a part what the generations of [`crate::lru`] are to a plain LRU. A hit gives the item the
-//! present generation of the part that it belongs to now, and counts: one item less of the old stamp, one more of the
-//! new. So the sizes of the parts are known at once, while the item's entry is moved when eviction meets it.
+//! The policies that divide their items into parts ([`crate::lists`]) need two things of a hit: it
+//! moves the item to the top of a part, and it changes how many items the parts have. Here the byte
+//! is a *stamp*: a part and a *generation* of that part, which is to a part what the generations of
+//! [`crate::lru`] are to a plain LRU. A hit gives the item the present generation of the part that
+//! it belongs to now, and counts: one item less of the old stamp, one more of the new. So the sizes
+//! of the parts are known at once, while the item's entry is moved when eviction meets it.
 //!
 //! | part | stamps | a hit moves the item to | in 2Q | in ARC | in W-TinyLFU | in LRU with an insertion point |
 //! |---|---|---|---|---|---|---|
@@ -12,15 +13,18 @@
 //! | trial | 96–127 | the top of proven | cold | T1 | probation | below the insertion point |
 //! | proven | 128–255 | the top of proven | warm | T2 | protected | above it |
 //!
-//! Between three quarters and seven eighths of the generations of a part are alive (proven: 96 to 112), so that many ages are told
-//! apart. With few items a generation is one access, and the order is exact. The trial part needs few: its items do not
-//! change places, and its order is exact in any case.
+//! Between three quarters and seven eighths of the generations of a part are alive (proven: 96 to
+//! 112), so that many ages are told apart. With few items a generation is one access, and the order
+//! is exact. The trial part needs few: its items do not change places, and its order is exact in
+//! any case.
 //!
 //! Invariants:
-//! 1. Alive generations of a part are `oldest ..= present`, fewer than its stamps; a stamp of a dead one counts nowhere.
-//! 2. `live[stamp]` is the number of items with that stamp, and `len` of a part the sum over its alive generations — but
-//!    for what hits that race with each other or with a removal count twice or not at all. Such an error ends when its
-//!    generation dies. Sizes therefore steer, and nothing else rests on them.
+//! 1. Alive generations of a part are `oldest ..= present`, fewer than its stamps; a stamp of a
+//!    dead one counts nowhere.
+//! 2. `live[stamp]` is the number of items with that stamp, and `len` of a part the sum over its
+//!    alive generations — but for what hits that race with each other or with a removal count twice
+//!    or not at all. Such an error ends when its generation dies. Sizes therefore steer, and
+//!    nothing else rests on them.
 
 use std::ops::Index;
 
@@ -335,8 +339,8 @@ impl Generations {
         let _ = clock.present.compare_exchange(present, next, Ordering::AcqRel, Relaxed);
     }
 
-    /// Lets the oldest generation of `part` die, which is not the present one: what is still counted there no longer is.
-    /// Under the lock.
+    /// Lets the oldest generation of `part` die, which is not the present one: what is still
+    /// counted there no longer is. Under the lock.
     pub(crate) fn let_oldest_die(&self, part: Part) {
         let clock = &self[part];
         let oldest = clock.oldest.load(Relaxed);
@@ -360,8 +364,8 @@ impl Generations {
         now.saturating_sub(self.began[usize::from(self.oldest(part))].load(Relaxed))
     }
 
-    /// Lets hits of the `items` last of `part` count as tail hits; 0 = no longer. What lies there changes, so this is
-    /// called now and then. Under the lock.
+    /// Lets hits of the `items` last of `part` count as tail hits; 0 = no longer. What lies there
+    /// changes, so this is called now and then. Under the lock.
     pub(crate) fn set_tail(&self, part: Part, items: usize) {
         let clock = &self[part];
         let (mut stamp, mut generations, mut covered) = (self.oldest(part), 0, 0);
@@ -379,8 +383,8 @@ impl Generations {
         clock.tail_generations.store(generations, Relaxed);
     }
 
-    /// For how many seconds the item behind the `items` last of `part` has not been used, as if those of a generation had come
-    /// evenly; how many the part has where it has no more.
+    /// For how many seconds the item behind the `items` last of `part` has not been used, as if
+    /// those of a generation had come evenly; how many the part has where it has no more.
     pub(crate) fn age_behind_secs(&self, part: Part, items: usize, now: u32) -> Result<u32, usize> {
         let began = |stamp: u8| self.began[usize::from(stamp)].load(Relaxed);
         let (mut stamp, mut covered) = (self.oldest(part), 0);
@@ -413,13 +417,14 @@ impl Generations {
         self[part].tail_hits.load(Relaxed) / 256
     }
 
-    /// Checks invariant 1; and invariant 2 in this crate's own tests, where no hit races with the policy: `stamps` are those
-    /// of all items.
+    /// Checks invariant 1; and invariant 2 in this crate's own tests, where no hit races with the
+    /// policy: `stamps` are those of all items.
     pub(crate) fn validate(&self, stamps: &[u8]) {
         for part in PARTS {
             let clock = &self[part];
             let alive = part.distance(clock.oldest.load(Relaxed), clock.present.load(Relaxed));
-            // A hit that races with the policy may begin a generation more than the window has, for which there is room.
+            // A hit that races with the policy may begin a generation more than the window has, for
+            // which there is room.
             let most = if cfg!(test) { part.window() } else { part.count() - 2 };
             assert!(alive <= most, "invariant 1: {alive} generations of {part:?}, at most {most}");
             if !cfg!(test) {

@@ -1,32 +1,36 @@
 //! Ghost queues: which keys were evicted lately.
 //!
-//! A queue of hashes with an index over it would cost 12 bytes and more per entry. Here a cache line is a *set* of 21
-//! slots with 16 bits of a key's hash and the 8-bit *epoch* in which it was evicted; a key's set follows from its hash.
-//! The table has half as many slots again as the queue has entries, so that a set is rarely full: 4.6 bytes per entry.
-//! S3-FIFO has one such queue; ARC has two, which share a table, and one bit of the hash says in which a key is.
+//! A queue of hashes with an index over it would cost 12 bytes and more per entry. Here a cache
+//! line is a *set* of 21 slots with 16 bits of a key's hash and the 8-bit *epoch* in which it was
+//! evicted; a key's set follows from its hash. The table has half as many slots again as the queue
+//! has entries, so that a set is rarely full: 4.6 bytes per entry. S3-FIFO has one such queue; ARC
+//! has two, which share a table, and one bit of the hash says in which a key is.
 //!
 //! An epoch is a 64th of the capacity. The number of entries alive is kept per epoch, and the
-//! oldest epoch dies as a whole when there are more than the capacity: a FIFO queue, exact up to an epoch (and exact for
-//! up to 14 entries). A key that is found leaves, and its place counts as free. A strange key is mistaken for an entry
-//! once in some 4,700 times (with two queues 2,350): S3-FIFO then lets it enter the main queue, ARC T2.
+//! oldest epoch dies as a whole when there are more than the capacity: a FIFO queue, exact up to an
+//! epoch (and exact for up to 14 entries). A key that is found leaves, and its place counts as
+//! free. A strange key is mistaken for an entry once in some 4,700 times (with two queues 2,350):
+//! S3-FIFO then lets it enter the main queue, ARC T2.
 //!
-//! A key's set is `hash * sets >> 32`, so a table of other size takes over the contents of the sets that its own sets
-//! begin in: more than half of what was remembered survives a change of size.
+//! A key's set is `hash * sets >> 32`, so a table of other size takes over the contents of the sets
+//! that its own sets begin in: more than half of what was remembered survives a change of size.
 //!
-//! What is inserted into a large ghost waits in a short ring until its set, which is asked for at once, has come from
-//! memory; it counts as remembered meanwhile.
+//! What is inserted into a large ghost waits in a short ring until its set, which is asked for at
+//! once, has come from memory; it counts as remembered meanwhile.
 //!
 //! Invariants, for each queue:
 //! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
-//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again, at least `256 - WINDOW` epochs later: every 8th
-//!    insertion cleans a set, and more of them if the table is large for its epochs.
+//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again, at least
+//!    `256 - WINDOW` epochs later: every 8th insertion cleans a set, and more of them if the table
+//!    is large for its epochs.
 
 const SLOTS: usize = 21;
 const EPOCHS_PER_CAPACITY: usize = 64;
 const WINDOW: u8 = 200;
 const INSERTIONS_PER_CLEANING: usize = 8;
-/// Epochs in which all sets are cleaned: fewer than lie between the death of one and the return of its number.
+/// Epochs in which all sets are cleaned: fewer than lie between the death of one and the return of
+/// its number.
 const EPOCHS_PER_ROUND: usize = 48;
 const _: () = assert!(EPOCHS_PER_ROUND + WINDOW as usize <= 250);
 /// Insertions that wait for their set at once.
@@ -77,7 +81,8 @@ impl Epochs {
         self.present = self.present.wrapping_add(1);
     }
 
-    /// Lets the oldest epochs die until no more than `most` entries are alive, or only the present epoch is.
+    /// Lets the oldest epochs die until no more than `most` entries are alive, or only the present
+    /// epoch is.
     fn bury(&mut self, most: usize) {
         while self.total > most && self.oldest != self.present {
             self.let_oldest_die();
@@ -101,7 +106,8 @@ pub struct Ghost<const QUEUES: usize = 1> {
     /// Insertions until the next set is cleaned.
     until_cleaning: usize,
     clean_at: usize,
-    /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose oldest is at `next_waiting`.
+    /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose
+    /// oldest is at `next_waiting`.
     waiting: Vec<(usize, u32)>,
     next_waiting: usize,
 }
@@ -145,15 +151,15 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         self.waiting.is_empty() && self.queues.iter().all(|queue| queue.total == 0)
     }
 
-    /// Says whether it remembers what is inserted. A closed one has no capacity and gets none; once it is opened again it is
-    /// to be given some.
+    /// Says whether it remembers what is inserted. A closed one has no capacity and gets none; once
+    /// it is opened again it is to be given some.
     pub fn set_open(&mut self, is_open: bool) {
         self.is_closed = !is_open;
         self.capacity = 0;
     }
 
-    /// Makes room for `capacity` entries, unless it is closed. Keeps the table unless it is too small or more than a quarter too large;
-    /// otherwise costs a copy of it.
+    /// Makes room for `capacity` entries, unless it is closed. Keeps the table unless it is too
+    /// small or more than a quarter too large; otherwise costs a copy of it.
     pub fn set_capacity(&mut self, capacity: usize) {
         if self.is_closed {
             return;
@@ -305,7 +311,8 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         Some(queue)
     }
 
-    /// Forgets the oldest keys of a queue until it has no more than `most`, or only those of the present epoch.
+    /// Forgets the oldest keys of a queue until it has no more than `most`, or only those of the
+    /// present epoch.
     pub fn shrink(&mut self, queue: usize, most: usize) {
         self.queues[queue].bury(most);
     }
@@ -417,8 +424,8 @@ mod tests {
         ghost.validate();
     }
 
-    /// Most keys are found soon, so that epochs die of age alone, and few insertions lie between their death and the return of their
-    /// numbers.
+    /// Most keys are found soon, so that epochs die of age alone, and few insertions lie between
+    /// their death and the return of their numbers.
     #[test]
     fn epochs_that_die_of_age_are_empty_when_their_numbers_return() {
         for capacity in (16..4_200).step_by(37).flat_map(|capacity| [capacity, capacity + capacity / 6]) {

@@ -1,12 +1,14 @@
 //! What a hit does: the half of a policy that runs without a lock.
 //!
-//! A class shares one [`HitRule`] between its policy, which is behind the lock, and its hits, which are not. The rule
-//! can be exchanged while hits run ([`crate::Policy::convert`]): it is a number in an atomic, beside the state that the
-//! rules need. State that was once made stays until the class goes, so that a hit that is still under way under the old
-//! rule touches nothing that was freed.
+//! A class shares one [`HitRule`] between its policy, which is behind the lock, and its hits, which
+//! are not. The rule can be exchanged while hits run ([`crate::Policy::convert`]): it is a number
+//! in an atomic, beside the state that the rules need. State that was once made stays until the
+//! class goes, so that a hit that is still under way under the old rule touches nothing that was
+//! freed.
 //!
-//! Invariant 1: a hit that was under way while the rule was exchanged may leave bits of the old policy on an item. So no
-//! policy relies on bits for more than order: whatever they are, the item stays queued and is evicted in time.
+//! Invariant 1: a hit that was under way while the rule was exchanged may leave bits of the old
+//! policy on an item. So no policy relies on bits for more than order: whatever they are, the item
+//! stays queued and is evicted in time.
 
 use std::sync::{Arc, OnceLock};
 
@@ -77,21 +79,21 @@ impl Hits {
     }
 }
 
-/// What a hit does to an item's policy bits. Cloned into the hit path, which holds no lock; all clones follow the policy
-/// when it is converted.
+/// What a hit does to an item's policy bits. Cloned into the hit path, which holds no lock; all
+/// clones follow the policy when it is converted.
 #[derive(Clone)]
 pub struct HitRule(pub(crate) Arc<Hits>);
 
 impl HitRule {
-    /// The item's bits after a hit. `first`: it was never hit since it was inserted. `now` is asked for the time in
-    /// seconds only where it matters.
+    /// The item's bits after a hit. `first`: it was never hit since it was inserted. `now` is asked
+    /// for the time in seconds only where it matters.
     #[inline]
     pub fn apply(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> u8 {
         self.apply_in(bits, first, now).0
     }
 
-    /// The same, and the number of the queue that the item was in, as in [`crate::Queue`]: below [`crate::MAX_QUEUES`]. Items
-    /// that are not queued yet count for the first.
+    /// The same, and the number of the queue that the item was in, as in [`crate::Queue`]: below
+    /// [`crate::MAX_QUEUES`]. Items that are not queued yet count for the first.
     #[inline]
     pub fn apply_in(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> (u8, usize) {
         let hits = &*self.0;
@@ -109,8 +111,9 @@ impl HitRule {
         }
     }
 
-    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave, and then those hits, which
-    /// have left it with the bits `earlier`. Until it is queued and hit an item has bits 0.
+    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave,
+    /// and then those hits, which have left it with the bits `earlier`. Until it is queued and hit
+    /// an item has bits 0.
     #[inline]
     pub fn apply_unqueued(&self, bits: u8, earlier: u8, now: impl Fn() -> u32) -> u8 {
         let hits = &*self.0;
@@ -123,8 +126,9 @@ impl HitRule {
         }
     }
 
-    /// Counts a hit in the frequency sketch, under the policies that have one; called once per hit. `fingerprint` is
-    /// asked for 32 bits of the key's hash, those of [`crate::Items::fingerprint`], only there.
+    /// Counts a hit in the frequency sketch, under the policies that have one; called once per hit.
+    /// `fingerprint` is asked for 32 bits of the key's hash, those of
+    /// [`crate::Items::fingerprint`], only there.
     #[inline]
     pub fn count(&self, fingerprint: impl FnOnce() -> u32) {
         if self.0.rule.load(Ordering::Acquire) == Rule::Counted as u8

@@ -1,17 +1,20 @@
 //! LRU with an insertion point below the top.
 //!
-//! A hit moves an item to the top, as in LRU; a new item enters where a share of the items lie below it. What is never
-//! hit passes through that share alone and does not push out what was hit. With the middle as insertion point, this is
-//! the scheme of Facebook's caches that Cliffhanger describes and compares with (A. Cidon, A. Eisenman, M. Alizadeh,
-//! S. Katti, "Cliffhanger", NSDI'16, section 5.5): in at the middle, to the top on a hit. With `items >> n` from the tail,
-//! it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B. Berg et al., OSDI'20, section 4.2, "LRU with multiple
-//! insertion points").
+//! A hit moves an item to the top, as in LRU; a new item enters where a share of the items lie
+//! below it. What is never hit passes through that share alone and does not push out what was hit.
+//! With the middle as insertion point, this is the scheme of Facebook's caches that Cliffhanger
+//! describes and compares with (A. Cidon, A. Eisenman, M. Alizadeh, S. Katti, "Cliffhanger",
+//! NSDI'16, section 5.5): in at the middle, to the top on a hit. With `items >> n` from the tail,
+//! it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B. Berg et al., OSDI'20, section 4.2,
+//! "LRU with multiple insertion points").
 //!
-//! The insertion point divides the order in two parts: the upper one is the proven part of `crate::lists`, the lower one
-//! the trial part. The lower part has its share of the items: where it has less, the last item of the upper part sinks
-//! below the insertion point; where it would have more, a new item becomes the last of the upper part.
+//! The insertion point divides the order in two parts: the upper one is the proven part of
+//! `crate::lists`, the lower one the trial part. The lower part has its share of the items: where
+//! it has less, the last item of the upper part sinks below the insertion point; where it would
+//! have more, a new item becomes the last of the upper part.
 //!
-//! Departure: that the lower part keeps its share is seen to when an item comes or is evicted, not at each hit.
+//! Departure: that the lower part keeps its share is seen to when an item comes or is evicted, not
+//! at each hit.
 //!
 //! Policy bits: the stamp of `crate::generations`.
 

@@ -1,40 +1,46 @@
-//! Which policy, with its parameters, and how it is written in configuration and on the command line.
+//! Which policy, with its parameters, and how it is written in configuration and on the command
+//! line.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Which policy, with its parameters. As text, in `serde` too: see each variant; `docs/policies.md` has them in a table.
+/// Which policy, with its parameters. As text, in `serde` too: see each variant; `docs/policies.md`
+/// has them in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// LRU with lazy promotion: `lru`, `lru:REFRESH_SECS`.
     Lru {
-        /// An item is not promoted again before this many seconds; 0 = promoted by every hit. Default 60, as in
-        /// CacheLib.
+        /// An item is not promoted again before this many seconds; 0 = promoted by every hit.
+        /// Default 60, as in CacheLib.
         refresh_secs: u32,
     },
     /// LRU into which new items are put below the top: `lru+mid` (the middle), `lru+N`.
     LruInsertion {
-        /// A new item has `items >> shift` items below it (1–8): 1 is the middle, 2 a quarter from the tail.
+        /// A new item has `items >> shift` items below it (1–8): 1 is the middle, 2 a quarter from
+        /// the tail.
         shift: u8,
     },
     /// 2Q with hot, warm and cold queues: `2q`, `2q:HOT:COLD`.
     TwoQ {
-        /// Share of the hot queue, which new items enter, in percent (1–98). Default 30, as in CacheLib.
+        /// Share of the hot queue, which new items enter, in percent (1–98). Default 30, as in
+        /// CacheLib.
         hot_percent: u8,
-        /// Share of the cold queue, which is evicted from, in percent (1–98). Default 30, as in CacheLib. Both together
-        /// are at most 99; the rest is warm.
+        /// Share of the cold queue, which is evicted from, in percent (1–98). Default 30, as in
+        /// CacheLib. Both together are at most 99; the rest is warm.
         cold_percent: u8,
     },
     /// TinyLFU: `tinylfu`, `tinylfu:WINDOW_PERCENT`.
     TinyLfu {
-        /// Share of the window, which new items enter, in percent (1–50). Default 1, as in CacheLib.
+        /// Share of the window, which new items enter, in percent (1–50). Default 1, as in
+        /// CacheLib.
         window_percent: u8,
     },
     /// W-TinyLFU: `w-tinylfu`, `w-tinylfu:WINDOW_PERCENT`.
     WTinyLfu {
-        /// Share of the window, which new items enter, in percent (1–50). Default 1, as in CacheLib.
+        /// Share of the window, which new items enter, in percent (1–50). Default 1, as in
+        /// CacheLib.
         window_percent: u8,
     },
     /// S3-FIFO: `s3-fifo`, `s3-fifo:SMALL_PERCENT`.
@@ -48,7 +54,8 @@ pub enum PolicyKind {
     Arc,
 }
 
-/// Entries of unrolled queues, a quarter of them stale, in hundredths of a byte per item: in blocks of 15 and of 63.
+/// Entries of unrolled queues, a quarter of them stale, in hundredths of a byte per item: in blocks
+/// of 15 and of 63.
 const QUEUED_15: u64 = 427 * 4 / 3;
 const QUEUED_63: u64 = 406 * 4 / 3;
 
@@ -78,8 +85,8 @@ impl PolicyKind {
         Self::Arc,
     ];
 
-    /// Memory that queues, ghosts and sketches take per item, at most, in hundredths of a byte: entries with a quarter
-    /// of stale ones, and what is remembered besides.
+    /// Memory that queues, ghosts and sketches take per item, at most, in hundredths of a byte:
+    /// entries with a quarter of stale ones, and what is remembered besides.
     pub const fn bytes_per_item_x100(self) -> u64 {
         match self {
             Self::Lru { .. } | Self::LruInsertion { .. } | Self::TwoQ { .. } => QUEUED_15,
@@ -90,7 +97,8 @@ impl PolicyKind {
         }
     }
 
-    /// Whether the parameters are within their bounds. Kinds that were parsed are; others are clamped where used.
+    /// Whether the parameters are within their bounds. Kinds that were parsed are; others are
+    /// clamped where used.
     pub const fn is_valid(self) -> bool {
         match self {
             Self::Lru { .. } | Self::Sieve | Self::Arc => true,
@@ -162,7 +170,8 @@ const ARC: &str = "arc, which has no parameter";
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
-    /// Reads what [`fmt::Display`] writes, in any case; a parameter that is left out has its default.
+    /// Reads what [`fmt::Display`] writes, in any case; a parameter that is left out has its
+    /// default.
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let lower = text.trim().to_ascii_lowercase();
         let mut fields = lower.split(':');

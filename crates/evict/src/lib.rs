@@ -1,8 +1,9 @@
 //! Eviction policies as plain values: no lock, no clock, no thread.
 //!
-//! A policy orders the items of one size class of one pool. The engine keeps it behind the lock of that class and
-//! asks it what to evict. A hit never takes that lock: it changes the item's own 8 *policy bits* by the policy's
-//! [`HitRule`], and the policy folds them in when it next looks at the item.
+//! A policy orders the items of one size class of one pool. The engine keeps it behind the lock of
+//! that class and asks it what to evict. A hit never takes that lock: it changes the item's own 8
+//! *policy bits* by the policy's [`HitRule`], and the policy folds them in when it next looks at
+//! the item.
 //!
 //! | policy | what it is |
 //! |---|---|
@@ -14,12 +15,14 @@
 //! | [`sieve`] | SIEVE |
 //! | [`arc`] | ARC |
 //!
-//! What they are made of: [`fifo`], queues of 4-byte entries; [`ghost`], what is remembered of evicted keys; `lists`, LRU
-//! lists whose order follows hits that take no lock, by the stamps of `generations`; `sketch`, how often keys were asked
-//! for. [`Policy::convert`] turns one policy into another while the cache serves, in steps.
+//! What they are made of: [`fifo`], queues of 4-byte entries; [`ghost`], what is remembered of
+//! evicted keys; `lists`, LRU lists whose order follows hits that take no lock, by the stamps of
+//! `generations`; `sketch`, how often keys were asked for. [`Policy::convert`] turns one policy
+//! into another while the cache serves, in steps.
 //!
-//! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and turns *stale*. A
-//! policy meets stale entries when it evicts, and sweeps them out before they exceed a third of its entries.
+//! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and
+//! turns *stale*. A policy meets stale entries when it evicts, and sweeps them out before they
+//! exceed a third of its entries.
 
 #![forbid(unsafe_code)]
 
@@ -55,8 +58,8 @@ pub use looks::{MOST_LOOKS, MOST_STALE};
 use order::Order;
 pub use queues::{MAX_QUEUES, Queue};
 
-/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The others may tell it from items that had the
-/// place before. No two items that are queued have the same place.
+/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The others may tell
+/// it from items that had the place before. No two items that are queued have the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(pub u32);
 
@@ -76,8 +79,8 @@ pub enum Claim {
     Taken,
     /// Somebody holds it.
     Held,
-    /// It left the cache a moment ago and its [`Policy::removed`] was not called yet, nor will it be: the policy forgets
-    /// it now.
+    /// It left the cache a moment ago and its [`Policy::removed`] was not called yet, nor will it
+    /// be: the policy forgets it now.
     Gone,
 }
 
@@ -89,10 +92,12 @@ pub trait Items {
     fn set_bits(&self, entry: Entry, mask: u8, value: u8);
     /// Takes the item away, if nobody holds it.
     fn claim(&self, entry: Entry) -> Claim;
-    /// 32 bits of the hash of the item's key: those that [`Policy::admit`] and [`HitRule::count`] are given.
+    /// 32 bits of the hash of the item's key: those that [`Policy::admit`] and [`HitRule::count`]
+    /// are given.
     ///
-    /// Asked about items that are queued ([`Self::bits`] is not `None`) while the lock of the class is held, or that were
-    /// just claimed. Where an eviction asks at all, it asks about the item that it evicts last.
+    /// Asked about items that are queued ([`Self::bits`] is not `None`) while the lock of the class
+    /// is held, or that were just claimed. Where an eviction asks at all, it asks about the item
+    /// that it evicts last.
     fn fingerprint(&self, entry: Entry) -> u32;
     /// Fetches what the other questions will need.
     fn prefetch(&self, _entry: Entry) {}
@@ -159,8 +164,8 @@ impl Policy {
         }
     }
 
-    /// Decides where an item goes that was queued before, with these bits, in this policy or another: its bits now. Some
-    /// policies know it by them; for others it is new.
+    /// Decides where an item goes that was queued before, with these bits, in this policy or
+    /// another: its bits now. Some policies know it by them; for others it is new.
     pub fn readmit(&mut self, bits: u8, fingerprint: u32) -> u8 {
         match &self.order {
             Order::Lru(lru) => lru.known(bits),
@@ -170,7 +175,8 @@ impl Policy {
         }
     }
 
-    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in seconds.
+    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in
+    /// seconds.
     pub fn push(&mut self, entry: Entry, bits: u8, now: u32) {
         if let Some(before) = &mut self.before {
             before.note_new(entry);
@@ -186,8 +192,9 @@ impl Policy {
         }
     }
 
-    /// Brings queues to their shares after items came, without which the next eviction would have more to do. Costs little
-    /// where there is little to do; at most some 64 items are moved, and half of [`MOST_LOOKS`] entries looked at.
+    /// Brings queues to their shares after items came, without which the next eviction would have
+    /// more to do. Costs little where there is little to do; at most some 64 items are moved, and
+    /// half of [`MOST_LOOKS`] entries looked at.
     pub fn tend(&mut self, items: &impl Items) {
         self.looks.begin();
         let looks = &mut self.looks;
@@ -199,8 +206,8 @@ impl Policy {
         }
     }
 
-    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now and then sweeps. `entry` is
-    /// asked for during a conversion only.
+    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now
+    /// and then sweeps. `entry` is asked for during a conversion only.
     pub fn removed(&mut self, bits: u8, items: &impl Items, entry: impl FnOnce() -> Entry) {
         match &mut self.before {
             Some(before) if before.has(entry()) => before.removed(bits, items),
@@ -208,8 +215,9 @@ impl Policy {
         }
     }
 
-    /// Chooses an item, claims it and lets go of it. `None`: there is none, or [`MAX_HELD_TRIES`] were held, or so many entries
-    /// were stale that another call has to go on ([`Self::is_unfinished`]). Looks at a limited number of entries, whatever was hit:
+    /// Chooses an item, claims it and lets go of it. `None`: there is none, or [`MAX_HELD_TRIES`]
+    /// were held, or so many entries were stale that another call has to go on
+    /// ([`Self::is_unfinished`]). Looks at a limited number of entries, whatever was hit:
     /// [`MOST_LOOKS`] and then [`MOST_STALE`].
     pub fn evict(&mut self, items: &impl Items) -> Option<Entry> {
         self.looks.begin();
@@ -240,7 +248,8 @@ impl Policy {
         }
     }
 
-    /// Whether the last eviction gave up because it met nothing but stale entries, which it has dropped: another call goes on.
+    /// Whether the last eviction gave up because it met nothing but stale entries, which it has
+    /// dropped: another call goes on.
     pub fn is_unfinished(&self) -> bool {
         self.looks.is_spent()
     }
@@ -260,7 +269,8 @@ impl Policy {
         self.len() == 0
     }
 
-    /// Memory of the queues, and of what hits share with them, in bytes. During a conversion there are those of both policies.
+    /// Memory of the queues, and of what hits share with them, in bytes. During a conversion there
+    /// are those of both policies.
     pub fn queue_bytes(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.queue_bytes());
         before + self.order.queue_bytes() + self.hits.bytes()
@@ -271,7 +281,8 @@ impl Policy {
         self.before.as_ref().map_or(0, |before| before.ghost_bytes()) + self.order.ghost_bytes()
     }
 
-    /// For how many seconds the item that would be evicted next has not been used, where the policy knows.
+    /// For how many seconds the item that would be evicted next has not been used, where the policy
+    /// knows.
     pub fn tail_age_secs(&self, now: u32) -> Option<u32> {
         if let Order::Lru(lru) = &self.order {
             return lru.tail_age_secs(now);
@@ -282,9 +293,10 @@ impl Policy {
         Some(lists.generations().age_secs(part, now))
     }
 
-    /// Counts hits among the `items` last of the queues that evictions come from, as many as a slab has: what a slab less
-    /// would cost. 0 = counts none, which is the default. Under LRU and SIEVE nothing is counted.
-    /// Under S3-FIFO hits among ghosts are, in proportion: what a slab more would bring.
+    /// Counts hits among the `items` last of the queues that evictions come from, as many as a slab
+    /// has: what a slab less would cost. 0 = counts none, which is the default. Under LRU and SIEVE
+    /// nothing is counted. Under S3-FIFO hits among ghosts are, in proportion: what a slab more
+    /// would bring.
     pub fn set_tail_items(&mut self, items: usize) {
         self.tail_items = items;
         self.evictions_to_tail = EVICTIONS_PER_TAIL;
@@ -302,8 +314,9 @@ impl Policy {
         }
     }
 
-    /// Hits among the last items since the class began, where the policy counts them ([`Self::set_tail_items`]). Under 2Q
-    /// those in the warm and the cold queue are weighted by the shares of these queues, as in CacheLib.
+    /// Hits among the last items since the class began, where the policy counts them
+    /// ([`Self::set_tail_items`]). Under 2Q those in the warm and the cold queue are weighted by
+    /// the shares of these queues, as in CacheLib.
     pub fn tail_hits(&self) -> Option<u64> {
         match &self.order {
             Order::TwoQ(two_q) => Some(two_q.tail_hits()),

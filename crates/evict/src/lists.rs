@@ -1,21 +1,24 @@
 //! Items in up to three LRU lists, whose order and sizes follow hits that take no lock.
 //!
-//! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`] and [`crate::arc`]: they say which list gives
-//! up its last item and where that goes, and nothing else. [`Generations`] has the stamps that say where an item belongs;
-//! here are the entries, queued by the stamp that an item had when its entry was last touched. The *tail* of a part is
-//! its least recently used item: the first entry of its oldest generation whose item still has that stamp. Entries met on
-//! the way there are moved to where their items belong by now.
+//! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`] and [`crate::arc`]: they
+//! say which list gives up its last item and where that goes, and nothing else. [`Generations`] has
+//! the stamps that say where an item belongs; here are the entries, queued by the stamp that an
+//! item had when its entry was last touched. The *tail* of a part is its least recently used item:
+//! the first entry of its oldest generation whose item still has that stamp. Entries met on the way
+//! there are moved to where their items belong by now.
 //!
-//! An item of the trial part that was hit belongs to the proven part, but its entry lies among those of the trial part.
-//! Where the proven part is about to let a generation die in which items are counted that it does not find, it *folds*:
-//! it looks at a limited number of entries of the trial part for them.
+//! An item of the trial part that was hit belongs to the proven part, but its entry lies among
+//! those of the trial part. Where the proven part is about to let a generation die in which items
+//! are counted that it does not find, it *folds*: it looks at a limited number of entries of the
+//! trial part for them.
 //!
 //! Invariants:
-//! 1. Each item has an entry. Entries beyond those are stale, and a third of the items plus 256 at most after a removal
-//!    for long.
+//! 1. Each item has an entry. Entries beyond those are stale, and a third of the items plus 256 at
+//!    most after a removal for long.
 //! 2. Only alive generations have entries.
-//! 3. One of the entries of each item lies in the generation of its stamp, or in an older one of that part, or in another part. A stale
-//!    entry may name a chunk that holds another item by now, with any stamp.
+//! 3. One of the entries of each item lies in the generation of its stamp, or in an older one of
+//!    that part, or in another part. A stale entry may name a chunk that holds another item by now,
+//!    with any stamp.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,10 +33,12 @@ use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 const SWEPT_PER_REMOVAL: usize = 4;
 /// Queues of up to this many entries are gone around as a whole rather than swept by blocks.
 const SHORT: usize = 64;
-/// Entries that are looked at before a generation dies in which items are counted that it does not have.
+/// Entries that are looked at before a generation dies in which items are counted that it does not
+/// have.
 const MOST_FOLDED: usize = 512;
 
-/// The tail of a part, with the stamp of its item. Where an eviction has run out of patience, it is an item that may belong elsewhere.
+/// The tail of a part, with the stamp of its item. Where an eviction has run out of patience, it is
+/// an item that may belong elsewhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Tail {
     pub(crate) entry: Entry,
@@ -45,7 +50,8 @@ pub(crate) struct Tail {
 /// The lists.
 pub(crate) struct Lists {
     generations: Arc<Generations>,
-    /// Whether the policy has a young part. Where not, items whose bits say so were hit under another policy.
+    /// Whether the policy has a young part. Where not, items whose bits say so were hit under
+    /// another policy.
     has_young: bool,
     blocks: Blocks<15>,
     queues: Box<[Fifo; 256]>,
@@ -62,7 +68,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Empty lists over the generations of `hits`, which begin anew; `expected` items are about to come.
+    /// Empty lists over the generations of `hits`, which begin anew; `expected` items are about to
+    /// come.
     pub(crate) fn new(hits: &Hits, has_young: bool, expected: usize, now: u32) -> Self {
         let generations = Arc::clone(hits.generations());
         generations.reset(expected, now);
@@ -119,7 +126,8 @@ impl Lists {
         self.entries += 1;
     }
 
-    /// Queues an entry where its item belongs by now. A stamp whose generation has died is exchanged for the oldest.
+    /// Queues an entry where its item belongs by now. A stamp whose generation has died is
+    /// exchanged for the oldest.
     fn move_to(&mut self, entry: Entry, mut stamp: u8, items: &impl Items) {
         let is_strange = Part::of(stamp) == Part::Young && !self.has_young;
         if is_strange || !self.generations.is_alive(stamp) {
@@ -155,7 +163,8 @@ impl Lists {
         None
     }
 
-    /// Takes the first entry of the oldest generation of `part` out of its queue; it still counts as an entry.
+    /// Takes the first entry of the oldest generation of `part` out of its queue; it still counts
+    /// as an entry.
     fn pop(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut is_folded = false;
         loop {
@@ -177,8 +186,9 @@ impl Lists {
         }
     }
 
-    /// Looks at entries of the trial part for items that belong to the proven one, until one turns up whose stamp is
-    /// `wanted`, all were seen, or [`MOST_FOLDED`], or as many as there is patience for.
+    /// Looks at entries of the trial part for items that belong to the proven one, until one turns
+    /// up whose stamp is `wanted`, all were seen, or [`MOST_FOLDED`], or as many as there is
+    /// patience for.
     fn fold(&mut self, wanted: u8, items: &impl Items, looks: &mut Looks) {
         if Part::of(self.fold_at) != Part::Trial || !self.generations.is_alive(self.fold_at) {
             self.fold_at = self.generations.oldest(Part::Trial);
@@ -203,8 +213,8 @@ impl Lists {
         }
     }
 
-    /// Drops the stale entries of a part of the queue of `stamp`, and moves those whose items belong to other parts.
-    /// Returns how many it looked at.
+    /// Drops the stale entries of a part of the queue of `stamp`, and moves those whose items
+    /// belong to other parts. Returns how many it looked at.
     fn sweep_queue(&mut self, stamp: u8, items: &impl Items) -> usize {
         let part = Part::of(stamp);
         let queue = &mut self.queues[usize::from(stamp)];
@@ -263,8 +273,8 @@ impl Lists {
         self.items -= 1;
     }
 
-    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of them at most, and for as long as
-    /// enough looks are left.
+    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of
+    /// them at most, and for as long as enough looks are left.
     pub(crate) fn shrink(
         &mut self,
         (part, most): (Part, usize),
@@ -282,8 +292,9 @@ impl Lists {
         }
     }
 
-    /// Claims the tail of `part` and lets go of it; tails that are held go to the top of their part. `None`: the part has
-    /// no item or only such as are held, or `tries` has come to [`MAX_HELD_TRIES`].
+    /// Claims the tail of `part` and lets go of it; tails that are held go to the top of their
+    /// part. `None`: the part has no item or only such as are held, or `tries` has come to
+    /// [`MAX_HELD_TRIES`].
     pub(crate) fn evict_from(
         &mut self,
         part: Part,

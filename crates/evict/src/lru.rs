@@ -1,25 +1,28 @@
 //! LRU with lazy promotion, by generations.
 //!
-//! A hit stamps the item with the present *generation* (8 bits) and moves nothing. Items are queued by generation;
-//! eviction takes from the oldest queue, and an item whose stamp turns out to be newer is queued again under its
-//! stamp. An item evicted therefore carries the oldest stamp of all: the order is that of LRU, up to the order of
-//! accesses within one generation. A generation lasts a number of accesses (the *quantum*) that is steered so that
-//! about 128–192 generations are alive: with few items it is one access, and the policy is exact.
+//! A hit stamps the item with the present *generation* (8 bits) and moves nothing. Items are queued
+//! by generation; eviction takes from the oldest queue, and an item whose stamp turns out to be
+//! newer is queued again under its stamp. An item evicted therefore carries the oldest stamp of
+//! all: the order is that of LRU, up to the order of accesses within one generation. A generation
+//! lasts a number of accesses (the *quantum*) that is steered so that about 128–192 generations are
+//! alive: with few items it is one access, and the policy is exact.
 //!
-//! As in CacheLib (OSDI'20, section 4.2, and its `MMLru`), an item is not promoted again within the *refresh time*
-//! (60 s by default), except by its first hit; the age of a stamp is that of its generation.
+//! As in CacheLib (OSDI'20, section 4.2, and its `MMLru`), an item is not promoted again within the
+//! *refresh time* (60 s by default), except by its first hit; the age of a stamp is that of its
+//! generation.
 //!
-//! The idea of generations is that of the Linux multi-generational LRU; stamps folded in at eviction replace the
-//! list lock that CacheLib's promotion takes.
+//! The idea of generations is that of the Linux multi-generational LRU; stamps folded in at
+//! eviction replace the list lock that CacheLib's promotion takes.
 //!
 //! Policy bits: the generation.
 //!
 //! Invariants:
-//! 1. Alive generations are `oldest ..= present`, at most `WINDOW` of 256, so that a stamp names one without doubt.
+//! 1. Alive generations are `oldest ..= present`, at most `WINDOW` of 256, so that a stamp names
+//!    one without doubt.
 //! 2. An item has an entry in the queue of its stamp or in an older one.
-//! 3. `items` is the number of queued items; entries beyond that are stale. A stale entry, whose chunk another item has by
-//!    now, may lie in a younger queue than that item's stamp (one that was moved brings an old stamp); it is met later than
-//!    the item's own, and does no harm.
+//! 3. `items` is the number of queued items; entries beyond that are stale. A stale entry, whose
+//!    chunk another item has by now, may lie in a younger queue than that item's stamp (one that
+//!    was moved brings an old stamp); it is met later than the item's own, and does no harm.
 
 use std::sync::Arc;
 
@@ -106,7 +109,8 @@ impl LruClock {
         if !first && age < refresh_secs { stamp } else { self.stamp(present, || now_secs) }
     }
 
-    /// Counts a stamp of generation `present`, and begins the next one where the quantum is used up.
+    /// Counts a stamp of generation `present`, and begins the next one where the quantum is used
+    /// up.
     #[inline]
     fn stamp(&self, present: u8, now: impl Fn() -> u32) -> u8 {
         let stamped = self.stamped.fetch_add(1, Ordering::Relaxed) + 1;
@@ -149,7 +153,8 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// An empty policy over the clock of `hits`, which begins anew; `expected` items are about to come. `now` in seconds.
+    /// An empty policy over the clock of `hits`, which begins anew; `expected` items are about to
+    /// come. `now` in seconds.
     pub(crate) fn new(refresh_secs: u32, hits: &Hits, expected: usize, now: u32) -> Self {
         let clock = Arc::clone(hits.lru());
         clock.reset(refresh_secs, expected, now);
@@ -179,7 +184,8 @@ impl Lru {
         self.clock.present.load(Ordering::Acquire)
     }
 
-    /// The stamp of an item that was queued before: its own while its generation lives, else the oldest.
+    /// The stamp of an item that was queued before: its own while its generation lives, else the
+    /// oldest.
     pub(crate) fn known(&self, stamp: u8) -> u8 {
         let oldest = self.clock.oldest.load(Ordering::Relaxed);
         let present = self.clock.present.load(Ordering::Acquire);
@@ -261,8 +267,8 @@ impl Lru {
                 items.prefetch(ahead);
             }
             let Some(stamp) = items.bits(entry) else { continue };
-            // A thread that stalled between reading the generation and stamping may leave a stamp that is dead by now:
-            // it counts as the oldest.
+            // A thread that stalled between reading the generation and stamping may leave a stamp
+            // that is dead by now: it counts as the oldest.
             let present = self.clock.present.load(Ordering::Acquire);
             let was_hit = stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest);
             if was_hit && looks.is_patient() {
@@ -299,7 +305,8 @@ impl Lru {
             .then(|| now.saturating_sub(self.clock.began[usize::from(oldest)].load(Ordering::Relaxed)))
     }
 
-    /// The age of the generation behind the `items` last entries. Those of items that were hit since count too.
+    /// The age of the generation behind the `items` last entries. Those of items that were hit
+    /// since count too.
     pub(crate) fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
         let (mut generation, present) =
             (self.clock.oldest.load(Ordering::Relaxed), self.clock.present.load(Ordering::Acquire));

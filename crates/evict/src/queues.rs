@@ -23,8 +23,8 @@ pub struct Queue {
 }
 
 impl Policy {
-    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to nothing. During a conversion
-    /// items that were not moved yet are in none of them.
+    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to
+    /// nothing. During a conversion items that were not moved yet are in none of them.
     pub fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue> {
         let one = |name, items, age_secs, oldest| vec![Queue { name, number: 0, items, age_secs, oldest }];
         match &self.order {
@@ -63,8 +63,9 @@ impl Policy {
         }
     }
 
-    /// For how many seconds the item has not been used that would be evicted next if those evicted before it, `items` of them,
-    /// were gone, where the policy knows. `None` too where it has no more than that.
+    /// For how many seconds the item has not been used that would be evicted next if those evicted
+    /// before it, `items` of them, were gone, where the policy knows. `None` too where it has no
+    /// more than that.
     pub fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
         if let Order::Lru(lru) = &self.order {
             return lru.projected_age_secs(items, now);

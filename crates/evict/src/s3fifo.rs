@@ -1,24 +1,31 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP'23, section 4).
+//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction",
+//! SOSP'23, section 4).
 //!
-//! A small queue takes new items, a main queue those that were hit more than once while in the small one, and a ghost
-//! queue remembers keys that the small one let go: when such a key returns, it enters the main queue at once. A hit
-//! counts to three in two bits of the item and moves nothing. Eviction:
+//! A small queue takes new items, a main queue those that were hit more than once while in the
+//! small one, and a ghost queue remembers keys that the small one let go: when such a key returns,
+//! it enters the main queue at once. A hit counts to three in two bits of the item and moves
+//! nothing. Eviction:
 //!
-//! - from the small queue while it holds at least its share (10 %) of the items, else from the main queue;
-//! - a small-queue item with more than one hit moves to the main queue, its count cleared; otherwise it is evicted and
-//!   its key goes to the ghost queue, which remembers as many keys as the main queue has items;
-//! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is evicted.
+//! - from the small queue while it holds at least its share (10 %) of the items, else from the main
+//!   queue;
+//! - a small-queue item with more than one hit moves to the main queue, its count cleared;
+//!   otherwise it is evicted and its key goes to the ghost queue, which remembers as many keys as
+//!   the main queue has items;
+//! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is
+//!   evicted.
 //!
-//! Departures: the cache size, from which the shares follow, is the number of items queued now, as a size class has no
-//! fixed number; the ghost queue holds parts of hashes, and forgets a 64th of itself at a time ([`crate::ghost`]); an eviction that
-//! has passed over as many items as `crate::looks` allows takes the next one, whatever its count.
+//! Departures: the cache size, from which the shares follow, is the number of items queued now, as
+//! a size class has no fixed number; the ghost queue holds parts of hashes, and forgets a 64th of
+//! itself at a time ([`crate::ghost`]); an eviction that has passed over as many items as
+//! `crate::looks` allows takes the next one, whatever its count.
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
 //! Invariants:
 //! 1. Each item has an entry; `items` is their number, and entries beyond those are stale.
-//! 2. `small_items` is the number of items whose bit 2 is clear, but for bits that a hit under another policy left behind
-//!    (invariant 1 of `hits`). So it steers and is put right where a queue proves empty.
+//! 2. `small_items` is the number of items whose bit 2 is clear, but for bits that a hit under
+//!    another policy left behind (invariant 1 of `hits`). So it steers and is put right where a
+//!    queue proves empty.
 
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
@@ -50,7 +57,8 @@ pub(crate) fn known(bits: u8) -> u8 {
     bits & (COUNT | MAIN)
 }
 
-/// The bits of an item that was hit before it was queued: where it goes, and how often it was hit until then.
+/// The bits of an item that was hit before it was queued: where it goes, and how often it was hit
+/// until then.
 #[inline]
 pub(crate) fn counted(admitted: u8, earlier: u8) -> u8 {
     admitted & !COUNT | earlier & COUNT
@@ -107,7 +115,8 @@ impl S3Fifo {
         if self.ghost.remove(fingerprint).is_none() {
             return 0;
         }
-        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one in so many.
+        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one
+        // in so many.
         self.tail_hits += self.tail_items as f64 / self.ghost.capacity().max(self.tail_items).max(1) as f64;
         MAIN
     }
@@ -122,7 +131,8 @@ impl S3Fifo {
         self.items += 1;
     }
 
-    /// Queues an item of another policy: the first ones, the share of the small queue, there, and the rest in the main queue.
+    /// Queues an item of another policy: the first ones, the share of the small queue, there, and
+    /// the rest in the main queue.
     pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items) {
         let small = rank.of * usize::from(self.small_percent) / 100;
         let bits = if rank.at < small { 0 } else { MAIN };
@@ -189,7 +199,8 @@ impl S3Fifo {
         None
     }
 
-    /// Works on the small queue until an item is evicted or there is a reason to look at the main queue.
+    /// Works on the small queue until an item is evicted or there is a reason to look at the main
+    /// queue.
     fn evict_small(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
         while !looks.is_spent()
             && let Some(entry) = self.small.pop(&mut self.blocks)

@@ -1,18 +1,21 @@
-//! SIEVE (Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU: an efficient turn-key eviction
-//! algorithm for web caches", NSDI'24, section 3).
+//! SIEVE (Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU: an
+//! efficient turn-key eviction algorithm for web caches", NSDI'24, section 3).
 //!
-//! One queue in order of insertion and a *hand* that moves from the oldest item to the newest and then begins again. An
-//! item that was hit since the hand last passed is spared, and stays where it is; the first that was not is evicted, and
-//! the hand stays there. A hit sets one bit.
+//! One queue in order of insertion and a *hand* that moves from the oldest item to the newest and
+//! then begins again. An item that was hit since the hand last passed is spared, and stays where it
+//! is; the first that was not is evicted, and the hand stays there. A hit sets one bit.
 //!
-//! The hand splits the queue in two, and both parts are first-in-first-out: items that the hand has passed in this round,
-//! and items ahead of it, where new ones are added. So the algorithm is followed exactly, without links.
+//! The hand splits the queue in two, and both parts are first-in-first-out: items that the hand has
+//! passed in this round, and items ahead of it, where new ones are added. So the algorithm is
+//! followed exactly, without links.
 //!
-//! Departure: a hand that has spared as many items in a row as `crate::looks` allows takes the next one.
+//! Departure: a hand that has spared as many items in a row as `crate::looks` allows takes the next
+//! one.
 //!
 //! Policy bits: 0 set = hit since the hand last passed.
 //!
-//! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are stale.
+//! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are
+//! stale.
 
 use crate::fifo::{Blocks, Fifo};
 use crate::looks::Looks;
@@ -146,7 +149,8 @@ mod tests {
     use crate::PolicyKind;
     use crate::testing::Sim;
 
-    /// The example of the paper's figure 1: A to G, of which A, B and G were hit, then H, A, D, I and B.
+    /// The example of the paper's figure 1: A to G, of which A, B and G were hit, then H, A, D, I
+    /// and B.
     #[test]
     fn the_example_of_the_paper() {
         let mut sim = Sim::new(PolicyKind::Sieve, 7);

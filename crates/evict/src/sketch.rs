@@ -1,28 +1,33 @@
-//! How often keys were asked for lately: a count-min sketch of 4-bit counters that hits update without a lock.
+//! How often keys were asked for lately: a count-min sketch of 4-bit counters that hits update
+//! without a lock.
 //!
-//! The frequency sketch of TinyLFU (G. Einziger, R. Friedman, B. Manes, ACM Transactions on Storage 13(4), 2017, section
-//! 3): a key has four counters, its estimate is the least of them, and an access raises only those that are at that least
-//! (conservative update). When as many counts were added as [`COUNTS_PER_ITEM`] times the items, all counters are halved.
+//! The frequency sketch of TinyLFU (G. Einziger, R. Friedman, B. Manes, ACM Transactions on Storage
+//! 13(4), 2017, section 3): a key has four counters, its estimate is the least of them, and an
+//! access raises only those that are at that least (conservative update). When as many counts were
+//! added as [`COUNTS_PER_ITEM`] times the items, all counters are halved.
 //!
-//! A key's four counters lie in one *block* of a cache line, two words apart, as in Caffeine's sketch. The key's hash names
-//! its block by linear hashing: the table grows by a quarter of a power of two at a time, each new block begins as a copy
-//! of the one whose keys it shares, and none ever moves — so that hits go on while it grows, and no count is lost.
+//! A key's four counters lie in one *block* of a cache line, two words apart, as in Caffeine's
+//! sketch. The key's hash names its block by linear hashing: the table grows by a quarter of a
+//! power of two at a time, each new block begins as a copy of the one whose keys it shares, and
+//! none ever moves — so that hits go on while it grows, and no count is lost.
 //!
-//! A hit costs one cache line, and writes only while the key's count is below 15. How many counts were added is itself
-//! counted by sample, one write in sixteen, so that hits do not meet on one cache line.
+//! A hit costs one cache line, and writes only while the key's count is below 15. How many counts
+//! were added is itself counted by sample, one write in sixteen, so that hits do not meet on one
+//! cache line.
 //!
 //! Invariants:
 //! 1. Blocks below `blocks` are there: a segment is set before `blocks` is raised over it.
-//! 2. Counters are changed by compare-and-swap of their word, so none runs over into its neighbour. A count may be lost in
-//!    a race; that is an error of one.
+//! 2. Counters are changed by compare-and-swap of their word, so none runs over into its neighbour.
+//!    A count may be lost in a race; that is an error of one.
 
 use std::sync::OnceLock;
 
 use base::hash::mix64;
 use base::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 
-/// Items for each block of 128 counters, at most: 8 counters or 4 bytes each. With 16 counters hit ratios are within 0.3
-/// points of those with exact counts (mean over real traces), with 8 within 0.5, with 5 within 0.8.
+/// Items for each block of 128 counters, at most: 8 counters or 4 bytes each. With 16 counters hit
+/// ratios are within 0.3 points of those with exact counts (mean over real traces), with 8 within
+/// 0.5, with 5 within 0.8.
 const ITEMS_PER_BLOCK: usize = 16;
 /// Memory per item at most, in hundredths of a byte: growth is by up to a quarter.
 pub(crate) const BYTES_PER_ITEM_X100: u64 = 6_400 * 5 / 4 / ITEMS_PER_BLOCK as u64;
@@ -76,7 +81,8 @@ fn zeroes(blocks: usize) -> Box<[AtomicU64]> {
     (0..blocks * WORDS_PER_BLOCK).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// The power of two up to which `block` lies among the blocks, which is at least the smallest table.
+/// The power of two up to which `block` lies among the blocks, which is at least the smallest
+/// table.
 fn doubling_of(block: usize) -> (usize, u32) {
     let base = 1_usize << block.max(1).ilog2();
     (base.max(FIRST_BLOCKS), base.max(FIRST_BLOCKS).trailing_zeros() - FIRST_BLOCKS.trailing_zeros())
@@ -130,7 +136,8 @@ impl Sketch {
     fn place(&self, fingerprint: u32) -> Option<(&[AtomicU64], u64)> {
         let hash = mix64(u64::from(fingerprint) | 1 << 40);
         let blocks = self.blocks.load(Ordering::Acquire);
-        // Linear hashing: the bits for the table of double size, unless that block is not there yet.
+        // Linear hashing: the bits for the table of double size, unless that block is not there
+        // yet.
         let (base, _) = doubling_of(blocks);
         let wide = hash as usize & (2 * base - 1);
         let block = if wide < blocks { wide } else { wide & (base - 1) };
@@ -188,7 +195,8 @@ impl Sketch {
         self.place(fingerprint).map_or(0, |(words, bits)| Self::least(words, bits))
     }
 
-    /// Begins or goes on with a halving, where it is time. Costs little at a time. Under the lock of the class.
+    /// Begins or goes on with a halving, where it is time. Costs little at a time. Under the lock
+    /// of the class.
     pub(crate) fn age(&self) {
         let (next, end) = (self.halving.0.load(Relaxed), self.halving.1.load(Relaxed));
         if next < end {

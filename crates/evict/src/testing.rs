@@ -19,8 +19,8 @@ struct Item {
     held: bool,
 }
 
-/// Looks at live items, and at entries of any kind, that one eviction may take: twice the held items, as it tries twice, and a step of a
-/// sweep.
+/// Looks at live items, and at entries of any kind, that one eviction may take: twice the held
+/// items, as it tries twice, and a step of a sweep.
 const MOST_LIVE: u32 = MOST_LOOKS + 2 * MAX_HELD_TRIES + 75;
 const MOST: (u32, u32) = (MOST_LIVE, MOST_LIVE + MOST_STALE);
 
@@ -36,7 +36,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Counts what is looked at meanwhile, and fails beyond `most`: no loop is waited for that has no end.
+    /// Counts what is looked at meanwhile, and fails beyond `most`: no loop is waited for that has
+    /// no end.
     fn limited<R>(&self, most: (u32, u32), work: impl FnOnce() -> R) -> R {
         self.most.set(most);
         self.looks.set(Some((0, 0)));

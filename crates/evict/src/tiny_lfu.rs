@@ -1,20 +1,23 @@
-//! TinyLFU and W-TinyLFU (G. Einziger, R. Friedman, B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM
-//! Transactions on Storage 13(4), 2017), with the parameters of CacheLib's `MMTinyLFU` and `MMWTinyLFU`.
+//! TinyLFU and W-TinyLFU (G. Einziger, R. Friedman, B. Manes, "TinyLFU: a highly efficient cache
+//! admission policy", ACM Transactions on Storage 13(4), 2017), with the parameters of CacheLib's
+//! `MMTinyLFU` and `MMWTinyLFU`.
 //!
-//! New items enter a small LRU *window* (1 %). When something must leave, the last item of the window and the last one of
-//! the main part compete: the one that the `Sketch` has seen less often is evicted, at a tie the one of the main part
-//! (CacheLib's `newcomerWinsOnTie`), and the other one is, or stays, in the main part.
+//! New items enter a small LRU *window* (1 %). When something must leave, the last item of the
+//! window and the last one of the main part compete: the one that the `Sketch` has seen less often
+//! is evicted, at a tie the one of the main part (CacheLib's `newcomerWinsOnTie`), and the other
+//! one is, or stays, in the main part.
 //!
 //! - TinyLFU: the main part is one LRU.
-//! - W-TinyLFU: it is a segmented LRU: winners enter *probation*; a hit there moves the item to the *protected* segment,
-//!   which has up to 80 % of the main part; what that cannot hold goes back to the top of probation, whose last item is
-//!   the one that competes.
+//! - W-TinyLFU: it is a segmented LRU: winners enter *probation*; a hit there moves the item to the
+//!   *protected* segment, which has up to 80 % of the main part; what that cannot hold goes back to
+//!   the top of probation, whose last item is the one that competes.
 //!
-//! Departures: CacheLib moves an item to the protected segment only once it was seen three times, and puts what that
-//! segment gives up at the tail of probation; here both are as in the paper. Hits are counted whenever they happen, not
-//! once a minute.
+//! Departures: CacheLib moves an item to the protected segment only once it was seen three times,
+//! and puts what that segment gives up at the tail of probation; here both are as in the paper.
+//! Hits are counted whenever they happen, not once a minute.
 //!
-//! Policy bits: the stamp of `crate::generations`: young = window; proven = main part or protected; trial = probation.
+//! Policy bits: the stamp of `crate::generations`: young = window; proven = main part or protected;
+//! trial = probation.
 
 use std::sync::Arc;
 

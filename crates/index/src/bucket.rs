@@ -7,11 +7,11 @@
 //! then     12 pointers of 4 bytes
 //! ```
 //!
-//! Spilled entries are those whose home this is but which lie in a later bucket; reach is how many buckets further
-//! the farthest may lie.
+//! Spilled entries are those whose home this is but which lie in a later bucket; reach is how many
+//! buckets further the farthest may lie.
 //!
-//! Invariants (of `Index`): 2, slots change only under this bucket's lock. While a bucket is locked nobody but the
-//! holder writes to it, so that the holder may use plain stores.
+//! Invariants (of `Index`): 2, slots change only under this bucket's lock. While a bucket is locked
+//! nobody but the holder writes to it, so that the holder may use plain stores.
 
 use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use slab::ItemPtr;
@@ -83,7 +83,8 @@ impl Iterator for SlotSet {
     }
 }
 
-/// One bit per byte of `word` that equals `tag`, gathered from the bytes' high bits. Exact: no borrow between bytes.
+/// One bit per byte of `word` that equals `tag`, gathered from the bytes' high bits. Exact: no
+/// borrow between bytes.
 #[inline]
 fn matching_bytes(word: u64, tag: u8) -> u32 {
     let x = word ^ (LOW_BYTES * u64::from(tag));
@@ -93,8 +94,8 @@ fn matching_bytes(word: u64, tag: u8) -> u32 {
 }
 
 impl Bucket {
-    /// Makes the system back this bucket with memory. Changes nothing, whoever holds the lock: an exchange of nothing for nothing,
-    /// which the processor treats as a write all the same.
+    /// Makes the system back this bucket with memory. Changes nothing, whoever holds the lock: an
+    /// exchange of nothing for nothing, which the processor treats as a write all the same.
     pub fn touch(&self) {
         let _ = self.words[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }

@@ -17,8 +17,8 @@ struct Moving {
 }
 
 impl Index {
-    /// Whether so many entries are in that growth should begin. Costs a sum over the stripes of a counter, so ask
-    /// once in a while.
+    /// Whether so many entries are in that growth should begin. Costs a sum over the stripes of a
+    /// counter, so ask once in a while.
     pub fn wants_growth(&self) -> bool {
         let view = self.shape.load();
         !view.is_growing() && view.old < self.shape.max() && self.is_full_with(0, view.old)
@@ -29,8 +29,9 @@ impl Index {
         (self.len() + more_entries) * 100 > u64::from(buckets) * TRIGGER_PER_BUCKET_X100
     }
 
-    /// Takes memory from the system for what the index will grow into before it has so many more entries, so that nobody who inserts
-    /// waits for that: for a thread of the background. `expected_entries` as in [`Self::begin_growth`].
+    /// Takes memory from the system for what the index will grow into before it has so many more
+    /// entries, so that nobody who inserts waits for that: for a thread of the background.
+    /// `expected_entries` as in [`Self::begin_growth`].
     pub fn touch_ahead(&self, more_entries: u64, expected_entries: u64) {
         let view = self.shape.load();
         let to = if view.is_growing() {
@@ -59,9 +60,9 @@ impl Index {
         table::bytes(self.next_size(old, expected_entries)) - table::bytes(old)
     }
 
-    /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold at the end, as
-    /// far as one can tell) needs less; but at least by an eighth. Charges the memory. `false`: another thread is
-    /// growing it, or nothing is left to grow into.
+    /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold
+    /// at the end, as far as one can tell) needs less; but at least by an eighth. Charges the
+    /// memory. `false`: another thread is growing it, or nothing is left to grow into.
     pub fn begin_growth(&self, expected_entries: u64) -> bool {
         let Some(_grower) = self.grower.try_lock() else { return false };
         let view = self.shape.load();
@@ -77,9 +78,10 @@ impl Index {
         true
     }
 
-    /// Moves up to `buckets` buckets if the index is growing and no other thread is at it. `hash_of` is asked for the
-    /// hash of items in the index; it may read their keys. Returns the entries that found no place and are out of the
-    /// index now: hardly ever any, as growth makes room; the caller treats them like evicted ones.
+    /// Moves up to `buckets` buckets if the index is growing and no other thread is at it.
+    /// `hash_of` is asked for the hash of items in the index; it may read their keys. Returns the
+    /// entries that found no place and are out of the index now: hardly ever any, as growth makes
+    /// room; the caller treats them like evicted ones.
     #[must_use]
     pub fn grow(
         &self,
@@ -94,8 +96,9 @@ impl Index {
         self.move_buckets(buckets, hash_of, prefetch)
     }
 
-    /// [`Self::grow`] for an entry that found its home full: waits for another thread that is at it, which may not have come to run for as long
-    /// as others filled the index. The caller has no bucket locked.
+    /// [`Self::grow`] for an entry that found its home full: waits for another thread that is at
+    /// it, which may not have come to run for as long as others filled the index. The caller has no
+    /// bucket locked.
     #[must_use]
     pub fn grow_on(
         &self,
@@ -124,8 +127,9 @@ impl Index {
         dropped
     }
 
-    /// Moves all entries whose old home is the bucket below the frontier. Holds the locks of that bucket and of those
-    /// that its entries lie in, at most 16; moves what it finds, typically 10 entries.
+    /// Moves all entries whose old home is the bucket below the frontier. Holds the locks of that
+    /// bucket and of those that its entries lie in, at most 16; moves what it finds, typically 10
+    /// entries.
     fn move_bucket(
         &self,
         hash_of: &impl Fn(ItemPtr) -> u64,
@@ -169,8 +173,8 @@ impl Index {
         bucket.unlock(true);
     }
 
-    /// Moves one entry of the locked old home `home` to its place among `new` buckets. `false`: no slot was free within
-    /// reach of it, and the entry is out.
+    /// Moves one entry of the locked old home `home` to its place among `new` buckets. `false`: no
+    /// slot was free within reach of it, and the entry is out.
     fn move_entry(&self, home: u32, reach: u32, new: u32, entry: &Moving) -> bool {
         let target = place(entry.hash, new);
         let locked_to = home + reach;

@@ -18,8 +18,8 @@ pub struct Full;
 
 /// The locked home of a hash, and the buckets that its spilled entries may lie in.
 ///
-/// While it lives, no entry of this hash comes or goes by another hand, and the items of all entries in the locked
-/// buckets keep their chunks.
+/// While it lives, no entry of this hash comes or goes by another hand, and the items of all
+/// entries in the locked buckets keep their chunks.
 pub struct Guard<'a> {
     index: &'a Index,
     hash: u64,
@@ -50,8 +50,8 @@ impl Index {
         }
     }
 
-    /// Checks, in builds with debug assertions, that the calling thread has nothing locked ([`Self::lock`]), in this index or another: for what
-    /// takes such locks itself.
+    /// Checks, in builds with debug assertions, that the calling thread has nothing locked
+    /// ([`Self::lock`]), in this index or another: for what takes such locks itself.
     #[inline]
     pub fn check_unlocked(&self) {
         debug_assert_eq!(held::count(), 0, "the thread holds a lock of the index");
@@ -108,10 +108,12 @@ impl Guard<'_> {
         self.changed = true;
     }
 
-    /// Adds an entry that points to `ptr`, in the home or, where that is full, in one of the next 15 buckets.
+    /// Adds an entry that points to `ptr`, in the home or, where that is full, in one of the next
+    /// 15 buckets.
     ///
     /// # Errors
-    /// [`Full`] where those are full too. The caller makes room by removing something near, or grows the index.
+    /// [`Full`] where those are full too. The caller makes room by removing something near, or
+    /// grows the index.
     pub fn add(&mut self, ptr: ItemPtr) -> Result<(), Full> {
         self.index.place_from(self.home, self.home + self.reach, tag_of(self.hash), ptr)?;
         self.index.counts.add(ADDED, 1);
@@ -138,8 +140,9 @@ impl Drop for Guard<'_> {
 }
 
 impl Index {
-    /// Puts an entry into the first free slot of `home` or of the buckets behind it, and notes a spill in the home.
-    /// The caller holds the locks of `home ..= locked_to`; further ones are taken here, upwards (invariant 3).
+    /// Puts an entry into the first free slot of `home` or of the buckets behind it, and notes a
+    /// spill in the home. The caller holds the locks of `home ..= locked_to`; further ones are
+    /// taken here, upwards (invariant 3).
     pub(crate) fn place_from(&self, home: u32, locked_to: u32, tag: u8, ptr: ItemPtr) -> Result<(), Full> {
         for distance in 0..=MAX_REACH {
             let at = home + distance;
@@ -150,8 +153,8 @@ impl Index {
             }
             let free = bucket.matching(0).next();
             if let Some(slot) = free {
-                // The home learns of the spill first: a reader that sees the home's new reach may look in vain, but
-                // the home is locked and it will look again.
+                // The home learns of the spill first: a reader that sees the home's new reach may
+                // look in vain, but the home is locked and it will look again.
                 if distance > 0 {
                     self.table.get(home).note_spilled(distance);
                 }

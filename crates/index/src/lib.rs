@@ -2,7 +2,8 @@
 //!
 //! - [`bucket`]: one cache line of 12 tagged pointers and the word that locks and versions it;
 //! - [`table`]: the reserved array of buckets;
-//! - [`Index`]: look-ups without a lock, changes under the lock of a key's home bucket, growth in place.
+//! - [`Index`]: look-ups without a lock, changes under the lock of a key's home bucket, growth in
+//!   place.
 //!
 //! The index knows nothing of keys: who asks says, for each candidate, whether it is the one.
 
@@ -26,26 +27,28 @@ pub use guard::{Full, Guard, Slot};
 use shape::Shape;
 use table::Table;
 
-/// Entries per bucket, times 100, that growth aims at: 68 % of 12, where after long churn 91 % of entries lie in their
-/// home and a miss reads 1.6 adjacent lines (docs/design/0002-index.md). Growth starts at 72 %.
+/// Entries per bucket, times 100, that growth aims at: 68 % of 12, where after long churn 91 % of
+/// entries lie in their home and a miss reads 1.6 adjacent lines (docs/design/0002-index.md).
+/// Growth starts at 72 %.
 const TARGET_PER_BUCKET_X100: u64 = 816;
 const TRIGGER_PER_BUCKET_X100: u64 = 864;
 
 /// The index.
 ///
-/// A key's *home* is the bucket that its hash names; where that is full, its entry *spills* into one of the next 15.
-/// A home counts its spilled entries and remembers how far they lie, so that a look-up reads one cache line unless
-/// there is something to find behind it.
+/// A key's *home* is the bucket that its hash names; where that is full, its entry *spills* into
+/// one of the next 15. A home counts its spilled entries and remembers how far they lie, so that a
+/// look-up reads one cache line unless there is something to find behind it.
 ///
 /// Invariants:
-/// 1. Whether a key is present changes only under the lock of its home, and each such change raises the home's
-///    version. A reader that saw the home unlocked, found nothing, and finds the home unlocked at the same version
-///    afterwards has therefore seen that the key was absent.
-/// 2. A slot changes only under the lock of the bucket it lies in. A chunk is freed only after the slot that points
-///    to it was cleared, so that whoever holds a bucket's lock may read the keys of all items it points to.
+/// 1. Whether a key is present changes only under the lock of its home, and each such change raises
+///    the home's version. A reader that saw the home unlocked, found nothing, and finds the home
+///    unlocked at the same version afterwards has therefore seen that the key was absent.
+/// 2. A slot changes only under the lock of the bucket it lies in. A chunk is freed only after the
+///    slot that points to it was cleared, so that whoever holds a bucket's lock may read the keys
+///    of all items it points to.
 /// 3. Locks are taken in ascending order of buckets.
-/// 4. Which bucket is a key's home changes only under the lock of its old home, and before that lock is given back
-///    the new mapping is visible.
+/// 4. Which bucket is a key's home changes only under the lock of its old home, and before that
+///    lock is given back the new mapping is visible.
 /// 5. No entry leaves its old place before it stands in its new one.
 pub struct Index {
     table: Table,
@@ -63,8 +66,8 @@ const ADDED: usize = 0;
 const REMOVED: usize = 1;
 
 impl Index {
-    /// An index of `initial_entries` that may grow to `max_entries`; the address space for those is reserved now.
-    /// Its memory is charged to [`Part::Index`] of `ledger`, 64 bytes a bucket.
+    /// An index of `initial_entries` that may grow to `max_entries`; the address space for those is
+    /// reserved now. Its memory is charged to [`Part::Index`] of `ledger`, 64 bytes a bucket.
     ///
     /// # Errors
     /// Where the system refuses the address space.

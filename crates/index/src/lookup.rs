@@ -7,11 +7,12 @@ use crate::bucket::pause;
 use crate::{Index, tag_of};
 
 impl Index {
-    /// Offers each entry that may belong to `hash` to `accept` until it returns something. Takes no lock.
+    /// Offers each entry that may belong to `hash` to `accept` until it returns something. Takes no
+    /// lock.
     ///
-    /// `accept` may be offered entries of other keys, and entries that are being removed: it must decide by a
-    /// reference to the item. `None` means that no accepted entry was there at some moment during the call.
-    /// Reads one cache line on a miss unless the home has spilled entries.
+    /// `accept` may be offered entries of other keys, and entries that are being removed: it must
+    /// decide by a reference to the item. `None` means that no accepted entry was there at some
+    /// moment during the call. Reads one cache line on a miss unless the home has spilled entries.
     #[inline]
     pub fn find<R>(&self, hash: u64, mut accept: impl FnMut(ItemPtr) -> Option<R>) -> Option<R> {
         let tag = tag_of(hash);
@@ -35,7 +36,8 @@ impl Index {
                 distance += 1;
                 bucket = self.table.get(home + distance);
             }
-            // Invariants 1 and 4: the home did not change while we looked, and it still is the home.
+            // Invariants 1 and 4: the home did not change while we looked, and it still is the
+            // home.
             fence(Ordering::Acquire);
             if !meta.is_locked() && first.meta() == meta && self.shape.load().home(hash) == home {
                 return None;
@@ -50,7 +52,8 @@ impl Index {
         base::sync::prefetch(self.table.get(self.shape.load().home(hash)));
     }
 
-    /// The first entry in the home of `hash` that may belong to it: a hint for prefetching, nothing more.
+    /// The first entry in the home of `hash` that may belong to it: a hint for prefetching, nothing
+    /// more.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<ItemPtr> {
         let bucket = self.table.get(self.shape.load().home(hash));

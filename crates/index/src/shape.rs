@@ -1,11 +1,12 @@
 //! How many buckets there are, and which one is a hash's home, while the index grows.
 //!
-//! A hash's upper 32 bits, taken as a fraction, name a place in the array: `home = fraction * buckets`. Growth from
-//! `old` to `new` buckets keeps the order, and a home never moves down; so buckets are moved from the last to the
-//! first, within the one array. The *frontier* is the first bucket (in `old` terms) that has been moved.
+//! A hash's upper 32 bits, taken as a fraction, name a place in the array:
+//! `home = fraction * buckets`. Growth from `old` to `new` buckets keeps the order, and a home
+//! never moves down; so buckets are moved from the last to the first, within the one array. The
+//! *frontier* is the first bucket (in `old` terms) that has been moved.
 //!
-//! Generation and frontier lie in one word. The sizes of a generation and of the next are kept apart, four deep, and
-//! a reader takes them only if the word is the same before and after.
+//! Generation and frontier lie in one word. The sizes of a generation and of the next are kept
+//! apart, four deep, and a reader takes them only if the word is the same before and after.
 
 use base::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -92,8 +93,8 @@ impl Shape {
         self.sizes[(generation + 1) & 3].store(new, Ordering::Release);
     }
 
-    /// Makes `frontier` the first moved bucket. Called by the grower, under the lock of that bucket. At 0 all are
-    /// moved, and the next generation begins.
+    /// Makes `frontier` the first moved bucket. Called by the grower, under the lock of that
+    /// bucket. At 0 all are moved, and the next generation begins.
     pub(crate) fn advance(&self, frontier: u32) {
         let view = self.load();
         debug_assert!(view.is_growing() && frontier + 1 == view.frontier());

@@ -1,4 +1,5 @@
-//! The array of buckets: address space for the largest index, of which only what is used takes memory.
+//! The array of buckets: address space for the largest index, of which only what is used takes
+//! memory.
 
 use std::io;
 
@@ -26,8 +27,8 @@ mod mapped {
     use slab::arena::PAGE_BYTES;
     use std::ptr::NonNull;
 
-    /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros, which are empty,
-    /// unlocked buckets.
+    /// Reserved buckets. Invariant 1: the mapping lives as long as the table and starts as zeros,
+    /// which are empty, unlocked buckets.
     pub struct Table {
         base: NonNull<Bucket>,
         buckets: usize,
@@ -45,7 +46,8 @@ mod mapped {
         /// Where the system refuses that much address space.
         pub fn reserve(max: u32) -> io::Result<Self> {
             let buckets = max as usize + MAX_REACH as usize;
-            // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+            // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing
+            // that exists.
             let base = unsafe {
                 mm::mmap_anonymous(
                     std::ptr::null_mut(),
@@ -63,8 +65,9 @@ mod mapped {
             Ok(Self { base, buckets })
         }
 
-        /// Takes memory from the system for the buckets from `from` up to `to`, page by page: told to the system at once
-        /// (`MADV_POPULATE_WRITE`), the address space would be locked for others all the while.
+        /// Takes memory from the system for the buckets from `from` up to `to`, page by page: told
+        /// to the system at once (`MADV_POPULATE_WRITE`), the address space would be locked for
+        /// others all the while.
         pub fn touch(&self, from: u32, to: u32) {
             let to = to.min(self.buckets as u32);
             for i in (from..to).step_by(PAGE_BYTES / size_of::<Bucket>()) {
@@ -79,8 +82,8 @@ mod mapped {
         #[inline]
         pub fn get(&self, i: u32) -> &Bucket {
             assert!((i as usize) < self.buckets, "bucket {i} is out of range");
-            // SAFETY: within the mapping, which is page-aligned, lives as long as `self` and holds zeros or what
-            // bucket operations wrote (invariant 1).
+            // SAFETY: within the mapping, which is page-aligned, lives as long as `self` and holds
+            // zeros or what bucket operations wrote (invariant 1).
             unsafe { self.base.add(i as usize).as_ref() }
         }
     }

@@ -1,4 +1,5 @@
-//! The index against a plain map, alone and under many threads. An "item" is its pointer; its hash follows from it.
+//! The index against a plain map, alone and under many threads. An "item" is its pointer; its hash
+//! follows from it.
 
 use super::*;
 use base::hash::mix64;

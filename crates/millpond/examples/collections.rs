@@ -1,4 +1,5 @@
-//! What one change and one read of a collection of n entries cost: found, read, decided and changed, as a server does it.
+//! What one change and one read of a collection of n entries cost: found, read, decided and
+//! changed, as a server does it.
 //!
 //!     cargo run --release -p millpond --example collections
 

@@ -22,7 +22,8 @@ async fn render(path: &str) -> Result<Loaded, Infallible> {
 }
 
 async fn page(State(pages): State<Loader>, Path(path): Path<String>) -> Response {
-    // Fresh for a minute; for another, stale pages are sent at once while one request renders the page anew.
+    // Fresh for a minute; for another, stale pages are sent at once while one request renders the
+    // page anew.
     let options = LoadOptions { fresh_secs: Some(60), stale_secs: 60, wait: None, ..LoadOptions::default() };
     let timer = |_| pending::<()>();
     match pages.get_or_load_async(path.as_bytes(), &options, timer, render(&path)).await {

@@ -4,16 +4,19 @@
 //! cargo run --release -p millpond --example index_growth -- [MILLIONS_OF_ITEMS]
 //! ```
 //!
-//! One thread fills a cache with small items (default 20 million), so that the index, which begins with room for 8,192 entries, grows
-//! all the way, while another finds them. Each call is timed. Between two calls both threads time a call that does nothing,
-//! so that what the machine itself takes can be told from what the cache does. A third takes memory from the system ahead each 10 ms.
+//! One thread fills a cache with small items (default 20 million), so that the index, which begins
+//! with room for 8,192 entries, grows all the way, while another finds them. Each call is timed.
+//! Between two calls both threads time a call that does nothing, so that what the machine itself
+//! takes can be told from what the cache does. A third takes memory from the system ahead each 10
+//! ms.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
 use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig};
 
-/// How often memory is taken ahead; `Cache::maintain`, once a second, is enough for a cache that fills less fast.
+/// How often memory is taken ahead; `Cache::maintain`, once a second, is enough for a cache that
+/// fills less fast.
 const TOUCH_EACH: std::time::Duration = std::time::Duration::from_millis(10);
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -4,9 +4,9 @@
 //! cargo run --release -p millpond --example insert_scaling -- [ROUNDS [VALUE_BYTES]]
 //! ```
 //!
-//! Threads insert keys that were never seen, of 100-byte values unless told otherwise, into a cache of 128 MiB that is full, so that every insertion
-//! evicts. Numbers of threads take turns; prints the median of millions of insertions a second, and the ratio to one thread round by
-//! round.
+//! Threads insert keys that were never seen, of 100-byte values unless told otherwise, into a cache
+//! of 128 MiB that is full, so that every insertion evicts. Numbers of threads take turns; prints
+//! the median of millions of insertions a second, and the ratio to one thread round by round.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,8 +4,8 @@
 //! cargo run --release -p millpond --example restart -- [GIBIBYTES [VALUE_BYTES]]
 //! ```
 //!
-//! Fills a cache in `/dev/shm` (default 4 GiB, values of 100 bytes), drops it, opens it again, and says how long that took and
-//! whether all items are there.
+//! Fills a cache in `/dev/shm` (default 4 GiB, values of 100 bytes), drops it, opens it again, and
+//! says how long that took and whether all items are there.
 
 use std::time::Duration;
 

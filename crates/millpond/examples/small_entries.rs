@@ -1,5 +1,5 @@
-//! What small entries cost, side by side: items and a compact cache of 8-byte keys and values, and a map that is changed in
-//! place beside the same map as the value of an item.
+//! What small entries cost, side by side: items and a compact cache of 8-byte keys and values, and
+//! a map that is changed in place beside the same map as the value of an item.
 //!
 //!     cargo run --release -p millpond --example small_entries
 
@@ -91,7 +91,8 @@ fn compact() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gets of keys of which the lower ones are asked for more often, each put in where it is not there.
+/// Gets of keys of which the lower ones are asked for more often, each put in where it is not
+/// there.
 fn hit_ratios() -> Result<(), Failure> {
     const GETS: u64 = 10_000_000;
     let keys = || {

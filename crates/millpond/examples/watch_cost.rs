@@ -1,6 +1,8 @@
-//! What it costs to be watched: finds and insertions with nothing on, with events and with timing, in turn, many rounds.
+//! What it costs to be watched: finds and insertions with nothing on, with events and with timing,
+//! in turn, many rounds.
 //!
-//! `cargo run --release -p millpond --example watch_cost`. Prints nanoseconds a call and ratios to the same round with nothing on.
+//! `cargo run --release -p millpond --example watch_cost`. Prints nanoseconds a call and ratios to
+//! the same round with nothing on.
 
 use base::rng::{RngExt as _, seeded};
 use millpond::watch::{CurveConfig, Event, EventConfig, HotKeysConfig};
@@ -9,8 +11,8 @@ use millpond::{ByteSize, Cache, CacheConfig, Clock, ItemOptions, PoolConfig, Poo
 const KEYS: u64 = 200_000;
 const CALLS: u64 = 40_000;
 const ROUNDS: usize = 301;
-/// Of the keys that events are of, of the calls that are timed, of the finds that count for hot keys, and of the keys that are
-/// followed for a curve, one in so many; 0 = none.
+/// Of the keys that events are of, of the calls that are timed, of the finds that count for hot
+/// keys, and of the keys that are followed for a curve, one in so many; 0 = none.
 const SETTINGS: [(&str, u32, u32, u32, u32); 11] = [
     ("nothing on", 0, 0, 0, 0),
     ("events of 1 key in 1,000", 1_000, 0, 0, 0),

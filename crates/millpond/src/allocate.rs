@@ -22,26 +22,30 @@ use crate::sizes::Sizes;
 use crate::strategy::step_for;
 use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
-/// How often an allocation that finds nothing looks again after other threads took slabs from classes, and how long it waits for
-/// that each time. They may wait for items that this very thread holds, so it is not for as long as they need.
+/// How often an allocation that finds nothing looks again after other threads took slabs from
+/// classes, and how long it waits for that each time. They may wait for items that this very thread
+/// holds, so it is not for as long as they need.
 const MOST_ROUNDS: u32 = 8;
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The part of the limit that classes take at most, besides their chunks, before items are put into larger chunks instead.
+/// The part of the limit that classes take at most, besides their chunks, before items are put into
+/// larger chunks instead.
 const MOST_OF_CLASSES: u64 = 4;
-/// The part of the limit that classes leave to chunks: a change of policy and a restart at least, allocations as far as a pool can give
-/// up a class for another.
+/// The part of the limit that classes leave to chunks: a change of policy and a restart at least,
+/// allocations as far as a pool can give up a class for another.
 pub(crate) const LEAST_FOR_CHUNKS: u64 = 2;
 
 impl Cache {
-    /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is inserted.
+    /// Makes an item for `key` with room for `value_len` bytes. It is seen by nobody until it is
+    /// inserted.
     ///
-    /// Takes a free chunk of the smallest class that fits; where there is none, a new slab while the pool's limit and
-    /// the cache's memory allow, and then the place of an item that is evicted. Locks the class. A class that has no slab takes one from
-    /// another; if a thread is about that already, this one waits for it, for milliseconds.
+    /// Takes a free chunk of the smallest class that fits; where there is none, a new slab while
+    /// the pool's limit and the cache's memory allow, and then the place of an item that is
+    /// evicted. Locks the class. A class that has no slab takes one from another; if a thread is
+    /// about that already, this one waits for it, for milliseconds.
     ///
     /// # Errors
-    /// [`ErrorKind::KeyLength`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where
-    /// nothing can be evicted.
+    /// [`ErrorKind::KeyLength`], [`ErrorKind::TooLarge`], [`ErrorKind::NoSuchPool`];
+    /// [`ErrorKind::OutOfMemory`] where nothing can be evicted.
     pub fn allocate(
         &self,
         pool: PoolId,
@@ -73,7 +77,8 @@ impl Body {
         }
     }
 
-    /// Bytes of a chunk that an item needs, `ends` bytes for a chain among them; as many as there are numbers for where there is no such item.
+    /// Bytes of a chunk that an item needs, `ends` bytes for a chain among them; as many as there
+    /// are numbers for where there is no such item.
     fn item_bytes(self, layout: Layout, key_len: usize, ends: usize) -> usize {
         let around = match self {
             Self::Value(_) | Self::Long => layout.item_bytes(key_len, 0),
@@ -188,8 +193,8 @@ impl Core {
         // SAFETY: this thread owns a chunk of the slab.
         unsafe { self.class_of(info) }.counters.add(ALLOCATIONS, 1);
         item.state().begin();
-        // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread owns it; it is of a
-        // class that `bytes` fits into.
+        // SAFETY: the chunk was taken from the free list or from an evicted item, so this thread
+        // owns it; it is of a class that `bytes` fits into.
         unsafe {
             item.init(&fields, key, value_len);
             if chainable {
@@ -208,8 +213,9 @@ impl Core {
         Ok(largest.saturating_sub(Layout::Expiring.tailed_item_bytes(key_len, 0)))
     }
 
-    /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be had for it, a chunk
-    /// of a larger class. Where another thread is taking a slab from a class, waits for that rather than fail.
+    /// A chunk of the class, owned by the caller; or, where the class has no slab and none can be
+    /// had for it, a chunk of a larger class. Where another thread is taking a slab from a class,
+    /// waits for that rather than fail.
     pub(crate) fn take_chunk(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<ItemPtr, Error> {
         if self.arena.is_parted() {
             let context = "this process was forked from the one that has the cache: open another one here";
@@ -256,8 +262,9 @@ impl Core {
         Err(no_chunk(pool, sizes, place))
     }
 
-    /// The place of the class to allocate from. A class that is not there yet takes memory besides its chunks: if all that is not slabs would
-    /// become a large part of the limit, chunks of the next larger class that has some serve as well.
+    /// The place of the class to allocate from. A class that is not there yet takes memory besides
+    /// its chunks: if all that is not slabs would become a large part of the limit, chunks of the
+    /// next larger class that has some serve as well.
     #[inline]
     fn place_with_room(&self, pool: &Pool, sizes: &Sizes, place: usize) -> Result<usize, Error> {
         if pool.used_class(sizes.number(place)).is_some() {
@@ -294,13 +301,15 @@ impl Core {
         if self.ledger.free() < bytes { Err(no_chunk(pool, sizes, place)) } else { Ok(place) }
     }
 
-    /// Whether all that is not chunks would take over three quarters of the limit with one more class of the pool, which has some: a
-    /// quarter is for chunks, whoever keeps classes that have left from being freed.
+    /// Whether all that is not chunks would take over three quarters of the limit with one more
+    /// class of the pool, which has some: a quarter is for chunks, whoever keeps classes that have
+    /// left from being freed.
     fn is_full_of_classes(&self, pool: &Pool) -> bool {
         pool.used_classes().next().is_some() && !self.leaves_room_for_chunks(Class::bytes_with(pool.policy()))
     }
 
-    /// Whether a quarter of the limit is left to chunks if so many bytes more are spent on something else.
+    /// Whether a quarter of the limit is left to chunks if so many bytes more are spent on
+    /// something else.
     pub(crate) fn leaves_room_for_chunks(&self, bytes: u64) -> bool {
         self.bytes_besides_chunks() + bytes <= self.ledger.limit() / 4 * 3
     }
@@ -315,8 +324,8 @@ impl Core {
         self.bytes_besides_chunks() + Class::bytes_with(pool.policy())
     }
 
-    /// Whether all that is not chunks would take no more than this part of the limit with one more class of the pool, once classes that
-    /// have left are freed.
+    /// Whether all that is not chunks would take no more than this part of the limit with one more
+    /// class of the pool, once classes that have left are freed.
     pub(crate) fn has_room_for_class(&self, pool: &Pool, part: u64) -> bool {
         self.class_bytes_with(pool) <= self.ledger.limit() / part + self.pools.retired_class_bytes()
     }
@@ -344,8 +353,9 @@ impl Core {
         {
             return Some(ptr);
         }
-        // The class has nothing to evict: typically it has no memory at all while other classes have it all. A class
-        // with several runs can spare one; else a chunk of a larger class serves; a class's only run is taken last.
+        // The class has nothing to evict: typically it has no memory at all while other classes
+        // have it all. A class with several runs can spare one; else a chunk of a larger class
+        // serves; a class's only run is taken last.
         if let Some(ptr) = self.take_after_move(pool, class, 2) {
             return Some(ptr);
         }
@@ -357,7 +367,8 @@ impl Core {
             .or_else(|| self.insist_on_run(pool, class).then(|| self.take_from_class(pool, class)).flatten())
     }
 
-    /// A chunk of the class after a run was taken from another class that has at least `least_runs`.
+    /// A chunk of the class after a run was taken from another class that has at least
+    /// `least_runs`.
     fn take_after_move(&self, pool: &Pool, class: &Class, least_runs: usize) -> Option<ItemPtr> {
         let bytes = step_for(pool.slab_bytes());
         self.move_within_pool(pool, class, least_runs, bytes)
@@ -367,16 +378,18 @@ impl Core {
 
     /// Whether a class that got no run may get one by [`Self::feed`].
     pub(crate) fn could_have_more(&self, pool: &Pool, inner: &Inner) -> bool {
-        // Most classes have more than moves at a time, and need not be told what that is of the pool's classes.
+        // Most classes have more than moves at a time, and need not be told what that is of the
+        // pool's classes.
         let has = inner.chunks.bytes();
         (has < step_for(pool.slab_bytes()) && has < pool.least_share())
             || pool.has_room_for(UNIT_BYTES as u64) && self.arena.free_unit_bytes() >= SLAB_BYTES as u64
     }
 
-    /// Gives a class that evicts more memory. If free units that make a slab lie apart, for which there is no metadata, they are brought
-    /// together and their slab given back, for runs and metadata as they come. Else a class is brought up to its least share of the pool
-    /// ([`Pool::least_share`]): while there is memory, classes grow with what is stored in them; one that comes to have many items
-    /// later would go on with the little that it had until then.
+    /// Gives a class that evicts more memory. If free units that make a slab lie apart, for which
+    /// there is no metadata, they are brought together and their slab given back, for runs and
+    /// metadata as they come. Else a class is brought up to its least share of the pool
+    /// ([`Pool::least_share`]): while there is memory, classes grow with what is stored in them;
+    /// one that comes to have many items later would go on with the little that it had until then.
     #[cold]
     fn feed(&self, pool: &Pool, class: &Class) {
         class.is_starved.store(false, Ordering::Relaxed);
@@ -387,7 +400,8 @@ impl Core {
         if idle >= SLAB_BYTES as u64 && self.bring_together() {
             pool.note_move(turn);
         } else if lacking > 0 {
-            // There may be no room for metadata besides. What gives it is free units, or a slab if those keep their memory.
+            // There may be no room for metadata besides. What gives it is free units, or a slab if
+            // those keep their memory.
             let metadata = metadata_of(lacking / u64::from(class.info.chunk_bytes), pool.policy());
             let has_room = self.ledger.total() + self.metadata_to_come() + metadata <= self.ledger.limit();
             let bytes = if has_room {
@@ -401,8 +415,8 @@ impl Core {
         }
     }
 
-    /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as much as fits the memory that it has and
-    /// what is left, or else less.
+    /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as
+    /// much as fits the memory that it has and what is left, or else less.
     pub(crate) fn add_run(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
         if inner.is_gone || inner.leaving.is_some() || !inner.chunks.has_room_for_run() {
             return false;
@@ -430,7 +444,8 @@ impl Core {
         false
     }
 
-    /// Gives the class a run of units that are free in split slabs, whatever the cache's limit: they are on the bill already.
+    /// Gives the class a run of units that are free in split slabs, whatever the cache's limit:
+    /// they are on the bill already.
     pub(crate) fn add_units(&self, pool: &Pool, class: &Class, inner: &mut Inner, units: u32) -> bool {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
         if inner.is_gone || !inner.chunks.has_room_for_run() || !pool.try_add(bytes) {
@@ -454,7 +469,8 @@ impl Core {
         inner.settle(self);
     }
 
-    /// Gives the class memory that was taken from another, as far as that is to be had. Returns how much it got, in bytes.
+    /// Gives the class memory that was taken from another, as far as that is to be had. Returns how
+    /// much it got, in bytes.
     pub(crate) fn grow(&self, pool: &Pool, class: &Class, bytes: u64) -> u64 {
         let mut inner = class.inner.lock();
         let had = inner.chunks.bytes();
@@ -462,7 +478,8 @@ impl Core {
         inner.chunks.bytes() - had
     }
 
-    /// A run of so many units for a class of the pool, if its limits, the cache's memory and the units that are free in a row allow.
+    /// A run of so many units for a class of the pool, if its limits, the cache's memory and the
+    /// units that are free in a row allow.
     fn take_run(&self, pool: &Pool, info: SlabInfo, units: u32, policy: PolicyKind) -> Option<Run> {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
         if !pool.try_add(bytes) {
@@ -494,8 +511,8 @@ impl Core {
         run
     }
 
-    /// Units of a split slab, of one more if those that there are have not as many in a row. If there is no memory for a whole slab, all units
-    /// of the new one but these are bare.
+    /// Units of a split slab, of one more if those that there are have not as many in a row. If
+    /// there is no memory for a whole slab, all units of the new one but these are bare.
     fn take_units(&self, info: SlabInfo, units: u32, metadata: u64) -> Option<Run> {
         if !self.charge_slabs(0, metadata) {
             return None;
@@ -535,7 +552,8 @@ impl Core {
         self.assign_charged_units(info, units)
     }
 
-    /// Units that may be bare, all of which were charged. Those that have memory are on the bill already.
+    /// Units that may be bare, all of which were charged. Those that have memory are on the bill
+    /// already.
     fn assign_charged_units(&self, info: SlabInfo, units: u32) -> Option<Run> {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
         let assigned = self.arena.assign_bare_units(info, units);
@@ -544,7 +562,8 @@ impl Core {
         assigned.map(|(run, _)| run)
     }
 
-    /// Puts memory of slabs on the bill, if there is room for it and for metadata to come, or if that is to be had from free units.
+    /// Puts memory of slabs on the bill, if there is room for it and for metadata to come, or if
+    /// that is to be had from free units.
     fn charge_slabs(&self, bytes: u64, metadata: u64) -> bool {
         let headroom = || self.metadata_to_come() + metadata;
         let charge = || self.ledger.try_charge(Part::Slabs, bytes, headroom());
@@ -573,14 +592,16 @@ impl Core {
         self.is_short.store(true, Ordering::Release);
     }
 
-    /// Memory that queues, ghosts and index will yet take when all chunks are in use, and what is kept spare.
+    /// Memory that queues, ghosts and index will yet take when all chunks are in use, and what is
+    /// kept spare.
     pub(crate) fn metadata_to_come(&self) -> u64 {
         let index = Index::bytes_for(self.chunks.load(Ordering::Relaxed));
         let index = index.saturating_sub(self.ledger.part(Part::Index));
         self.awaited_bytes.load(Ordering::Relaxed) + index + self.spare_bytes()
     }
 
-    /// How many entries the index will hold when the cache is full, if its slabs go on being used as they are.
+    /// How many entries the index will hold when the cache is full, if its slabs go on being used
+    /// as they are.
     pub(crate) fn expected_entries(&self) -> u64 {
         let chunks = self.chunks.load(Ordering::Relaxed);
         let metadata = self.metadata_x100.load(Ordering::Relaxed) / 100;
@@ -595,8 +616,8 @@ impl Core {
     }
 }
 
-/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the failure, unless it is being removed
-/// and thus has no memory any more.
+/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the
+/// failure, unless it is being removed and thus has no memory any more.
 fn no_chunk(pool: &Pool, sizes: &Sizes, place: usize) -> Error {
     if pool.is_leaving() {
         return no_such_pool(pool.id());

@@ -1,8 +1,8 @@
 //! Looking at a cache in shared memory from another process, without disturbing it.
 //!
-//! Nothing is written, no lock is taken and no memory of the cache is mapped: what is looked at is copied, and what has changed
-//! meanwhile is found out ([`slab::onlooker`] says how, and what it rests on). It does not matter whether the cache's own process
-//! works, stands still or is gone.
+//! Nothing is written, no lock is taken and no memory of the cache is mapped: what is looked at is
+//! copied, and what has changed meanwhile is found out ([`slab::onlooker`] says how, and what it
+//! rests on). It does not matter whether the cache's own process works, stands still or is gone.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,10 @@ use crate::recover::{flush_words, name_hash};
 
 /// A cache in shared memory ([`crate::CacheConfig::shared`]), as another process sees it.
 ///
-/// What it returns was complete, unexpired and in the cache at one moment of the call: items that are written, replaced or removed
-/// meanwhile are whole or not there. Of a key that is being replaced, the old item, the new one or both may be seen in a walk. An item
-/// that is moved from one slab to another during a walk may be seen twice or not at all.
+/// What it returns was complete, unexpired and in the cache at one moment of the call: items that
+/// are written, replaced or removed meanwhile are whole or not there. Of a key that is being
+/// replaced, the old item, the new one or both may be seen in a walk. An item that is moved from
+/// one slab to another during a walk may be seen twice or not at all.
 ///
 /// ```
 /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig, ReadOnlyCache};
@@ -212,11 +213,13 @@ impl Flush {
 }
 
 impl Cache {
-    /// Returns an error if a cache cannot be opened in `folder` ([`crate::CacheConfig::shared`]) because of the files that are there.
-    /// Changes nothing, and does not mind a process that has them open.
+    /// Returns an error if a cache cannot be opened in `folder` ([`crate::CacheConfig::shared`])
+    /// because of the files that are there. Changes nothing, and does not mind a process that has
+    /// them open.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if the files cannot be opened, or are of another layout; the text says which, and what to do.
+    /// [`ErrorKind::System`] if the files cannot be opened, or are of another layout; the text says
+    /// which, and what to do.
     pub fn check_shared(folder: &Path) -> Result<(), Error> {
         Shared::check(folder)
             .map_err(|error| Error::with_source(ErrorKind::System, "cannot open the shared cache", error))
@@ -224,11 +227,12 @@ impl Cache {
 }
 
 impl ReadOnlyCache {
-    /// Looks at the cache in `folder`, by the system's clock. The index is empty until [`Self::refresh`].
+    /// Looks at the cache in `folder`, by the system's clock. The index is empty until
+    /// [`Self::refresh`].
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where there is no cache, where its files may not be read, or where it is of another layout; the text
-    /// says which, and what to do.
+    /// [`ErrorKind::System`] where there is no cache, where its files may not be read, or where it
+    /// is of another layout; the text says which, and what to do.
     pub fn attach(folder: &Path) -> Result<Self, Error> {
         Self::attach_with_clock(folder, Clock::System)
     }
@@ -312,7 +316,8 @@ impl ReadOnlyCache {
         Ok(self.pools()?.iter().find(|pool| pool.is_named(name)).map(|pool| pool.number))
     }
 
-    /// Shows every item of a pool, or of all, to `seen`. Copies each slab three times, some milliseconds for each.
+    /// Shows every item of a pool, or of all, to `seen`. Copies each slab three times, some
+    /// milliseconds for each.
     ///
     /// # Errors
     /// [`ErrorKind::System`] where the files cannot be read.
@@ -337,8 +342,8 @@ impl ReadOnlyCache {
         Ok(walked)
     }
 
-    /// Builds the index anew, by a walk over all pools: 24 bytes for each item. What is inserted or moved later is not found before
-    /// the next call.
+    /// Builds the index anew, by a walk over all pools: 24 bytes for each item. What is inserted or
+    /// moved later is not found before the next call.
     ///
     /// # Errors
     /// As [`Self::walk`].
@@ -356,8 +361,9 @@ impl ReadOnlyCache {
         Ok(walked)
     }
 
-    /// The item of `key` among the keys of `pool`, if the last [`Self::refresh`] found it and it still lies there; a pool that had
-    /// no slab then has no keys. Reads the item three times, some microseconds.
+    /// The item of `key` among the keys of `pool`, if the last [`Self::refresh`] found it and it
+    /// still lies there; a pool that had no slab then has no keys. Reads the item three times, some
+    /// microseconds.
     ///
     /// # Errors
     /// [`ErrorKind::System`] where the files cannot be read.

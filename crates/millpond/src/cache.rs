@@ -43,8 +43,8 @@ const MIN_MEMORY: u64 = 8 << 20;
 /// Most memory of a cache: the slabs that pointers of 32 bits can name.
 const MAX_MEMORY: u64 = (SLAB_BYTES as u64) << 16;
 
-/// Names a pool of the cache that made it: its number, and what tells it from pools that had the number before. No other pool ever has the
-/// same name.
+/// Names a pool of the cache that made it: its number, and what tells it from pools that had the
+/// number before. No other pool ever has the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub(crate) u16, pub(crate) u32);
 
@@ -95,9 +95,9 @@ pub(crate) struct Core {
     pub(crate) retired_runs: RetiredRuns,
     /// The compact caches whose memory is part of this cache's.
     pub(crate) compact: Mutex<Vec<Weak<Store>>>,
-    /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries take
-    /// when all are in use: in hundredths of a byte, so that it is the same whether runs are counted
-    /// one by one or together.
+    /// Chunks of all assigned slabs, and the memory that their queues, ghosts and index entries
+    /// take when all are in use: in hundredths of a byte, so that it is the same whether runs are
+    /// counted one by one or together.
     pub(crate) chunks: AtomicU64,
     pub(crate) metadata_x100: AtomicU64,
     /// What queues and ghosts of all classes will yet take of that, in bytes.
@@ -109,7 +109,8 @@ pub(crate) struct Core {
     pub(crate) tune_turn: Turn,
     /// Pools that are being removed.
     pub(crate) removals: AtomicU64,
-    /// Whether a pool has wanted a slab in vain, or was held back for another one, since memory was last shared out.
+    /// Whether a pool has wanted a slab in vain, or was held back for another one, since memory was
+    /// last shared out.
     pub(crate) is_short: AtomicBool,
     /// Items that were removed with their pools.
     pub(crate) removed_with_pools: AtomicU64,
@@ -181,14 +182,16 @@ fn limits(config: &CacheConfig) -> Result<(u64, u64), Error> {
     Ok((memory, max_memory))
 }
 
-/// As much as the machine has, if address space for that is to be had and a file may be that long; else `memory`.
+/// As much as the machine has, if address space for that is to be had and a file may be that long;
+/// else `memory`.
 fn default_max_memory(config: &CacheConfig, memory: u64) -> u64 {
     let machine = base::machine::memory_bytes().min(MAX_MEMORY);
     let is_there = Arena::may_reserve(slabs_for(machine), config.shared.is_some());
     if is_there { machine.max(memory) } else { memory }
 }
 
-/// Slabs for so much memory: one for each part of a slab's length, and a few more, as units of split slabs may be without memory.
+/// Slabs for so much memory: one for each part of a slab's length, and a few more, as units of
+/// split slabs may be without memory.
 fn slabs_for(memory: u64) -> u32 {
     let slabs = memory.div_ceil(SLAB_BYTES as u64);
     (slabs + slabs / SPARE_PART + 1).min(1 << 16) as u32
@@ -197,8 +200,8 @@ fn slabs_for(memory: u64) -> u32 {
 /// The part of the slabs of a cache that there are besides.
 const SPARE_PART: u64 = 16;
 
-/// Memory of the tables of an arena of as many slabs as `memory` has, in bytes: a word and an ordinal for each. Those of more
-/// slabs take none until there are some.
+/// Memory of the tables of an arena of as many slabs as `memory` has, in bytes: a word and an
+/// ordinal for each. Those of more slabs take none until there are some.
 pub(crate) fn table_bytes(memory: u64) -> u64 {
     memory / SLAB_BYTES as u64 * 12
 }
@@ -207,8 +210,8 @@ impl Cache {
     /// A cache without pools. Reserves address space; memory is taken as items come.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for sizes out of range, and for more memory than the machine has, swap included;
-    /// [`ErrorKind::System`] where no address space is to be had.
+    /// [`ErrorKind::Config`] for sizes out of range, and for more memory than the machine has, swap
+    /// included; [`ErrorKind::System`] where no address space is to be had.
     pub fn new(config: CacheConfig) -> Result<Self, Error> {
         let (memory, max_memory) = limits(&config)?;
         let max_slabs = slabs_for(max_memory);
@@ -287,7 +290,8 @@ impl Cache {
         Self { maintenance: None, core: Arc::clone(&self.core) }
     }
 
-    /// What the thread has done that [`Self::maintained`] started. `None`: this cache was made without it.
+    /// What the thread has done that [`Self::maintained`] started. `None`: this cache was made
+    /// without it.
     pub fn maintenance_status(&self) -> Option<MaintenanceStatus> {
         self.maintenance.as_ref().map(|thread| thread.status())
     }
@@ -300,8 +304,8 @@ impl Cache {
     /// Adds a pool, while serving.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for size classes that make no sense, [`ErrorKind::PoolExists`] for a name that is taken
-    /// or where there are 4,096 pools.
+    /// [`ErrorKind::Config`] for size classes that make no sense, [`ErrorKind::PoolExists`] for a
+    /// name that is taken or where there are 4,096 pools.
     pub fn add_pool(&self, config: PoolConfig) -> Result<PoolId, Error> {
         let sizes = config.classes.build().map_err(|error| {
             Error::with_source(ErrorKind::Config, format!("size classes of pool `{}`", config.name), error)
@@ -400,7 +404,8 @@ impl Core {
         self.pools.get(id).ok_or_else(|| no_such_pool(id))
     }
 
-    /// The number that a pool of this name shall have: that of the slabs that it left, or the first one that is free.
+    /// The number that a pool of this name shall have: that of the slabs that it left, or the first
+    /// one that is free.
     fn vacant_number(&self, name: &str) -> Result<u16, Error> {
         let unclaimed = self.unclaimed.lock();
         if let Some(number) = unclaimed.id_of(name).filter(|number| self.pools.is_vacant(*number)) {
@@ -421,8 +426,8 @@ impl Core {
     /// The class that a chunk belongs to.
     ///
     /// # Safety
-    /// For as long as the result is used, the caller has an item or a chunk of the slab, as [`crate::pools`] says, or uses the
-    /// table of pools.
+    /// For as long as the result is used, the caller has an item or a chunk of the slab, as
+    /// [`crate::pools`] says, or uses the table of pools.
     #[inline]
     pub(crate) unsafe fn class_of(&self, info: slab::SlabInfo) -> &Class {
         // SAFETY: passed on.
@@ -447,7 +452,8 @@ impl Core {
         key_hash(self.hash_seed(keyspace), key)
     }
 
-    /// The hash of the key of an item that is in the index, whose bucket is locked, or whose chunk is owned.
+    /// The hash of the key of an item that is in the index, whose bucket is locked, or whose chunk
+    /// is owned.
     ///
     /// # Safety
     /// As for [`slab::Item::key`].
@@ -485,7 +491,8 @@ impl Core {
 }
 
 impl Cache {
-    /// Walks everything and checks the invariants that tie the parts together. For tests, on a cache at rest.
+    /// Walks everything and checks the invariants that tie the parts together. For tests, on a
+    /// cache at rest.
     ///
     /// # Panics
     /// Where one does not hold, naming it.
@@ -522,7 +529,8 @@ impl Cache {
                                 "a chain is as long as it says"
                             );
                             assert!(state.is_queued(), "an item in the index is in its queue");
-                            // SAFETY: the item is in the index, and the class's lock keeps it from being evicted.
+                            // SAFETY: the item is in the index, and the class's lock keeps it from
+                            // being evicted.
                             let hash = unsafe { core.hash_of_item(ptr) };
                             assert!(core.index.contains(hash, ptr), "an indexed item is found in the index");
                         }

@@ -1,14 +1,15 @@
-//! Words that some threads read while others write to them: of structured items and of compact caches.
+//! Words that some threads read while others write to them: of structured items and of compact
+//! caches.
 //!
-//! All accesses are atomic and relaxed. What orders them, and says whether what was read is whole, is the sequence or
-//! the lock of whatever the words belong to.
+//! All accesses are atomic and relaxed. What orders them, and says whether what was read is whole,
+//! is the sequence or the lock of whatever the words belong to.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
 
-/// Words of a structure that was looked at are not what they should be: they are being written to, and what was seen does not count, or
-/// they are corrupt. Which of the two, their sequence tells.
+/// Words of a structure that was looked at are not what they should be: they are being written to,
+/// and what was seen does not count, or they are corrupt. Which of the two, their sequence tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -82,7 +83,8 @@ impl<'a> Cells<'a> {
         Ok(())
     }
 
-    /// Whether the bytes that begin with word `at` are `bytes`. What follows them in their last word is zero.
+    /// Whether the bytes that begin with word `at` are `bytes`. What follows them in their last
+    /// word is zero.
     #[inline]
     pub(crate) fn equals(self, at: usize, bytes: &[u8]) -> Look<bool> {
         let words = self.span(at, bytes.len())?;
@@ -93,7 +95,8 @@ impl<'a> Cells<'a> {
         }))
     }
 
-    /// How the bytes that begin with word `at`, `len` of them, compare with `other`. What follows them in their last word is zero.
+    /// How the bytes that begin with word `at`, `len` of them, compare with `other`. What follows
+    /// them in their last word is zero.
     pub(crate) fn compare(self, at: usize, len: usize, other: &[u8]) -> Look<std::cmp::Ordering> {
         for (word, bytes) in self.span(at, len)?.iter().zip(other.chunks(WORD)) {
             let mut all = [0; WORD];

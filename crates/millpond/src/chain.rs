@@ -1,15 +1,17 @@
 //! Chained items: more items under one key.
 //!
-//! An item that was allocated with [`crate::ItemOptions::chainable`] can have any number of *links* chained to it: items without a key, each in a
-//! chunk of its own, which live and end with it. The latest comes first. `slab::item::link` says how they lie in memory.
+//! An item that was allocated with [`crate::ItemOptions::chainable`] can have any number of *links*
+//! chained to it: items without a key, each in a chunk of its own, which live and end with it. The
+//! latest comes first. `slab::item::link` says how they lie in memory.
 //!
-//! Links have a place in the eviction queue of their own size class. When a link's turn to be evicted comes, the item that
-//! it is chained to is evicted, with all its links, unless it is held.
+//! Links have a place in the eviction queue of their own size class. When a link's turn to be
+//! evicted comes, the item that it is chained to is evicted, with all its links, unless it is held.
 //!
 //! Invariants:
-//! 1. Those of `slab::item::link`. The lock of a chain is one of [`ChainLocks`], chosen by its tag, which comes from the hash of the
-//!    key; it is the last lock that a thread takes.
-//! 2. A link that is in a chain belongs to an item that is in memory: an item's chain is empty when its chunk is freed.
+//! 1. Those of `slab::item::link`. The lock of a chain is one of [`ChainLocks`], chosen by its tag,
+//!    which comes from the hash of the key; it is the last lock that a thread takes.
+//! 2. A link that is in a chain belongs to an item that is in memory: an item's chain is empty when
+//!    its chunk is freed.
 
 mod ops;
 
@@ -92,8 +94,8 @@ impl std::fmt::Debug for Link<'_> {
     }
 }
 
-/// A reference to a link: its bytes, without a copy. It stays as it is while the handle lives, whatever becomes of the
-/// chain.
+/// A reference to a link: its bytes, without a copy. It stays as it is while the handle lives,
+/// whatever becomes of the chain.
 pub struct LinkHandle<'c> {
     core: &'c Core,
     item: Item<'c>,
@@ -113,7 +115,8 @@ impl<'c> LinkHandle<'c> {
 
     /// Its bytes.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference; what a link holds is not written once it is in a chain.
+        // SAFETY: the handle holds a reference; what a link holds is not written once it is in a
+        // chain.
         unsafe { self.item.link_value() }
     }
 
@@ -158,8 +161,9 @@ impl std::fmt::Debug for LinkHandle<'_> {
     }
 }
 
-/// The links of an item, the latest first, while others change the chain: what is chained meanwhile is not seen, what is taken
-/// away may be seen or not, and all others are seen once. [`Iterator::next`] panics where 16,382 handles of a link are held.
+/// The links of an item, the latest first, while others change the chain: what is chained meanwhile
+/// is not seen, what is taken away may be seen or not, and all others are seen once.
+/// [`Iterator::next`] panics where 16,382 handles of a link are held.
 pub struct Links<'c> {
     core: &'c Core,
     parent: ItemPtr,
@@ -195,12 +199,14 @@ impl<'c> Links<'c> {
         if left == 0 {
             return None;
         }
-        // SAFETY: a reference to it is held; in a chain, under its lock, the pointers are those of the chain.
+        // SAFETY: a reference to it is held; in a chain, under its lock, the pointers are those of
+        // the chain.
         let (next, parent) = unsafe { last.item.link() };
         let next = if last.item.state().is_indexed() && parent == Some(self.parent) {
             next
         } else {
-            // It was taken away or replaced. Those that come after it are still the last of the chain.
+            // It was taken away or replaced. Those that come after it are still the last of the
+            // chain.
             core.nth_link(self.parent, count - left)
         };
         next.map(|next| (next, left))
@@ -245,19 +251,21 @@ impl std::fmt::Debug for Links<'_> {
 /// What can be done with the chain of an item, for [`ReadHandle`] and [`WriteHandle`] alike.
 macro_rules! chain_methods {
     () => {
-        /// Makes a link for this item's chain, in the item's pool, with room for `len` bytes. It is seen by nobody until it is
-        /// [pushed](Self::push_link).
+        /// Makes a link for this item's chain, in the item's pool, with room for `len` bytes. It is
+        /// seen by nobody until it is [pushed](Self::push_link).
         ///
         /// # Errors
-        /// [`crate::ErrorKind::NotChainable`] where the item was not allocated with [`crate::ItemOptions::chainable`];
-        /// [`crate::ErrorKind::TooLarge`] beyond the largest chunk of the pool; [`crate::ErrorKind::OutOfMemory`] where nothing can be evicted.
+        /// [`crate::ErrorKind::NotChainable`] where the item was not allocated with
+        /// [`crate::ItemOptions::chainable`]; [`crate::ErrorKind::TooLarge`] beyond the largest
+        /// chunk of the pool; [`crate::ErrorKind::OutOfMemory`] where nothing can be evicted.
         pub fn allocate_link(&self, len: usize) -> Result<Link<'c>, Error> {
             let (core, ptr) = self.parts();
             core.check_open(ptr)?;
             core.allocate_link(ptr, len)
         }
 
-        /// Puts a link that was allocated for this item, or another of the same key, in front of its chain.
+        /// Puts a link that was allocated for this item, or another of the same key, in front of
+        /// its chain.
         ///
         /// # Errors
         /// The link, where it was allocated for another key, or in another pool or cache.
@@ -275,8 +283,8 @@ macro_rules! chain_methods {
         /// Puts a link in the place of another one.
         ///
         /// # Errors
-        /// The new link, where the old one is not in this item's chain, or the new one was allocated for another key, or in another
-        /// pool or cache.
+        /// The new link, where the old one is not in this item's chain, or the new one was
+        /// allocated for another key, or in another pool or cache.
         pub fn replace_link(&self, old: &LinkHandle<'_>, new: Link<'c>) -> Result<(), Link<'c>> {
             let (core, ptr) = self.parts();
             if core.is_open(ptr) { core.replace_link(ptr, old, new) } else { Err(new) }
@@ -294,8 +302,8 @@ macro_rules! chain_methods {
             core.link_count(ptr)
         }
 
-        /// Whether links can be chained to it. Not to a [long value](crate::Cache::allocate_value), which lies in links of its own: those
-        /// can be read, and stay as they are.
+        /// Whether links can be chained to it. Not to a [long value](crate::Cache::allocate_value),
+        /// which lies in links of its own: those can be read, and stay as they are.
         pub fn is_chainable(&self) -> bool {
             let (core, ptr) = self.parts();
             core.is_open(ptr)
@@ -312,12 +320,14 @@ impl<'c> WriteHandle<'c> {
 }
 
 impl Cache {
-    /// Makes `new` visible in the place of `old`, of the same pool, if that still is the item of its key, and moves what is chained to `old` over
-    /// to it. Handles of `old` have an empty chain from then on.
+    /// Makes `new` visible in the place of `old`, of the same pool, if that still is the item of
+    /// its key, and moves what is chained to `old` over to it. Handles of `old` have an empty chain
+    /// from then on.
     ///
     /// # Errors
-    /// `new`, and the chain stays where it is: where [`Self::replace_matching`] fails, where one of the two is not
-    /// [`crate::ItemOptions::chainable`] or is an item of another cache, or where `new` has links already.
+    /// `new`, and the chain stays where it is: where [`Self::replace_matching`] fails, where one of
+    /// the two is not [`crate::ItemOptions::chainable`] or is an item of another cache, or where
+    /// `new` has links already.
     pub fn transfer_chain_and_replace<'c>(
         &'c self,
         old: &ReadHandle<'_>,

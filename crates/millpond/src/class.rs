@@ -34,7 +34,8 @@ pub(crate) const BYTES_OUT: usize = INSERTS + 7;
 pub(crate) const LINKS_IN: usize = INSERTS + 8;
 pub(crate) const LINKS_OUT: usize = INSERTS + 9;
 pub(crate) const ALLOCATIONS: usize = INSERTS + 10;
-/// Of evicted items: those never found, those that would have expired, and the sum of the times since they were made.
+/// Of evicted items: those never found, those that would have expired, and the sum of the times
+/// since they were made.
 pub(crate) const EVICTED_UNREAD: usize = INSERTS + 11;
 pub(crate) const EVICTED_EXPIRING: usize = INSERTS + 12;
 pub(crate) const EVICTED_AGE_SECS: usize = INSERTS + 13;
@@ -53,7 +54,8 @@ pub(crate) const MOVED_IN: usize = INSERTS + 21;
 pub(crate) const MOVED_OUT: usize = INSERTS + 22;
 /// Of expired items, those that were flushed.
 pub(crate) const FLUSHED: usize = INSERTS + 23;
-/// Of evicted items, those that were while a slab of the class was on its way elsewhere, and while one was for a lower limit.
+/// Of evicted items, those that were while a slab of the class was on its way elsewhere, and while
+/// one was for a lower limit.
 pub(crate) const SHIFT_EVICTIONS: usize = INSERTS + 24;
 pub(crate) const LIMIT_EVICTIONS: usize = INSERTS + 25;
 const COUNTERS: usize = INSERTS + 26;
@@ -67,13 +69,15 @@ pub(crate) struct Class {
     pub(crate) counters: Counters<COUNTERS>,
     /// What the hits of each queue were when the policy was last changed.
     hits_before: [AtomicU64; MAX_QUEUES],
-    /// For how long the item that was evicted last had not been used, in seconds; where that is not known, since it was made.
+    /// For how long the item that was evicted last had not been used, in seconds; where that is not
+    /// known, since it was made.
     last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
     pub(crate) stock: Stock<ItemPtr>,
     /// Who is told of its items' ends.
     pub(crate) life: Option<Arc<Life>>,
-    /// How many chunks a thread takes at once, from the chunks of the class and the threads that have a magazine.
+    /// How many chunks a thread takes at once, from the chunks of the class and the threads that
+    /// have a magazine.
     batch: AtomicU32,
     chunks: AtomicU64,
     threads: AtomicU32,
@@ -88,7 +92,8 @@ pub(crate) struct Class {
     pub(crate) release_from: AtomicU32,
     /// Whether it is among those that have no run, or had none a while ago ([`crate::idle`]).
     pub(crate) is_noted_idle: AtomicBool,
-    /// Whether it had to evict while it has less than its share, or while memory lies idle ([`Core::feed`]).
+    /// Whether it had to evict while it has less than its share, or while memory lies idle
+    /// ([`Core::feed`]).
     pub(crate) is_starved: AtomicBool,
 }
 
@@ -108,10 +113,12 @@ pub(crate) struct Inner {
     pub(crate) is_gone: bool,
     queue_bytes: usize,
     ghost_bytes: usize,
-    /// Memory of the policy per item at most, in hundredths of a byte, and what it takes without items, in bytes.
+    /// Memory of the policy per item at most, in hundredths of a byte, and what it takes without
+    /// items, in bytes.
     rate_x100: u64,
     base_bytes: usize,
-    /// What queues and ghosts will yet take when all chunks are in use, as counted in [`Core::awaited_bytes`].
+    /// What queues and ghosts will yet take when all chunks are in use, as counted in
+    /// [`Core::awaited_bytes`].
     awaited: u64,
 }
 
@@ -160,7 +167,8 @@ impl Class {
         }
     }
 
-    /// Memory that a class takes besides its chunks and what its items need, with one thread, in bytes.
+    /// Memory that a class takes besides its chunks and what its items need, with one thread, in
+    /// bytes.
     pub(crate) fn bytes_with(policy: PolicyKind) -> u64 {
         let policy = Policy::new(policy, 0);
         let magazines = size_of::<[u64; COUNTERS]>() + size_of::<Magazines>();
@@ -196,7 +204,8 @@ impl Class {
         self.set_batch();
     }
 
-    /// Something in its wheel is due at that second, or an item that expires waits in a magazine (0).
+    /// Something in its wheel is due at that second, or an item that expires waits in a magazine
+    /// (0).
     pub(crate) fn note_due(&self, at: u32) {
         if at < self.reap_at.load(Ordering::Relaxed) {
             self.reap_at.fetch_min(at, Ordering::Relaxed);
@@ -204,7 +213,8 @@ impl Class {
         }
     }
 
-    /// Whether something may be due. If so, whoever asks looks, and says when the next is due; else the pool is told when that is.
+    /// Whether something may be due. If so, whoever asks looks, and says when the next is due; else
+    /// the pool is told when that is.
     pub(crate) fn take_due(&self, now: u32) -> bool {
         let at = self.reap_at.load(Ordering::Relaxed);
         if at > now {
@@ -215,7 +225,8 @@ impl Class {
         true
     }
 
-    /// Brings the bill up to date for what it takes besides queues, ghosts, and what magazines hold.
+    /// Brings the bill up to date for what it takes besides queues, ghosts, and what magazines
+    /// hold.
     pub(crate) fn settle_fixed(&self, ledger: &Ledger) {
         let bytes = size_of::<Self>() + self.counters.bytes() + self.stock.bytes() + self.magazines.bytes();
         let before = self.fixed_bytes.swap(bytes as u64, Ordering::Relaxed);
@@ -366,8 +377,8 @@ impl Inner {
         self.policy.removed(bits, &View::new(core, &self.chunks), entry);
     }
 
-    /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its policy bits were. The
-    /// caller owns the chunk then, and the index still has the item.
+    /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its
+    /// policy bits were. The caller owns the chunk then, and the index still has the item.
     pub(crate) fn claim(&mut self, core: &Core, ptr: ItemPtr) -> Result<u8, slab::item::Claim> {
         let state = core.arena.item(ptr).0.state();
         let (queued, bits) = (state.is_queued(), state.policy());
@@ -382,8 +393,9 @@ impl Inner {
         }
     }
 
-    /// Queues an item that was queued before, by this process or another, with these policy bits. The caller holds a
-    /// reference, or the item is in the index. Its entry, unless it has left or is queued.
+    /// Queues an item that was queued before, by this process or another, with these policy bits.
+    /// The caller holds a reference, or the item is in the index. Its entry, unless it has left or
+    /// is queued.
     pub(crate) fn queue_again(
         &mut self,
         core: &Core,
@@ -454,8 +466,8 @@ pub(crate) struct View<'a> {
     asked: Cell<Option<Keyed>>,
 }
 
-/// An item with the hash of its key, under which the index has it. Only the hash of that very item is ever put beside its pointer, so
-/// that no item is unlinked under the hash of another.
+/// An item with the hash of its key, under which the index has it. Only the hash of that very item
+/// is ever put beside its pointer, so that no item is unlinked under the hash of another.
 #[derive(Clone, Copy)]
 pub(crate) struct Keyed {
     ptr: ItemPtr,
@@ -464,7 +476,8 @@ pub(crate) struct Keyed {
 
 impl Keyed {
     /// # Safety
-    /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other item.
+    /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other
+    /// item.
     pub(crate) unsafe fn of(core: &Core, ptr: ItemPtr) -> Self {
         // SAFETY: passed on.
         Self { ptr, hash: unsafe { core.hash_of_item(ptr) } }
@@ -494,12 +507,14 @@ impl<'a> View<'a> {
         Self { life, ..self }
     }
 
-    /// An item that was claimed through this view, with its hash: that which the policy has asked for, if it asked for this item last.
+    /// An item that was claimed through this view, with its hash: that which the policy has asked
+    /// for, if it asked for this item last.
     ///
     /// # Safety
     /// The item in the chunk was claimed through this view, and is no link.
     pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
-        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as the view is there.
+        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as
+        // the view is there.
         self.asked
             .take()
             .filter(|asked| asked.ptr == ptr)
@@ -529,8 +544,8 @@ impl Items for View<'_> {
     #[inline]
     fn claim(&self, entry: Entry) -> Claim {
         let Some((ptr, item)) = self.resolve(entry) else { return Claim::Gone };
-        // SAFETY: the item is queued and this thread holds the lock of the class, without which no chunk that was freed
-        // since it was queued is used again.
+        // SAFETY: the item is queued and this thread holds the lock of the class, without which no
+        // chunk that was freed since it was queued is used again.
         let claimed = unsafe {
             if item.is_link() {
                 let claimed = self.core.claim_by_link(item, self.life);
@@ -558,8 +573,8 @@ impl Items for View<'_> {
     #[inline]
     fn fingerprint(&self, entry: Entry) -> u32 {
         let Some((ptr, item)) = self.resolve(entry) else { return 0 };
-        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock of the class, without which
-        // no chunk that was freed since it was queued is used again.
+        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock
+        // of the class, without which no chunk that was freed since it was queued is used again.
         unsafe {
             if item.is_link() {
                 return item.link_tag();
@@ -578,7 +593,8 @@ impl Items for View<'_> {
     }
 }
 
-/// The bits of a key's hash that the ghost queue knows it by: neither those that choose its bucket alone nor its tag.
+/// The bits of a key's hash that the ghost queue knows it by: neither those that choose its bucket
+/// alone nor its tag.
 #[inline]
 pub(crate) fn fingerprint(hash: u64) -> u32 {
     (hash >> 16) as u32

@@ -1,9 +1,10 @@
 //! Compact caches: tiny entries of fixed size, without an item around each.
 //!
-//! An item of the cache costs some 24 bytes of metadata; where key and value are 8 bytes each, most of the memory goes there. A compact
-//! cache has none of that: its entries lie side by side in buckets, whose order is that of their use. What it gives up are handles, expiry,
-//! policies, values of any length, and a place in shared memory. (Berg et al., "The CacheLib Caching Engine", OSDI 2020, section
-//! 4.1; CacheLib's `CompactCache`.)
+//! An item of the cache costs some 24 bytes of metadata; where key and value are 8 bytes each, most
+//! of the memory goes there. A compact cache has none of that: its entries lie side by side in
+//! buckets, whose order is that of their use. What it gives up are handles, expiry, policies,
+//! values of any length, and a place in shared memory. (Berg et al., "The CacheLib Caching Engine",
+//! OSDI 2020, section 4.1; CacheLib's `CompactCache`.)
 //!
 //! ```
 //! use millpond::compact::{CompactCache, CompactConfig};
@@ -20,21 +21,26 @@
 //! # }
 //! ```
 //!
-//! Its memory comes from the cache's ([`crate::Part::Compact`] of the ledger): making one, and letting it grow, takes slabs from
-//! pools where nothing is free; where the cache shrinks and no pool has a slab left to give, compact caches shrink.
+//! Its memory comes from the cache's ([`crate::Part::Compact`] of the ledger): making one, and
+//! letting it grow, takes slabs from pools where nothing is free; where the cache shrinks and no
+//! pool has a slab left to give, compact caches shrink.
 //!
-//! A key has one bucket, of 256 bytes or eight entries, whichever is more. A new entry goes to its front, and the last one leaves where it is
-//! full. A hit in the rear half of the bucket moves the entry to the front; one in the front half leaves it where it is, and so writes
-//! nothing: the half that is used most is read without a store. Calls are linearizable; a bucket that nobody writes to is
-//! read without a lock, and changed under its own. The number of buckets changes in place, one bucket at a time, while all
-//! others are read and written.
+//! A key has one bucket, of 256 bytes or eight entries, whichever is more. A new entry goes to its
+//! front, and the last one leaves where it is full. A hit in the rear half of the bucket moves the
+//! entry to the front; one in the front half leaves it where it is, and so writes nothing: the half
+//! that is used most is read without a store. Calls are linearizable; a bucket that nobody writes
+//! to is read without a lock, and changed under its own. The number of buckets changes in place,
+//! one bucket at a time, while all others are read and written.
 //!
 //! Invariants:
-//! 1. The words of a bucket change only under its lock, and each such change raises its version. Who reads believes what was read only if
-//!    the bucket was unlocked before, and its word is the same after.
-//! 2. Which bucket is a key's home changes only under the lock of its old home, and before that lock is given back the new mapping is
-//!    visible and the entry stands in its new place. Who reads or locks a bucket makes sure after that that it is still the home.
-//! 3. Whoever looks at buckets is pinned; memory that is nobody's home is given back after a grace period.
+//! 1. The words of a bucket change only under its lock, and each such change raises its version.
+//!    Who reads believes what was read only if the bucket was unlocked before, and its word is the
+//!    same after.
+//! 2. Which bucket is a key's home changes only under the lock of its old home, and before that
+//!    lock is given back the new mapping is visible and the entry stands in its new place. Who
+//!    reads or locks a bucket makes sure after that that it is still the home.
+//! 3. Whoever looks at buckets is pinned; memory that is nobody's home is given back after a grace
+//!    period.
 //! 4. No code of the caller runs while a bucket is locked, or while this thread is pinned.
 
 mod bucket;
@@ -62,8 +68,8 @@ pub struct CompactConfig {
     pub name: String,
     /// Memory of its buckets, rounded down to whole ones; at least one.
     pub memory: ByteSize,
-    /// The most that [`CompactCache::resize`] may ever be given: address space is reserved for it now. Default:
-    /// [`Cache::max_memory`].
+    /// The most that [`CompactCache::resize`] may ever be given: address space is reserved for it
+    /// now. Default: [`Cache::max_memory`].
     pub max_memory: Option<ByteSize>,
     /// Seed of the hash of its keys. Default: from the operating system.
     pub hash_seed: Option<u64>,
@@ -107,7 +113,8 @@ pub struct CompactStats {
     pub resizes: u64,
 }
 
-/// A cache of plain data by plain data: see [`crate::compact`]. Cloning is cheap and shares it. `V` may be `()`, for a set.
+/// A cache of plain data by plain data: see [`crate::compact`]. Cloning is cheap and shares it. `V`
+/// may be `()`, for a set.
 ///
 /// Keys are the same if their bytes are.
 pub struct CompactCache<K, V> {
@@ -137,8 +144,9 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     /// Makes an empty one. May take slabs away: not to be called from a [`crate::Lifecycle`].
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space is to be had, and
-    /// [`ErrorKind::OutOfMemory`] where the cache has no memory for it: its items are held, or its limit is below that.
+    /// [`ErrorKind::Config`] for sizes out of range, [`ErrorKind::System`] where no address space
+    /// is to be had, and [`ErrorKind::OutOfMemory`] where the cache has no memory for it: its items
+    /// are held, or its limit is below that.
     pub fn new(cache: &Cache, config: CompactConfig) -> Result<Self, Error> {
         let max_memory = config.max_memory.unwrap_or_else(|| cache.max_memory()).max(config.memory);
         let [buckets, max_buckets] = [config.memory, max_memory].map(buckets_of::<K, V>);
@@ -230,9 +238,10 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         None
     }
 
-    /// What `update` makes of the value of `key`, as one step: its value now, or `None`, becomes what is returned, or is removed. Returns what
-    /// it was. A use, but counts neither hit nor miss. `update` runs with no lock held, and again where another thread has
-    /// changed the bucket meanwhile.
+    /// What `update` makes of the value of `key`, as one step: its value now, or `None`, becomes
+    /// what is returned, or is removed. Returns what it was. A use, but counts neither hit nor
+    /// miss. `update` runs with no lock held, and again where another thread has changed the bucket
+    /// meanwhile.
     pub fn update(&self, key: &K, mut update: impl FnMut(Option<V>) -> Option<V>) -> Option<V> {
         loop {
             let old = self.peek(key);
@@ -288,7 +297,8 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         self.store.purge(self.core());
     }
 
-    /// Removes the entries that `keep` says no to, if they still have that value then. `keep` runs with no lock held.
+    /// Removes the entries that `keep` says no to, if they still have that value then. `keep` runs
+    /// with no lock held.
     pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
         for (key, value) in self.iter() {
             if !keep(&key, &value) {
@@ -297,18 +307,20 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
         }
     }
 
-    /// The entries, in no particular order, while others change them. An entry that is there from the beginning to the end is
-    /// seen once, also where the number of buckets changes meanwhile; one that comes or goes may be seen or not.
+    /// The entries, in no particular order, while others change them. An entry that is there from
+    /// the beginning to the end is seen once, also where the number of buckets changes meanwhile;
+    /// one that comes or goes may be seen or not.
     pub fn iter(&self) -> Entries<'_, K, V> {
         Entries { of: self, next: 0, ready: VecDeque::new() }
     }
 
-    /// Changes its memory, on the calling thread, while it is used. What does not fit any more leaves by the order of use.
-    /// May take slabs away: not to be called from a [`crate::Lifecycle`].
+    /// Changes its memory, on the calling thread, while it is used. What does not fit any more
+    /// leaves by the order of use. May take slabs away: not to be called from a
+    /// [`crate::Lifecycle`].
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for less than a bucket or more than [`CompactConfig::max_memory`]; [`ErrorKind::OutOfMemory`] where
-    /// the cache has no memory for it. Then it is as it was.
+    /// [`ErrorKind::Config`] for less than a bucket or more than [`CompactConfig::max_memory`];
+    /// [`ErrorKind::OutOfMemory`] where the cache has no memory for it. Then it is as it was.
     pub fn resize(&self, memory: ByteSize) -> Result<(), Error> {
         let buckets = buckets_of::<K, V>(memory)?;
         if buckets > self.store.max_buckets {

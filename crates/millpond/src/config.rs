@@ -14,25 +14,32 @@ use crate::strategy::{OptimizerConfig, Strategy};
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
-    /// All memory that the cache may use. At least 8 MiB, at most 256 GiB and what the machine has. Default 64 MiB.
+    /// All memory that the cache may use. At least 8 MiB, at most 256 GiB and what the machine has.
+    /// Default 64 MiB.
     pub memory: ByteSize,
-    /// The most that [`crate::Cache::set_memory`] may ever be given: address space is reserved for it now, no memory. At most
-    /// 256 GiB. Default: what the machine or the container has, or `memory` if there is no address space for that.
+    /// The most that [`crate::Cache::set_memory`] may ever be given: address space is reserved for
+    /// it now, no memory. At most 256 GiB. Default: what the machine or the container has, or
+    /// `memory` if there is no address space for that.
     pub max_memory: Option<ByteSize>,
     /// Where time comes from. Default: the system.
     pub clock: Clock,
-    /// Seed of the key hash. Default: from the operating system, so that clients cannot aim at one bucket.
+    /// Seed of the key hash. Default: from the operating system, so that clients cannot aim at one
+    /// bucket.
     pub hash_seed: Option<u64>,
-    /// Whether to ask for transparent 2 MiB pages, which make look-ups in large caches faster. Default: yes.
+    /// Whether to ask for transparent 2 MiB pages, which make look-ups in large caches faster.
+    /// Default: yes.
     pub huge_pages: bool,
-    /// A folder for the slabs, in a file system in memory such as `/dev/shm/my-cache`: the next cache that is made with it
-    /// takes over what this one held, however this process ended. Made where it is not there; for one process at
-    /// a time. Default: none, and the cache ends with the process.
+    /// A folder for the slabs, in a file system in memory such as `/dev/shm/my-cache`: the next
+    /// cache that is made with it takes over what this one held, however this process ended. Made
+    /// where it is not there; for one process at a time. Default: none, and the cache ends with the
+    /// process.
     pub shared: Option<PathBuf>,
-    /// Most slabs that a pool over its limit gives back in one round of [`crate::Cache::resize_pools`] and so of
-    /// [`crate::Cache::maintain`], so that a round stays short. Default 5, as in CacheLib.
+    /// Most slabs that a pool over its limit gives back in one round of
+    /// [`crate::Cache::resize_pools`] and so of [`crate::Cache::maintain`], so that a round stays
+    /// short. Default 5, as in CacheLib.
     pub resize_slabs: u64,
-    /// Whether [`crate::Cache::maintain`] moves limits from pool to pool ([`crate::Cache::optimize`]). Default: no.
+    /// Whether [`crate::Cache::maintain`] moves limits from pool to pool
+    /// ([`crate::Cache::optimize`]). Default: no.
     pub optimizer: Option<OptimizerConfig>,
 }
 
@@ -87,28 +94,32 @@ impl SizeClassConfig {
 pub struct PoolConfig {
     /// Its name, unique in the cache.
     pub name: String,
-    /// Most memory that its slabs may take; rounded down to whole slabs of 4 MiB. Default: whatever is free.
+    /// Most memory that its slabs may take; rounded down to whole slabs of 4 MiB. Default: whatever
+    /// is free.
     pub limit: Option<ByteSize>,
-    /// Memory that other pools do not take from it ([`crate::Cache::reclaim`]), rounded down to whole slabs; what it does not use of that
-    /// they may use meanwhile. All reserves and the index must fit into the memory together. Default: none.
+    /// Memory that other pools do not take from it ([`crate::Cache::reclaim`]), rounded down to
+    /// whole slabs; what it does not use of that they may use meanwhile. All reserves and the index
+    /// must fit into the memory together. Default: none.
     pub reserve: ByteSize,
-    /// Its part of the memory beyond the reserves, against other pools that want some. 0: it takes nothing from others beyond its
-    /// reserve, and gives what it has over that first. Default 0, and whoever comes first has it.
+    /// Its part of the memory beyond the reserves, against other pools that want some. 0: it takes
+    /// nothing from others beyond its reserve, and gives what it has over that first. Default 0,
+    /// and whoever comes first has it.
     pub weight: u32,
     /// Its eviction policy. Default S3-FIFO.
     pub policy: PolicyKind,
     /// Its chunk sizes. Default by factor 1.25 from 64 B to 4 MiB.
     pub classes: SizeClassConfig,
-    /// Whether its chunk sizes follow its items, and when ([`crate::Cache::tune_classes`]): then `classes` are those that it begins with, and
-    /// bound what they may become. Default: they stay as they are.
+    /// Whether its chunk sizes follow its items, and when ([`crate::Cache::tune_classes`]): then
+    /// `classes` are those that it begins with, and bound what they may become. Default: they stay
+    /// as they are.
     pub tuning: Option<Tuning>,
-    /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]). Default: only
-    /// for classes whose allocations fail.
+    /// Which classes give slabs to which, about once a second ([`crate::Cache::maintain`]).
+    /// Default: only for classes whose allocations fail.
     pub strategy: Strategy,
     /// What is told of its items' ends, and asked whether they may be evicted. Default: nothing.
     pub lifecycle: Option<Arc<dyn Lifecycle>>,
-    /// Whether its keys are apart from those of other pools. Default: yes. Pools with `false` share one key space, as all do in
-    /// CacheLib: inserting a key in one of them replaces it in another.
+    /// Whether its keys are apart from those of other pools. Default: yes. Pools with `false` share
+    /// one key space, as all do in CacheLib: inserting a key in one of them replaces it in another.
     pub own_keys: bool,
 }
 
@@ -149,8 +160,8 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// So long from now. Items keep whole seconds: a part of one counts as a whole. ([`crate::typed::TypedCache`] keeps
-    /// milliseconds.)
+    /// So long from now. Items keep whole seconds: a part of one counts as a whole.
+    /// ([`crate::typed::TypedCache`] keeps milliseconds.)
     pub fn after(ttl: std::time::Duration) -> Self {
         let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         Self::After(u32::try_from(secs).unwrap_or(u32::MAX))
@@ -170,19 +181,20 @@ impl Expiry {
 /// What an item is besides key and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ItemOptions {
-    /// When it expires. An item that never does has no room for an expiry time (4 bytes) unless it has a tag or
-    /// `expirable` is set.
+    /// When it expires. An item that never does has no room for an expiry time (4 bytes) unless it
+    /// has a tag or `expirable` is set.
     pub expiry: Expiry,
-    /// Whether to keep room for an expiry time, so that one can be set later in place. Default: no; [`crate::Keys::touch`]
-    /// then copies the item.
+    /// Whether to keep room for an expiry time, so that one can be set later in place. Default: no;
+    /// [`crate::Keys::touch`] then copies the item.
     pub expirable: bool,
-    /// Whether links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes. Implies `expirable`.
+    /// Whether links can be chained to it ([`crate::WriteHandle::push_link`]), which takes 8 bytes.
+    /// Implies `expirable`.
     pub chainable: bool,
-    /// What memcached calls flags, for servers. Unless they are 0, they take 4 bytes and imply `expirable`. With a tag, they are
-    /// the tag's.
+    /// What memcached calls flags, for servers. Unless they are 0, they take 4 bytes and imply
+    /// `expirable`. With a tag, they are the tag's.
     pub client_flags: u32,
-    /// A tag, for servers: with an expiry time 20 bytes. An item that was made without one can be given it later
-    /// ([`crate::Keys::give_tag`]). Implies `expirable`.
+    /// A tag, for servers: with an expiry time 20 bytes. An item that was made without one can be
+    /// given it later ([`crate::Keys::give_tag`]). Implies `expirable`.
     pub tag: Option<ItemTag>,
     /// The item's two user bits at the start.
     pub user_bits: u8,

@@ -26,15 +26,17 @@ pub enum ErrorKind {
     KeyLength,
     /// The item is larger than the largest chunk of its pool. A retry does not help.
     TooLarge,
-    /// The structured item that a handle was opened for is not there any more. Make it anew, and fill it from its source.
+    /// The structured item that a handle was opened for is not there any more. Make it anew, and
+    /// fill it from its source.
     Gone,
-    /// The item of the key is not a structured item of the type that was asked for, or is corrupt. Open it as what it was
-    /// made as, or remove it. Or the codec of a typed cache cannot encode the value.
+    /// The item of the key is not a structured item of the type that was asked for, or is corrupt.
+    /// Open it as what it was made as, or remove it. Or the codec of a typed cache cannot encode
+    /// the value.
     WrongType,
     /// The item was not allocated with room for a chain ([`crate::ItemOptions::chainable`]).
     NotChainable,
-    /// Every item that could be evicted is held by somebody, or the pool's limit is below one slab. Drop handles or
-    /// raise the limit, then retry.
+    /// Every item that could be evicted is held by somebody, or the pool's limit is below one slab.
+    /// Drop handles or raise the limit, then retry.
     OutOfMemory,
 }
 

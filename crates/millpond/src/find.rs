@@ -22,8 +22,8 @@ const BATCH: usize = 16;
 
 /// A key space: look-ups and removals by key. Made by [`Cache::keys`].
 ///
-/// It ends with the pool that it was asked for: once that was removed, nothing is found, removed or flushed by it any more, whoever has
-/// the pool's number then.
+/// It ends with the pool that it was asked for: once that was removed, nothing is found, removed or
+/// flushed by it any more, whoever has the pool's number then.
 #[derive(Clone, Copy)]
 pub struct Keys<'c> {
     cache: &'c Cache,
@@ -32,7 +32,8 @@ pub struct Keys<'c> {
     pool: Option<PoolId>,
 }
 
-/// The key space of the pool that was added first, in a word that is 0 before: life and number of the pool, and the key space.
+/// The key space of the pool that was added first, in a word that is 0 before: life and number of
+/// the pool, and the key space.
 #[derive(Default)]
 pub(crate) struct FirstKeys(AtomicU64);
 
@@ -55,7 +56,8 @@ impl FirstKeys {
 }
 
 impl Cache {
-    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist, one in which there is nothing.
+    /// The key space of a pool: its own, or the shared one. Of a pool that does not exist, one in
+    /// which there is nothing.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -83,34 +85,34 @@ impl Cache {
         Keys { cache: self, id, pool }
     }
 
-    /// [`Keys::find`] in the key space of the pool that was added first: for caches with one pool, or whose
-    /// pools share their keys.
+    /// [`Keys::find`] in the key space of the pool that was added first: for caches with one pool,
+    /// or whose pools share their keys.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
         self.first_keys().find(key)
     }
 
-    /// [`Keys::find_with`] in the key space of the pool that was added first: for caches with one pool, or whose
-    /// pools share their keys.
+    /// [`Keys::find_with`] in the key space of the pool that was added first: for caches with one
+    /// pool, or whose pools share their keys.
     #[inline]
     pub fn find_with<R>(&self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         self.first_keys().find_with(key, seen)
     }
 
-    /// [`Keys::peek`] in the key space of the pool that was added first: for caches with one pool, or whose
-    /// pools share their keys.
+    /// [`Keys::peek`] in the key space of the pool that was added first: for caches with one pool,
+    /// or whose pools share their keys.
     pub fn peek(&self, key: &[u8]) -> Option<ReadHandle<'_>> {
         self.first_keys().peek(key)
     }
 
-    /// [`Keys::remove`] in the key space of the pool that was added first: for caches with one pool, or whose
-    /// pools share their keys.
+    /// [`Keys::remove`] in the key space of the pool that was added first: for caches with one
+    /// pool, or whose pools share their keys.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.first_keys().remove(key)
     }
 
-    /// [`Keys::touch`] in the key space of the pool that was added first: for caches with one pool, or whose
-    /// pools share their keys.
+    /// [`Keys::touch`] in the key space of the pool that was added first: for caches with one pool,
+    /// or whose pools share their keys.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
         self.first_keys().touch(key, expiry)
     }
@@ -144,7 +146,8 @@ impl<'c> Keys<'c> {
 
     /// The item of `key`. Counts a hit or a miss and tells the eviction policy. Takes no lock.
     ///
-    /// An item that has expired is a miss and is removed. While 16,382 handles of the item are held, it is a miss too.
+    /// An item that has expired is a miss and is removed. While 16,382 handles of the item are
+    /// held, it is a miss too.
     #[inline]
     pub fn find(self, key: &[u8]) -> Option<ReadHandle<'c>> {
         let core = self.cache.core();
@@ -165,13 +168,13 @@ impl<'c> Keys<'c> {
         self.judge(hash, found)
     }
 
-    /// Calls `seen` with the item of `key`, in place, and returns what it returns. Counts a hit or a miss and tells the
-    /// eviction policy, as [`Self::find`]; unlike it, writes nothing to the item's reference word, so that threads that
-    /// read the same item do not wait for each other, and the misses of successive finds overlap. The fastest way to
-    /// read.
+    /// Calls `seen` with the item of `key`, in place, and returns what it returns. Counts a hit or
+    /// a miss and tells the eviction policy, as [`Self::find`]; unlike it, writes nothing to the
+    /// item's reference word, so that threads that read the same item do not wait for each other,
+    /// and the misses of successive finds overlap. The fastest way to read.
     ///
-    /// The item may be removed or replaced while `seen` reads it, but it stays as it was until `seen` returns. Inside
-    /// `seen`, another call on the cache takes references.
+    /// The item may be removed or replaced while `seen` reads it, but it stays as it was until
+    /// `seen` returns. Inside `seen`, another call on the cache takes references.
     #[inline]
     pub fn find_with<R>(self, key: &[u8], seen: impl FnOnce(Found<'_>) -> R) -> Option<R> {
         let core = self.cache.core();
@@ -201,8 +204,8 @@ impl<'c> Keys<'c> {
         self.show(space, (hash, key), found, guard, seen)
     }
 
-    /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a miss. Waits for memory
-    /// once for up to 16 keys instead of once for each.
+    /// [`Self::find_with`] for each of `keys`, in order; `seen` is told which one, and `None` for a
+    /// miss. Waits for memory once for up to 16 keys instead of once for each.
     pub fn find_many_with(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             let seen = |i, found: Option<Found<'_>>| seen(chunk * BATCH + i, found);
@@ -230,8 +233,8 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// The items of `keys`, in order, appended to `out`. The same as [`Self::find`] of each, but waits for memory once
-    /// for up to 16 keys instead of once for each.
+    /// The items of `keys`, in order, appended to `out`. The same as [`Self::find`] of each, but
+    /// waits for memory once for up to 16 keys instead of once for each.
     pub fn find_many(self, keys: &[&[u8]], out: &mut Vec<Option<ReadHandle<'c>>>) {
         let core = self.cache.core();
         for keys in keys.chunks(BATCH) {
@@ -348,8 +351,9 @@ impl<'c> Keys<'c> {
         unindexed && live
     }
 
-    /// Changes when the item of `key` expires. `false`: there is none. An item that was made without room for an
-    /// expiry time is copied; then also `false` where there is no memory for the copy.
+    /// Changes when the item of `key` expires. `false`: there is none. An item that was made
+    /// without room for an expiry time is copied; then also `false` where there is no memory for
+    /// the copy.
     pub fn touch(self, key: &[u8], expiry: Expiry) -> bool {
         loop {
             let Some(old) = self.peek(key) else {
@@ -377,11 +381,13 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place, with a CAS token that `next_cas`
-    /// gives. If the item of the key is another one by now, that one. So items of which nobody asks for a token do without.
+    /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place,
+    /// with a CAS token that `next_cas` gives. If the item of the key is another one by now, that
+    /// one. So items of which nobody asks for a token do without.
     ///
     /// # Errors
-    /// The item as it is: it has left the cache, there is no memory for the copy, or it is a structured or a long one.
+    /// The item as it is: it has left the cache, there is no memory for the copy, or it is a
+    /// structured or a long one.
     pub fn give_tag(
         self,
         mut item: ReadHandle<'c>,
@@ -407,8 +413,8 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Puts a copy of `old` in its place that has room for what `options` say, and is otherwise equal, its age included. `None`: it is not
-    /// the item of its key any more.
+    /// Puts a copy of `old` in its place that has room for what `options` say, and is otherwise
+    /// equal, its age included. `None`: it is not the item of its key any more.
     fn widen(self, old: &ReadHandle<'_>, options: &ItemOptions) -> Result<Option<ReadHandle<'c>>, Error> {
         let options =
             ItemOptions { client_flags: old.client_flags(), user_bits: old.user_bits(), ..*options };
@@ -416,7 +422,8 @@ impl<'c> Keys<'c> {
         copy.value_mut().copy_from_slice(old);
         copy.age_as(old);
         let Ok(copy) = self.cache.replace_matching(old, copy) else { return Ok(None) };
-        // What others changed of it in place meanwhile. Who changes its end from here on looks whether it still is there.
+        // What others changed of it in place meanwhile. Who changes its end from here on looks
+        // whether it still is there.
         fence(Ordering::SeqCst);
         if options.tag.is_some() {
             let copied = options.expiry.to_unix_secs(|| self.cache.core().now());
@@ -426,19 +433,21 @@ impl<'c> Keys<'c> {
         Ok(Some(copy))
     }
 
-    /// Lets everything in this key space count as gone, at once. Takes no time: items leave when they are met or
-    /// evicted.
+    /// Lets everything in this key space count as gone, at once. Takes no time: items leave when
+    /// they are met or evicted.
     pub fn flush(self) {
         let core = self.cache.core();
         core.while_there(self.pool, || self.space().flush(core.now()));
     }
 
-    /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier such order.
+    /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier
+    /// such order.
     pub fn flush_at(self, at: u32) {
         self.cache.core().while_there(self.pool, || self.space().flush_at(at));
     }
 
-    /// Hashes up to [`BATCH`] keys and asks for the memory that looking them up needs. Returns their key space. The caller has pinned.
+    /// Hashes up to [`BATCH`] keys and asks for the memory that looking them up needs. Returns
+    /// their key space. The caller has pinned.
     #[inline]
     fn prefetch(self, keys: &[&[u8]], hashes: &mut [u64; BATCH]) -> &'c Keyspace {
         let core = self.cache.core();
@@ -487,12 +496,14 @@ impl<'c> Keys<'c> {
         // SAFETY: the item is protected until `guard` is dropped.
         if unsafe { core.is_dead(item, space) || item.is_long() } {
             drop(guard);
-            // Clears it away, and finds what may have come in its place; or holds it, and with it the links that a long value lies in.
+            // Clears it away, and finds what may have come in its place; or holds it, and with it
+            // the links that a long value lies in.
             return self.find_hashed(hash, key).map(|found| seen(found.found()));
         }
         // SAFETY: as above.
         unsafe { self.count_hit(hash, item, info) };
-        // SAFETY: the item is protected until `guard` is dropped, and `seen` cannot keep what it is shown.
+        // SAFETY: the item is protected until `guard` is dropped, and `seen` cannot keep what it is
+        // shown.
         let result = seen(Found(unsafe { View::new(core, item, ptr) }));
         drop(guard);
         Some(result)
@@ -515,8 +526,8 @@ impl<'c> Keys<'c> {
         class.counters.add(HITS + queue.get(), 1);
     }
 
-    /// Finds the item and takes a reference. The caller has pinned, and drops the items of other keys that were met after
-    /// that: the last handle of an item may call the embedder.
+    /// Finds the item and takes a reference. The caller has pinned, and drops the items of other
+    /// keys that were met after that: the last handle of an item may call the embedder.
     #[inline]
     fn look_up(
         self,
@@ -531,7 +542,8 @@ impl<'c> Keys<'c> {
                 return None;
             }
             let handle = ReadHandle::adopt(core, ptr);
-            // SAFETY: the handle holds a reference. For the second question see invariant 5 of `pools`.
+            // SAFETY: the handle holds a reference. For the second question see invariant 5 of
+            // `pools`.
             if unsafe { !item.has_key(key) } || self.is_gone() {
                 strangers.push(handle);
                 return None;
@@ -634,7 +646,8 @@ impl<'c> Keys<'c> {
 const NO_KEY: u64 = 0;
 
 impl Core {
-    /// Does something to the key space of a pool, which nobody else is given meanwhile; nothing if the pool is not there.
+    /// Does something to the key space of a pool, which nobody else is given meanwhile; nothing if
+    /// the pool is not there.
     fn while_there(&self, pool: Option<PoolId>, change: impl FnOnce()) {
         let used = pool.map(|pool| self.pools.get_even_leaving(pool));
         if !matches!(used, Some(None)) {
@@ -684,7 +697,8 @@ impl Core {
     #[inline]
     pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: the bucket that points to the item is locked, so its chunk is not reused (invariant 2 of `Index`).
+        // SAFETY: the bucket that points to the item is locked, so its chunk is not reused
+        // (invariant 2 of `Index`).
         info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.has_key(key) }
     }
 }

@@ -10,13 +10,15 @@ use crate::cache::{Core, PoolId};
 use crate::chain::Links;
 use crate::config::{Expiry, ItemTag};
 
-/// An item that is there to be read: what [`ReadHandle`] has, and what [`crate::Keys::find_with`] shows.
+/// An item that is there to be read: what [`ReadHandle`] has, and what [`crate::Keys::find_with`]
+/// shows.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'c> {
     core: &'c Core,
     item: Item<'c>,
     ptr: ItemPtr,
-    /// Where the bytes of a long value go to lie together. `None`: only for a moment is there anybody who looks.
+    /// Where the bytes of a long value go to lie together. `None`: only for a moment is there
+    /// anybody who looks.
     whole: Option<&'c Whole>,
 }
 
@@ -25,8 +27,8 @@ type Whole = OnceLock<Box<Vec<u8>>>;
 
 impl<'c> View<'c> {
     /// # Safety
-    /// For as long as the view and what comes from it are used, somebody holds a reference to the item or protects it
-    /// (invariant 5 of `slab::item`), and it is initialised.
+    /// For as long as the view and what comes from it are used, somebody holds a reference to the
+    /// item or protects it (invariant 5 of `slab::item`), and it is initialised.
     #[inline]
     pub(crate) unsafe fn new(core: &'c Core, item: Item<'c>, ptr: ItemPtr) -> Self {
         Self { core, item, ptr, whole: None }
@@ -34,7 +36,8 @@ impl<'c> View<'c> {
 
     #[inline]
     fn value(&self) -> &[u8] {
-        // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after publication.
+        // SAFETY: the duty of whoever made the view; the value, unlike a tail, is not written after
+        // publication.
         let (value, is_long) = unsafe { (self.item.value(), self.item.is_long()) };
         match self.whole {
             Some(whole) if is_long => gathered(whole, self.core, self.ptr),
@@ -60,7 +63,8 @@ fn gathered<'a>(whole: &'a Whole, core: &Core, ptr: ItemPtr) -> &'a [u8] {
     })
 }
 
-/// The questions that can be asked of an item, for [`ReadHandle`] and [`Found`] alike. `$view` is the [`View`].
+/// The questions that can be asked of an item, for [`ReadHandle`] and [`Found`] alike. `$view` is
+/// the [`View`].
 macro_rules! item_questions {
     ($view:tt) => {
         /// The key.
@@ -70,7 +74,8 @@ macro_rules! item_questions {
             unsafe { self.$view.item.key() }
         }
 
-        /// Whether its value is longer than a chunk, and lies in several ([`crate::Cache::put_value`]).
+        /// Whether its value is longer than a chunk, and lies in several
+        /// ([`crate::Cache::put_value`]).
         #[inline]
         pub fn is_long(&self) -> bool {
             // SAFETY: the duty of whoever made the view.
@@ -86,11 +91,13 @@ macro_rules! item_questions {
 
         /// The words of a structured item.
         pub(crate) fn tail(&self) -> Option<&[AtomicU32]> {
-            // SAFETY: the duty of whoever made the view; a view by protection alone is not written through.
+            // SAFETY: the duty of whoever made the view; a view by protection alone is not written
+            // through.
             unsafe { self.$view.item.tail() }
         }
 
-        /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a flush.
+        /// When it was made, Unix seconds. Up to a few seconds ahead of the clock right after a
+        /// flush.
         pub fn created_at(&self) -> u32 {
             // SAFETY: the duty of whoever made the view.
             unsafe { self.$view.item.created() }
@@ -124,8 +131,8 @@ macro_rules! item_questions {
             unsafe { self.$view.item.client_flags() }
         }
 
-        /// When it was last found, Unix seconds: the time of its making if it never was. `None`: it was found, and has no tag, in which
-        /// that would stand.
+        /// When it was last found, Unix seconds: the time of its making if it never was. `None`: it
+        /// was found, and has no tag, in which that would stand.
         pub fn last_access(&self) -> Option<u32> {
             // SAFETY: the duty of whoever made the view.
             match unsafe { self.$view.item.last_access() } {
@@ -170,7 +177,8 @@ macro_rules! item_questions {
             self.$view.core.arena.info_of(self.$view.ptr).class
         }
 
-        /// Bytes of the chunk that the item lies in: what it takes of its pool's memory, but for what is chained to it.
+        /// Bytes of the chunk that the item lies in: what it takes of its pool's memory, but for
+        /// what is chained to it.
         pub fn chunk_bytes(&self) -> u32 {
             self.$view.core.arena.info_of(self.$view.ptr).chunk_bytes
         }
@@ -190,8 +198,8 @@ pub struct Found<'a>(pub(crate) View<'a>);
 impl Found<'_> {
     item_questions!(0);
 
-    /// The value, whole: one that is long is copied together when it is first asked for. What a [`crate::Lifecycle`] is shown of a
-    /// long value is empty: see [`crate::Departed::pieces`].
+    /// The value, whole: one that is long is copied together when it is first asked for. What a
+    /// [`crate::Lifecycle`] is shown of a long value is empty: see [`crate::Departed::pieces`].
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.0.value()
@@ -224,15 +232,17 @@ fn show(f: &mut std::fmt::Formatter<'_>, what: &str, key: &[u8], value_len: usiz
 
 /// A reference to an item: its value, without a copy.
 ///
-/// The item is not evicted, moved or reused while the handle lives; it may be replaced or removed meanwhile, and the
-/// handle then still shows the old value. At most 16,382 handles of one item live at once: a find is a miss then, [`Self::try_clone`] gives
-/// nothing, and [`Clone::clone`] panics before it has changed anything.
+/// The item is not evicted, moved or reused while the handle lives; it may be replaced or removed
+/// meanwhile, and the handle then still shows the old value. At most 16,382 handles of one item
+/// live at once: a find is a miss then, [`Self::try_clone`] gives nothing, and [`Clone::clone`]
+/// panics before it has changed anything.
 pub struct ReadHandle<'c> {
     view: View<'c>,
     whole: Whole,
 }
 
-// SAFETY: a handle only reads what is not written while it lives, or uses atomics (invariant 3 of `slab::item`).
+// SAFETY: a handle only reads what is not written while it lives, or uses atomics (invariant 3 of
+// `slab::item`).
 unsafe impl Send for ReadHandle<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for ReadHandle<'_> {}
@@ -260,7 +270,8 @@ impl<'c> ReadHandle<'c> {
         Found(View { whole: Some(&self.whole), ..self.view })
     }
 
-    /// Whether the item lies in the cache of `core`. A pointer to an item of another cache names some chunk of this one.
+    /// Whether the item lies in the cache of `core`. A pointer to an item of another cache names
+    /// some chunk of this one.
     #[inline]
     pub(crate) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.view.core, core)
@@ -268,11 +279,13 @@ impl<'c> ReadHandle<'c> {
 
     item_questions!(view);
 
-    /// The value, whole. One that is [long](Self::is_long) is copied together when this handle is first asked for it, and the copy stays
-    /// with the handle; [`Self::pieces`] has it without a copy.
+    /// The value, whole. One that is [long](Self::is_long) is copied together when this handle is
+    /// first asked for it, and the copy stays with the handle; [`Self::pieces`] has it without a
+    /// copy.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        // SAFETY: the handle holds a reference; the value, unlike a tail, is not written after publication.
+        // SAFETY: the handle holds a reference; the value, unlike a tail, is not written after
+        // publication.
         let (value, is_long) = unsafe { (self.view.item.value(), self.view.item.is_long()) };
         if is_long { gathered(&self.whole, self.view.core, self.view.ptr) } else { value }
     }
@@ -295,7 +308,8 @@ impl<'c> ReadHandle<'c> {
         }
     }
 
-    /// Changes when it expires from one Unix time to another, 0 for never, unless somebody else has changed it.
+    /// Changes when it expires from one Unix time to another, 0 for never, unless somebody else has
+    /// changed it.
     pub(crate) fn change_expiry_from(&self, from: u32, to: u32) {
         // SAFETY: the handle holds a reference.
         if let Some(field) = unsafe { self.view.item.expiry() } {
@@ -407,18 +421,20 @@ impl<'c> WriteHandle<'c> {
         unsafe { self.item.key() }
     }
 
-    /// The value as written so far. What was not written yet is arbitrary, and may be what another item left. Of a long value
-    /// ([`crate::Cache::allocate_value`]) nothing: it is written by then.
+    /// The value as written so far. What was not written yet is arbitrary, and may be what another
+    /// item left. Of a long value ([`crate::Cache::allocate_value`]) nothing: it is written by
+    /// then.
     pub fn value(&self) -> &[u8] {
         // SAFETY: the handle holds the only reference, and `&self` keeps `value_mut` away.
         unsafe { self.item.value() }
     }
 
-    /// The value, to be written. All of it should be: what is not keeps what another item left there.
+    /// The value, to be written. All of it should be: what is not keeps what another item left
+    /// there.
     #[inline]
     pub fn value_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the handle holds the only reference to an item that is not in the index, and `&mut self` keeps
-        // other views away.
+        // SAFETY: the handle holds the only reference to an item that is not in the index, and
+        // `&mut self` keeps other views away.
         unsafe { self.item.value_mut() }
     }
 
@@ -440,7 +456,8 @@ impl<'c> WriteHandle<'c> {
         }
     }
 
-    /// Changes the client's flags of its tag. `false`: it was made without any, so that there is no room.
+    /// Changes the client's flags of its tag. `false`: it was made without any, so that there is no
+    /// room.
     pub fn set_client_flags(&mut self, client_flags: u32) -> bool {
         // SAFETY: as for `value_mut`.
         unsafe { self.item.set_client_flags(client_flags) }

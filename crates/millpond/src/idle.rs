@@ -1,13 +1,15 @@
 //! Size classes without chunks: they give back what they take besides.
 //!
-//! A class takes 2 to 11 KB for its counters, queues and magazines, by policy. In a cache of many pools and little memory those of
-//! classes that were used once would add up to all of it. So a class that has lost its last run, or never got one, leaves its pool when
-//! memory is lacking, and is made again when next used; and a pool that wants one more class while all of them take over half
-//! of the limit gives up the one with the fewest chunks for it.
+//! A class takes 2 to 11 KB for its counters, queues and magazines, by policy. In a cache of many
+//! pools and little memory those of classes that were used once would add up to all of it. So a
+//! class that has lost its last run, or never got one, leaves its pool when memory is lacking, and
+//! is made again when next used; and a pool that wants one more class while all of them take over
+//! half of the limit gives up the one with the fewest chunks for it.
 //!
 //! Invariants:
-//! 1. A class leaves only with the pool's `resizing` and its own lock held, without a run, and with none that readers may look
-//!    into. From then on it is marked, and takes no run: whoever found it before finds it empty for good, and looks its number up again.
+//! 1. A class leaves only with the pool's `resizing` and its own lock held, without a run, and with
+//!    none that readers may look into. From then on it is marked, and takes no run: whoever found
+//!    it before finds it empty for good, and looks its number up again.
 //! 2. It is freed as [`crate::pools`] says.
 
 use std::sync::atomic::Ordering;
@@ -24,12 +26,14 @@ use crate::pools::Remains;
 use crate::release::{Taking, Why};
 use crate::stats::ClassStats;
 
-/// For how long a class is without chunks, at least, before it leaves, in seconds: one that was made just now is about to get some. Those
-/// are whole seconds of a clock, so that it may be a second less.
+/// For how long a class is without chunks, at least, before it leaves, in seconds: one that was
+/// made just now is about to get some. Those are whole seconds of a clock, so that it may be a
+/// second less.
 const IDLE_SECS: u32 = 2;
 /// Classes without chunks of which it is not asked whether they still are.
 const MOST_UNTENDED: usize = 256;
-/// The part of the limit that classes which left take, at most, until nobody looks at them any more.
+/// The part of the limit that classes which left take, at most, until nobody looks at them any
+/// more.
 const MOST_RETIRED_PART: u64 = 16;
 /// How often, and how long each time, a pool that is to give up a class waits for that.
 const GRACE_WAITS: u32 = 20;
@@ -59,7 +63,8 @@ impl Core {
         }
     }
 
-    /// Has classes leave that have had no run for a while. The caller holds no lock of a pool or class.
+    /// Has classes leave that have had no run for a while. The caller holds no lock of a pool or
+    /// class.
     pub(crate) fn retire_idle_classes(&self) {
         let now = self.now();
         self.look_at_idle(|pool, class, since| {
@@ -79,12 +84,14 @@ impl Core {
         }
     }
 
-    /// Whether more classes may leave: those that have left, and that somebody still looks at, do not take much.
+    /// Whether more classes may leave: those that have left, and that somebody still looks at, do
+    /// not take much.
     pub(crate) fn may_retire_classes(&self) -> bool {
         self.pools.retired_class_bytes() <= self.ledger.limit() / MOST_RETIRED_PART
     }
 
-    /// Asks of each class that has no run whether it stays noted, with the time since when it has none.
+    /// Asks of each class that has no run whether it stays noted, with the time since when it has
+    /// none.
     fn look_at_idle(&self, stays: impl Fn(&Pool, &Class, u32) -> bool) {
         let pools = self.pools.all();
         let mut idle = std::mem::take(&mut *self.idle.0.lock());
@@ -102,8 +109,8 @@ impl Core {
         self.idle.0.lock().append(&mut idle);
     }
 
-    /// Has the pool give up the class with the fewest chunks, and all of its items, for one that is to be made. The caller holds no lock of a
-    /// pool or class. `false`: it could give up none.
+    /// Has the pool give up the class with the fewest chunks, and all of its items, for one that is
+    /// to be made. The caller holds no lock of a pool or class. `false`: it could give up none.
     pub(crate) fn give_up_class(&self, pool: &Pool) -> bool {
         if !self.wait_for_retired_classes() {
             return false;
@@ -122,7 +129,8 @@ impl Core {
         classes.iter().take(MOST_TRIED).any(|(_, class)| gives_up(class))
     }
 
-    /// Waits until others have stopped looking at enough of the classes that left, for 20 ms at most. Says whether they have.
+    /// Waits until others have stopped looking at enough of the classes that left, for 20 ms at
+    /// most. Says whether they have.
     fn wait_for_retired_classes(&self) -> bool {
         for _ in 0..GRACE_WAITS {
             if self.may_retire_classes() {
@@ -134,8 +142,8 @@ impl Core {
         self.may_retire_classes()
     }
 
-    /// Takes a class without runs out of its pool. `false`: it has some, readers may look into some, or it left before. The caller
-    /// holds the pool's `resizing`.
+    /// Takes a class without runs out of its pool. `false`: it has some, readers may look into
+    /// some, or it left before. The caller holds the pool's `resizing`.
     pub(crate) fn retire_if_idle(&self, pool: &Pool, class: &Class) -> bool {
         let number = class.info.class;
         if self.retired_runs.has_one_of(pool.number, Some(number)) {
@@ -143,7 +151,8 @@ impl Core {
         }
         {
             let mut inner = class.inner.lock();
-            // Another thread may have retired it since it was found; its number may be that of another class by now.
+            // Another thread may have retired it since it was found; its number may be that of
+            // another class by now.
             if inner.is_gone || inner.chunks.run_count() > 0 {
                 return false;
             }

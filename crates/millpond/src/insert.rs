@@ -13,16 +13,18 @@ use crate::life::RemovalCause;
 use crate::plant::Plant;
 use crate::watch::{EventKind, EventResult, Timed, gone_for};
 
-/// Buckets of the index that an insertion moves while the index grows: enough to be done before it fills up.
+/// Buckets of the index that an insertion moves while the index grows: enough to be done before it
+/// fills up.
 const BUCKETS_PER_INSERT: u32 = 4;
-/// Buckets that an insertion moves, and how often, if its home in a growing index is full, before it has another item make room.
+/// Buckets that an insertion moves, and how often, if its home in a growing index is full, before
+/// it has another item make room.
 const BUCKETS_AT_ONCE: u32 = 256;
 const MOST_GROWN_ON: u32 = 64;
 
 /// An item goes into the cache that it was allocated in, whichever the method is called on.
 impl Cache {
-    /// Makes an item visible, in the place of the one that its key has. Returns handles of it and of the one it
-    /// replaced. Where neither is wanted, [`Self::put`] is cheaper.
+    /// Makes an item visible, in the place of the one that its key has. Returns handles of it and
+    /// of the one it replaced. Where neither is wanted, [`Self::put`] is cheaper.
     pub fn insert_or_replace<'c>(
         &'c self,
         item: WriteHandle<'c>,
@@ -60,12 +62,12 @@ impl Cache {
         }
     }
 
-    /// Makes an item visible in the place of `old`, if that still is the item of its key: a compare-and-swap by
-    /// identity, safe because `old` is held and so cannot be reused.
+    /// Makes an item visible in the place of `old`, if that still is the item of its key: a
+    /// compare-and-swap by identity, safe because `old` is held and so cannot be reused.
     ///
     /// # Errors
-    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, has another key, or is an item of another
-    /// cache; also where `item` is.
+    /// The item, unchanged, where `old` was replaced, removed, evicted or flushed, has expired, has
+    /// another key, or is an item of another cache; also where `item` is.
     pub fn replace_matching<'c>(
         &'c self,
         old: &ReadHandle<'_>,
@@ -76,9 +78,9 @@ impl Cache {
             return Err(item);
         }
         let space = core.keyspace(core.arena.info_of(item.ptr()).keyspace);
-        // What was made of an item that is flushed meanwhile must not outlive it: either `item` was stamped before the
-        // flush, and goes with it, or the flush is seen here.
-        // SAFETY: `old` holds a reference.
+        // What was made of an item that is flushed meanwhile must not outlive it: either `item` was
+        // stamped before the flush, and goes with it, or the flush is seen here. SAFETY: `old`
+        // holds a reference.
         let is_gone = || unsafe { core.is_dead(old.item(), space) };
         let verdict = |found: Option<ItemPtr>| {
             if found == Some(old.ptr()) && !is_gone() { Verdict::Replace } else { Verdict::Refuse }
@@ -89,7 +91,8 @@ impl Cache {
         }
     }
 
-    /// Removes `old`, if it still is the item of its key. `false`: it is not, or it is an item of another cache.
+    /// Removes `old`, if it still is the item of its key. `false`: it is not, or it is an item of
+    /// another cache.
     pub fn remove_matching(&self, old: &ReadHandle<'_>) -> bool {
         old.is_of(self.core()) && self.core().remove_item(old, RemovalCause::Removed)
     }
@@ -113,8 +116,8 @@ enum Published {
 }
 
 impl Core {
-    /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks for a reference to the
-    /// item that it replaces.
+    /// Puts a new item into the index, if `verdict` says so, and into its queue. `hold_old` asks
+    /// for a reference to the item that it replaces.
     fn publish(
         &self,
         new: &WriteHandle<'_>,
@@ -180,7 +183,8 @@ impl Core {
                     if rounds > 0 && self.may_grow_on() {
                         rounds -= 1;
                         drop(guard);
-                        // Evicts to make room for it on the bill, which takes the locks of other buckets.
+                        // Evicts to make room for it on the bill, which takes the locks of other
+                        // buckets.
                         if !self.index.is_growing() {
                             self.begin_growth();
                         }
@@ -191,8 +195,8 @@ impl Core {
                     continue;
                 }
             }
-            // Only now may a reader that still sees the old item find it gone: it will look again. Another thread may
-            // be evicting the old item, and then sees to the rest.
+            // Only now may a reader that still sees the old item find it gone: it will look again.
+            // Another thread may be evicting the old item, and then sees to the rest.
             let old = old.filter(|old| self.arena.item(*old).0.state().unindex());
             drop(guard);
             self.enqueue(new, info);
@@ -222,7 +226,8 @@ impl Core {
         self.queue(class, (new.ptr(), new.item()), new.hash());
     }
 
-    /// Changes when an item expires, whose `field` this is. The caller holds a reference or protects it.
+    /// Changes when an item expires, whose `field` this is. The caller holds a reference or
+    /// protects it.
     pub(crate) fn change_expiry(&self, ptr: ItemPtr, field: &AtomicU32, expiry: Expiry) {
         let after = expiry.to_unix_secs(|| self.now());
         let before = field.swap(after, Ordering::Relaxed);
@@ -230,7 +235,8 @@ impl Core {
             // SAFETY: the caller's duty.
             unsafe { self.note_item(EventKind::Touch, self.hash_of_item(ptr), ptr) };
         }
-        // An entry in the wheel that comes too early moves when it is due; one that comes too late does not do.
+        // An entry in the wheel that comes too early moves when it is due; one that comes too late
+        // does not do.
         if after != 0 && (before == 0 || after < before) {
             let (item, info) = self.arena.item(ptr);
             // SAFETY: the caller's duty.
@@ -239,7 +245,8 @@ impl Core {
         }
     }
 
-    /// Does so if it still expires at `from`, both Unix seconds, 0 for never. The caller holds a reference.
+    /// Does so if it still expires at `from`, both Unix seconds, 0 for never. The caller holds a
+    /// reference.
     pub(crate) fn change_expiry_from(&self, ptr: ItemPtr, field: &AtomicU32, from: u32, to: u32) {
         let is_changed =
             from != to && field.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -251,8 +258,8 @@ impl Core {
         }
     }
 
-    /// Counts an item that this thread has unindexed, and gives the reference that came with that back unless it is to be
-    /// kept. The item's entry leaves the queue when its chunk is freed.
+    /// Counts an item that this thread has unindexed, and gives the reference that came with that
+    /// back unless it is to be kept. The item's entry leaves the queue when its chunk is freed.
     pub(crate) fn retire(&self, ptr: ItemPtr, cause: RemovalCause, keep: bool) {
         self.check_unpinned();
         let (item, info) = self.arena.item(ptr);
@@ -301,8 +308,8 @@ impl Core {
         }
     }
 
-    /// Takes the item of some entry near a full home out of the index: one that the embedder wants to keep only if there is
-    /// no other. The caller retires it.
+    /// Takes the item of some entry near a full home out of the index: one that the embedder wants
+    /// to keep only if there is no other. The caller retires it.
     pub(crate) fn displace(&self, mut guard: Guard<'_>) -> Option<ItemPtr> {
         let others = guard.home().find(|slot| self.gives_way(guard.ptr(*slot)));
         let slot = others.or_else(|| guard.home().next())?;
@@ -315,7 +322,8 @@ impl Core {
     /// Whether the item of an entry, whose bucket is locked, is gone or may be evicted.
     fn gives_way(&self, ptr: ItemPtr) -> bool {
         let (item, info) = self.arena.item(ptr);
-        // SAFETY: the bucket that points to the item is locked, so its chunk is not used again (invariant 2 of `Index`).
+        // SAFETY: the bucket that points to the item is locked, so its chunk is not used again
+        // (invariant 2 of `Index`).
         unsafe {
             let life = self.class_of(info).life.as_deref();
             !item.state().is_indexed() || life.is_none_or(|life| self.may_evict(life, ptr))
@@ -330,14 +338,16 @@ impl Core {
         }
     }
 
-    /// Whether the index can make room by growing, for an entry whose home is full. That hardly happens: growth begins long before, and keeps
-    /// up with insertions unless the thread that is at it does not come to run.
+    /// Whether the index can make room by growing, for an entry whose home is full. That hardly
+    /// happens: growth begins long before, and keeps up with insertions unless the thread that is
+    /// at it does not come to run.
     #[cold]
     fn may_grow_on(&self) -> bool {
         self.index.is_growing() || self.index.wants_growth()
     }
 
-    /// Has the index begin to grow, after room was made for that on the bill. The caller holds no lock.
+    /// Has the index begin to grow, after room was made for that on the bill. The caller holds no
+    /// lock.
     #[cold]
     fn begin_growth(&self) -> bool {
         let expected = self.expected_entries();
@@ -353,8 +363,8 @@ impl Core {
         }
     }
 
-    /// Has the index move buckets, and waits for another thread that is at it or leaves it to that. The caller retires those items that
-    /// found no place.
+    /// Has the index move buckets, and waits for another thread that is at it or leaves it to that.
+    /// The caller retires those items that found no place.
     fn move_buckets(&self, buckets: u32, waits: bool) -> Vec<ItemPtr> {
         // SAFETY: the index asks about items in buckets that it has locked.
         let hash_of = |ptr| unsafe { self.hash_of_item(ptr) };
@@ -368,7 +378,8 @@ impl Core {
         dropped
     }
 
-    /// [`Self::grow_index`], after which the caller retires those items that found no place in the index any more.
+    /// [`Self::grow_index`], after which the caller retires those items that found no place in the
+    /// index any more.
     #[inline]
     pub(crate) fn displace_by_growth(&self, hash: u64) -> Vec<ItemPtr> {
         // One insertion in 64 asks.

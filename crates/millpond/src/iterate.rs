@@ -1,7 +1,8 @@
 //! Walking over the items of a live cache.
 //!
-//! The walk goes through the runs of the classes as they are when it comes to each class, chunk by chunk, and takes
-//! references as [`crate::Keys::find`] does. It holds no lock while the caller works, and stops nobody.
+//! The walk goes through the runs of the classes as they are when it comes to each class, chunk by
+//! chunk, and takes references as [`crate::Keys::find`] does. It holds no lock while the caller
+//! works, and stops nobody.
 
 use std::collections::VecDeque;
 
@@ -18,10 +19,12 @@ const STEP: u32 = 64;
 impl Cache {
     /// The items of a pool, in no particular order, while others change them.
     ///
-    /// An item that is there from the beginning to the end is seen, and seen once unless it is moved to another slab meanwhile
-    /// ([`Cache::move_slab`], [`Cache::maintain`], a limit that is lowered): then it may be seen twice or not at all. One
-    /// that is inserted or goes meanwhile may be seen or not; of a key whose item is replaced, the old one, the new one or both. Expired and flushed items are left
-    /// out. Each item is held until its handle is dropped; at most 64 are held ahead. The walk ends when the pool is removed.
+    /// An item that is there from the beginning to the end is seen, and seen once unless it is
+    /// moved to another slab meanwhile ([`Cache::move_slab`], [`Cache::maintain`], a limit that is
+    /// lowered): then it may be seen twice or not at all. One that is inserted or goes meanwhile
+    /// may be seen or not; of a key whose item is replaced, the old one, the new one or both.
+    /// Expired and flushed items are left out. Each item is held until its handle is dropped; at
+    /// most 64 are held ahead. The walk ends when the pool is removed.
     ///
     /// # Errors
     /// [`crate::ErrorKind::NoSuchPool`].
@@ -29,8 +32,9 @@ impl Cache {
         self.items_from(pool, Place::START)
     }
 
-    /// The items of a pool from where another walk was ([`Items::place`]), in this process. Nothing is kept for a walk that nobody
-    /// goes on with. What [`Cache::items`] says of one walk holds of all its parts together.
+    /// The items of a pool from where another walk was ([`Items::place`]), in this process. Nothing
+    /// is kept for a walk that nobody goes on with. What [`Cache::items`] says of one walk holds of
+    /// all its parts together.
     ///
     /// # Errors
     /// As there.
@@ -78,8 +82,8 @@ impl Place {
 /// What is held of a pool: see [`Cache::held`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Items that somebody has a handle of, those that are being made and those that were removed meanwhile included. Each keeps its
-    /// slab where it is.
+    /// Items that somebody has a handle of, those that are being made and those that were removed
+    /// meanwhile included. Each keeps its slab where it is.
     pub items: u64,
     /// Handles of them.
     pub handles: u64,
@@ -88,8 +92,9 @@ pub struct Held {
 }
 
 impl Cache {
-    /// Counts what is held of a pool, by looking at each of its chunks: some 10 ns for each, and nothing where nobody asks. For whoever
-    /// wonders why a slab does not leave, or why memory does not come back.
+    /// Counts what is held of a pool, by looking at each of its chunks: some 10 ns for each, and
+    /// nothing where nobody asks. For whoever wonders why a slab does not leave, or why memory does
+    /// not come back.
     ///
     /// ```
     /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -187,7 +192,8 @@ impl<'c> Items<'c> {
         self.runs.last().copied()
     }
 
-    /// Where the walk is, for [`Cache::items_from`]: before the item that [`Self::step`] would give next. `None`: it is over.
+    /// Where the walk is, for [`Cache::items_from`]: before the item that [`Self::step`] would give
+    /// next. `None`: it is over.
     pub fn place(&self) -> Option<Place> {
         if let Some(next) = self.held.front() {
             return Some(Place::new(self.class, next.ptr()));
@@ -198,8 +204,9 @@ impl<'c> Items<'c> {
         }
     }
 
-    /// The next item, after a look at about as many chunks as `chunks` says at most, which are taken off it: for whoever must not be
-    /// held up by a pool of which most chunks are free or were flushed. Some 50 ns for each chunk.
+    /// The next item, after a look at about as many chunks as `chunks` says at most, which are
+    /// taken off it: for whoever must not be held up by a pool of which most chunks are free or
+    /// were flushed. Some 50 ns for each chunk.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, PoolConfig, Step};
@@ -236,10 +243,12 @@ impl<'c> Items<'c> {
 
     /// Looks at the next chunks of `run`, and says at how many.
     fn look(&mut self, run: Run) -> u32 {
-        // The last handle of an item may call the embedder, so those that are left out are dropped when nothing is pinned.
+        // The last handle of an item may call the embedder, so those that are left out are dropped
+        // when nothing is pinned.
         let mut left_out = Vec::new();
         let pinned = self.core.pins.pin();
-        // A run that has left the class since then may belong to another: its items were evicted or will be seen there.
+        // A run that has left the class since then may belong to another: its items were evicted or
+        // will be seen there.
         let info = self.info.filter(|info| self.core.arena.is_there(run, *info));
         let chunks = info.map_or(0, |info| run.chunks(info));
         let start = self.next_chunk.min(chunks);

@@ -1,8 +1,9 @@
 //! Key spaces: which keys are the same key, and what was flushed.
 //!
-//! A flush costs nothing but a time stamp: items made before it count as gone, and leave when they are met or evicted.
-//! Times are whole seconds, so a flush lends the key space a clock that is ahead by enough to tell before from after:
-//! items made later in the same second are stamped with the next one.
+//! A flush costs nothing but a time stamp: items made before it count as gone, and leave when they
+//! are met or evicted. Times are whole seconds, so a flush lends the key space a clock that is
+//! ahead by enough to tell before from after: items made later in the same second are stamped with
+//! the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,12 +15,13 @@ use slab::Words;
 pub(crate) struct Keyspace {
     /// Distinguishes the hashes of this key space from those of others.
     pub(crate) salt: u64,
-    /// Two words, of which the first is at `first_word`: items made before that Unix second are gone; and when the second
-    /// one comes, what was made before it goes (0 = none). They outlive the process where the items do.
+    /// Two words, of which the first is at `first_word`: items made before that Unix second are
+    /// gone; and when the second one comes, what was made before it goes (0 = none). They outlive
+    /// the process where the items do.
     words: Arc<Words>,
     first_word: usize,
-    /// Whether a word may be other than 0. Set before a word is, so that who sees a word finds it set: a look at most items asks for
-    /// nothing else.
+    /// Whether a word may be other than 0. Set before a word is, so that who sees a word finds it
+    /// set: a look at most items asks for nothing else.
     may_be_flushed: AtomicBool,
     /// Whether something may have been written to it by this process.
     is_written: AtomicBool,
@@ -109,12 +111,13 @@ impl Keyspace {
         self.may_be_flushed.store(true, Ordering::Release);
     }
 
-    /// Carries out a flush to come whose time has come. It is asked before anything is stamped or judged, so that
-    /// nothing is made between its time and its being carried out.
+    /// Carries out a flush to come whose time has come. It is asked before anything is stamped or
+    /// judged, so that nothing is made between its time and its being carried out.
     #[inline]
     fn fire(&self, now: impl Fn() -> u32) {
         let flush_at = self.flushing_at().load(Ordering::Acquire);
-        // One thread carries it out. What others do meanwhile overlaps with it, and counts as before it.
+        // One thread carries it out. What others do meanwhile overlaps with it, and counts as
+        // before it.
         if flush_at != 0
             && u64::from(now()) >= flush_at
             && self.flushing_at().compare_exchange(flush_at, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()

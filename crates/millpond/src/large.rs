@@ -1,5 +1,6 @@
-//! Values of any length up to 1 GiB: one that does not fit into a chunk is *long*, and lies in links ([`crate::chain`]), in order. The item
-//! itself has none of it, and its header says so, so that a part is never taken for the whole.
+//! Values of any length up to 1 GiB: one that does not fit into a chunk is *long*, and lies in
+//! links ([`crate::chain`]), in order. The item itself has none of it, and its header says so, so
+//! that a part is never taken for the whole.
 
 use std::ops::Deref;
 
@@ -27,12 +28,14 @@ pub struct ValueWriter<'c> {
 }
 
 impl Cache {
-    /// Makes an item for `key` with a value of `len` bytes, at most 1 GiB, to be written piece by piece. A value that fits into a
-    /// chunk of the pool becomes a plain item; a longer one lies in links ([`ReadHandle::pieces`]), which nobody else changes. All of
-    /// its memory is taken at once, in the place of what is evicted.
+    /// Makes an item for `key` with a value of `len` bytes, at most 1 GiB, to be written piece by
+    /// piece. A value that fits into a chunk of the pool becomes a plain item; a longer one lies in
+    /// links ([`ReadHandle::pieces`]), which nobody else changes. All of its memory is taken at
+    /// once, in the place of what is evicted.
     ///
     /// # Errors
-    /// As [`Self::allocate`]; [`ErrorKind::TooLarge`] beyond 1 GiB, or the memory of the cache or the limit of the pool.
+    /// As [`Self::allocate`]; [`ErrorKind::TooLarge`] beyond 1 GiB, or the memory of the cache or
+    /// the limit of the pool.
     pub fn allocate_value(
         &self,
         pool: PoolId,
@@ -62,7 +65,8 @@ impl Cache {
         Ok(ValueWriter { item, links, written: 0, len })
     }
 
-    /// Puts a value of at most 1 GiB, in the place of what its key has: see [`Self::allocate_value`].
+    /// Puts a value of at most 1 GiB, in the place of what its key has: see
+    /// [`Self::allocate_value`].
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -105,8 +109,8 @@ impl<'c> ValueWriter<'c> {
         self.len - self.written
     }
 
-    /// The next bytes to be written, as far as they lie together; empty once all are written. What was written there
-    /// counts once [`Self::advance`] says so.
+    /// The next bytes to be written, as far as they lie together; empty once all are written. What
+    /// was written there counts once [`Self::advance`] says so.
     pub fn unwritten(&mut self) -> &mut [u8] {
         let of_item = self.item.value().len();
         let Some(in_links) = self.written.checked_sub(of_item) else {

@@ -1,7 +1,8 @@
 //! Millpond's engine: a cache to embed.
 //!
-//! A [`Cache`] holds items – a key and a value of bytes – in a fixed amount of memory, split into *pools*. What
-//! [`Cache::find`] returns is a handle onto the item's own memory, which keeps the item alive and in place.
+//! A [`Cache`] holds items – a key and a value of bytes – in a fixed amount of memory, split into
+//! *pools*. What [`Cache::find`] returns is a handle onto the item's own memory, which keeps the
+//! item alive and in place.
 //!
 //! ```
 //! use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -17,21 +18,25 @@
 //! # }
 //! ```
 //!
-//! Most programs want [`typed::TypedCache`], for values of their own types by keys of any length, or [`Loader`], for bytes. docs/embedding.md
-//! shows both. [`Cache::maintained`] starts the thread that keeps the promises below while nobody calls; who uses
-//! [`Cache::new`] calls [`Cache::maintain`] about once a second.
+//! Most programs want [`typed::TypedCache`], for values of their own types by keys of any length,
+//! or [`Loader`], for bytes. docs/embedding.md shows both. [`Cache::maintained`] starts the thread
+//! that keeps the promises below while nobody calls; who uses [`Cache::new`] calls
+//! [`Cache::maintain`] about once a second.
 //!
 //! What the crate promises:
-//! 1. Concurrent calls on a key are linearizable; eviction is a removal that may happen at any time.
+//! 1. Concurrent calls on a key are linearizable; eviction is a removal that may happen at any
+//!    time.
 //! 2. Nothing is returned once it has expired, by the kernel's coarse clock (4 ms).
-//! 3. [`CacheConfig::memory`] bounds everything: items, index, queues, ghosts, and what an embedder charges to
-//!    [`Cache::ledger`].
+//! 3. [`CacheConfig::memory`] bounds everything: items, index, queues, ghosts, and what an embedder
+//!    charges to [`Cache::ledger`].
 //! 4. A hit takes no lock.
 //!
-//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of the others below it; the names of pools,
-//! what is watched, the optimizer, a pool's `resizing`, a magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
-//! chain; a magazine, a pass over a class's stock, its lists, and with those nothing else; under any of the others, the event buffer or a pool's hot keys. None is held while user code runs, but for
-//! [`Lifecycle::may_evict`], and handles may be dropped anywhere.
+//! Locks, in the order in which they may be taken: a stripe of the structured items, with none of
+//! the others below it; the names of pools, what is watched, the optimizer, a pool's `resizing`, a
+//! magazine, a class's `inner`; a magazine, an index bucket, a class's `inner`; then that of a
+//! chain; a magazine, a pass over a class's stock, its lists, and with those nothing else; under
+//! any of the others, the event buffer or a pool's hot keys. None is held while user code runs, but
+//! for [`Lifecycle::may_evict`], and handles may be dropped anywhere.
 
 mod allocate;
 mod attach;

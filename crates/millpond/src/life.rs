@@ -18,7 +18,8 @@ use crate::large::Pieces;
 /// Why an item left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemovalCause {
-    /// To make room: for another item, because a limit was lowered, or because a slab went elsewhere.
+    /// To make room: for another item, because a limit was lowered, or because a slab went
+    /// elsewhere.
     Evicted,
     /// Its time had come, or it was flushed; also where that is found when it is to be evicted.
     Expired,
@@ -40,17 +41,21 @@ impl RemovalCause {
     }
 }
 
-/// What a pool tells of its items, and asks about them: [`crate::PoolConfig::lifecycle`]. All methods have a default that does
-/// nothing, and are called on whichever thread ends an item. [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for
-/// what takes slabs away or waits for that: limits, memory, policies, [`crate::Cache::move_slab`], [`crate::Cache::maintain`].
+/// What a pool tells of its items, and asks about them: [`crate::PoolConfig::lifecycle`]. All
+/// methods have a default that does nothing, and are called on whichever thread ends an item.
+/// [`Self::on_remove`] and [`Self::on_destroy`] may use the cache, but for what takes slabs away or
+/// waits for that: limits, memory, policies, [`crate::Cache::move_slab`],
+/// [`crate::Cache::maintain`].
 ///
-/// The engine is in the middle of its work when it calls them. One that panics is taken for one that has returned, [`Self::may_evict`] for
-/// one that has said yes: the panic is reported as the program wants it (`std::panic::set_hook`), and goes no further.
+/// The engine is in the middle of its work when it calls them. One that panics is taken for one
+/// that has returned, [`Self::may_evict`] for one that has said yes: the panic is reported as the
+/// program wants it (`std::panic::set_hook`), and goes no further.
 ///
-/// An item that was inserted ends exactly once: first [`Self::on_remove`], then [`Self::on_destroy`]. One that was allocated and never
-/// inserted, and one that another process left and this one could not take over, does not count. When the cache itself
-/// is dropped, the items that are in it do not end: their memory does. One that holds the cache, or a structure in it, keeps the
-/// cache from being dropped until it lets go.
+/// An item that was inserted ends exactly once: first [`Self::on_remove`], then
+/// [`Self::on_destroy`]. One that was allocated and never inserted, and one that another process
+/// left and this one could not take over, does not count. When the cache itself is dropped, the
+/// items that are in it do not end: their memory does. One that holds the cache, or a structure in
+/// it, keeps the cache from being dropped until it lets go.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,13 +85,14 @@ impl RemovalCause {
 /// # }
 /// ```
 pub trait Lifecycle: Send + Sync {
-    /// Whether the item may be evicted, which is about to happen. `false`: it gets another turn in its queue, and something else
-    /// is evicted. What may not be evicted still expires, and can be removed and replaced; and slabs that hold such items
-    /// cannot be given up, so that lowering a limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation where
-    /// some thousands of such items stand in a row.
+    /// Whether the item may be evicted, which is about to happen. `false`: it gets another turn in
+    /// its queue, and something else is evicted. What may not be evicted still expires, and can be
+    /// removed and replaced; and slabs that hold such items cannot be given up, so that lowering a
+    /// limit may fail with [`crate::ErrorKind::OutOfMemory`]. So may an allocation where some
+    /// thousands of such items stand in a row.
     ///
-    /// Called with locks of the engine held, and often: it must return at once, and must not use the cache. It
-    /// may be asked about an item that is evicted only later, or never. Default: yes.
+    /// Called with locks of the engine held, and often: it must return at once, and must not use
+    /// the cache. It may be asked about an item that is evicted only later, or never. Default: yes.
     fn may_evict(&self, item: Found<'_>) -> bool {
         let _ = item;
         true
@@ -97,8 +103,8 @@ pub trait Lifecycle: Send + Sync {
         let _ = (item, cause);
     }
 
-    /// Nobody holds the item any more; its memory will be used again. What the item owns elsewhere – a file, a
-    /// connection, a count – can be given up here.
+    /// Nobody holds the item any more; its memory will be used again. What the item owns elsewhere
+    /// – a file, a connection, a count – can be given up here.
     fn on_destroy(&self, item: Departed<'_>, cause: RemovalCause) {
         let _ = (item, cause);
     }
@@ -167,15 +173,17 @@ impl Life {
     }
 }
 
-/// What the embedder's own code returns; `None`: it has panicked. Items in the middle of their end must come to it all the same.
+/// What the embedder's own code returns; `None`: it has panicked. Items in the middle of their end
+/// must come to it all the same.
 fn told<R>(call: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 impl Core {
-    /// Checks, in builds with debug assertions, that this thread is not pinned, where an item may end: who is told of that may use the
-    /// cache, which pins again, and may wait for those that are pinned. Asked whenever a reference is given back, were it the last or
-    /// not, of an item that is told of or not: so every test asks it.
+    /// Checks, in builds with debug assertions, that this thread is not pinned, where an item may
+    /// end: who is told of that may use the cache, which pins again, and may wait for those that
+    /// are pinned. Asked whenever a reference is given back, were it the last or not, of an item
+    /// that is told of or not: so every test asks it.
     #[inline]
     pub(crate) fn check_unpinned(&self) {
         debug_assert!(self.pins.pin_if_not().is_some(), "an item ends on a thread that is pinned");
@@ -209,8 +217,8 @@ impl Core {
         self.ledger.charge(Part::Fixed, LEAVING_BYTES);
     }
 
-    /// Ends an item that this thread owns, whose chunk is about to be free: tells of it, and gives up what is chained to
-    /// it. The caller holds no lock.
+    /// Ends an item that this thread owns, whose chunk is about to be free: tells of it, and gives
+    /// up what is chained to it. The caller holds no lock.
     #[cold]
     pub(crate) fn finish(&self, class: &Class, ptr: ItemPtr) {
         if let Some(life) = &class.life {

@@ -1,9 +1,10 @@
 //! Values of a different owner: a cache in front of a database, a service, a computation.
 //!
-//! A [`Loader`] answers from the cache, and where the cache has nothing fresh it runs the caller's loader – once per key,
-//! however many ask at the same time (*single flight*). What it does beside that: stale values are returned at once while
-//! one caller loads them anew; a wait for another caller's loader has an end; a loader's error, panic or cancelled future
-//! wakes all who wait; that there is no value can be remembered too.
+//! A [`Loader`] answers from the cache, and where the cache has nothing fresh it runs the caller's
+//! loader – once per key, however many ask at the same time (*single flight*). What it does beside
+//! that: stale values are returned at once while one caller loads them anew; a wait for another
+//! caller's loader has an end; a loader's error, panic or cancelled future wakes all who wait; that
+//! there is no value can be remembered too.
 //!
 //! ```
 //! use millpond::{Cache, CacheConfig, LoadOptions, Loaded, Loader, PoolConfig};
@@ -24,14 +25,16 @@
 //!
 //! What must hold:
 //! 1. A fresh hit takes no lock: it is one [`crate::Keys::find`].
-//! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back after a removal. This is the
-//!    lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. Where the paper's server
-//!    hands a token out and checks it when the value comes, the cache here compares identities: a value that was loaded
-//!    for want of an item goes in by [`crate::Cache::insert`], which refuses where there is one; one that was loaded for
-//!    a stale item by [`crate::Cache::replace_matching`], which refuses where that item is no longer the key's. A removal of
-//!    a key *without* item leaves no trace in the cache, nor does a flush; [`Loader::remove`], [`Loader::flush`] and
-//!    [`Loader::put`] therefore also make the key's flight void. Whoever writes past them in the middle of a load is noticed
-//!    only by what is in the cache when the load ends.
+//! 2. A loaded value never takes the place of what was written while it was loaded, nor comes back
+//!    after a removal. This is the lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI
+//!    2013, section 3.2.1. Where the paper's server hands a token out and checks it when the value
+//!    comes, the cache here compares identities: a value that was loaded for want of an item goes
+//!    in by [`crate::Cache::insert`], which refuses where there is one; one that was loaded for a
+//!    stale item by [`crate::Cache::replace_matching`], which refuses where that item is no longer
+//!    the key's. A removal of a key *without* item leaves no trace in the cache, nor does a flush;
+//!    [`Loader::remove`], [`Loader::flush`] and [`Loader::put`] therefore also make the key's
+//!    flight void. Whoever writes past them in the middle of a load is noticed only by what is in
+//!    the cache when the load ends.
 //! 3. No lock is held while a loader runs.
 
 #![forbid(unsafe_code)]
@@ -99,18 +102,21 @@ pub type Job = Box<dyn FnOnce() + Send + 'static>;
 impl Loader {
     /// A loader of keys that are in this pool, or go there.
     ///
-    /// The second user bit of an item (`0b10`) marks one that says that there is no value; its own value is empty.
+    /// The second user bit of an item (`0b10`) marks one that says that there is no value; its own
+    /// value is empty.
     pub fn new(cache: &Cache, pool: PoolId) -> Self {
         Self::with_absent_mark(cache, pool, ABSENT_MARK)
     }
 
-    /// The same with other user bits for the mark, where the application uses the second one itself.
+    /// The same with other user bits for the mark, where the application uses the second one
+    /// itself.
     pub fn with_absent_mark(cache: &Cache, pool: PoolId, bits: u8) -> Self {
         Self::made(cache, pool, bits, None)
     }
 
-    /// The same with a negative cache: what a loader found to be absent is noted there, in the place of an item, and asked for where the
-    /// cache has no item. The loader voids what it stores or removes; whoever writes past it calls [`NegativeCache::void`].
+    /// The same with a negative cache: what a loader found to be absent is noted there, in the
+    /// place of an item, and asked for where the cache has no item. The loader voids what it stores
+    /// or removes; whoever writes past it calls [`NegativeCache::void`].
     pub fn with_negative_cache(cache: &Cache, pool: PoolId, negative: &NegativeCache) -> Self {
         Self::made(cache, pool, ABSENT_MARK, Some(negative.clone()))
     }
@@ -127,20 +133,23 @@ impl Loader {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The value of `key`: from the cache, from another caller's loader, or from `load`, which is run at most once, on the
-    /// calling thread.
+    /// The value of `key`: from the cache, from another caller's loader, or from `load`, which is
+    /// run at most once, on the calling thread.
     ///
-    /// Where the cache has a stale value, one caller loads it anew, and waits for that; all others get the stale value
-    /// at once. [`Self::get_or_spawn`] lets nobody wait.
+    /// Where the cache has a stale value, one caller loads it anew, and waits for that; all others
+    /// get the stale value at once. [`Self::get_or_spawn`] lets nobody wait.
     ///
     /// # Errors
-    /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and [`LoadError::TimedOut`] where another
-    /// caller's did; none of them where there is a stale value or a fallback. [`LoadError::Failed`] also where the cache has nothing and
-    /// could not keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for what is no key, and
-    /// [`crate::ErrorKind::NoSuchPool`] where the pool was removed. A value that finds no room is given to its callers all the same.
+    /// [`LoadError::Failed`] where the loader failed, [`LoadError::Panicked`] and
+    /// [`LoadError::TimedOut`] where another caller's did; none of them where there is a stale
+    /// value or a fallback. [`LoadError::Failed`] also where the cache has nothing and could not
+    /// keep what is loaded, so that nothing is: with [`crate::ErrorKind::KeyLength`] for what is no
+    /// key, and [`crate::ErrorKind::NoSuchPool`] where the pool was removed. A value that finds no
+    /// room is given to its callers all the same.
     ///
     /// # Panics
-    /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on working.
+    /// Where `load` does. Those who wait for it get [`LoadError::Panicked`], and the loader goes on
+    /// working.
     #[inline]
     pub fn get_or_load<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
@@ -158,9 +167,10 @@ impl Loader {
         }
     }
 
-    /// As [`Self::get_or_load`], but a stale value is returned at once to everybody: loading it anew is a job that is
-    /// handed to `spawn`, to be run on a thread of the caller's. A job that is dropped instead leaves the work to the next
-    /// caller. Where there is no value at all, `load` runs on the calling thread.
+    /// As [`Self::get_or_load`], but a stale value is returned at once to everybody: loading it
+    /// anew is a job that is handed to `spawn`, to be run on a thread of the caller's. A job that
+    /// is dropped instead leaves the work to the next caller. Where there is no value at all,
+    /// `load` runs on the calling thread.
     ///
     /// # Errors
     /// As for [`Self::get_or_load`].
@@ -183,7 +193,8 @@ impl Loader {
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);
                 spawn(Box::new(move || {
-                    // Nobody is there to hear of an error; it is counted, and those who joined are told.
+                    // Nobody is there to hear of an error; it is counted, and those who joined are
+                    // told.
                     let _ = loader.lead(claim, &options, None, load);
                 }));
                 self.count(STALE);
@@ -193,8 +204,8 @@ impl Loader {
         }
     }
 
-    /// The value of `key` if the cache has one that is fresh or stale; loads nothing. [`Fetched::value`] is `None` where
-    /// it is known that there is none.
+    /// The value of `key` if the cache has one that is fresh or stale; loads nothing.
+    /// [`Fetched::value`] is `None` where it is known that there is none.
     pub fn find(&self, key: &[u8], options: &LoadOptions) -> Option<Fetched<'_>> {
         match self.look_up(key, options) {
             Found::Fresh(fetched) => Some(fetched),
@@ -203,8 +214,9 @@ impl Loader {
         }
     }
 
-    /// Removes `key`, after its owner has changed it. What was being loaded meanwhile is given to those who wait for it
-    /// and is not stored; who asks from now on gets what is loaded from now on. `false`: the cache had nothing.
+    /// Removes `key`, after its owner has changed it. What was being loaded meanwhile is given to
+    /// those who wait for it and is not stored; who asks from now on gets what is loaded from now
+    /// on. `false`: the cache had nothing.
     ///
     /// Where it meets a load that is just being stored, it waits until that is done.
     pub fn remove(&self, key: &[u8]) -> bool {
@@ -213,8 +225,8 @@ impl Loader {
         self.inner.cache.keys(self.inner.pool).remove(key) || was_absent
     }
 
-    /// Removes all keys of the pool's key space, as [`crate::Keys::flush`] does, and sees to it that nothing is stored
-    /// whose load has begun before.
+    /// Removes all keys of the pool's key space, as [`crate::Keys::flush`] does, and sees to it
+    /// that nothing is stored whose load has begun before.
     pub fn flush(&self) {
         self.inner.flights.void_all();
         if let Some(negative) = &self.inner.negative {
@@ -223,8 +235,8 @@ impl Loader {
         self.inner.cache.keys(self.inner.pool).flush();
     }
 
-    /// Stores a value that the caller has at hand, as if it had been loaded now; what was being loaded meanwhile is not
-    /// stored over it.
+    /// Stores a value that the caller has at hand, as if it had been loaded now; what was being
+    /// loaded meanwhile is not stored over it.
     ///
     /// # Errors
     /// As for [`Cache::allocate`]; then the key is removed, so that no older value stays.

@@ -1,24 +1,30 @@
 //! A thread's own store of a class's chunks, so that most insertions take no lock that others want.
 //!
-//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or those of the class's *stock*
-//! ([`base::pin::Stock`]) of what was evicted or removed. What it inserts joins the eviction queue a batch at a time, and so does what is
-//! freed: the chunk leaves the queue, and goes to the stock, with a batch of others. The lock of the class, and the cold memory that
-//! eviction reads, are so paid for once for many items.
+//! A thread that allocates takes a batch of chunks at a time: free ones, those of a new slab, or
+//! those of the class's *stock* ([`base::pin::Stock`]) of what was evicted or removed. What it
+//! inserts joins the eviction queue a batch at a time, and so does what is freed: the chunk leaves
+//! the queue, and goes to the stock, with a batch of others. The lock of the class, and the cold
+//! memory that eviction reads, are so paid for once for many items.
 //!
-//! Whoever finds the stock short evicts a batch for it, mostly *ahead*, at a moment when nobody else is at the class: so threads
-//! hardly ever wait for the class's lock, nor for the answer to who still reads what was evicted.
+//! Whoever finds the stock short evicts a batch for it, mostly *ahead*, at a moment when nobody
+//! else is at the class: so threads hardly ever wait for the class's lock, nor for the answer to
+//! who still reads what was evicted.
 //!
 //! A class of few chunks has batches of one, and one magazine for all threads.
 //!
 //! Invariants:
-//! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no more (invariant 5 of
-//!    `slab::item`). *Freed* ones leave the queue first, and then are in the stock until that.
-//! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another. Its incarnation and the
-//!    state word tell; what is queued already is not queued twice.
-//! 3. No magazine names a chunk of a slab that has left the class. All are emptied ([`Core::empty_magazines`]), and the stock, after the
-//!    class was told which slab leaves, and who takes from the stock looks for that, so that none of its chunks gets ready again; and
-//!    once all its chunks are in, so that no item can be made in it, what is pending of it is dropped ([`Core::fold_magazines`]).
-//! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those is while the other is held.
+//! 1. A chunk is *ready* only after everybody who protected it before it was freed protects it no
+//!    more (invariant 5 of `slab::item`). *Freed* ones leave the queue first, and then are in the
+//!    stock until that.
+//! 2. A *pending* entry may be out of date: its item was removed, and its chunk may hold another.
+//!    Its incarnation and the state word tell; what is queued already is not queued twice.
+//! 3. No magazine names a chunk of a slab that has left the class. All are emptied
+//!    ([`Core::empty_magazines`]), and the stock, after the class was told which slab leaves, and
+//!    who takes from the stock looks for that, so that none of its chunks gets ready again; and
+//!    once all its chunks are in, so that no item can be made in it, what is pending of it is
+//!    dropped ([`Core::fold_magazines`]).
+//! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those
+//!    is while the other is held.
 
 use std::sync::atomic::Ordering;
 
@@ -37,23 +43,26 @@ use crate::watch::gone_for;
 
 /// Most chunks that a thread takes at once.
 const MAX_BATCH: u64 = 256;
-/// How many chunks a thread uses between two looks whether it may have the lock of the class without waiting.
+/// How many chunks a thread uses between two looks whether it may have the lock of the class
+/// without waiting.
 const LOOK_EACH: usize = 8;
-/// A thread's batch is at most this part of the chunks of the class, divided by the number of threads that use it, or by two if there is
-/// one: what all magazines keep from use is a small part of the class. Up to 64 the part may be larger.
+/// A thread's batch is at most this part of the chunks of the class, divided by the number of
+/// threads that use it, or by two if there is one: what all magazines keep from use is a small part
+/// of the class. Up to 64 the part may be larger.
 const PART_OF_CLASS: u64 = 512;
 const PART_OF_SMALL_CLASS: u64 = 64;
 const MAX_SMALL_BATCH: u64 = 64;
 /// A class's chunks are divided by this for the number that its stock should have.
 const PART_IN_STOCK: u64 = 128;
 const MAX_STOCK: u64 = 2_048;
-/// Entries at which a batch of evictions looks under one hold of the class's lock; the last eviction may add what one takes
-/// ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to be looked at for each.
+/// Entries at which a batch of evictions looks under one hold of the class's lock; the last
+/// eviction may add what one takes ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to
+/// be looked at for each.
 const LOOKS_PER_BATCH: u32 = 2_048;
 /// How often eviction is tried where what was evicted turns out to be read.
 const ATTEMPTS: u32 = 4;
-/// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it finds nothing. Each time it tries
-/// [`evict::MAX_HELD_TRIES`] items and more.
+/// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it
+/// finds nothing. Each time it tries [`evict::MAX_HELD_TRIES`] items and more.
 const ROUNDS_ASKING: u32 = 64;
 
 /// Chunks and entries that one thread has for itself.
@@ -67,7 +76,8 @@ pub(crate) struct Magazine {
     freed: Vec<ItemPtr>,
     /// Evicted, and still in the index: empty but while a batch is evicted.
     evicted: Vec<Keyed>,
-    /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but meanwhile.
+    /// Evicted, held by this thread, and to be ended once no lock is held, of any class: empty but
+    /// meanwhile.
     ending: Vec<ItemPtr>,
     /// Memory of all these that was charged, in bytes.
     billed: u32,
@@ -158,8 +168,8 @@ pub(crate) fn stock_for(chunks: u64) -> usize {
     (chunks / PART_IN_STOCK).clamp(1, MAX_STOCK) as usize
 }
 
-/// The lock of the class for a thread that has gathered so much to do under it: `None` below a batch, and up to two while
-/// another thread has the lock, which is then looked for now and then.
+/// The lock of the class for a thread that has gathered so much to do under it: `None` below a
+/// batch, and up to two while another thread has the lock, which is then looked for now and then.
 fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
     let batch = class.batch() as usize;
     if gathered < batch {
@@ -219,8 +229,8 @@ impl Core {
         self.take_clear(class, magazine);
     }
 
-    /// Brings the stock up to what it should be, at a moment when nobody else is at the class: looks for that now and then, once
-    /// half of what is ready is used up.
+    /// Brings the stock up to what it should be, at a moment when nobody else is at the class:
+    /// looks for that now and then, once half of what is ready is used up.
     fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
         let (batch, left) = (class.batch() as usize, magazine.ready.len());
         // A chunk ahead is a large part of a class that has few.
@@ -249,9 +259,10 @@ impl Core {
         }
     }
 
-    /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab, to be ready; or those of
-    /// evicted items, for the stock, as many as it lacks; or one more than that, if the caller `insists` because all that it has is
-    /// still read. Returns whether it got none because it came upon stale entries alone, and has to go on.
+    /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab,
+    /// to be ready; or those of evicted items, for the stock, as many as it lacks; or one more than
+    /// that, if the caller `insists` because all that it has is still read. Returns whether it got
+    /// none because it came upon stale entries alone, and has to go on.
     fn gather(
         &self,
         pool: &Pool,
@@ -286,8 +297,9 @@ impl Core {
         goes_on
     }
 
-    /// Takes over what was left in the common magazine when the class came to have more chunks, and nobody would look at again. Does not
-    /// wait for the magazine, whose place is before the class's lock.
+    /// Takes over what was left in the common magazine when the class came to have more chunks, and
+    /// nobody would look at again. Does not wait for the magazine, whose place is before the
+    /// class's lock.
     fn take_common(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
         let Some(mut common) = class.magazines.common.try_lock() else { return };
         self.fold(class, inner, &mut common);
@@ -305,13 +317,14 @@ impl Core {
         }
     }
 
-    /// Evicts up to `wanted` items, as far as [`LOOKS_PER_BATCH`] lets it. They are still in the index. Returns whether there were none
-    /// but stale entries to be looked at this time.
+    /// Evicts up to `wanted` items, as far as [`LOOKS_PER_BATCH`] lets it. They are still in the
+    /// index. Returns whether there were none but stale entries to be looked at this time.
     fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) -> bool {
         let keyspace = self.keyspace(inner.chunks.info().keyspace);
         let Inner { chunks, policy, .. } = inner;
         let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.life.as_deref());
-        // Where an embedder may keep items, more of them may stand in a row than are held otherwise.
+        // Where an embedder may keep items, more of them may stand in a row than are held
+        // otherwise.
         let mut rounds = if class.life.is_some() { ROUNDS_ASKING } else { 1 };
         let mut looks = 0;
         let chosen = |magazine: &Magazine| magazine.evicted.len() + magazine.ending.len();
@@ -339,7 +352,8 @@ impl Core {
                 magazine.ending.push(ptr);
                 continue;
             }
-            // SAFETY: the item was claimed by the policy, and is no link, as none of those stays claimed.
+            // SAFETY: the item was claimed by the policy, and is no link, as none of those stays
+            // claimed.
             let keyed = unsafe { view.keyed(ptr) };
             self.index.prefetch(keyed.hash());
             magazine.evicted.push(keyed);
@@ -354,8 +368,8 @@ impl Core {
         magazine.freed.extend(magazine.evicted.drain(..).map(Keyed::ptr));
     }
 
-    /// Takes items that this thread has claimed out of the index, and counts them as gone for `cause`, those that were evicted when they
-    /// were over as expired.
+    /// Takes items that this thread has claimed out of the index, and counts them as gone for
+    /// `cause`, those that were evicted when they were over as expired.
     fn unlink(
         &self,
         class: &Class,
@@ -382,7 +396,8 @@ impl Core {
         class.count_gone(RemovalCause::Expired, &expired);
     }
 
-    /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`, and frees them.
+    /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`,
+    /// and frees them.
     pub(crate) fn end_claimed(&self, class: &Class, cause: RemovalCause, mut claimed: Vec<ItemPtr>) {
         claimed.retain(|ptr| {
             let wants_finish = self.wants_finish(class, *ptr);
@@ -402,7 +417,8 @@ impl Core {
         self.free_evicted(class, claimed);
     }
 
-    /// Takes an item out of the index that this thread has taken out of sight, with a reference, and gives that back.
+    /// Takes an item out of the index that this thread has taken out of sight, with a reference,
+    /// and gives that back.
     pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
         if !self.strikes(Plant::FinishedStays) {
             // SAFETY: this thread holds a reference.
@@ -411,8 +427,9 @@ impl Core {
         self.retire(ptr, cause, false);
     }
 
-    /// Checks, in builds with debug assertions, that no entry of the index leads to an item whose chunk this thread owns and is about
-    /// to free. Whoever calls this holds no lock of the index and none of a class.
+    /// Checks, in builds with debug assertions, that no entry of the index leads to an item whose
+    /// chunk this thread owns and is about to free. Whoever calls this holds no lock of the index
+    /// and none of a class.
     #[inline]
     pub(crate) fn check_unlinked(&self, ptr: ItemPtr) {
         if cfg!(debug_assertions) && self.checks_ends() {
@@ -441,8 +458,8 @@ impl Core {
                 let Some(bits) = state.enqueue(bits, hit) else { continue };
                 inner.policy.push(entry, bits, self.now());
             }
-            // SAFETY: the item was in the index while this thread held the lock of the class, without which no chunk that
-            // was freed since then is used again.
+            // SAFETY: the item was in the index while this thread held the lock of the class,
+            // without which no chunk that was freed since then is used again.
             if let Some(expiry) = unsafe { item.expiry() } {
                 self.put_in_wheel(class, inner, entry, expiry.load(Ordering::Relaxed));
             }
@@ -454,7 +471,8 @@ impl Core {
         }
     }
 
-    /// Ends an item that is neither in the index nor held, and frees its chunk. The caller holds no lock.
+    /// Ends an item that is neither in the index nor held, and frees its chunk. The caller holds no
+    /// lock.
     pub(crate) fn free(&self, ptr: ItemPtr) {
         let _using = self.pools.enter();
         // SAFETY: this thread uses the table of pools.
@@ -485,7 +503,8 @@ impl Core {
         }
     }
 
-    /// Frees chunks that are neither in the index nor in the queue; those that are still read, later.
+    /// Frees chunks that are neither in the index nor in the queue; those that are still read,
+    /// later.
     pub(crate) fn free_evicted(&self, class: &Class, evicted: Vec<ItemPtr>) {
         if evicted.is_empty() {
             return;
@@ -500,8 +519,8 @@ impl Core {
         }
     }
 
-    /// Queues an item that has just become visible, or was given an expiry, sooner or later. The caller holds a reference
-    /// or protects the item.
+    /// Queues an item that has just become visible, or was given an expiry, sooner or later. The
+    /// caller holds a reference or protects the item.
     pub(crate) fn queue(&self, class: &Class, (ptr, item): (ItemPtr, Item<'_>), hash: u64) {
         let incarnation = item.state().incarnation();
         let mut magazine = class.magazines.mine(class).lock();
@@ -519,8 +538,8 @@ impl Core {
         }
     }
 
-    /// Brings the queue of the class up to date with all magazines, waiting for those in use. Takes the class's lock for magazines with
-    /// something to fold only.
+    /// Brings the queue of the class up to date with all magazines, waiting for those in use. Takes
+    /// the class's lock for magazines with something to fold only.
     pub(crate) fn fold_magazines(&self, class: &Class) {
         for magazine in class.magazines.all() {
             self.fold_magazine(class, &mut magazine.lock());
@@ -528,8 +547,9 @@ impl Core {
         class.settle_fixed(&self.ledger);
     }
 
-    /// Does the same with the magazines that no thread uses right now. A thread that uses one may have lost its processor, and with a
-    /// thousand threads does not have it again for a second; what it has gathered is folded later.
+    /// Does the same with the magazines that no thread uses right now. A thread that uses one may
+    /// have lost its processor, and with a thousand threads does not have it again for a second;
+    /// what it has gathered is folded later.
     pub(crate) fn fold_idle_magazines(&self, class: &Class) -> Folded {
         let mut folded = Folded { chunks: class.stock.level(), is_complete: true };
         for magazine in class.magazines.all() {
@@ -542,7 +562,8 @@ impl Core {
         folded
     }
 
-    /// Brings the queue of the class up to date with one magazine. Returns how many chunks the magazine has.
+    /// Brings the queue of the class up to date with one magazine. Returns how many chunks the
+    /// magazine has.
     fn fold_magazine(&self, class: &Class, magazine: &mut Magazine) -> usize {
         if !magazine.pending.is_empty() || !magazine.freed.is_empty() {
             let mut inner = class.inner.lock();
@@ -554,8 +575,8 @@ impl Core {
         magazine.ready.len() + magazine.freed.len()
     }
 
-    /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still read stay. The caller holds no
-    /// magazine.
+    /// Gives the chunks of all magazines, and of the stock, back to the class; those that are still
+    /// read stay. The caller holds no magazine.
     pub(crate) fn empty_magazines(&self, class: &Class) {
         for magazine in class.magazines.all() {
             let mut magazine: MutexGuard<'_, Magazine> = magazine.lock();
@@ -578,7 +599,8 @@ impl Core {
 mod tests {
     use super::*;
 
-    /// A thread that has chosen the common magazine may put something into it when the class has already outgrown that.
+    /// A thread that has chosen the common magazine may put something into it when the class has
+    /// already outgrown that.
     #[test]
     fn what_is_left_in_the_common_magazine_is_taken_over() {
         use crate::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -617,7 +639,8 @@ mod tests {
         cache.validate();
     }
 
-    /// The thread that uses a magazine may wait for a processor, which takes seconds beside a thousand others.
+    /// The thread that uses a magazine may wait for a processor, which takes seconds beside a
+    /// thousand others.
     #[test]
     fn a_round_waits_for_no_magazine_in_use() {
         use std::sync::mpsc;

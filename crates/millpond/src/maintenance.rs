@@ -28,8 +28,9 @@ pub struct MaintenanceStatus {
 
 /// A thread that calls [`Cache::maintain`] at an interval, until it is dropped.
 ///
-/// Without it, or a loop of the embedder's own, expired items keep their memory until they are looked for or evicted, pools do not trade
-/// memory, and queues and index may grow a few percent beyond the limit of the cache.
+/// Without it, or a loop of the embedder's own, expired items keep their memory until they are
+/// looked for or evicted, pools do not trade memory, and queues and index may grow a few percent
+/// beyond the limit of the cache.
 ///
 /// ```
 /// # use millpond::{Cache, CacheConfig, MaintenanceThread};
@@ -47,8 +48,8 @@ pub struct MaintenanceThread {
 }
 
 impl MaintenanceThread {
-    /// Starts the thread. One a cache is enough. Rounds are cheap if there is nothing to do; an interval of a second is
-    /// meant.
+    /// Starts the thread. One a cache is enough. Rounds are cheap if there is nothing to do; an
+    /// interval of a second is meant.
     ///
     /// # Errors
     /// If the operating system refuses another thread.
@@ -83,9 +84,9 @@ impl fmt::Debug for MaintenanceThread {
 }
 
 impl Cache {
-    /// [`Cache::new`], and a [`MaintenanceThread`] that calls [`Cache::maintain`] once a second for as long as there is a clone of this
-    /// cache: what most programs want. Not for a cache with a [`crate::Clock`] that is moved by hand: there the thread would act at
-    /// moments of its own.
+    /// [`Cache::new`], and a [`MaintenanceThread`] that calls [`Cache::maintain`] once a second for
+    /// as long as there is a clone of this cache: what most programs want. Not for a cache with a
+    /// [`crate::Clock`] that is moved by hand: there the thread would act at moments of its own.
     ///
     /// The thread ends with the last clone, which waits for the round under way.
     ///

@@ -1,17 +1,19 @@
-//! The memory monitor: the cache gives memory back when the machine, the process or its cgroup runs short, and takes it
-//! back when there is plenty – so that whoever needs memory gets it, and nobody is killed for want of it.
+//! The memory monitor: the cache gives memory back when the machine, the process or its cgroup runs
+//! short, and takes it back when there is plenty – so that whoever needs memory gets it, and nobody
+//! is killed for want of it.
 //!
-//! Parameters, formulas and defaults are those of CacheLib (Berg et al., OSDI 2020, section 4.2, and its sources as of 2026);
-//! `docs/memory-monitor.md` writes them out, with what Millpond adds: a mode for cgroups of both versions with their pressure,
-//! at least one slab per run, and steps that begin at what the cache uses rather than at what it may use.
+//! Parameters, formulas and defaults are those of CacheLib (Berg et al., OSDI 2020, section 4.2,
+//! and its sources as of 2026); `docs/memory-monitor.md` writes them out, with what Millpond adds:
+//! a mode for cgroups of both versions with their pressure, at least one slab per run, and steps
+//! that begin at what the cache uses rather than at what it may use.
 //!
-//! Three parts: [`Policy`] decides and does nothing else; [`Source`] reads; [`Monitor`] joins them with a cache, and
-//! [`MonitorThread`] runs that now and then.
+//! Three parts: [`Policy`] decides and does nothing else; [`Source`] reads; [`Monitor`] joins them
+//! with a cache, and [`MonitorThread`] runs that now and then.
 //!
 //! What must hold:
 //! 1. The policy has no lock, clock, thread or I/O.
-//! 2. The cache's memory stays between what may not be given and what it had when the monitor began, or what somebody else
-//!    has set since.
+//! 2. The cache's memory stays between what may not be given and what it had when the monitor
+//!    began, or what somebody else has set since.
 //! 3. A file that cannot be read changes nothing.
 
 #![forbid(unsafe_code)]
@@ -59,7 +61,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor that gives back from the memory which the cache has now. Reads once, to see whether all is there.
+    /// A monitor that gives back from the memory which the cache has now. Reads once, to see
+    /// whether all is there.
     ///
     /// # Errors
     /// [`MonitorError::Config`], or what [`Source`] says of a file that is missing.
@@ -71,7 +74,8 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Leaves evicting to whoever calls [`Cache::maintain`]: a run is short, and so is the end of a thread that makes them.
+    /// Leaves evicting to whoever calls [`Cache::maintain`]: a run is short, and so is the end of a
+    /// thread that makes them.
     #[must_use]
     pub fn leaving_eviction(self) -> Self {
         Self { is_lazy: true, ..self }
@@ -92,11 +96,13 @@ impl Monitor {
         })
     }
 
-    /// One run: reads, decides, and changes the cache's memory, to no less than [`Cache::least_memory`]. Giving back evicts on the
-    /// calling thread, but for [`Self::leaving_eviction`].
+    /// One run: reads, decides, and changes the cache's memory, to no less than
+    /// [`Cache::least_memory`]. Giving back evicts on the calling thread, but for
+    /// [`Self::leaving_eviction`].
     ///
     /// # Errors
-    /// As for [`Self::read`]; [`MonitorError::Cache`] where held items keep slabs that should go: the next run goes on.
+    /// As for [`Self::read`]; [`MonitorError::Cache`] where held items keep slabs that should go:
+    /// the next run goes on.
     pub fn run(&mut self) -> Result<Decision, MonitorError> {
         let readings = self.read()?;
         let decision = self.policy.observe(&readings);
@@ -180,7 +186,8 @@ impl MonitorStatus {
     }
 }
 
-/// A thread that runs a monitor at its interval, until this is dropped. The cache then keeps the memory that it has.
+/// A thread that runs a monitor at its interval, until this is dropped. The cache then keeps the
+/// memory that it has.
 #[derive(Debug)]
 pub struct MonitorThread {
     status: Arc<Mutex<MonitorStatus>>,
@@ -188,7 +195,8 @@ pub struct MonitorThread {
 }
 
 impl MonitorThread {
-    /// Starts the thread. What goes wrong in a run is in [`Self::status`], and the next run tries again.
+    /// Starts the thread. What goes wrong in a run is in [`Self::status`], and the next run tries
+    /// again.
     ///
     /// # Errors
     /// [`MonitorError::Cache`] where the system refuses another thread.

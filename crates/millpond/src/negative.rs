@@ -1,9 +1,10 @@
 //! Negative caching: what is known not to be there, in a few bytes a key.
 //!
-//! A cache in front of a database is asked again and again for keys that the database does not have; each such miss costs a
-//! query. (Berg et al., "The CacheLib Caching Engine", OSDI 2020, section 2: caching of negative results.) A [`NegativeCache`]
-//! remembers such keys by a *fingerprint* of 64 or 128 bits, in a [`crate::compact`] cache: 12.2 or 21.3 bytes each, however long the
-//! key is, beside the 64 and more of an item that says so.
+//! A cache in front of a database is asked again and again for keys that the database does not
+//! have; each such miss costs a query. (Berg et al., "The CacheLib Caching Engine", OSDI 2020,
+//! section 2: caching of negative results.) A [`NegativeCache`] remembers such keys by a
+//! *fingerprint* of 64 or 128 bits, in a [`crate::compact`] cache: 12.2 or 21.3 bytes each, however
+//! long the key is, beside the 64 and more of an item that says so.
 //!
 //! ```
 //! use millpond::negative::{NegativeCache, NegativeConfig};
@@ -31,17 +32,21 @@
 //! ```
 //!
 //! What must hold:
-//! 1. Once [`NegativeCache::void`] has returned, the key is not said to be absent by what was found before it began: neither by an
-//!    entry, nor by a [`Ticket`] that was begun before. This is the lease of Nishtala et al., "Scaling Memcache at Facebook",
-//!    NSDI 2013, section 3.2.1. A void moves the version of its key's stripe, and then locks the key's bucket to remove the entry; a note
-//!    compares the version while it holds the lock of that bucket. So either the note sees the version moved, or the
-//!    void sees the note's entry. A stripe is shared by many keys: a note may be refused for another key's sake.
+//! 1. Once [`NegativeCache::void`] has returned, the key is not said to be absent by what was found
+//!    before it began: neither by an entry, nor by a [`Ticket`] that was begun before. This is the
+//!    lease of Nishtala et al., "Scaling Memcache at Facebook", NSDI 2013, section 3.2.1. A void
+//!    moves the version of its key's stripe, and then locks the key's bucket to remove the entry; a
+//!    note compares the version while it holds the lock of that bucket. So either the note sees the
+//!    version moved, or the void sees the note's entry. A stripe is shared by many keys: a note may
+//!    be refused for another key's sake.
 //! 2. An expired entry says nothing.
-//! 3. What says that a key is absent was said of its fingerprint. Another key with the same one is said to be absent as well: with `n`
-//!    entries, a key that is there is taken for one of them with a probability of `n / 2^64`, or `n / 2^128`. Ten million
-//!    entries of 64 bits and a million questions a second about keys that are there: one wrong answer in three weeks, which lasts
-//!    until the entry expires. The hash is seeded at random, so that nobody can make keys meet who does not see the seed; XXH3 is no
-//!    cryptographic hash all the same. Take 64 bits where a wrong answer is a nuisance, and 128, the default, where it is a fault.
+//! 3. What says that a key is absent was said of its fingerprint. Another key with the same one is
+//!    said to be absent as well: with `n` entries, a key that is there is taken for one of them
+//!    with a probability of `n / 2^64`, or `n / 2^128`. Ten million entries of 64 bits and a
+//!    million questions a second about keys that are there: one wrong answer in three weeks, which
+//!    lasts until the entry expires. The hash is seeded at random, so that nobody can make keys
+//!    meet who does not see the seed; XXH3 is no cryptographic hash all the same. Take 64 bits
+//!    where a wrong answer is a nuisance, and 128, the default, where it is a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -83,7 +88,8 @@ pub struct NegativeConfig {
     pub memory: ByteSize,
     /// See [`CompactConfig::max_memory`].
     pub max_memory: Option<ByteSize>,
-    /// For how long a key is known to be absent, in seconds; `None` = until it is evicted or voided. Default 60.
+    /// For how long a key is known to be absent, in seconds; `None` = until it is evicted or
+    /// voided. Default 60.
     pub ttl_secs: Option<u32>,
     /// How much of a key is kept. Default 128 bits.
     pub fingerprint: Fingerprint,
@@ -266,14 +272,15 @@ impl NegativeCache {
 
     /// Begins to find out whether `key` is absent: to be called before its owner is asked.
     pub fn begin(&self, key: &[u8]) -> Ticket {
-        // The epoch first: who empties the cache raises it before, and who voids a key raises its version before.
+        // The epoch first: who empties the cache raises it before, and who voids a key raises its
+        // version before.
         let epoch = self.inner.epoch.load(Ordering::Acquire);
         let fingerprint = self.fingerprint(key);
         Ticket { fingerprint, version: self.version(fingerprint).load(Ordering::Acquire), epoch }
     }
 
-    /// Notes that the key of this ticket is absent, for [`NegativeConfig::ttl_secs`]. `false`: it was voided since the ticket was
-    /// begun, and nothing is noted.
+    /// Notes that the key of this ticket is absent, for [`NegativeConfig::ttl_secs`]. `false`: it
+    /// was voided since the ticket was begun, and nothing is noted.
     pub fn note(&self, ticket: Ticket) -> bool {
         self.note_for(ticket, self.inner.ttl_secs)
     }
@@ -292,8 +299,8 @@ impl NegativeCache {
         noted
     }
 
-    /// Forgets that `key` is absent, and makes tickets void that were begun before: to be called once the key was inserted at its owner's.
-    /// `false`: it was not known to be absent.
+    /// Forgets that `key` is absent, and makes tickets void that were begun before: to be called
+    /// once the key was inserted at its owner's. `false`: it was not known to be absent.
     pub fn void(&self, key: &[u8]) -> bool {
         let fingerprint = self.fingerprint(key);
         self.version(fingerprint).fetch_add(1, Ordering::AcqRel);

@@ -1,4 +1,5 @@
-//! Handles that borrow nothing: for tasks, response bodies and whatever outlives the call that found the item.
+//! Handles that borrow nothing: for tasks, response bodies and whatever outlives the call that
+//! found the item.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,10 +10,11 @@ use crate::find::Keys;
 use crate::handle::ReadHandle;
 use crate::load::{Fetched, Value};
 
-/// A [`ReadHandle`] that keeps the cache alive instead of borrowing it: `'static`, so that it can go into a spawned task or an HTTP
-/// body. Costs one atomic count more.
+/// A [`ReadHandle`] that keeps the cache alive instead of borrowing it: `'static`, so that it can
+/// go into a spawned task or an HTTP body. Costs one atomic count more.
 ///
-/// As long as one lives, the memory of the cache stays, and the folder of a cache in files is in use.
+/// As long as one lives, the memory of the cache stays, and the folder of a cache in files is in
+/// use.
 ///
 /// ```
 /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -29,7 +31,8 @@ use crate::load::{Fetched, Value};
 /// # }
 /// ```
 ///
-/// It is `AsRef<[u8]> + Send + 'static`, all that `bytes::Bytes::from_owner` asks for: a body without a copy.
+/// It is `AsRef<[u8]> + Send + 'static`, all that `bytes::Bytes::from_owner` asks for: a body
+/// without a copy.
 pub struct OwnedHandle {
     /// Given back before the cache is.
     handle: ReadHandle<'static>,
@@ -54,8 +57,8 @@ impl ReadHandle<'_> {
         let (core, ptr) = self.parts();
         let core = core.me.upgrade().expect("it is borrowed, and so alive");
         std::mem::forget(self);
-        // SAFETY: the core stays where it is until the last count is given back, and the handle, which takes over the
-        // reference to the item, is dropped before this one is.
+        // SAFETY: the core stays where it is until the last count is given back, and the handle,
+        // which takes over the reference to the item, is dropped before this one is.
         let handle = ReadHandle::adopt(unsafe { &*Arc::as_ptr(&core) }, ptr);
         OwnedHandle { handle, core }
     }

@@ -68,7 +68,8 @@ impl Cache {
                 continue;
             }
             let handle = ReadHandle::adopt(core, ptr);
-            // The last handle of an item may call the embedder, which must not happen while the thread is pinned.
+            // The last handle of an item may call the embedder, which must not happen while the
+            // thread is pinned.
             drop(pinned);
             // SAFETY: the handle holds a reference.
             if unsafe { !item.is_link() && !core.is_dead(item, core.keyspace(pool.keyspace)) } {

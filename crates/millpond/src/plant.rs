@@ -1,8 +1,9 @@
 //! Faults that a test plants in the engine, to see that its checks find them.
 //!
-//! An item that leaves is *unlinked*: its entry leaves the index, or its link the chain, before its chunk is used again. What is forgotten
-//! there shows much later and elsewhere, as a find that reads a chunk that nobody keeps. Each kind of end has its own code for it,
-//! so each has a fault here.
+//! An item that leaves is *unlinked*: its entry leaves the index, or its link the chain, before its
+//! chunk is used again. What is forgotten there shows much later and elsewhere, as a find that
+//! reads a chunk that nobody keeps. Each kind of end has its own code for it, so each has a fault
+//! here.
 
 /// What a planted fault does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,8 @@ pub(crate) enum Plant {
     FinishedStays,
     /// An item that is removed by key keeps its entry.
     RemovedStays,
-    /// One that is removed by handle, with its pool, or because a find sees that it has expired, keeps its entry.
+    /// One that is removed by handle, with its pool, or because a find sees that it has expired,
+    /// keeps its entry.
     HeldStays,
     /// A replaced item keeps its entry beside that of the new one.
     ReplacedStays,
@@ -26,7 +28,8 @@ pub(crate) enum Plant {
     MovedStays,
     /// The links of an item that ends stay in their chain.
     LinksStay,
-    /// The first link of a chain stays in it when another one takes its place: it was replaced, or moved.
+    /// The first link of a chain stays in it when another one takes its place: it was replaced, or
+    /// moved.
     ExchangedLinkStays,
 }
 
@@ -71,8 +74,8 @@ mod planted {
             kind.compare_exchange(plant as u8 + 1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         }
 
-        /// Whether the engine is to look for itself what becomes of an item that ends: not where a fault is planted, which others are
-        /// to find.
+        /// Whether the engine is to look for itself what becomes of an item that ends: not where a
+        /// fault is planted, which others are to find.
         pub(crate) fn checks_ends(&self) -> bool {
             !self.planted.was_set()
         }

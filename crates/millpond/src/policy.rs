@@ -48,11 +48,13 @@ impl Cache {
 
     /// Returns an error if a pool could not be given this policy. Changes nothing.
     ///
-    /// A size class takes 2 KB with S3-FIFO and SIEVE and up to 11 KB with other policies, whatever it holds.
+    /// A size class takes 2 KB with S3-FIFO and SIEVE and up to 11 KB with other policies, whatever
+    /// it holds.
     ///
     /// # Errors
     /// - [`crate::ErrorKind::NoSuchPool`];
-    /// - [`crate::ErrorKind::OutOfMemory`] if the size classes of all pools would then take over half of the memory.
+    /// - [`crate::ErrorKind::OutOfMemory`] if the size classes of all pools would then take over
+    ///   half of the memory.
     pub fn check_pool_policy(&self, pool: PoolId, policy: PolicyKind) -> Result<(), Error> {
         let core = self.core();
         let changed = core.pool(pool)?;

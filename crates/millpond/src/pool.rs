@@ -64,7 +64,8 @@ pub(crate) struct Pool {
     pub(crate) upkeep: Arc<Upkeep>,
     /// Held while slabs are taken away from the pool's classes.
     pub(crate) resizing: Mutex<()>,
-    /// How many slabs allocations have moved between classes, and how many bytes had been inserted when the last one was.
+    /// How many slabs allocations have moved between classes, and how many bytes had been inserted
+    /// when the last one was.
     pub(crate) moves: Mutex<(u64, u64)>,
     /// What decides which slabs should move.
     pub(crate) rebalancer: Mutex<Rebalancer>,
@@ -184,7 +185,8 @@ impl Pool {
         self.sizes().place_of(number).is_none()
     }
 
-    /// Has `leave` take a class out and add its counts to the past ones. The caller holds `resizing`.
+    /// Has `leave` take a class out and add its counts to the past ones. The caller holds
+    /// `resizing`.
     pub(crate) fn while_counts_move<R>(&self, leave: impl FnOnce() -> R) -> R {
         self.count_moves.fetch_add(1, Ordering::AcqRel);
         let left = leave();
@@ -192,8 +194,8 @@ impl Pool {
         left
     }
 
-    /// What `look` sees of the classes and of past counts, with no class in both or in neither. Only if one leaves at each of
-    /// several looks is it as it may be.
+    /// What `look` sees of the classes and of past counts, with no class in both or in neither.
+    /// Only if one leaves at each of several looks is it as it may be.
     pub(crate) fn see_counts<R>(&self, look: impl Fn() -> R) -> R {
         for _ in 0..MOST_COUNTS {
             let before = self.count_moves.load(Ordering::Acquire);
@@ -218,9 +220,9 @@ impl Pool {
         self.classes.get(class)
     }
 
-    /// The classes that were ever used, with their numbers.
-    /// What a class that has to evict takes from the largest, if it has less, in bytes: what moves at a time in the pool, but at most half of
-    /// what a class has on average, so that the largest always has more to give.
+    /// The classes that were ever used, with their numbers. What a class that has to evict takes
+    /// from the largest, if it has less, in bytes: what moves at a time in the pool, but at most
+    /// half of what a class has on average, so that the largest always has more to give.
     pub(crate) fn least_share(&self) -> u64 {
         let bytes = self.slab_bytes();
         step_for(bytes).min(bytes / (2 * self.used_classes().count().max(1) as u64))

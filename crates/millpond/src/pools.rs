@@ -1,20 +1,23 @@
 //! The table of pools, and for how long a pool may be looked at.
 //!
-//! A pool is found in two ways. Who has an item – a reference to it, its protection, its chunk, or the locked bucket of the
-//! index that points to it – knows its slab, and the slab names the pool: that is the way of a hit, and costs two loads. Who
-//! has a pool's number *uses* the table ([`Pools::enter`], a pin of its own group), and looks at pools for as long as that.
+//! A pool is found in two ways. Who has an item – a reference to it, its protection, its chunk, or
+//! the locked bucket of the index that points to it – knows its slab, and the slab names the pool:
+//! that is the way of a hit, and costs two loads. Who has a pool's number *uses* the table
+//! ([`Pools::enter`], a pin of its own group), and looks at pools for as long as that.
 //!
 //! Invariants:
-//! 1. A pool leaves the table only when no slab names it, and none is assigned to it any more. So who has one of its items finds
-//!    it there.
-//! 2. It is freed when everybody who used the table at that moment has stopped. So are a size class without slabs, and a table of sizes,
-//!    that left their pool.
-//! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of a class that has
-//!    no chunk any more.
+//! 1. A pool leaves the table only when no slab names it, and none is assigned to it any more. So
+//!    who has one of its items finds it there.
+//! 2. It is freed when everybody who used the table at that moment has stopped. So are a size class
+//!    without slabs, and a table of sizes, that left their pool.
+//! 3. A chunk is given back by somebody who uses the table, so that nobody is left in the locks of
+//!    a class that has no chunk any more.
 //! 4. A number is given to another pool only after the one that had it was freed.
-//! 5. The life of a number is odd while a pool has it, and grows by one when a pool comes or goes. It grows before the first item of a pool
-//!    can be seen, and after the last one is gone. So who finds an item of a pool's key space, and then sees the life that the pool
-//!    had, has found an item of that pool and not of another one with its number. A number whose lives are used up is given to nobody.
+//! 5. The life of a number is odd while a pool has it, and grows by one when a pool comes or goes.
+//!    It grows before the first item of a pool can be seen, and after the last one is gone. So who
+//!    finds an item of a pool's key space, and then sees the life that the pool had, has found an
+//!    item of that pool and not of another one with its number. A number whose lives are used up is
+//!    given to nobody.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -109,7 +112,8 @@ impl Pools {
         size_of_val::<[Slot<Pool>]>(&self.slots) + size_of_val::<[AtomicU32]>(&self.lives)
     }
 
-    /// Uses the table until the result is dropped. May be nested, but then the outer use must last as long.
+    /// Uses the table until the result is dropped. May be nested, but then the outer use must last
+    /// as long.
     #[inline]
     pub(crate) fn enter(&self) -> Use<'_> {
         self.users.pin_if_not()
@@ -137,8 +141,8 @@ impl Pools {
     /// The pool of a slab.
     ///
     /// # Safety
-    /// For as long as the result is used, the caller has an item or a chunk of a slab that names the pool, as the module says,
-    /// or uses the table.
+    /// For as long as the result is used, the caller has an item or a chunk of a slab that names
+    /// the pool, as the module says, or uses the table.
     #[inline]
     pub(crate) unsafe fn of_slab(&self, number: u16) -> &Pool {
         self.slots[usize::from(number)].get().expect("a slab is assigned to a pool that exists")
@@ -175,8 +179,8 @@ impl Pools {
         self.bound.fetch_max(u32::from(number) + 1, Ordering::Release);
     }
 
-    /// Takes a pool out of the table, which has no slab and gets none any more. The caller is the only one who adds or removes
-    /// pools.
+    /// Takes a pool out of the table, which has no slab and gets none any more. The caller is the
+    /// only one who adds or removes pools.
     pub(crate) fn remove(&self, number: u16) {
         if let Some(pool) = self.slots[usize::from(number)].take() {
             self.lives[usize::from(number)].fetch_add(1, Ordering::AcqRel);
@@ -196,7 +200,8 @@ impl Pools {
         self.has_retired(|remains| matches!(remains, Remains::Class(class) if is_it(class)))
     }
 
-    /// What classes that were taken out of their pools, and are not freed yet, have been charged for, in bytes.
+    /// What classes that were taken out of their pools, and are not freed yet, have been charged
+    /// for, in bytes.
     pub(crate) fn retired_class_bytes(&self) -> u64 {
         let retired = self.retired.lock();
         let classes = retired.iter().filter_map(|(_, remains)| match remains {
@@ -220,7 +225,8 @@ impl Pools {
         grace.has_passed(&self.users)
     }
 
-    /// Frees what nobody can look at any more, each after a call of `freed`. Says how much is left. Never waits.
+    /// Frees what nobody can look at any more, each after a call of `freed`. Says how much is left.
+    /// Never waits.
     pub(crate) fn free_retired(&self, freed: impl Fn(&Remains)) -> usize {
         let mut retired = self.retired.lock();
         let done: Vec<_> = retired.extract_if(.., |(grace, _)| grace.has_passed(&self.users)).collect();
@@ -230,8 +236,9 @@ impl Pools {
         let left = retired.len();
         drop(retired);
         for (_, remains) in done {
-            // SAFETY: invariant 2: it was taken out, and everybody who used the table then has stopped; nobody has come to it by an
-            // item since, as there was none (invariants 1 and 3).
+            // SAFETY: invariant 2: it was taken out, and everybody who used the table then has
+            // stopped; nobody has come to it by an item since, as there was none (invariants 1 and
+            // 3).
             unsafe {
                 match remains {
                     Remains::Pool(pool) => drop(pool.free()),

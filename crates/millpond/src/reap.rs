@@ -15,9 +15,9 @@ use crate::wheel::Wheel;
 const STEP: usize = 64;
 
 impl Cache {
-    /// Takes out the items that have expired, and returns how many. [`Self::maintain`] does so as well. Costs in
-    /// proportion to what expires, and a look at one cache line of each pool; an item is reaped late by at most a 16th of its time to live, and is never found
-    /// meanwhile.
+    /// Takes out the items that have expired, and returns how many. [`Self::maintain`] does so as
+    /// well. Costs in proportion to what expires, and a look at one cache line of each pool; an
+    /// item is reaped late by at most a 16th of its time to live, and is never found meanwhile.
     pub fn reap(&self) -> u64 {
         let core = self.core();
         let (pools, now) = (core.pools.all(), core.now());
@@ -81,8 +81,8 @@ impl Core {
             };
             let found = inner.chunks.resolve(&self.arena, ChunkNumber(entry.0));
             let Some((ptr, item)) = found.filter(|(_, item)| item.state().is_indexed()) else { continue };
-            // SAFETY: the item was in the index while this thread held the lock of the class, without which no chunk that
-            // was freed since then is used again.
+            // SAFETY: the item was in the index while this thread held the lock of the class,
+            // without which no chunk that was freed since then is used again.
             let expiry = unsafe { item.expiry() }.map_or(0, |expiry| expiry.load(Ordering::Relaxed));
             if expiry == 0 {
                 continue;

@@ -12,15 +12,16 @@ use crate::release::{Amount, MOVE_WAITS, Taking, Why};
 use crate::strategy::{Move, PoolView, Strategy, step_for};
 
 impl Cache {
-    /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]): at most one slab moves
-    /// in each. A round that has moved 64 MiB stops, and the next one goes on from there. Returns what was moved, and why.
-    /// [`Self::maintain`] does so as well.
+    /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]):
+    /// at most one slab moves in each. A round that has moved 64 MiB stops, and the next one goes
+    /// on from there. Returns what was moved, and why. [`Self::maintain`] does so as well.
     pub fn rebalance(&self) -> Vec<(PoolId, Move)> {
         self.rebalance_those(|_| true)
     }
 
-    /// The same in the pools that were in use lately, or in which an allocation failed if their strategy goes by that alone. Brings the
-    /// queues and the bill of those up to date in which something was done.
+    /// The same in the pools that were in use lately, or in which an allocation failed if their
+    /// strategy goes by that alone. Brings the queues and the bill of those up to date in which
+    /// something was done.
     pub(crate) fn rebalance_where_due(&self) {
         self.rebalance_those(|pool| {
             let round = pool.upkeep.begin_round();
@@ -67,13 +68,13 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes a slab from the class `victim` of a pool, or in a pool below 64 MiB a sixteenth of it, and gives it to the class `receiver`, or
-    /// back to the pool. Items that
-    /// nobody holds move to other chunks of their class in the place of what would be evicted next there.
+    /// Takes a slab from the class `victim` of a pool, or in a pool below 64 MiB a sixteenth of it,
+    /// and gives it to the class `receiver`, or back to the pool. Items that nobody holds move to
+    /// other chunks of their class in the place of what would be evicted next there.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] where there is no such class, or the victim has no slab;
-    /// [`ErrorKind::OutOfMemory`] where items of the slab are held.
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] where there is no such class, or the victim
+    /// has no slab; [`ErrorKind::OutOfMemory`] where items of the slab are held.
     pub fn move_slab(&self, pool: PoolId, victim: u8, receiver: Option<u8>) -> Result<(), Error> {
         let pool = self.core().pool(pool)?;
         let is_there =

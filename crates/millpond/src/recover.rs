@@ -1,21 +1,25 @@
 //! Taking over what another process left in shared memory.
 //!
-//! Slabs, their table, item headers and what was flushed lie in files in memory ([`crate::CacheConfig::shared`]); the index,
-//! the queues and the free lists do not. They are made anew from the slabs: each chunk is looked at once. So it does not
-//! matter how the last process ended: by its own will, by `kill -9`, or by a crash in the middle of an insertion.
+//! Slabs, their table, item headers and what was flushed lie in files in memory
+//! ([`crate::CacheConfig::shared`]); the index, the queues and the free lists do not. They are made
+//! anew from the slabs: each chunk is looked at once. So it does not matter how the last process
+//! ended: by its own will, by `kill -9`, or by a crash in the middle of an insertion.
 //!
-//! What a reader must never see is something older than what it saw before. An item is complete before its state word says
-//! that it is in the index, and the word says otherwise before a removal returns; so the word alone tells what is there. Between the two
-//! stores of a replacement both items of the key are marked: then a reader may have seen the new one, and nobody
-//! knows which it is. Neither survives. An item whose chain was being changed does not either.
+//! What a reader must never see is something older than what it saw before. An item is complete
+//! before its state word says that it is in the index, and the word says otherwise before a removal
+//! returns; so the word alone tells what is there. Between the two stores of a replacement both
+//! items of the key are marked: then a reader may have seen the new one, and nobody knows which it
+//! is. Neither survives. An item whose chain was being changed does not either.
 //!
 //! Invariants:
-//! 1. A pool's name, by its hash, stands in the words before the first of its slabs is assigned. A number is not given to
-//!    another pool while slabs of its old one are unclaimed.
+//! 1. A pool's name, by its hash, stands in the words before the first of its slabs is assigned. A
+//!    number is not given to another pool while slabs of its old one are unclaimed.
 //! 2. Slabs that are unclaimed, whole or in part, are charged to the ledger.
-//! 3. Once a key space is written to, no run of it is unclaimed, nor will be in a later process: what lies there is older than
-//!    what was written. A pool takes its runs over while nobody writes to their key space, with the lock on what is unclaimed.
-//! 4. The words are another process's, or a damaged file's: what they name is checked here, before it is used.
+//! 3. Once a key space is written to, no run of it is unclaimed, nor will be in a later process:
+//!    what lies there is older than what was written. A pool takes its runs over while nobody
+//!    writes to their key space, with the lock on what is unclaimed.
+//! 4. The words are another process's, or a damaged file's: what they name is checked here, before
+//!    it is used.
 
 mod chains;
 
@@ -46,7 +50,8 @@ const MOST_FLUSHED: u64 = u32::MAX as u64 - (1 << 20);
 /// A seed of its own for the hashes of names, which outlive processes.
 const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
 
-/// The engine's words in shared memory: names of pools by number, then two words for each key space.
+/// The engine's words in shared memory: names of pools by number, then two words for each key
+/// space.
 pub(crate) struct Kept {
     words: Arc<Words>,
     first_word: usize,
@@ -84,7 +89,8 @@ impl Kept {
         self.first_word + flush_words(keyspace)
     }
 
-    /// Whether what was flushed in a key space cannot have been: then nobody knows what was. Forgets it.
+    /// Whether what was flushed in a key space cannot have been: then nobody knows what was.
+    /// Forgets it.
     fn take_damage(&self, keyspace: u16) -> bool {
         let at = self.word_of(keyspace);
         let words = [&self.words[at], &self.words[at + 1]];
@@ -177,14 +183,15 @@ impl Unclaimed {
 /// What was taken over: see [`Cache::recovered`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Items that were in the cache again when their pools had been added, also those that have expired or were flushed and leave as
-    /// such items do. With less memory than before, some are evicted as further pools are added, which is not taken off here.
+    /// Items that were in the cache again when their pools had been added, also those that have
+    /// expired or were flushed and leave as such items do. With less memory than before, some are
+    /// evicted as further pools are added, which is not taken off here.
     pub items: u64,
-    /// Items that are not, because they, or what is chained to them, were being replaced or written, or because their pool
-    /// had chunks of more than 255 sizes.
+    /// Items that are not, because they, or what is chained to them, were being replaced or
+    /// written, or because their pool had chunks of more than 255 sizes.
     pub dropped: u64,
-    /// Memory that the last process had in use and that was given up without a look at its items, in bytes: there is less memory now,
-    /// or the files were damaged or cut short.
+    /// Memory that the last process had in use and that was given up without a look at its items,
+    /// in bytes: there is less memory now, or the files were damaged or cut short.
     pub lost_bytes: u64,
 }
 
@@ -194,15 +201,17 @@ impl Cache {
         *self.core().recovered.lock()
     }
 
-    /// Gives the memory of those pools back that another process left and that were not added again. To be called once all
-    /// pools are there. Until then that memory is kept for them, unless something is written to their key space: what is
-    /// kept is older than that, so the first write to a key space gives back what nobody has added of it. An allocation
-    /// that finds no memory and nothing to evict gives it all back too. Returns how much memory there was.
+    /// Gives the memory of those pools back that another process left and that were not added
+    /// again. To be called once all pools are there. Until then that memory is kept for them,
+    /// unless something is written to their key space: what is kept is older than that, so the
+    /// first write to a key space gives back what nobody has added of it. An allocation that finds
+    /// no memory and nothing to evict gives it all back too. Returns how much memory there was.
     pub fn discard_unclaimed(&self) -> ByteSize {
         self.core().discard_unclaimed()
     }
 
-    /// The chunk sizes of the slabs that the pool with this number left, as far as it may have so many.
+    /// The chunk sizes of the slabs that the pool with this number left, as far as it may have so
+    /// many.
     pub(crate) fn sizes_left(&self, number: u16, range: &Range) -> Option<SizeClasses> {
         let unclaimed = self.core().unclaimed.lock();
         let runs = unclaimed.runs.get(&number)?;
@@ -216,7 +225,8 @@ impl Cache {
     pub(crate) fn recover_pool(&self, id: PoolId) {
         let core = self.core();
         let Ok(pool) = core.pool(id) else { return };
-        // The pool is in the table: until all is there, nobody is to take a run of it, or a class that has none yet.
+        // The pool is in the table: until all is there, nobody is to take a run of it, or a class
+        // that has none yet.
         let resizing = pool.resizing.lock();
         // Held as long: whoever writes to the key space waits (invariant 3).
         let mut unclaimed = core.unclaimed.lock();
@@ -262,8 +272,8 @@ impl Cache {
 }
 
 impl Core {
-    /// To be called before the first write to a key space: gives up what is unclaimed of it (invariant 3). No lock is held
-    /// meanwhile but by whoever adds a pool.
+    /// To be called before the first write to a key space: gives up what is unclaimed of it
+    /// (invariant 3). No lock is held meanwhile but by whoever adds a pool.
     #[cold]
     pub(crate) fn begin_writing(&self, space: &Keyspace, id: u16) {
         let mut unclaimed = self.unclaimed.lock();
@@ -282,8 +292,9 @@ impl Core {
         }
     }
 
-    /// Takes from the pools that have claimed what they left what is beyond the limit with their metadata: that is more than it was if
-    /// there is less memory now, or another policy. If they have nothing more to give, what nobody has claimed yet is given up.
+    /// Takes from the pools that have claimed what they left what is beyond the limit with their
+    /// metadata: that is more than it was if there is less memory now, or another policy. If they
+    /// have nothing more to give, what nobody has claimed yet is given up.
     pub(crate) fn keep_limit_of_claimed(&self) {
         if self.ledger.total() > self.ledger.limit() {
             self.find_room(0);
@@ -316,7 +327,8 @@ impl Core {
     }
 
     fn recover_run(&self, pool: &Pool, run: Run, info: SlabInfo, chains: &mut Chains) {
-        // With another policy, or less memory, there may be too little for all classes that were there.
+        // With another policy, or less memory, there may be too little for all classes that were
+        // there.
         let place = pool.sizes().place_of_size(info.chunk_bytes);
         let is_there = place.is_some_and(|place| pool.used_class(pool.sizes().number(place)).is_some());
         let fits = is_there || self.has_room_for_class(pool, LEAST_FOR_CHUNKS);
@@ -329,7 +341,8 @@ impl Core {
         let info = class.info;
         self.arena.reassign(run, info);
         pool.add(run.bytes());
-        // What has expired or was flushed is not found, as ever; but it must not leave before its twin, if it has one.
+        // What has expired or was flushed is not found, as ever; but it must not leave before its
+        // twin, if it has one.
         let (found, free) = self.items_of(run, info);
         let mut items = Vec::with_capacity(found.len());
         for (ptr, hash) in found {
@@ -352,7 +365,8 @@ impl Core {
             class.note_chunks(&inner);
             inner.settle(self);
         }
-        // A twin of what is put into the index may be taken out of it at once, and must have been counted.
+        // A twin of what is put into the index may be taken out of it at once, and must have been
+        // counted.
         class.counters.add(INSERTS, items.len() as u64);
         class.counters.add(BYTES_IN, items.iter().map(|(ptr, _)| self.recovered_bytes(*ptr)).sum());
         let mut revived = 0;
@@ -368,14 +382,16 @@ impl Core {
 
     /// Counts what became of so many items, of which some are in the index now.
     fn note_recovered(&self, items: u64, revived: u64) {
-        // The twin of an item that found its key taken was counted, or will be, by whoever took it over.
+        // The twin of an item that found its key taken was counted, or will be, by whoever took it
+        // over.
         let twins = items - revived;
         let mut recovered = self.recovered.lock();
         recovered.items = recovered.items.wrapping_add(revived).wrapping_sub(twins);
         recovered.dropped += 2 * twins;
     }
 
-    /// Gives up an item that was taken over and then found to be doubtful, and is out of sight: nobody is told.
+    /// Gives up an item that was taken over and then found to be doubtful, and is out of sight:
+    /// nobody is told.
     fn forget(&self, ptr: ItemPtr) {
         // SAFETY: this thread holds the reference that taking it out of sight gave it.
         let class = unsafe { self.class_of(self.arena.info_of(ptr)) };
@@ -425,8 +441,8 @@ impl Core {
         unsafe { if item.is_link() { u64::from(item.link_tag()) << 16 } else { self.hash_of_item(ptr) } }
     }
 
-    /// Puts an item into the index. `false`: its key has another, and both are out now. Items that had to leave for it are
-    /// `displaced`.
+    /// Puts an item into the index. `false`: its key has another, and both are out now. Items that
+    /// had to leave for it are `displaced`.
     fn index_recovered(&self, ptr: ItemPtr, hash: u64, displaced: &mut Vec<ItemPtr>) -> bool {
         let (item, info) = self.arena.item(ptr);
         loop {
@@ -467,7 +483,8 @@ impl Core {
             if !state.is_indexed() || state.is_queued() {
                 continue;
             }
-            // SAFETY: the item is in the index or a chain, and cannot be used again while this thread holds the class's lock.
+            // SAFETY: the item is in the index or a chain, and cannot be used again while this
+            // thread holds the class's lock.
             let expiry = unsafe { item.expiry() }.map_or(0, |time| time.load(Ordering::Relaxed));
             if let Some(entry) = inner.queue_again(self, ptr, state.policy(), hash, now) {
                 self.put_in_wheel(class, &mut inner, entry, expiry);

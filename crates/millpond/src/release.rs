@@ -1,15 +1,20 @@
-//! Emptying runs of a class and giving their memory back, in a time that holders, vetoes and readers do not decide.
+//! Emptying runs of a class and giving their memory back, in a time that holders, vetoes and
+//! readers do not decide.
 //!
-//! A run, a whole slab or a part of a split one, leaves in steps: its free chunks are withheld and new frees go to the same list; its items move to other
-//! chunks of the class ([`crate::relocate`]), in the place of what would be evicted next; those that find none are evicted;
-//! when all chunks are in, the class forgets the run. From then on it is *retired*: when no reader can still look into it (a
-//! grace period), it is given back: units to those of their split slab, a slab to the system. Nobody waits for that: whoever takes memory, adds some or maintains the cache
-//! asks whether the periods of retired runs have passed.
+//! A run, a whole slab or a part of a split one, leaves in steps: its free chunks are withheld and
+//! new frees go to the same list; its items move to other chunks of the class
+//! ([`crate::relocate`]), in the place of what would be evicted next; those that find none are
+//! evicted; when all chunks are in, the class forgets the run. From then on it is *retired*: when
+//! no reader can still look into it (a grace period), it is given back: units to those of their
+//! split slab, a slab to the system. Nobody waits for that: whoever takes memory, adds some or
+//! maintains the cache asks whether the periods of retired runs have passed.
 //!
-//! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody holds an item, or else that with
-//! the fewest held ones of [`MOST_LOOKED_AT`]; the next attempt begins behind one that failed. Holders are waited for [`WAITS`]
-//! milliseconds at most, in all runs together that one operation tries until it gets one, and [`WAITS_IN_ALL`] in one operation or
-//! round; after that only runs are tried in which nothing is held. What a [`crate::Lifecycle`] keeps is not waited for at all.
+//! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody
+//! holds an item, or else that with the fewest held ones of [`MOST_LOOKED_AT`]; the next attempt
+//! begins behind one that failed. Holders are waited for [`WAITS`] milliseconds at most, in all
+//! runs together that one operation tries until it gets one, and [`WAITS_IN_ALL`] in one operation
+//! or round; after that only runs are tried in which nothing is held. What a [`crate::Lifecycle`]
+//! keeps is not waited for at all.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,16 +42,20 @@ const STEP: usize = 64;
 const MOST_LOOKED_AT: usize = 64;
 /// Held items of a run that an operation which does not wait tries to empty, at most.
 const FEW_HELD: u32 = 8;
-/// How often held items are waited for in one operation before it gets a slab, and how long each time.
+/// How often held items are waited for in one operation before it gets a slab, and how long each
+/// time.
 pub(crate) const WAITS: u32 = 10;
 /// The same when slabs are rebalanced, which another round may do as well.
 pub(crate) const MOVE_WAITS: u32 = 2;
-/// How often held items are waited for in one operation, or one round for all pools, however many slabs it gets.
+/// How often held items are waited for in one operation, or one round for all pools, however many
+/// slabs it gets.
 const WAITS_IN_ALL: u32 = 50;
 pub(crate) const WAIT: Duration = Duration::from_millis(1);
-/// Looks whether the readers of a slab have gone that are taken at once, before others are left to do so.
+/// Looks whether the readers of a slab have gone that are taken at once, before others are left to
+/// do so.
 const SPINS: u32 = 200;
-/// How often an operation sleeps at its end while readers are at slabs that it took, and how long each time.
+/// How often an operation sleeps at its end while readers are at slabs that it took, and how long
+/// each time.
 const READER_WAITS: u32 = 50;
 
 /// Why a slab leaves its class.
@@ -114,14 +123,16 @@ impl Taking {
         self.waits_left > 0
     }
 
-    /// Whether a run in which so many items are held is worth an attempt: all others of it would be moved or evicted, in vain if the held
-    /// ones stay. Operations that never wait try where a few are, which may be let go of meanwhile.
+    /// Whether a run in which so many items are held is worth an attempt: all others of it would be
+    /// moved or evicted, in vain if the held ones stay. Operations that never wait try where a few
+    /// are, which may be let go of meanwhile.
     fn tries(&self, held: u32) -> bool {
         held == 0 || self.waits_left > 0 || (self.waits == 0 && held <= FEW_HELD)
     }
 }
 
-/// Runs that have left their classes and that readers may still be looking at. They are on the bill yet.
+/// Runs that have left their classes and that readers may still be looking at. They are on the bill
+/// yet.
 #[derive(Default)]
 pub(crate) struct RetiredRuns {
     runs: Mutex<Vec<RetiredRun>>,
@@ -168,9 +179,10 @@ impl RetiredRuns {
 }
 
 impl Core {
-    /// Empties runs of the class that have about `amount` together and gives them back: of those that are as long as is wanted the first in
-    /// which nobody holds anything, or one in which little is held. Returns how many bytes they had: 0 if items of them are held for too
-    /// long or may not be evicted, or there is none. The caller holds the pool's `resizing`.
+    /// Empties runs of the class that have about `amount` together and gives them back: of those
+    /// that are as long as is wanted the first in which nobody holds anything, or one in which
+    /// little is held. Returns how many bytes they had: 0 if items of them are held for too long or
+    /// may not be evicted, or there is none. The caller holds the pool's `resizing`.
     pub(crate) fn release_bytes(
         &self,
         pool: &Pool,
@@ -201,8 +213,9 @@ impl Core {
         taking.tries(held) && self.release_run(pool, class, run, taking)
     }
 
-    /// The run of the class that promises to be emptied, of those that come nearest to what is lacking: the smallest that are enough, or
-    /// else the largest; and how many of its items are held.
+    /// The run of the class that promises to be emptied, of those that come nearest to what is
+    /// lacking: the smallest that are enough, or else the largest; and how many of its items are
+    /// held.
     fn run_to_release(&self, class: &Class, lacking: Amount) -> Option<(Run, u32)> {
         let mut runs: Vec<(Run, u32)> = {
             let inner = class.inner.lock();
@@ -228,7 +241,8 @@ impl Core {
         best.map(|(held, run)| (run, held))
     }
 
-    /// How many items are held, or being made, in the first `used` chunks of a run, up to `most`. Takes no lock.
+    /// How many items are held, or being made, in the first `used` chunks of a run, up to `most`.
+    /// Takes no lock.
     pub(crate) fn held_in(&self, run: Run, used: u32, most: u32) -> u32 {
         let mut held = 0;
         for number in 0..used {
@@ -240,8 +254,8 @@ impl Core {
         held
     }
 
-    /// Empties a run of the class and gives it back. `false`: items of it are held for too long, or may not be evicted. The
-    /// caller holds the pool's `resizing`.
+    /// Empties a run of the class and gives it back. `false`: items of it are held for too long, or
+    /// may not be evicted. The caller holds the pool's `resizing`.
     pub(crate) fn release_run(&self, pool: &Pool, class: &Class, run: Run, taking: &mut Taking) -> bool {
         if self.arena.is_parted() {
             return false;
@@ -255,7 +269,8 @@ impl Core {
 
     fn empty_run(&self, pool: &Pool, class: &Class, run: Run, taking: &mut Taking) -> bool {
         let used = self.begin_leave(class, run);
-        // The class's only run has nowhere to move its items to, unless others have taken its place.
+        // The class's only run has nowhere to move its items to, unless others have taken its
+        // place.
         let moves = !pool.is_leaving()
             && (class.inner.lock().chunks.run_count() > 1 || pool.is_class_leaving(class.info.class));
         let mut was_vetoed = false;
@@ -269,7 +284,8 @@ impl Core {
                 taking.got_one();
                 return true;
             }
-            // What may not be evicted stays, however long one waits. It may have been held a moment ago: that is not the same.
+            // What may not be evicted stays, however long one waits. It may have been held a moment
+            // ago: that is not the same.
             if class.life.is_some() && self.has_idle_items(run, used) {
                 if was_vetoed {
                     break;
@@ -354,8 +370,8 @@ impl Core {
                 continue;
             }
             let life = class.life.as_deref();
-            // SAFETY: the item was in the index or in a chain with the lock of the class held, without which no chunk that was
-            // freed since then is used again.
+            // SAFETY: the item was in the index or in a chain with the lock of the class held,
+            // without which no chunk that was freed since then is used again.
             unsafe {
                 if item.is_link() {
                     if self.claim_by_link(item, life) == Claim::Taken {
@@ -373,7 +389,8 @@ impl Core {
         parents.into_iter().for_each(|parent| self.unlink_held(parent, RemovalCause::Evicted));
     }
 
-    /// Gives an emptied run, which its class has forgotten under `policy`, back once its readers have gone.
+    /// Gives an emptied run, which its class has forgotten under `policy`, back once its readers
+    /// have gone.
     fn retire_run(&self, pool: &Pool, class: &Class, run: Run, policy: PolicyKind) {
         self.fold_magazines(class);
         let chunks = u64::from(run.chunks(class.info));
@@ -395,16 +412,18 @@ impl Core {
         }
     }
 
-    /// Gives those retired runs back that nobody can look into any more. Says how many are left. Never waits.
+    /// Gives those retired runs back that nobody can look into any more. Says how many are left.
+    /// Never waits.
     pub(crate) fn free_retired_runs(&self) -> usize {
         if self.retired_runs.count() == 0 {
             return 0;
         }
         let mut runs = self.retired_runs.runs.lock();
         for freed in runs.extract_if(.., |retired| retired.grace.has_passed(&self.pins)) {
-            // SAFETY: the class has forgotten the run, all its chunks were free and unprotected, no slot of the index points
-            // to them, all readers that might have read such a slot before, or have found the run in the table, are done, as the period
-            // has passed that began then, and no magazine names its chunks (invariant 3 of `magazine`).
+            // SAFETY: the class has forgotten the run, all its chunks were free and unprotected, no
+            // slot of the index points to them, all readers that might have read such a slot
+            // before, or have found the run in the table, are done, as the period has passed that
+            // began then, and no magazine names its chunks (invariant 3 of `magazine`).
             let bytes = unsafe { self.arena.give_back(freed.run) };
             let (chunks, policy) = freed.expected;
             self.remove_chunks(chunks, policy);
@@ -414,8 +433,8 @@ impl Core {
         runs.len()
     }
 
-    /// Waits until the readers of all retired runs have gone, for 50 ms or a little more at most. Whoever calls this may be one of
-    /// them. Says whether they have gone.
+    /// Waits until the readers of all retired runs have gone, for 50 ms or a little more at most.
+    /// Whoever calls this may be one of them. Says whether they have gone.
     pub(crate) fn wait_for_retired_runs(&self) -> bool {
         for _ in 0..READER_WAITS {
             if self.free_retired_runs() == 0 {
@@ -426,8 +445,9 @@ impl Core {
         false
     }
 
-    /// Bytes that retired runs are about to give back. First those of the ledger: whole slabs, and split ones that are withdrawn and
-    /// in which nothing else is in use. Then those of other runs, which will be free units.
+    /// Bytes that retired runs are about to give back. First those of the ledger: whole slabs, and
+    /// split ones that are withdrawn and in which nothing else is in use. Then those of other runs,
+    /// which will be free units.
     pub(crate) fn retired_bytes(&self) -> (u64, u64) {
         if self.retired_runs.count() == 0 {
             return (0, 0);
@@ -459,7 +479,8 @@ pub(crate) mod tests {
     use super::{MOVE_WAITS, Taking, WAITS, WAITS_IN_ALL, Why};
     use crate::{Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
 
-    /// A round that gets a little from each of many pools would else wait as often as there are pools and steps.
+    /// A round that gets a little from each of many pools would else wait as often as there are
+    /// pools and steps.
     #[test]
     fn an_operation_waits_a_limited_number_of_times_whatever_it_gets() {
         let mut taking = Taking::new(Why::Limit, WAITS);
@@ -525,7 +546,8 @@ pub(crate) mod tests {
         cache.validate();
     }
 
-    /// The runs of a split slab that was emptied wait for readers: to empty it again and again frees nothing.
+    /// The runs of a split slab that was emptied wait for readers: to empty it again and again
+    /// frees nothing.
     #[test]
     fn memory_is_lowered_while_the_runs_of_split_slabs_are_looked_into() {
         let config = CacheConfig { memory: ByteSize::mib(40), ..CacheConfig::default() };

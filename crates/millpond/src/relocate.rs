@@ -1,13 +1,16 @@
 //! Moving items out of a slab that leaves, while everybody reads.
 //!
-//! An item that nobody holds is copied to another chunk of its class and the index is pointed there, under the lock of
-//! its bucket. A reader that comes upon the old chunk meanwhile finds it gone and the bucket locked, and looks again; one
-//! that already reads it in place goes on, as the old chunk is not written to before nobody does. Nobody ever misses it.
+//! An item that nobody holds is copied to another chunk of its class and the index is pointed
+//! there, under the lock of its bucket. A reader that comes upon the old chunk meanwhile finds it
+//! gone and the bucket locked, and looks again; one that already reads it in place goes on, as the
+//! old chunk is not written to before nobody does. Nobody ever misses it.
 //!
-//! The chunks come from the class itself: free ones, or those of the items that would be evicted next. So what a slab
-//! less costs is what the class values least, and not what happened to lie in the slab. The items of a class that the pool
-//! allocates from no more ([`crate::tune`]) go to the class that fits them now: to its free chunks, or to a new slab of it; where
-//! there is none, within their class as long as it has other slabs; and at last to the place of what that other class values least.
+//! The chunks come from the class itself: free ones, or those of the items that would be evicted
+//! next. So what a slab less costs is what the class values least, and not what happened to lie in
+//! the slab. The items of a class that the pool allocates from no more ([`crate::tune`]) go to the
+//! class that fits them now: to its free chunks, or to a new slab of it; where there is none,
+//! within their class as long as it has other slabs; and at last to the place of what that other
+//! class values least.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +24,8 @@ use crate::plant::Plant;
 use crate::pool::Pool;
 
 impl Core {
-    /// Moves the items of a run that leaves, which are in its first `used` chunks, to other chunks, until there are no more of those.
+    /// Moves the items of a run that leaves, which are in its first `used` chunks, to other chunks,
+    /// until there are no more of those.
     pub(crate) fn move_items(&self, pool: &Pool, class: &Class, run: Run, used: u32) {
         // From here on no magazine gives out chunks of the run.
         self.empty_magazines(class);
@@ -98,8 +102,9 @@ impl Core {
         })
     }
 
-    /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns, in the same class or another of the
-    /// pool. The caller owns `from` then, which others may still read.
+    /// Moves the item at `from`, if there is one that nobody holds, to `to`, which the caller owns,
+    /// in the same class or another of the pool. The caller owns `from` then, which others may
+    /// still read.
     fn relocate(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> bool {
         let (item, (target, target_info)) = (self.arena.item(from).0, self.arena.item(to));
         if item.state().acquire() != Acquired::Yes {
@@ -120,7 +125,8 @@ impl Core {
         }
         let mut guard = self.index.lock(hash);
         let Some(slot) = guard.find(|ptr| ptr == from) else { return false };
-        // SAFETY: the bucket that points to the chunk is locked. The chunk may hold another item by now, of another home.
+        // SAFETY: the bucket that points to the chunk is locked. The chunk may hold another item by
+        // now, of another home.
         if unsafe { self.hash_of_item(from) } != hash {
             return false;
         }
@@ -137,7 +143,8 @@ impl Core {
         }
         let Ok(bits) = inner.claim(self, from) else { return false };
         drop(inner);
-        // SAFETY: this thread has claimed the one and was given the other, and the item fits into both.
+        // SAFETY: this thread has claimed the one and was given the other, and the item fits into
+        // both.
         unsafe { item.copy_to(target) };
         target.state().publish();
         if !self.strikes(Plant::MovedStays) {
@@ -152,7 +159,8 @@ impl Core {
         true
     }
 
-    /// Counts and queues an item that was moved, and gives the reference to the copy back. The caller owns the chunk that it was in.
+    /// Counts and queues an item that was moved, and gives the reference to the copy back. The
+    /// caller owns the chunk that it was in.
     fn end_relocation(&self, class: &Class, (from, to): (ItemPtr, ItemPtr), bits: u8, hash: u64) {
         class.counters.add(MOVED, 1);
         let (item, (copy, target_info)) = (self.arena.item(from).0, self.arena.item(to));

@@ -1,8 +1,9 @@
 //! Removing a pool while serving.
 //!
-//! A pool that is being removed gets no new items and no slabs; its items leave the index at once, those that somebody holds
-//! too. A slab goes when nobody holds or reads anything in it, the pool with its last slab, and its memory when nobody can be
-//! looking at it any more ([`crate::pools`]). Nothing of this waits for long: what held items keep is left to [`Cache::maintain`].
+//! A pool that is being removed gets no new items and no slabs; its items leave the index at once,
+//! those that somebody holds too. A slab goes when nobody holds or reads anything in it, the pool
+//! with its last slab, and its memory when nobody can be looking at it any more ([`crate::pools`]).
+//! Nothing of this waits for long: what held items keep is left to [`Cache::maintain`].
 
 use std::sync::atomic::Ordering;
 
@@ -33,20 +34,24 @@ pub struct PoolRemoval {
 /// Whether a pool is being removed.
 #[derive(Default)]
 pub(crate) struct Removal {
-    /// Of those who may have seen the pool before it was being removed: until they have stopped, slabs may come.
+    /// Of those who may have seen the pool before it was being removed: until they have stopped,
+    /// slabs may come.
     grace: Mutex<Option<Grace>>,
 }
 
 impl Cache {
-    /// Removes a pool with all its items, while serving. Handles of its items stay valid, and what is being read in place stays in
-    /// place. From now on allocations in the pool are refused, and finds miss.
+    /// Removes a pool with all its items, while serving. Handles of its items stay valid, and what
+    /// is being read in place stays in place. From now on allocations in the pool are refused, and
+    /// finds miss.
     ///
-    /// Held items are waited for, some 10 ms, as are items that were allocated and not inserted. While there are such the
-    /// pool stays, with the slabs that they lie in and nothing else ([`crate::PoolStats::is_leaving`]), and so does its name;
-    /// another call goes on, and so does [`Self::maintain`]. When it is gone its name, its number, its key space and all its memory
+    /// Held items are waited for, some 10 ms, as are items that were allocated and not inserted.
+    /// While there are such the pool stays, with the slabs that they lie in and nothing else
+    /// ([`crate::PoolStats::is_leaving`]), and so does its name; another call goes on, and so does
+    /// [`Self::maintain`]. When it is gone its name, its number, its key space and all its memory
     /// are free.
     ///
-    /// Costs a look at each of its chunks and a bucket of the index for each item, on the calling thread.
+    /// Costs a look at each of its chunks and a bucket of the index for each item, on the calling
+    /// thread.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, ErrorKind, ItemOptions, PoolConfig};
@@ -163,8 +168,8 @@ impl Core {
             && !self.retired_runs.has_one_of(pool.number, None)
     }
 
-    /// Removes the items of a pool, and gives those of its slabs back in which nobody holds anything. Says how many items there
-    /// were.
+    /// Removes the items of a pool, and gives those of its slabs back in which nobody holds
+    /// anything. Says how many items there were.
     fn drain(&self, pool: &Pool) -> u64 {
         let _resizing = pool.resizing.lock();
         let mut removed = 0;
@@ -182,8 +187,8 @@ impl Core {
         removed
     }
 
-    /// Takes all items of a run, which are in its first `used` chunks, out of the index, and says how many there were. The caller keeps
-    /// the run from leaving its class.
+    /// Takes all items of a run, which are in its first `used` chunks, out of the index, and says
+    /// how many there were. The caller keeps the run from leaving its class.
     fn remove_items_of(&self, run: Run, used: u32) -> u64 {
         let chunks = (0..used).map(|number| run.chunk(number));
         let is_removed = |ptr: &slab::ItemPtr| {

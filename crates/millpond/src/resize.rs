@@ -1,11 +1,13 @@
-//! Taking memory away from classes: when a pool's limit or the cache's memory is lowered, and for a class that has none.
+//! Taking memory away from classes: when a pool's limit or the cache's memory is lowered, and for a
+//! class that has none.
 //!
-//! Which class gives is decided here; how a run of chunks leaves it, in [`crate::release`]. A split slab gets free once nothing of it is in
-//! use. So that one does, its runs can be emptied in turn, whichever class they belong to: their items move to runs elsewhere, which is done
-//! only if all of them find room there.
+//! Which class gives is decided here; how a run of chunks leaves it, in [`crate::release`]. A split
+//! slab gets free once nothing of it is in use. So that one does, its runs can be emptied in turn,
+//! whichever class they belong to: their items move to runs elsewhere, which is done only if all of
+//! them find room there.
 //!
-//! A class or a pool that cannot give is passed over
-//! for the next one: what one of them keeps, because items are held or may not be evicted, the others can still give.
+//! A class or a pool that cannot give is passed over for the next one: what one of them keeps,
+//! because items are held or may not be evicted, the others can still give.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -24,7 +26,8 @@ use crate::strategy::reclaim::{Stake, first_to_give};
 
 /// Split slabs that are tried if one of them is to get free.
 const MOST_SLABS_TRIED: usize = 4;
-/// Most free memory of split slabs that cannot be brought together, in bytes, before a limit counts as out of reach.
+/// Most free memory of split slabs that cannot be brought together, in bytes, before a limit counts
+/// as out of reach.
 const MOST_APART_BYTES: u64 = 16 << 20;
 /// How often other classes are asked for memory for an item that would be refused.
 const MOST_GIVERS: u32 = 64;
@@ -32,19 +35,22 @@ const MOST_GIVERS: u32 = 64;
 const FREE_MOVES: u64 = 64;
 /// Pools that one call asks in vain before it gives up.
 const MOST_REFUSALS: usize = 64;
-/// How often pools give in one call without a slab getting free: each may give but some units of one, and others may take them.
+/// How often pools give in one call without a slab getting free: each may give but some units of
+/// one, and others may take them.
 const MOST_VAIN_GIFTS: u32 = FREE_UNITS;
 /// How long the cache's own resizing waits for another thread that takes slabs from the same pool.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cache {
-    /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts items and gives slabs
-    /// back, on the calling thread. Held items are waited for 10 ms until a slab is had, 50 ms in all, and slabs into which somebody still
-    /// looks another 50 ms; what is looked into then goes back to the system at a later call, of [`Self::maintain`] at the latest.
+    /// Changes the limit of a pool, while serving. `None`: whatever is free. Lowering it evicts
+    /// items and gives slabs back, on the calling thread. Held items are waited for 10 ms until a
+    /// slab is had, 50 ms in all, and slabs into which somebody still looks another 50 ms; what is
+    /// looked into then goes back to the system at a later call, of [`Self::maintain`] at the
+    /// latest.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set
-    /// all the same, and another call goes on.
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::OutOfMemory`] where held items keep too many slabs:
+    /// the limit is set all the same, and another call goes on.
     pub fn set_pool_limit(&self, pool: PoolId, limit: Option<ByteSize>) -> Result<(), Error> {
         self.set_pool_limit_lazily(pool, limit)?;
         let core = self.core();
@@ -55,8 +61,8 @@ impl Cache {
         shrunk
     }
 
-    /// Changes the limit of a pool as [`Self::set_pool_limit`], and leaves to the next rounds of [`Self::maintain`] what has to
-    /// leave for it: for threads that others wait for.
+    /// Changes the limit of a pool as [`Self::set_pool_limit`], and leaves to the next rounds of
+    /// [`Self::maintain`] what has to leave for it: for threads that others wait for.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`].
@@ -67,13 +73,15 @@ impl Cache {
         Ok(())
     }
 
-    /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives slabs back, on the
-    /// calling thread, from the pools that are farthest over their reserves first. A pool whose items are held or may not be evicted is
-    /// passed over for the next one. Waits as long as [`Self::set_pool_limit`] at most.
+    /// Changes the memory of the whole cache, while serving. Lowering it evicts items and gives
+    /// slabs back, on the calling thread, from the pools that are farthest over their reserves
+    /// first. A pool whose items are held or may not be evicted is passed over for the next one.
+    /// Waits as long as [`Self::set_pool_limit`] at most.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below [`Self::least_memory`]; [`ErrorKind::OutOfMemory`] where held items
-    /// keep too many slabs: the limit is set all the same, and [`Self::maintain`] goes on.
+    /// [`ErrorKind::Config`] above [`Self::max_memory`] or below [`Self::least_memory`];
+    /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs: the limit is set all the
+    /// same, and [`Self::maintain`] goes on.
     pub fn set_memory(&self, memory: ByteSize) -> Result<(), Error> {
         self.set_memory_lazily(memory)?;
         let shrunk = self.core().shrink_to_limit();
@@ -96,9 +104,9 @@ impl Cache {
         Ok(())
     }
 
-    /// The least memory that the cache can be lowered to now: 8 MiB, or a slab and a half more than index, queues and what else is
-    /// not in slabs take. Index and queues that have grown for many items give nothing back; with less the cache would be empty, and
-    /// store nothing.
+    /// The least memory that the cache can be lowered to now: 8 MiB, or a slab and a half more than
+    /// index, queues and what else is not in slabs take. Index and queues that have grown for many
+    /// items give nothing back; with less the cache would be empty, and store nothing.
     pub fn least_memory(&self) -> ByteSize {
         let core = self.core();
         let in_slabs = core.ledger.part(Part::Slabs) + core.ledger.part(Part::Compact);
@@ -126,13 +134,16 @@ impl Cache {
         Err(Error::new(ErrorKind::Config, context))
     }
 
-    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages curves ([`Self::set_curve`]), converts the classes of pools whose policy was
-    /// changed ([`Self::set_pool_policy_lazily`]), has chunk
-    /// sizes follow items ([`Self::tune_classes`]), lets classes trade slabs
-    /// ([`Self::rebalance`], in pools that were in use in the last 16 rounds) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their limits
-    /// ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]), and gives slabs back where more than the
-    /// limit is spent, as when an embedder has charged buffers to the ledger of a full cache. Costs some ten nanoseconds for each pool that has nothing to do. What can take long,
-    /// and can wait, is for another thread: [`Self::touch_ahead`].
+    /// What should be done about once a second: takes expired items out ([`Self::reap`]), ages
+    /// curves ([`Self::set_curve`]), converts the classes of pools whose policy was changed
+    /// ([`Self::set_pool_policy_lazily`]), has chunk sizes follow items ([`Self::tune_classes`]),
+    /// lets classes trade slabs ([`Self::rebalance`], in pools that were in use in the last 16
+    /// rounds) and pools limits ([`Self::optimize`], where it was asked for), brings pools to their
+    /// limits ([`Self::resize_pools`]) and their memory to those that want it ([`Self::reclaim`]),
+    /// and gives slabs back where more than the limit is spent, as when an embedder has charged
+    /// buffers to the ledger of a full cache. Costs some ten nanoseconds for each pool that has
+    /// nothing to do. What can take long, and can wait, is for another thread:
+    /// [`Self::touch_ahead`].
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] where held items keep too many slabs.
@@ -154,7 +165,8 @@ impl Cache {
 }
 
 impl Pool {
-    /// Whether an allocation may move about so many bytes now; the bytes that were inserted until then, for [`Self::note_move`].
+    /// Whether an allocation may move about so many bytes now; the bytes that were inserted until
+    /// then, for [`Self::note_move`].
     pub(crate) fn turn_to_move(&self, bytes: u64) -> Option<u64> {
         let of_classes: u64 = self.used_classes().map(|(_, class)| class.counters.sum(BYTES_IN)).sum();
         let inserted = of_classes + self.past_bytes_in.load(Ordering::Relaxed);
@@ -189,9 +201,10 @@ impl Core {
         Ok(())
     }
 
-    /// Takes slabs from the pools that are farthest over their reserves until the cache keeps its limit. One that cannot give is passed
-    /// over, and is asked after the others for a while. If readers keep what was taken, as much as has to go is taken and no more: a
-    /// later call brings it together.
+    /// Takes slabs from the pools that are farthest over their reserves until the cache keeps its
+    /// limit. One that cannot give is passed over, and is asked after the others for a while. If
+    /// readers keep what was taken, as much as has to go is taken and no more: a later call brings
+    /// it together.
     pub(crate) fn shrink_to_limit(&self) -> Result<(), Error> {
         let mut taking = Taking::new(Why::Limit, WAITS);
         let mut refused = HashSet::new();
@@ -234,7 +247,8 @@ impl Core {
         }
     }
 
-    /// The pool that should give a slab, of those that have not `refused`: one that did so in another call only where there is no other.
+    /// The pool that should give a slab, of those that have not `refused`: one that did so in
+    /// another call only where there is no other.
     pub(crate) fn first_to_give(&self, refused: &HashSet<u16>) -> Option<u16> {
         let (pools, now) = (self.pools.all(), self.now());
         let others = || pools.iter().filter(|pool| !refused.contains(&pool.number));
@@ -242,7 +256,8 @@ impl Core {
         first_to_give(&stakes).or_else(|| first_to_give(&others().map(Pool::stake).collect::<Vec<_>>()))
     }
 
-    /// Empties a split slab whose runs find room in the others, so that it gets free. Does not wait for anybody.
+    /// Empties a split slab whose runs find room in the others, so that it gets free. Does not wait
+    /// for anybody.
     pub(crate) fn bring_together(&self) -> bool {
         self.has_emptyable_slab() && self.empty_split_slab(&mut Taking::new(Why::Moved, 0)) && {
             self.free_retired_runs();
@@ -259,7 +274,8 @@ impl Core {
         elsewhere / 2 >= emptiest.used_bytes
     }
 
-    /// Empties one of the split slabs with most free memory: its runs move to others, whoever they are of, so that it gets free.
+    /// Empties one of the split slabs with most free memory: its runs move to others, whoever they
+    /// are of, so that it gets free.
     pub(crate) fn empty_split_slab(&self, taking: &mut Taking) -> bool {
         let slabs = self.arena.emptiest_split_slabs();
         slabs.iter().take(MOST_SLABS_TRIED).any(|split| self.empty_this_split_slab(split.slab, taking))
@@ -275,14 +291,16 @@ impl Core {
         is_empty
     }
 
-    /// Whether the class has free chunks for all that a run may hold, or was given them: then nothing is evicted if the run leaves.
+    /// Whether the class has free chunks for all that a run may hold, or was given them: then
+    /// nothing is evicted if the run leaves.
     fn has_room_beside(&self, pool: &Pool, class: &Class, run: Run) -> bool {
         let mut inner = class.inner.lock();
         let needed = u64::from(run.chunks(class.info));
         // Its own free chunks do not count, and stay as many while the lock is held.
         let beside = inner.chunks.free_chunks_beside(&self.arena, run);
         let within = u64::from(inner.chunks.free_chunks()) - beside;
-        // A pool that has no more than its reserve keeps that: free chunks are no reason to take a run from it.
+        // A pool that has no more than its reserve keeps that: free chunks are no reason to take a
+        // run from it.
         let had = inner.chunks.bytes();
         let kept = if pool.slab_bytes() < pool.reserve_bytes() { run.bytes() } else { 0 };
         let (mut units, least) = (run.units, least_units(class.info.chunk_bytes));
@@ -298,7 +316,8 @@ impl Core {
         true
     }
 
-    /// Has the items of a run move to another run of their class. `false`: items are held, or somebody else is at work in the pool.
+    /// Has the items of a run move to another run of their class. `false`: items are held, or
+    /// somebody else is at work in the pool.
     fn move_run(&self, run: Run, info: SlabInfo, taking: &mut Taking) -> bool {
         let pools = self.pools.all();
         let Some(pool) = pools.numbered(info.pool) else { return false };
@@ -310,7 +329,8 @@ impl Core {
         };
         // It was given back meanwhile.
         let Some(used) = used else { return !self.arena.is_there(run, info) };
-        // Its place elsewhere would be beyond the pool's limit for as long as a held item keeps the run.
+        // Its place elsewhere would be beyond the pool's limit for as long as a held item keeps the
+        // run.
         if !taking.waits_for_holders() && self.held_in(run, used, 1) > 0 {
             return false;
         }
@@ -333,10 +353,12 @@ impl Core {
         stores.iter().any(|store| store.shrink(self))
     }
 
-    /// Takes about so many bytes from another class than `class`, one of at least `least_runs` runs, for an allocation. A move empties a
-    /// whole run, so that after the first [`FREE_MOVES`] there is one for each time as many bytes were inserted.
+    /// Takes about so many bytes from another class than `class`, one of at least `least_runs`
+    /// runs, for an allocation. A move empties a whole run, so that after the first [`FREE_MOVES`]
+    /// there is one for each time as many bytes were inserted.
     ///
-    /// Does not wait, neither for another thread that takes memory nor for held items: the caller may hold some itself.
+    /// Does not wait, neither for another thread that takes memory nor for held items: the caller
+    /// may hold some itself.
     pub(crate) fn move_within_pool(&self, pool: &Pool, class: &Class, least_runs: usize, bytes: u64) -> bool {
         let least = class.least_bytes();
         let bytes = least.max(bytes);
@@ -355,7 +377,8 @@ impl Core {
             if self.grow(pool, class, taken) == 0 && self.bring_together() {
                 self.grow(pool, class, taken);
             }
-            // What is left over may be too short a row for this class, but not for the one that it comes from.
+            // What is left over may be too short a row for this class, but not for the one that it
+            // comes from.
             let left = before.saturating_sub(pool.slab_bytes());
             if left > 0 {
                 self.give_back_to(pool, giver, left);
@@ -384,7 +407,8 @@ impl Core {
                 && self.move_until_grown(pool, class, least)
     }
 
-    /// Takes so many bytes at a time from the largest other classes of the pool, until this one gets a run.
+    /// Takes so many bytes at a time from the largest other classes of the pool, until this one
+    /// gets a run.
     fn move_until_grown(&self, pool: &Pool, class: &Class, bytes: u64) -> bool {
         let before = pool.slab_bytes();
         let mut taking = Taking::new(Why::Moved, 0);
@@ -409,8 +433,9 @@ impl Core {
         has_grown
     }
 
-    /// Gives the class with this number memory that was taken from it, unless it leaves: then it may be gone in a moment, with what it was
-    /// given. Nor if somebody else is at work in the pool.
+    /// Gives the class with this number memory that was taken from it, unless it leaves: then it
+    /// may be gone in a moment, with what it was given. Nor if somebody else is at work in the
+    /// pool.
     pub(crate) fn give_back_to(&self, pool: &Pool, number: u8, bytes: u64) {
         let Some(_resizing) = pool.resizing.try_lock() else { return };
         if !pool.is_class_leaving(number)
@@ -420,8 +445,9 @@ impl Core {
         }
     }
 
-    /// Has the pool with this number give a slab's worth of memory, or what it has over its reserve if there is such, because the cache's
-    /// memory was lowered. `false`: it gave nothing, or what it gave cannot be brought together.
+    /// Has the pool with this number give a slab's worth of memory, or what it has over its reserve
+    /// if there is such, because the cache's memory was lowered. `false`: it gave nothing, or what
+    /// it gave cannot be brought together.
     fn give_a_slab(&self, number: u16, taking: &mut Taking) -> bool {
         let pools = self.pools.all();
         let Some(pool) = pools.numbered(number) else { return false };
@@ -434,20 +460,21 @@ impl Core {
         let gives = resizing.is_some() && self.take_bytes(pool, None, 1, amount, taking).is_some();
         drop(resizing);
         self.note_whether_it_gives(pool, gives);
-        // What it gave may not have been a slab in one piece: then it may be called upon again, unless items that are held lie in all
-        // that are split.
+        // What it gave may not have been a slab in one piece: then it may be called upon again,
+        // unless items that are held lie in all that are split.
         let free = self.arena.free_unit_bytes();
         gives && (free < SLAB_BYTES as u64 || self.empty_split_slab(taking) || free < MOST_APART_BYTES)
     }
 
-    /// Notes whether a pool gave what it was asked for: one that did not is asked after the others for a while.
+    /// Notes whether a pool gave what it was asked for: one that did not is asked after the others
+    /// for a while.
     pub(crate) fn note_whether_it_gives(&self, pool: &Pool, gives: bool) {
         pool.refused_at.store(if gives { 0 } else { self.now() }, Ordering::Relaxed);
     }
 
-    /// Takes about as much as `amount` says from the class of the pool that has most, other than `except`, and at least `least_runs` runs, or
-    /// from the next one that can give some. Returns the number of the class. `None`: none gave anything. The caller holds the pool's
-    /// `resizing`.
+    /// Takes about as much as `amount` says from the class of the pool that has most, other than
+    /// `except`, and at least `least_runs` runs, or from the next one that can give some. Returns
+    /// the number of the class. `None`: none gave anything. The caller holds the pool's `resizing`.
     pub(crate) fn take_bytes(
         &self,
         pool: &Pool,
@@ -502,7 +529,8 @@ mod tests {
             .expect("an item is in it");
         assert!(!core.move_run(run, class.info, &mut Taking::new(Why::Moved, 0)), "an item is held");
         assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
-        // One that waits for the holder has begun the move by then, as one has that finds no item held at first.
+        // One that waits for the holder has begun the move by then, as one has that finds no item
+        // held at first.
         assert!(!core.move_run(run, class.info, &mut Taking::new(Why::Moved, 1)), "an item is held");
         assert!(pool.slab_bytes() <= limit.as_u64(), "{} bytes", pool.slab_bytes());
         drop(held);

@@ -1,9 +1,11 @@
-//! Room on the bill for what grows besides slabs: queues, ghosts, wheels, the index, classes and magazines.
+//! Room on the bill for what grows besides slabs: queues, ghosts, wheels, the index, classes and
+//! magazines.
 //!
-//! A run is given to a class only if its items' metadata finds room, too. But estimates are for many items: a class of few takes more for each,
-//! a queue grows by blocks, and nobody knows how many items will expire. So some memory is kept spare ([`Core::spare_bytes`]). What
-//! grows takes it, under whatever lock; and the next allocation, which holds none, takes as much from slabs: from free units, or else
-//! from the pool that should give first.
+//! A run is given to a class only if its items' metadata finds room, too. But estimates are for
+//! many items: a class of few takes more for each, a queue grows by blocks, and nobody knows how
+//! many items will expire. So some memory is kept spare ([`Core::spare_bytes`]). What grows takes
+//! it, under whatever lock; and the next allocation, which holds none, takes as much from slabs:
+//! from free units, or else from the pool that should give first.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -25,7 +27,8 @@ const MOST_ASKED: usize = 8;
 /// Allocations that do without room after one has looked for it in vain.
 const AFTER_VAIN: u32 = 64;
 
-/// How long an allocation waits for another one that looks for room: without any it would be refused.
+/// How long an allocation waits for another one that looks for room: without any it would be
+/// refused.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
@@ -64,7 +67,8 @@ impl Core {
         (self.ledger.limit() / SPARE_PART).clamp(LEAST_SPARE, MOST_SPARE)
     }
 
-    /// Brings what is spare up to what should be, if half of it is used up. The caller holds no lock.
+    /// Brings what is spare up to what should be, if half of it is used up. The caller holds no
+    /// lock.
     #[inline]
     pub(crate) fn keep_room(&self) {
         let spare = self.spare_bytes();
@@ -73,8 +77,8 @@ impl Core {
         }
     }
 
-    /// Has so much of the limit be free, if that is to be had without a wait but for another thread that does the same. The caller holds
-    /// no lock.
+    /// Has so much of the limit be free, if that is to be had without a wait but for another thread
+    /// that does the same. The caller holds no lock.
     #[cold]
     pub(crate) fn find_room(&self, bytes: u64) {
         self.index.check_unlocked();
@@ -94,8 +98,8 @@ impl Core {
             if lacking == 0 || self.release_free_units(lacking) >= lacking {
                 return;
             }
-            // What readers keep will be free without more being taken. Classes that left may be looked at for long, by this very
-            // thread among others.
+            // What readers keep will be free without more being taken. Classes that left may be
+            // looked at for long, by this very thread among others.
             if self.retired_runs.bytes() >= lacking {
                 return;
             }

@@ -1,7 +1,9 @@
-//! Memory between pools: bringing pools to their limits a little at a time, and moving limits to where they bring most.
+//! Memory between pools: bringing pools to their limits a little at a time, and moving limits to
+//! where they bring most.
 //!
-//! The decisions are those of [`crate::strategy`]: the resizer says how much a pool over its limit gives back in one round, its
-//! rebalancer which class gives them, and the optimizer whose limit should be whose.
+//! The decisions are those of [`crate::strategy`]: the resizer says how much a pool over its limit
+//! gives back in one round, its rebalancer which class gives them, and the optimizer whose limit
+//! should be whose.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,17 +60,19 @@ impl Sharing {
 }
 
 impl Cache {
-    /// Brings pools that are over their limit down, each by at most so many slabs as [`crate::CacheConfig::resize_slabs`] says, so that
-    /// a round stays short. Their items move or are evicted, those of the classes first that the pool's strategy would rather
-    /// take slabs from. Returns what was given back, and why. [`Self::maintain`] does so as well.
+    /// Brings pools that are over their limit down, each by at most so many slabs as
+    /// [`crate::CacheConfig::resize_slabs`] says, so that a round stays short. Their items move or
+    /// are evicted, those of the classes first that the pool's strategy would rather take slabs
+    /// from. Returns what was given back, and why. [`Self::maintain`] does so as well.
     ///
-    /// A pool is over its limit when the optimizer has lowered it ([`Self::optimize`]), where held items kept
-    /// [`Self::set_pool_limit`] from its end, or after a restart with a lower limit.
+    /// A pool is over its limit when the optimizer has lowered it ([`Self::optimize`]), where held
+    /// items kept [`Self::set_pool_limit`] from its end, or after a restart with a lower limit.
     pub fn resize_pools(&self) -> Vec<(PoolId, Move)> {
         self.resize_round().0
     }
 
-    /// A round of resizing: what was given back, and the name of a pool that could not give what it should.
+    /// A round of resizing: what was given back, and the name of a pool that could not give what it
+    /// should.
     pub(crate) fn resize_round(&self) -> (Vec<(PoolId, Move)>, Option<String>) {
         let core = self.core();
         let pools = core.pools.all();
@@ -80,7 +84,8 @@ impl Cache {
         let mut taking = Taking::new(Why::Limit, WAITS);
         for shrink in resize(&sizes, most_bytes) {
             let Some(pool) = pools.numbered(shrink.pool) else { continue };
-            // So that a round ends soon, however many pools there are; the others come to it in the next ones.
+            // So that a round ends soon, however many pools there are; the others come to it in the
+            // next ones.
             let bytes = shrink.bytes.min(left);
             left -= bytes;
             let least = pool.slab_bytes().saturating_sub(bytes);
@@ -98,9 +103,10 @@ impl Cache {
         (given, stuck)
     }
 
-    /// Moves a slab's worth of limit from the pool that would miss it least to the one that gains most, of those that have a
-    /// limit ([`Optimizer`]). Returns what was moved, and why; the first call only remembers counts. The slab follows in the next
-    /// rounds of [`Self::resize_pools`]. [`Self::maintain`] does so as well where [`crate::CacheConfig::optimizer`] or
+    /// Moves a slab's worth of limit from the pool that would miss it least to the one that gains
+    /// most, of those that have a limit ([`Optimizer`]). Returns what was moved, and why; the first
+    /// call only remembers counts. The slab follows in the next rounds of [`Self::resize_pools`].
+    /// [`Self::maintain`] does so as well where [`crate::CacheConfig::optimizer`] or
     /// [`Self::set_optimizer`] asks for it.
     pub fn optimize(&self) -> Option<LimitMove> {
         let core = self.core();
@@ -121,15 +127,16 @@ impl Cache {
         Some(decided)
     }
 
-    /// Has [`Self::maintain`] move limits between pools ([`Self::optimize`]), or not any more (`None`). What the optimizer has seen
-    /// is forgotten.
+    /// Has [`Self::maintain`] move limits between pools ([`Self::optimize`]), or not any more
+    /// (`None`). What the optimizer has seen is forgotten.
     pub fn set_optimizer(&self, config: Option<OptimizerConfig>) {
         let mut sharing = self.core().sharing.lock();
         *sharing = Sharing { holds_back: sharing.holds_back, ..Sharing::new(config, sharing.resize_slabs) };
     }
 
-    /// Changes what a pool is entitled to of the memory, while serving: see [`crate::PoolConfig::reserve`] and
-    /// [`crate::PoolConfig::weight`]. It takes effect as pools want memory.
+    /// Changes what a pool is entitled to of the memory, while serving: see
+    /// [`crate::PoolConfig::reserve`] and [`crate::PoolConfig::weight`]. It takes effect as pools
+    /// want memory.
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchPool`].
@@ -138,12 +145,14 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes slabs for pools that want memory where there is none from the pools that are farthest over their reserves by their weights,
-    /// until they are even; for each at most so many as [`crate::CacheConfig::resize_slabs`] says, so that a round stays short. Until the next
-    /// round a slab that gets free is not had by a pool that stands higher than one that wants it. Returns who has given to whom.
-    /// [`Self::maintain`] does so as well.
+    /// Takes slabs for pools that want memory where there is none from the pools that are farthest
+    /// over their reserves by their weights, until they are even; for each at most so many as
+    /// [`crate::CacheConfig::resize_slabs`] says, so that a round stays short. Until the next round
+    /// a slab that gets free is not had by a pool that stands higher than one that wants it.
+    /// Returns who has given to whom. [`Self::maintain`] does so as well.
     ///
-    /// A pool whose class has no slab at all does not wait for a round: it takes one as it allocates.
+    /// A pool whose class has no slab at all does not wait for a round: it takes one as it
+    /// allocates.
     pub fn reclaim(&self) -> Vec<Reclaimed> {
         let core = self.core();
         let most = {
@@ -172,7 +181,8 @@ impl Cache {
                 let Some(number) = victim(&stakes, receiver.number, step) else { break };
                 let Some(from) = pools.numbered(number) else { break };
                 let planned = stakes.iter().find(|stake| stake.pool == number).map_or(0, |stake| stake.bytes);
-                // What it was given in this round, and does not have yet, goes on to the other; nothing of its own does.
+                // What it was given in this round, and does not have yet, goes on to the other;
+                // nothing of its own does.
                 let is_passed_on = planned >= from.slab_bytes() + step;
                 if is_passed_on {
                     from.set_ceiling_bytes(planned - step);
@@ -211,7 +221,8 @@ impl Cache {
         }
     }
 
-    /// Takes about as much as `amount` says from the class of a pool over its limit that should give it, or from another if that one cannot.
+    /// Takes about as much as `amount` says from the class of a pool over its limit that should
+    /// give it, or from another if that one cannot.
     fn give_back(&self, pool: &Pool, amount: Amount, taking: &mut Taking) -> Option<Move> {
         let core = self.core();
         let _resizing = pool.resizing.lock();
@@ -237,14 +248,16 @@ impl Cache {
 }
 
 impl Core {
-    /// Takes memory for a class of the pool from the pool that should give it, for an allocation. Waits neither for another thread that takes
-    /// memory nor for held items, as [`Core::move_within_pool`].
+    /// Takes memory for a class of the pool from the pool that should give it, for an allocation.
+    /// Waits neither for another thread that takes memory nor for held items, as
+    /// [`Core::move_within_pool`].
     pub(crate) fn reclaim_for(&self, pool: &Pool, class: &Class) -> bool {
         let least = class.least_bytes();
         self.reclaim_bytes(pool, least, least.max(pool.step_to_take()))
     }
 
-    /// Takes `step` bytes for the pool from the one that should give them, if its limit allows `least` of them.
+    /// Takes `step` bytes for the pool from the one that should give them, if its limit allows
+    /// `least` of them.
     pub(crate) fn reclaim_bytes(&self, pool: &Pool, least: u64, step: u64) -> bool {
         if !pool.has_room_for(least) {
             return false;
@@ -269,8 +282,8 @@ impl Core {
         gives
     }
 
-    /// The pools that should give another one so many bytes, in the order in which to ask them: those that could not give lately
-    /// come last.
+    /// The pools that should give another one so many bytes, in the order in which to ask them:
+    /// those that could not give lately come last.
     fn givers<'p>(&self, pools: &'p AllPools<'_>, taker: &Pool, step: u64) -> impl Iterator<Item = &'p Pool> {
         let (taker, now) = (taker.number, self.now());
         let staying: Vec<&Pool> = pools.iter().filter(|pool| !pool.is_leaving()).collect();
@@ -287,8 +300,9 @@ impl Core {
         .filter_map(|number| pools.numbered(number))
     }
 
-    /// Waits for another thread that takes memory from the pool which should give this one some, for as long as that at most.
-    /// Says whether there was one: then there is, or soon will be, more to be had.
+    /// Waits for another thread that takes memory from the pool which should give this one some,
+    /// for as long as that at most. Says whether there was one: then there is, or soon will be,
+    /// more to be had.
     pub(crate) fn wait_for_giver(&self, pool: &Pool, patience: Duration) -> bool {
         let pools = self.pools.all();
         let Some(from) = self.givers(&pools, pool, pool.step_to_take()).next() else { return false };
@@ -301,11 +315,13 @@ impl Core {
 }
 
 impl Pool {
-    /// Has `take` take so many bytes from it, which get free for another pool. Says whether that worked.
+    /// Has `take` take so many bytes from it, which get free for another pool. Says whether that
+    /// worked.
     fn give_to_another(&self, bytes: u64, take: impl FnOnce(Amount) -> bool) -> bool {
         // Nobody takes its reserve.
         let (has, reserve) = (self.slab_bytes(), self.reserve_bytes());
-        // They are not to come back at once. What moves within the reserve, from class to class, is.
+        // They are not to come back at once. What moves within the reserve, from class to class,
+        // is.
         self.set_ceiling_bytes(has.saturating_sub(bytes).max(reserve));
         let is_taken = take(Amount { bytes, most_bytes: has.saturating_sub(reserve) });
         if is_taken {

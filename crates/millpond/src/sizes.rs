@@ -1,8 +1,9 @@
 //! The size classes that a pool allocates from, and the table of all that it has.
 //!
-//! A class is known by its number, which stands in the table of slabs; the numbers that a pool allocates from are in the
-//! order of their chunk sizes at first, and in any order once its sizes have changed. A class that is none of them any more
-//! takes no new items, and goes when its last slab has left.
+//! A class is known by its number, which stands in the table of slabs; the numbers that a pool
+//! allocates from are in the order of their chunk sizes at first, and in any order once its sizes
+//! have changed. A class that is none of them any more takes no new items, and goes when its last
+//! slab has left.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,8 @@ use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 use crate::slot::{Retired, Slot};
 
-/// The classes that a pool allocates from: chunk sizes, ascending, each with the number of its class.
+/// The classes that a pool allocates from: chunk sizes, ascending, each with the number of its
+/// class.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     classes: SizeClasses,
@@ -88,8 +90,8 @@ impl Sizes {
     }
 }
 
-/// The classes of a pool by number, each made when first used. There is room for as many as the pool begins with; that for other
-/// numbers is made when chunk sizes change.
+/// The classes of a pool by number, each made when first used. There is room for as many as the
+/// pool begins with; that for other numbers is made when chunk sizes change.
 pub(crate) struct Classes {
     first: Box<[Slot<Class>]>,
     rest: OnceLock<Box<[Slot<Class>]>>,
@@ -118,8 +120,8 @@ impl Classes {
         self.slot(number)?.get()
     }
 
-    /// The class with this number; `make` makes it where there is none, and `drop` is shown one that another thread was quicker than.
-    /// How many bytes the table grew by.
+    /// The class with this number; `make` makes it where there is none, and `drop` is shown one
+    /// that another thread was quicker than. How many bytes the table grew by.
     pub(crate) fn get_or_make(
         &self,
         number: u8,

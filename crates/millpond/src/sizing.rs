@@ -1,16 +1,18 @@
-//! Which chunk sizes suit the items that a pool holds: a histogram, an exact choice and a rule, as plain values.
+//! Which chunk sizes suit the items that a pool holds: a histogram, an exact choice and a rule, as
+//! plain values.
 //!
-//! A pool's slabs are cut into chunks of a few sizes, and what an item leaves of its chunk is *slack*, as is the end of a slab that
-//! no chunk fits into. By a factor of 1.25 that is a tenth of the memory; CacheLib (Berg et al., OSDI 2020, sections 3 to 5)
-//! leaves it to the operator to find better sizes and to restart with them. Here the sizes follow the items: now and then the
-//! engine looks at what a pool holds ([`SizeHistogram`]), [`choose`] finds the sizes with the least slack, and where they would save enough
-//! ([`Tuning::decide`]) the pool takes them over while it serves.
+//! A pool's slabs are cut into chunks of a few sizes, and what an item leaves of its chunk is
+//! *slack*, as is the end of a slab that no chunk fits into. By a factor of 1.25 that is a tenth of
+//! the memory; CacheLib (Berg et al., OSDI 2020, sections 3 to 5) leaves it to the operator to find
+//! better sizes and to restart with them. Here the sizes follow the items: now and then the engine
+//! looks at what a pool holds ([`SizeHistogram`]), [`choose`] finds the sizes with the least slack,
+//! and where they would save enough ([`Tuning::decide`]) the pool takes them over while it serves.
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O.
 //! 2. The largest item that fitted before fits afterwards.
-//! 3. No size is more than [`Range::GREATEST_STEP`] times the one below, seen or not, so that items of a size that nobody has seen yet waste
-//!    at most half of their chunks.
+//! 3. No size is more than [`Range::GREATEST_STEP`] times the one below, seen or not, so that items
+//!    of a size that nobody has seen yet waste at most half of their chunks.
 //!
 //! ```
 //! use millpond::sizing::{Range, SizeHistogram, Tuning};
@@ -45,7 +47,8 @@ pub struct Range {
     pub most_classes: usize,
 }
 
-/// Most classes of a pool that does not say how many: twice as many have numbers below 256, so that all may change.
+/// Most classes of a pool that does not say how many: twice as many have numbers below 256, so that
+/// all may change.
 const MOST_CLASSES: usize = 120;
 
 impl Range {
@@ -66,11 +69,12 @@ impl Range {
 /// When the sizes of a pool are changed, and to what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// Most size classes. Default: 120 (of CacheLib's 128), or as many as the pool began with ([`crate::PoolConfig::classes`]) where
-    /// those are more. A small pool gets fewer: see [`choose`].
+    /// Most size classes. Default: 120 (of CacheLib's 128), or as many as the pool began with
+    /// ([`crate::PoolConfig::classes`]) where those are more. A small pool gets fewer: see
+    /// [`choose`].
     pub most_classes: Option<usize>,
-    /// By how much the slack must fall at least, as a share of the memory of the chunks that hold items. A change costs a copy of
-    /// most items. Default 0.02.
+    /// By how much the slack must fall at least, as a share of the memory of the chunks that hold
+    /// items. A change costs a copy of most items. Default 0.02.
     pub least_gain: f64,
     /// Items that must have been seen. Default 1,000.
     pub least_items: u64,

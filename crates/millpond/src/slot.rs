@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! 1. What is in a slot was made by `Box::into_raw`, and belongs to the slot.
-//! 2. What was taken out is freed ([`Retired::free`]) only when nobody who saw it in the slot looks at it any more: by a grace
-//!    period of those who look ([`crate::pools`]), or because all that they can have come to it by is gone.
+//! 2. What was taken out is freed ([`Retired::free`]) only when nobody who saw it in the slot looks
+//!    at it any more: by a grace period of those who look ([`crate::pools`]), or because all that
+//!    they can have come to it by is gone.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -29,11 +30,13 @@ impl<T> Slot<T> {
     /// What is there now. The result is looked at no longer than invariant 2 lets it live.
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: what is in the slot is there, by invariant 1, and is not freed while it is looked at, by invariant 2.
+        // SAFETY: what is in the slot is there, by invariant 1, and is not freed while it is looked
+        // at, by invariant 2.
         unsafe { self.at.load(Ordering::Acquire).as_ref() }
     }
 
-    /// What is there; `make` makes it where there is nothing. `unused` is shown what was made in vain, as another thread was quicker.
+    /// What is there; `make` makes it where there is nothing. `unused` is shown what was made in
+    /// vain, as another thread was quicker.
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T, unused: impl FnOnce(&T)) -> &T {
         if let Some(value) = self.get() {
             return value;
@@ -66,13 +69,15 @@ impl<T> Slot<T> {
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         if let Some(last) = self.take() {
-            // SAFETY: nobody looks at the slot any more, and what lives longer than it was taken out.
+            // SAFETY: nobody looks at the slot any more, and what lives longer than it was taken
+            // out.
             drop(unsafe { last.free() });
         }
     }
 }
 
-/// What was taken out of a slot, where others may look at it yet. To be freed by [`Self::free`]: dropped, it stays for ever.
+/// What was taken out of a slot, where others may look at it yet. To be freed by [`Self::free`]:
+/// dropped, it stays for ever.
 pub(crate) struct Retired<T>(NonNull<T>);
 
 // SAFETY: it is a box, of which others may have shared references.
@@ -90,7 +95,8 @@ impl<T> Retired<T> {
     /// # Safety
     /// Nobody who saw the value in its slot looks at it any more (invariant 2).
     pub(crate) unsafe fn free(self) -> Box<T> {
-        // SAFETY: made by `Box::into_raw` (invariant 1), taken out once, and looked at by nobody else (caller's duty).
+        // SAFETY: made by `Box::into_raw` (invariant 1), taken out once, and looked at by nobody
+        // else (caller's duty).
         unsafe { Box::from_raw(self.0.as_ptr()) }
     }
 }

@@ -16,7 +16,8 @@ use crate::compact::CompactStats;
 use crate::error::Error;
 use crate::pool::Pool;
 
-/// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under way.
+/// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under
+/// way.
 #[derive(Clone, Debug)]
 pub struct CacheStats {
     /// All memory that the cache may use, in bytes.
@@ -31,9 +32,11 @@ pub struct CacheStats {
     pub index_growing: bool,
     /// Misses in the key space that pools share.
     pub shared_misses: u64,
-    /// Items that were removed together with their pools ([`Cache::remove_pool`]), whose own figures are gone.
+    /// Items that were removed together with their pools ([`Cache::remove_pool`]), whose own
+    /// figures are gone.
     pub removed_with_pools: u64,
-    /// How often the file system of a shared cache ([`crate::CacheConfig::shared`]) had no room for a slab.
+    /// How often the file system of a shared cache ([`crate::CacheConfig::shared`]) had no room for
+    /// a slab.
     pub refused_slabs: u64,
     /// All pools, by number.
     pub pools: Vec<PoolStats>,
@@ -62,8 +65,8 @@ pub struct PoolStats {
     pub strategy: &'static str,
     /// Slabs that were taken from one of its classes for another.
     pub slabs_moved: u64,
-    /// How many of those its strategy asked for; the others were moved for allocations that found no chunk, or by
-    /// [`Cache::move_slab`].
+    /// How many of those its strategy asked for; the others were moved for allocations that found
+    /// no chunk, or by [`Cache::move_slab`].
     pub rebalances: u64,
     /// Slabs that other pools took from it ([`Cache::reclaim`]).
     pub slabs_reclaimed: u64,
@@ -73,7 +76,8 @@ pub struct PoolStats {
     pub misses: u64,
     /// Its classes that were ever used and are not gone.
     pub classes: Vec<ClassStats>,
-    /// What was counted in classes that are gone, as they had no chunks or the pool's chunk sizes changed; [`Self::sum`] has it.
+    /// What was counted in classes that are gone, as they had no chunks or the pool's chunk sizes
+    /// changed; [`Self::sum`] has it.
     pub past: ClassStats,
 }
 
@@ -84,7 +88,8 @@ pub struct ClassStats {
     pub number: u8,
     /// Size of its chunks, in bytes.
     pub chunk_bytes: u32,
-    /// Whether the pool allocates in it no more, since its chunk sizes have changed: it goes when its slabs are empty.
+    /// Whether the pool allocates in it no more, since its chunk sizes have changed: it goes when
+    /// its slabs are empty.
     pub is_leaving: bool,
     /// Its memory: whole slabs and runs of units of split ones, in bytes.
     pub bytes: u64,
@@ -98,14 +103,17 @@ pub struct ClassStats {
     pub links: u64,
     /// Bytes that items and links take, headers included.
     pub item_bytes: u64,
-    /// For how long the next item to be evicted has not been used, in seconds, where the policy knows.
+    /// For how long the next item to be evicted has not been used, in seconds, where the policy
+    /// knows.
     pub tail_age_secs: Option<u32>,
-    /// The same for the item that would be evicted next if the class had a slab less, where the policy knows and there is one.
+    /// The same for the item that would be evicted next if the class had a slab less, where the
+    /// policy knows and there is one.
     pub projected_tail_age_secs: Option<u32>,
     /// The queues of the policy, in the order in which items go through them.
     pub queues: Vec<QueueStats>,
-    /// Hits in the last slab's worth of items before eviction, where the policy counts them (2Q, TinyLFU, ARC, LRU with an
-    /// insertion point); under S3-FIFO, about as many hits as one slab more would have brought.
+    /// Hits in the last slab's worth of items before eviction, where the policy counts them (2Q,
+    /// TinyLFU, ARC, LRU with an insertion point); under S3-FIFO, about as many hits as one slab
+    /// more would have brought.
     pub tail_hits: u64,
     /// Finds that found something.
     pub hits: u64,
@@ -113,7 +121,8 @@ pub struct ClassStats {
     pub inserts: u64,
     /// Items evicted.
     pub evictions: u64,
-    /// Items found to be expired or flushed, whether by a find, by [`Cache::reap`] or when they were to be evicted, and removed.
+    /// Items found to be expired or flushed, whether by a find, by [`Cache::reap`] or when they
+    /// were to be evicted, and removed.
     pub expired: u64,
     /// Those of them that were flushed.
     pub flushed: u64,
@@ -129,23 +138,27 @@ pub struct ClassStats {
     pub evicted_unread: u64,
     /// Evicted items that would have expired by themselves later.
     pub evicted_expiring: u64,
-    /// The sum of the times from when evicted items were made to when they were evicted, in seconds: over a while, divided by
-    /// the evictions, how long an item stays.
+    /// The sum of the times from when evicted items were made to when they were evicted, in
+    /// seconds: over a while, divided by the evictions, how long an item stays.
     pub evicted_age_secs: u64,
-    /// For how long the item that was evicted last had not been used, in seconds; of items without a tag, since it was made.
+    /// For how long the item that was evicted last had not been used, in seconds; of items without
+    /// a tag, since it was made.
     pub last_evicted_idle_secs: u32,
     /// Expired and flushed items that were never found since they were made.
     pub expired_unread: u64,
-    /// Expired items that were taken out when they were due ([`Cache::reap`]), rather than when somebody came upon them.
+    /// Expired items that were taken out when they were due ([`Cache::reap`]), rather than when
+    /// somebody came upon them.
     pub reaped: u64,
     /// Items that were moved out of slabs that left.
     pub items_moved: u64,
-    /// Items of slabs that left which found no other chunk and were evicted; part of [`Self::evictions`].
+    /// Items of slabs that left which found no other chunk and were evicted; part of
+    /// [`Self::evictions`].
     pub move_evictions: u64,
-    /// Those of [`Self::evictions`] that were made while a slab of the class was taken away for another class or pool, to have its items in or
-    /// instead of others.
+    /// Those of [`Self::evictions`] that were made while a slab of the class was taken away for
+    /// another class or pool, to have its items in or instead of others.
     pub shift_evictions: u64,
-    /// The same for slabs that were taken away because a limit was lowered, of the pool or of the whole cache.
+    /// The same for slabs that were taken away because a limit was lowered, of the pool or of the
+    /// whole cache.
     pub limit_evictions: u64,
     /// Slabs that were given to it.
     pub runs_added: u64,
@@ -168,13 +181,15 @@ pub struct ClassStats {
 /// A queue of a class's policy at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// What it is called: `lru`; `sieve`; `small` and `main` in S3-FIFO; `hot`, `warm` and `cold` in 2Q; `window`, `probation` and
-    /// `protected` in TinyLFU; `t1` and `t2` in ARC; `upper` and `lower` in LRU with an insertion point.
+    /// What it is called: `lru`; `sieve`; `small` and `main` in S3-FIFO; `hot`, `warm` and `cold`
+    /// in 2Q; `window`, `probation` and `protected` in TinyLFU; `t1` and `t2` in ARC; `upper` and
+    /// `lower` in LRU with an insertion point.
     pub name: &'static str,
     /// Its items, about.
     pub items: u64,
-    /// For how long its last item has not been used, in seconds; in S3-FIFO and SIEVE, which do not know, for how long it has
-    /// been there. `None` where there is none, or only some that are gone.
+    /// For how long its last item has not been used, in seconds; in S3-FIFO and SIEVE, which do not
+    /// know, for how long it has been there. `None` where there is none, or only some that are
+    /// gone.
     pub age_secs: Option<u32>,
     /// Finds of its items since the class began or its policy was changed.
     pub hits: u64,
@@ -248,14 +263,16 @@ impl Cache {
         self.core().arena.refusals()
     }
 
-    /// The bytes for further slabs that the file system of a shared cache has. If they are fewer than are free of the memory limit, the
-    /// cache cannot grow to that. `None` if the cache is not shared or its file system has no limit.
+    /// The bytes for further slabs that the file system of a shared cache has. If they are fewer
+    /// than are free of the memory limit, the cache cannot grow to that. `None` if the cache is not
+    /// shared or its file system has no limit.
     pub fn file_system_bytes(&self) -> Option<u64> {
         self.core().arena.file_system_bytes()
     }
 
-    /// A snapshot of all statistics. Takes the lock of each class that was ever used, and those of its magazines that no thread uses at
-    /// the moment: about 1 µs for each class. Chunks in a magazine that is in use count as taken.
+    /// A snapshot of all statistics. Takes the lock of each class that was ever used, and those of
+    /// its magazines that no thread uses at the moment: about 1 µs for each class. Chunks in a
+    /// magazine that is in use count as taken.
     pub fn stats(&self) -> CacheStats {
         let core = self.core();
         // Before the bill, as it brings queues up to date, which may take memory.
@@ -377,8 +394,8 @@ impl Core {
         let arena = &self.arena;
         let made_secs = |entry: evict::Entry| {
             let (_, item) = inner.chunks.resolve(arena, ChunkNumber(entry.0))?;
-            // SAFETY: the item was queued a moment ago, and this thread holds the lock of the class, without which no chunk that
-            // was freed since then is used again.
+            // SAFETY: the item was queued a moment ago, and this thread holds the lock of the
+            // class, without which no chunk that was freed since then is used again.
             Some(unsafe { item.created() })
         };
         let queues = inner.policy.queues(&View::new(self, &inner.chunks), now);

@@ -1,18 +1,22 @@
-//! Who gives a slab, and who gets it: rebalancing within a pool, resizing, and limits between pools, as plain values.
+//! Who gives a slab, and who gets it: rebalancing within a pool, resizing, and limits between
+//! pools, as plain values.
 //!
-//! Slabs go to the classes that ask first, and when sizes or popularity change they are in the wrong ones (*slab
-//! calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A strategy is handed what a pool looks like, about once
-//! a second, and says which class shall give a slab and which shall get it, with the reason in words. It moves nothing
-//! itself; whoever owns the pool does, one slab per pool and round.
+//! Slabs go to the classes that ask first, and when sizes or popularity change they are in the
+//! wrong ones (*slab calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A strategy
+//! is handed what a pool looks like, about once a second, and says which class shall give a slab
+//! and which shall get it, with the reason in words. It moves nothing itself; whoever owns the pool
+//! does, one slab per pool and round.
 //!
-//! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI 2020, section 4.2, and its
-//! sources as of 2026); `docs/rebalancing.md` writes them out. Where we depart: marginal hits has a threshold and a
-//! hold-off (CacheLib's moves a slab each round for ever, and [`MarginalHits::as_in_cachelib`] does too), ties have one rank,
-//! a class is never its own victim, and where every class evicts there is simply no victim by free memory.
+//! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI
+//! 2020, section 4.2, and its sources as of 2026); `docs/rebalancing.md` writes them out. Where we
+//! depart: marginal hits has a threshold and a hold-off (CacheLib's moves a slab each round for
+//! ever, and [`MarginalHits::as_in_cachelib`] does too), ties have one rank, a class is never its
+//! own victim, and where every class evicts there is simply no victim by free memory.
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O. Random choices come from a seed.
-//! 2. A victim has slabs and is not the receiver; the last slab of a class is taken only for resizing.
+//! 2. A victim has slabs and is not the receiver; the last slab of a class is taken only for
+//!    resizing.
 //! 3. The first round of a pool decides nothing: there is nothing to compare with.
 //!
 //! ```
@@ -160,8 +164,8 @@ pub struct Rebalancer {
 }
 
 impl Rebalancer {
-    /// A rebalancer that takes slabs for failing allocations from the class that has most, where the strategy itself has
-    /// no victim.
+    /// A rebalancer that takes slabs for failing allocations from the class that has most, where
+    /// the strategy itself has no victim.
     pub fn new(strategy: Strategy) -> Self {
         Self::with(strategy, VictimRule::default(), 0)
     }
@@ -178,7 +182,8 @@ impl Rebalancer {
         }
     }
 
-    /// The same for a pool in which nothing has happened yet: allocations that fail before the first round count in it.
+    /// The same for a pool in which nothing has happened yet: allocations that fail before the
+    /// first round count in it.
     pub(crate) fn of_a_new_pool(mut self) -> Self {
         if self.strategy == Strategy::Base {
             self.history.end(&PoolView::default(), true);
@@ -196,8 +201,10 @@ impl Rebalancer {
         self.strategy = strategy;
     }
 
-    /// One round: the slab that should move now, if any. `pool` carries counts since the pool was made; the first call
-    /// only remembers them. Takes it that the move is carried out, unless [`Self::failed`] says otherwise. Classes whose allocations fail come first, under every strategy.
+    /// One round: the slab that should move now, if any. `pool` carries counts since the pool was
+    /// made; the first call only remembers them. Takes it that the move is carried out, unless
+    /// [`Self::failed`] says otherwise. Classes whose allocations fail come first, under every
+    /// strategy.
     pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
@@ -210,8 +217,9 @@ impl Rebalancer {
         decided
     }
 
-    /// Says that the move that was decided last was not carried out, as where items of the slab are held: nobody has received
-    /// anything, so nobody is held off, and what was counted in that round counts in the next one.
+    /// Says that the move that was decided last was not carried out, as where items of the slab are
+    /// held: nobody has received anything, so nobody is held off, and what was counted in that
+    /// round counts in the next one.
     pub fn failed(&mut self) {
         if let Some(before) = self.before.take() {
             self.history = before;

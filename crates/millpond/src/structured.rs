@@ -1,8 +1,10 @@
-//! Structured items: maps, ordered maps and arrays that live in an item's own memory and are changed in place.
+//! Structured items: maps, ordered maps and arrays that live in an item's own memory and are
+//! changed in place.
 //!
-//! Such an item is found, evicted, replaced and expires like any other; what is in it is read and written through its type,
-//! one entry at a time, without decoding or encoding the rest. (Berg et al., "The CacheLib Caching Engine", OSDI 2020, section
-//! 3.3: "structured items"; CacheLib's `Map`, `RangeMap` and `FixedSizeArray`.)
+//! Such an item is found, evicted, replaced and expires like any other; what is in it is read and
+//! written through its type, one entry at a time, without decoding or encoding the rest. (Berg et
+//! al., "The CacheLib Caching Engine", OSDI 2020, section 3.3: "structured items"; CacheLib's
+//! `Map`, `RangeMap` and `FixedSizeArray`.)
 //!
 //! ```
 //! use millpond::structured::{Map, StructureOptions};
@@ -24,40 +26,48 @@
 //! # }
 //! ```
 //!
-//! Keys and values are plain data ([`Pod`]: every bit pattern is a value, and there is no padding); values of a map may also
-//! be byte strings of any length (`Map<K, [u8]>`). Keys of a [`Map`] are the same if their bytes are; those of an
-//! [`OrderedMap`] if they compare equal. What is read is copied out.
+//! Keys and values are plain data ([`Pod`]: every bit pattern is a value, and there is no padding);
+//! values of a map may also be byte strings of any length (`Map<K, [u8]>`). Keys of a [`Map`] are
+//! the same if their bytes are; those of an [`OrderedMap`] if they compare equal. What is read is
+//! copied out.
 //!
-//! One item holds it all, so that a structure has room for at most what the largest chunk of its pool has: 4 MiB by default. A map that is
-//! full is copied, without the gaps that removals left, to a larger item that takes its place; beyond the largest chunk an
-//! insertion fails with [`crate::ErrorKind::TooLarge`].
+//! One item holds it all, so that a structure has room for at most what the largest chunk of its
+//! pool has: 4 MiB by default. A map that is full is copied, without the gaps that removals left,
+//! to a larger item that takes its place; beyond the largest chunk an insertion fails with
+//! [`crate::ErrorKind::TooLarge`].
 //!
-//! A handle names a key and the one structure that it was opened for, wherever that lies: each call finds it anew (as
-//! [`crate::Keys::find_with`] does: an access in the eyes of the eviction policy), and no memory is held between calls.
-//! Where the structure was evicted, removed, replaced or has expired, calls fail with [`crate::ErrorKind::Gone`], also where
-//! another structure has the key by now: what was put into the one is not in the other. Handles may be cloned and shared
-//! by threads. Calls are linearizable; readers take no lock unless writers keep them from it, and writers lock one of
-//! 64 stripes for the time of one change.
+//! A handle names a key and the one structure that it was opened for, wherever that lies: each call
+//! finds it anew (as [`crate::Keys::find_with`] does: an access in the eyes of the eviction
+//! policy), and no memory is held between calls. Where the structure was evicted, removed, replaced
+//! or has expired, calls fail with [`crate::ErrorKind::Gone`], also where another structure has the
+//! key by now: what was put into the one is not in the other. Handles may be cloned and shared by
+//! threads. Calls are linearizable; readers take no lock unless writers keep them from it, and
+//! writers lock one of 64 stripes for the time of one change.
 //!
-//! To a plain find a structured item is one with an empty value ([`crate::ReadHandle::is_structured`]).
+//! To a plain find a structured item is one with an empty value
+//! ([`crate::ReadHandle::is_structured`]).
 //!
 //! Invariants:
-//! 1. A structure is the tail of its item (invariant 6 of `slab::item`): nobody ever has a plain reference to memory that
-//!    changes.
-//! 2. Its words change only under the lock of its stripe, by a holder of a reference to the item, who has seen under that
-//!    lock that the item is current and not frozen; the item's sequence is odd meanwhile. Exceptions are the mark of invariant
-//!    5, and items that nobody sees yet.
-//! 3. A reader believes what it read only if the sequence was even before and the same after. What it reads meanwhile may
-//!    be torn: every offset is checked against the tail, every loop is bounded, and nothing read is trusted.
-//! 4. A sequence that is odd under the lock was left so by a process that ended in the middle of a change: the structure is
-//!    not what anybody wrote, and is removed.
-//! 5. Growth freezes the old item under the lock, with what the new one was copied from, and then puts the new one in its
-//!    place with no lock held. Frozen is what bears the mark of this process. While an item is frozen it does not change, so
-//!    that nothing is lost; the mark goes away with the item, or is taken off where the item stays.
-//! 6. The sequence of a structure grows, through growth as well: the same number means the same content.
-//! 7. No code of the caller runs under a lock: comparisons and updates run on what was read before, and the change is made
-//!    if the sequence is still the same.
-//! 8. The identity of a structure is given out once (a random beginning in each process, and then by ones), and growth keeps it.
+//! 1. A structure is the tail of its item (invariant 6 of `slab::item`): nobody ever has a plain
+//!    reference to memory that changes.
+//! 2. Its words change only under the lock of its stripe, by a holder of a reference to the item,
+//!    who has seen under that lock that the item is current and not frozen; the item's sequence is
+//!    odd meanwhile. Exceptions are the mark of invariant 5, and items that nobody sees yet.
+//! 3. A reader believes what it read only if the sequence was even before and the same after. What
+//!    it reads meanwhile may be torn: every offset is checked against the tail, every loop is
+//!    bounded, and nothing read is trusted.
+//! 4. A sequence that is odd under the lock was left so by a process that ended in the middle of a
+//!    change: the structure is not what anybody wrote, and is removed.
+//! 5. Growth freezes the old item under the lock, with what the new one was copied from, and then
+//!    puts the new one in its place with no lock held. Frozen is what bears the mark of this
+//!    process. While an item is frozen it does not change, so that nothing is lost; the mark goes
+//!    away with the item, or is taken off where the item stays.
+//! 6. The sequence of a structure grows, through growth as well: the same number means the same
+//!    content.
+//! 7. No code of the caller runs under a lock: comparisons and updates run on what was read before,
+//!    and the change is made if the sequence is still the same.
+//! 8. The identity of a structure is given out once (a random beginning in each process, and then
+//!    by ones), and growth keeps it.
 
 /// What every structure can say of itself.
 macro_rules! all_structures {
@@ -137,7 +147,8 @@ macro_rules! whole_map {
             /// The map that the key has. `None`: it has no item.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::WrongType`] where its item is no such map with keys and values of these sizes.
+            /// [`crate::ErrorKind::WrongType`] where its item is no such map with keys and values
+            /// of these sizes.
             pub fn open(cache: &Cache, pool: PoolId, key: &[u8]) -> Result<Option<Self>, Error> {
                 let handle = Handle::open(cache, pool, key, Self::ENTRIES.shape())?;
                 Ok(handle.map(|handle| Self { handle, types: PhantomData }))
@@ -198,8 +209,8 @@ macro_rules! whole_map {
             /// Copies it to the smallest item that holds it, without garbage.
             ///
             /// # Errors
-            /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::OutOfMemory`] where there is no room for the copy: then the map
-            /// is as it was.
+            /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::OutOfMemory`] where there is no room
+            /// for the copy: then the map is as it was.
             pub fn compact(&self) -> Result<(), Error> {
                 let (_, room) = self.handle.read(|tail| Self::ENTRIES.taken(tail))?;
                 self.handle.rebuild(Self::ENTRIES.tail_words(room), |from, to| self.rebuild(from, to, room))
@@ -240,10 +251,11 @@ use crate::config::Expiry;
 pub struct StructureOptions {
     /// When it expires, as a whole. Default: never. [`crate::Keys::touch`] changes it.
     pub expiry: Expiry,
-    /// How many entries it is to have room for at once; it grows beyond. Default 16. Ignored by arrays.
+    /// How many entries it is to have room for at once; it grows beyond. Default 16. Ignored by
+    /// arrays.
     pub entries: usize,
-    /// How long values of varying length are on average, in bytes: with `entries`, the size to begin with. Default 32. Ignored where
-    /// values are of one length.
+    /// How long values of varying length are on average, in bytes: with `entries`, the size to
+    /// begin with. Default 32. Ignored where values are of one length.
     pub value_bytes: usize,
 }
 
@@ -260,7 +272,8 @@ pub struct Usage {
     pub entries: usize,
     /// Bytes of the item that they take, with the directory and the header.
     pub used_bytes: usize,
-    /// Bytes that removed and overwritten entries left behind: [`Map::compact`] or the next growth gets them back.
+    /// Bytes that removed and overwritten entries left behind: [`Map::compact`] or the next growth
+    /// gets them back.
     pub garbage_bytes: usize,
     /// Bytes that the item has for all this.
     pub capacity_bytes: usize,

@@ -1,8 +1,8 @@
 //! Taking memory from the system before somebody waits for it.
 //!
-//! Memory that is used for the first time costs a fault: 0.1 ms for a large page, and several milliseconds where a virtual
-//! machine's host must find it first. A thread of the background takes it ahead, so that an insertion that needs a slab, or lets
-//! the index grow, finds it there.
+//! Memory that is used for the first time costs a fault: 0.1 ms for a large page, and several
+//! milliseconds where a virtual machine's host must find it first. A thread of the background takes
+//! it ahead, so that an insertion that needs a slab, or lets the index grow, finds it there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,11 +22,12 @@ pub(crate) struct Touched {
 }
 
 impl Cache {
-    /// Takes memory from the system for what the cache will use before the next call, going by what came since the last: for twice
-    /// as many slabs and index entries, one slab at least and 64 at most, and never more than the limit. For a thread of its own, about
-    /// once a second, or more often where the cache fills faster than 256 MiB a second and must not stall. Taking 256 MiB can cost
-    /// a processor a second, so that thread should give way to others (nice 10): one that is kept from running costs those who insert
-    /// no more than there being none.
+    /// Takes memory from the system for what the cache will use before the next call, going by what
+    /// came since the last: for twice as many slabs and index entries, one slab at least and 64 at
+    /// most, and never more than the limit. For a thread of its own, about once a second, or more
+    /// often where the cache fills faster than 256 MiB a second and must not stall. Taking 256 MiB
+    /// can cost a processor a second, so that thread should give way to others (nice 10): one that
+    /// is kept from running costs those who insert no more than there being none.
     ///
     /// Takes no lock for long, and holds up no other call. Does nothing once the cache is full.
     pub fn touch_ahead(&self) {

@@ -1,18 +1,22 @@
-//! Size classes that follow the items: looking at what a pool holds, changing its sizes, and emptying the classes of before.
+//! Size classes that follow the items: looking at what a pool holds, changing its sizes, and
+//! emptying the classes of before.
 //!
-//! What a pool *holds* is looked at, by a sample of the chunks of its slabs, and not what is inserted: slack is what held items leave of
-//! their chunks, so that an item counts by how long it stays; and insertions pay nothing for it.
+//! What a pool *holds* is looked at, by a sample of the chunks of its slabs, and not what is
+//! inserted: slack is what held items leave of their chunks, so that an item counts by how long it
+//! stays; and insertions pay nothing for it.
 //!
-//! When the sizes change ([`crate::sizing`]), the table that allocations go by is swapped; readers never look at it. A class whose
-//! size and items are kept keeps its number and all that it has. The others *leave*: nothing new is allocated in them once those who had seen
-//! the old table have stopped (a grace period of [`crate::pools`]), and slab by slab their items move to the chunks of the class
-//! that now fits them ([`crate::relocate`]). A class without slabs is taken out and freed a grace period later; from then on its
-//! number may be another's.
+//! When the sizes change ([`crate::sizing`]), the table that allocations go by is swapped; readers
+//! never look at it. A class whose size and items are kept keeps its number and all that it has.
+//! The others *leave*: nothing new is allocated in them once those who had seen the old table have
+//! stopped (a grace period of [`crate::pools`]), and slab by slab their items move to the chunks of
+//! the class that now fits them ([`crate::relocate`]). A class without slabs is taken out and freed
+//! a grace period later; from then on its number may be another's.
 //!
 //! Invariants:
 //! 1. The table is changed, and classes are emptied and taken out, with the pool's `resizing` held.
-//! 2. A number stands for one chunk size until nobody can know it by that any more: it is not given again while it is in the table,
-//!    is leaving, or belongs to a class that was taken out and not freed.
+//! 2. A number stands for one chunk size until nobody can know it by that any more: it is not given
+//!    again while it is in the table, is leaving, or belongs to a class that was taken out and not
+//!    freed.
 
 use base::Part;
 use base::hash::mix64;
@@ -102,13 +106,15 @@ pub struct Tuned {
 }
 
 impl Cache {
-    /// Looks at what a pool holds and gives it the chunk sizes that suit it best, if that saves enough memory
-    /// ([`Tuning::least_gain`]; by that of [`crate::PoolConfig::tuning`], or else by the default). A pool that has a tuning does so by
-    /// itself ([`Self::maintain`]).
+    /// Looks at what a pool holds and gives it the chunk sizes that suit it best, if that saves
+    /// enough memory ([`Tuning::least_gain`]; by that of [`crate::PoolConfig::tuning`], or else by
+    /// the default). A pool that has a tuning does so by itself ([`Self::maintain`]).
     ///
-    /// Readers and writers go on meanwhile. Items move to chunks of the new sizes and keep all that they have; where a full pool has no
-    /// room for that, what would be evicted next goes. Held items stay where they are, and [`Self::maintain`] goes on with their slabs.
-    /// Costs a look at up to 32,768 items, some milliseconds for the choice, and a copy of each item that moves, on the calling thread.
+    /// Readers and writers go on meanwhile. Items move to chunks of the new sizes and keep all that
+    /// they have; where a full pool has no room for that, what would be evicted next goes. Held
+    /// items stay where they are, and [`Self::maintain`] goes on with their slabs. Costs a look at
+    /// up to 32,768 items, some milliseconds for the choice, and a copy of each item that moves, on
+    /// the calling thread.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
@@ -139,7 +145,8 @@ impl Cache {
             core.look_at_sizes(&pool, &mut seen);
             core.retune(&pool, &tuning, &seen)
         };
-        // What leaves is emptied once those who saw the old table have stopped, and this thread was one of them.
+        // What leaves is emptied once those who saw the old table have stopped, and this thread was
+        // one of them.
         let (mut bytes_left, mut taking) = (0, Taking::new(Why::Moved, WAITS));
         for wait in 0..=WAITS {
             if wait > 0 {
@@ -204,7 +211,8 @@ impl Cache {
 }
 
 impl Core {
-    /// Tunes the pool if its time has come. Returns the memory whose move would take about as long, in bytes.
+    /// Tunes the pool if its time has come. Returns the memory whose move would take about as long,
+    /// in bytes.
     fn tune_if_due(&self, pool: &Pool) -> u64 {
         // One change at a time.
         if !pool.leaving_classes.lock().is_empty() {
@@ -223,7 +231,8 @@ impl Core {
         pool.slab_bytes().min(SLAB_BYTES as u64)
     }
 
-    /// Decides whether the pool's sizes should change, and changes them. The caller holds the pool's `resizing`.
+    /// Decides whether the pool's sizes should change, and changes them. The caller holds the
+    /// pool's `resizing`.
     fn retune(&self, pool: &Pool, tuning: &Tuning, seen: &SizeHistogram) -> Decision {
         let mut range = pool.range;
         range.most_classes = tuning.most_classes.unwrap_or(range.most_classes).clamp(1, MOST_CLASSES);
@@ -262,7 +271,8 @@ impl Core {
 
     /// The sizes of the items in some of the chunks of a class, numbered over its runs.
     fn sizes_at(&self, class: &Class, of_class: &Places, places: &[u64]) -> Vec<u32> {
-        // The last handle of an item may call the embedder, so all are dropped when nothing is pinned.
+        // The last handle of an item may call the embedder, so all are dropped when nothing is
+        // pinned.
         let mut held = Vec::with_capacity(places.len());
         let pinned = self.pins.pin();
         let size = |place: &u64| {
@@ -280,8 +290,8 @@ impl Core {
         sizes
     }
 
-    /// Has the pool, which holds items as `seen`, allocate from classes of these sizes. `false`: too many numbers are in use. The
-    /// caller holds the pool's `resizing`.
+    /// Has the pool, which holds items as `seen`, allocate from classes of these sizes. `false`:
+    /// too many numbers are in use. The caller holds the pool's `resizing`.
     fn change_sizes(&self, pool: &Pool, sizes: &[u32], seen: &SizeHistogram) -> bool {
         self.free_retired();
         let Ok(classes) = SizeClasses::by_list(sizes) else { return false };
@@ -328,8 +338,8 @@ impl Core {
         Box::new((0..MOST_CLASSES as u8).filter(move |number| !in_use(*number)))
     }
 
-    /// The class for a slab of the pool that another process left: one that the pool allocates from, or one that leaves.
-    /// `None`: there are too many.
+    /// The class for a slab of the pool that another process left: one that the pool allocates
+    /// from, or one that leaves. `None`: there are too many.
     pub(crate) fn class_for_found<'p>(&self, pool: &'p Pool, chunk_bytes: u32) -> Option<&'p Class> {
         let sizes = pool.sizes();
         if let Some(place) = sizes.place_of_size(chunk_bytes) {
@@ -348,8 +358,8 @@ impl Core {
         Some(self.class_numbered(pool, number, chunk_bytes))
     }
 
-    /// Empties the classes that the pool allocates from no more, with the pool's `resizing` given back after each slab's worth of runs.
-    /// Returns how many bytes they have left.
+    /// Empties the classes that the pool allocates from no more, with the pool's `resizing` given
+    /// back after each slab's worth of runs. Returns how many bytes they have left.
     fn empty_all_leaving(&self, pool: &Pool, taking: &mut Taking) -> u64 {
         let mut before = u64::MAX;
         loop {
@@ -364,8 +374,9 @@ impl Core {
         }
     }
 
-    /// Empties runs of classes that the pool allocates from no more until they total `left` bytes, and takes out the classes that have none.
-    /// The caller holds the pool's `resizing`. Returns how many bytes the classes have left.
+    /// Empties runs of classes that the pool allocates from no more until they total `left` bytes,
+    /// and takes out the classes that have none. The caller holds the pool's `resizing`. Returns
+    /// how many bytes the classes have left.
     fn empty_leaving(&self, pool: &Pool, left: &mut u64, taking: &mut Taking) -> u64 {
         let mut leaving = std::mem::take(&mut *pool.leaving_classes.lock());
         leaving.retain_mut(|class| !self.empty_class(pool, class, left, taking));
@@ -380,8 +391,8 @@ impl Core {
         bytes_left
     }
 
-    /// Empties runs of a class until `left` bytes have come, and takes the class out when it has none. `true`: its number is free, or will
-    /// be.
+    /// Empties runs of a class until `left` bytes have come, and takes the class out when it has
+    /// none. `true`: its number is free, or will be.
     fn empty_class(
         &self,
         pool: &Pool,
@@ -410,8 +421,8 @@ impl Core {
 /// Most classes of a pool.
 const MOST_CLASSES: usize = slab::classes::MAX_CLASSES;
 
-/// Whether the class at a place of `present` stays, where a class of `below` bytes is to come below it: not if many of its
-/// items would then be in the wrong one.
+/// Whether the class at a place of `present` stays, where a class of `below` bytes is to come below
+/// it: not if many of its items would then be in the wrong one.
 fn is_kept(present: &Sizes, place: usize, below: u32, seen: &SizeHistogram) -> bool {
     let (size, lowest) =
         (present.sizes()[place], place.checked_sub(1).map_or(0, |below| present.sizes()[below]));

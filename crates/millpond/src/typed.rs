@@ -25,11 +25,13 @@
 //! # }
 //! ```
 //!
-//! It is a layer over [`crate::Loader`]: single flight, and leases that keep a load which is overtaken by a write from storing what it read. Each `get`
-//! decodes the value; to look at bytes in place, use [`crate::Keys::find_with`].
+//! It is a layer over [`crate::Loader`]: single flight, and leases that keep a load which is
+//! overtaken by a write from storing what it read. Each `get` decodes the value; to look at bytes
+//! in place, use [`crate::Keys::find_with`].
 //!
-//! The item's value, all numbers little-endian: a byte of flags; with flag 1 the Unix millisecond (u64) from which on the value has
-//! expired; with flag 2, a length (u32) and that much of the key; then what the codec wrote.
+//! The item's value, all numbers little-endian: a byte of flags; with flag 1 the Unix millisecond
+//! (u64) from which on the value has expired; with flag 2, a length (u32) and that much of the key;
+//! then what the codec wrote.
 
 mod codec;
 mod key;
@@ -53,8 +55,8 @@ use key::Place;
 
 const HAS_DEADLINE: u8 = 1;
 const HAS_KEY: u8 = 2;
-/// How often a value that turns out to be of no use is cleared away and loaded anew, before the caller's own is returned without
-/// being stored.
+/// How often a value that turns out to be of no use is cleared away and loaded anew, before the
+/// caller's own is returned without being stored.
 const ATTEMPTS: u32 = 2;
 
 #[cfg(feature = "postcard")]
@@ -62,8 +64,9 @@ type DefaultCodec = Postcard;
 #[cfg(not(feature = "postcard"))]
 type DefaultCodec = Plain;
 
-/// Values of type `V` by keys of type `K`, in a pool. Cloning is cheap and shares the flights; all writers of a pool's
-/// keys should be clones of one. `K` may be unsized, as in `TypedCache<str, User>`.
+/// Values of type `V` by keys of type `K`, in a pool. Cloning is cheap and shares the flights; all
+/// writers of a pool's keys should be clones of one. `K` may be unsized, as in
+/// `TypedCache<str, User>`.
 pub struct TypedCache<K: ?Sized, V, C = DefaultCodec> {
     loader: Loader,
     pool: PoolId,
@@ -94,7 +97,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         Self { loader: Loader::new(cache, pool), pool, codec, ttl: None, types: PhantomData }
     }
 
-    /// The same with values that expire so long after they were stored, to the millisecond. 0: none is kept.
+    /// The same with values that expire so long after they were stored, to the millisecond. 0: none
+    /// is kept.
     #[must_use]
     pub fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
@@ -108,10 +112,12 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         self.take(&place, fetched)
     }
 
-    /// Stores a value, in the place of what the key has. What is being loaded meanwhile is not stored over it.
+    /// Stores a value, in the place of what the key has. What is being loaded meanwhile is not
+    /// stored over it.
     ///
     /// # Errors
-    /// [`ErrorKind::WrongType`] if the codec refuses the value; otherwise as [`Cache::allocate`]. Then the key has no value.
+    /// [`ErrorKind::WrongType`] if the codec refuses the value; otherwise as [`Cache::allocate`].
+    /// Then the key has no value.
     pub fn insert(&self, key: &K, value: &V) -> Result<(), Error> {
         self.store(key, value, self.ttl)
     }
@@ -135,7 +141,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         self.loader.put(place.key(), &self.options(ttl), &Loaded::value(packed))
     }
 
-    /// Removes the value of `key`. `false`: there was none. What is being loaded meanwhile is not stored.
+    /// Removes the value of `key`. `false`: there was none. What is being loaded meanwhile is not
+    /// stored.
     pub fn remove(&self, key: &K) -> bool {
         self.loader.remove(Place::of(key.bytes().as_ref()).key())
     }
@@ -145,12 +152,12 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         self.loader.flush();
     }
 
-    /// The value of `key`, or what `load` returns, which is then stored. Of those who ask for a key at the same time one runs its `load`,
-    /// and the others wait for it and get the same value.
+    /// The value of `key`, or what `load` returns, which is then stored. Of those who ask for a key
+    /// at the same time one runs its `load`, and the others wait for it and get the same value.
     ///
     /// # Errors
-    /// [`LoadError::Failed`] if `load` failed, this caller's or the one that was waited for, or if the codec refused the
-    /// value; [`LoadError::Panicked`] if another caller's panicked.
+    /// [`LoadError::Failed`] if `load` failed, this caller's or the one that was waited for, or if
+    /// the codec refused the value; [`LoadError::Panicked`] if another caller's panicked.
     pub fn get_or_load<E: Into<CodecError>>(
         &self,
         key: &K,
@@ -176,8 +183,9 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         }
     }
 
-    /// [`Self::get_or_load`] for futures, of any runtime or none: `load` is polled only if this caller is the one that
-    /// loads. Dropping the future cancels it; then another of those who wait loads.
+    /// [`Self::get_or_load`] for futures, of any runtime or none: `load` is polled only if this
+    /// caller is the one that loads. Dropping the future cancels it; then another of those who wait
+    /// loads.
     ///
     /// # Errors
     /// As there.
@@ -204,7 +212,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         load.await.map_err(failed)
     }
 
-    /// What was done so far, and what is under way. Hits, misses and bytes are in [`Cache::stats`], by pool.
+    /// What was done so far, and what is under way. Hits, misses and bytes are in [`Cache::stats`],
+    /// by pool.
     pub fn load_stats(&self) -> LoadStats {
         self.loader.stats()
     }
@@ -226,8 +235,8 @@ impl<K: Key + ?Sized, V, C: Codec<V>> TypedCache<K, V, C> {
         Ok(Loaded::value(packed))
     }
 
-    /// What the loader is told: the item stays at least as long as the value is good for, as its time is in whole
-    /// seconds.
+    /// What the loader is told: the item stays at least as long as the value is good for, as its
+    /// time is in whole seconds.
     fn options(&self, ttl: Option<Duration>) -> LoadOptions {
         let secs = |ttl: Duration| {
             let whole = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));

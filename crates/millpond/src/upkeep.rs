@@ -1,20 +1,24 @@
 //! What of a pool has something due, so that maintenance looks at nothing else.
 //!
-//! [`crate::Cache::maintain`] is to be called once a second, and a cache may have 4,096 pools of which few are in use at a time. So
-//! each pool says in one cache line whether a class of it has items that may have expired, whether it was at work since the last round, whether
-//! its sizes are to be looked at, and whether its policy was changed; who works with the pool says so, and a round of maintenance reads that line.
+//! [`crate::Cache::maintain`] is to be called once a second, and a cache may have 4,096 pools of
+//! which few are in use at a time. So each pool says in one cache line whether a class of it has
+//! items that may have expired, whether it was at work since the last round, whether its sizes are
+//! to be looked at, and whether its policy was changed; who works with the pool says so, and a
+//! round of maintenance reads that line.
 //!
 //! Invariants:
-//! 1. `reap_at` is no later than the first second at which an entry of a class's wheel, or an item with an expiry that waits in a magazine, is
-//!    due; 0 stands for such an item. That of a class is set before that of its pool, and a round takes the pool's before it looks at the
-//!    classes: what is said meanwhile is for the next round.
+//! 1. `reap_at` is no later than the first second at which an entry of a class's wheel, or an item
+//!    with an expiry that waits in a magazine, is due; 0 stands for such an item. That of a class
+//!    is set before that of its pool, and a round takes the pool's before it looks at the classes:
+//!    what is said meanwhile is for the next round.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use crate::pool::Pool;
 use crate::pools::AllPools;
 
-/// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and the next one goes on from there.
+/// Memory that a round over all pools moves, in bytes: a round that has moved this much stops, and
+/// the next one goes on from there.
 const BYTES_PER_ROUND: u64 = 64 << 20;
 
 /// The pool at which the next round over all pools begins.
@@ -64,7 +68,8 @@ pub(crate) struct Round {
     pub(crate) rebalances: bool,
 }
 
-/// Rounds for which a pool that is not in use any more is rebalanced: hold-offs and averages come to their end meanwhile.
+/// Rounds for which a pool that is not in use any more is rebalanced: hold-offs and averages come
+/// to their end meanwhile.
 const ROUNDS: u32 = 16;
 
 impl Upkeep {
@@ -80,7 +85,8 @@ impl Upkeep {
         }
     }
 
-    /// Whether something may be due. If so, whoever asks looks at all classes, and says when the next of them is due.
+    /// Whether something may be due. If so, whoever asks looks at all classes, and says when the
+    /// next of them is due.
     pub(crate) fn take_due(&self, now: u32) -> bool {
         self.reap_at.load(Ordering::Relaxed) <= now && self.reap_at.swap(u32::MAX, Ordering::AcqRel) <= now
     }
@@ -130,7 +136,8 @@ impl Upkeep {
         set(&self.tunes);
     }
 
-    /// Whether its sizes are to be looked at. If so, whoever asks does, and says so if that is to go on.
+    /// Whether its sizes are to be looked at. If so, whoever asks does, and says so if that is to
+    /// go on.
     pub(crate) fn take_tuning(&self) -> bool {
         take(&self.tunes)
     }

@@ -1,17 +1,19 @@
-//! Watching a cache at work: a sample of its events, how long a sample of its calls takes, which keys are hot, and which of those
-//! that somebody has a copy of have changed.
+//! Watching a cache at work: a sample of its events, how long a sample of its calls takes, which
+//! keys are hot, and which of those that somebody has a copy of have changed.
 //!
-//! All of it is off until somebody asks, and can be switched while serving. One word says whether anything is on: a call that
-//! nobody watches pays for one branch on it. Where something is on, the call goes a way of its own; what is sampled there is
-//! decided by a comparison (keys, by their hash) or a random draw (calls). Hot keys and curves are those of pools ([`Cache::set_hot_keys`],
+//! All of it is off until somebody asks, and can be switched while serving. One word says whether
+//! anything is on: a call that nobody watches pays for one branch on it. Where something is on, the
+//! call goes a way of its own; what is sampled there is decided by a comparison (keys, by their
+//! hash) or a random draw (calls). Hot keys and curves are those of pools ([`Cache::set_hot_keys`],
 //! [`Cache::set_curve`]).
 //!
 //! What must hold:
 //! 1. No code of the user is called with a lock held: events go through a buffer.
 //! 2. What watching takes is charged to the ledger, and given back when it ends.
-//! 3. The locks of the event buffer and of the buffer of changes, and those of a pool's hot keys and of its curve, are taken last, and nothing is taken under them but by
-//!    `curves`, which says in what order; calls that are watched only try the latter. That of
-//!    what is switched is taken before any other but the names of pools, and by no call that is watched.
+//! 3. The locks of the event buffer and of the buffer of changes, and those of a pool's hot keys
+//!    and of its curve, are taken last, and nothing is taken under them but by `curves`, which says
+//!    in what order; calls that are watched only try the latter. That of what is switched is taken
+//!    before any other but the names of pools, and by no call that is watched.
 
 mod changes;
 mod curves;
@@ -130,7 +132,8 @@ impl Watch {
     /// Whether events of the key with this hash are recorded.
     #[inline]
     pub(crate) fn samples(&self, hash: u64) -> bool {
-        // The product's upper bits depend on all bits of the hash, and not on those alone that choose its bucket.
+        // The product's upper bits depend on all bits of the hash, and not on those alone that
+        // choose its bucket.
         self.has(EVENTS)
             && hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) <= self.events_upto.load(Ordering::Relaxed)
     }
@@ -163,7 +166,8 @@ impl Watch {
         let on = self.on.load(Ordering::Relaxed);
         // Changes are asked for when they have happened.
         let on = on & !CHANGES;
-        // With curves alone, which may be on for ever, what is not followed pays for no more than the comparison.
+        // With curves alone, which may be on for ever, what is not followed pays for no more than
+        // the comparison.
         if on == 0 || (on == CURVES && !self.follows(hash)) {
             return Wanted { what: 0, draw: 0 };
         }
@@ -252,9 +256,9 @@ impl Stopwatch {
 }
 
 impl Cache {
-    /// Times one call in `one_in`, at random, from now on; 0 = none, as at the start. What was measured before is forgotten
-    /// when timing is switched on. A call that is not timed pays for a random draw while others are; the first time, 75 KiB are charged to
-    /// the ledger.
+    /// Times one call in `one_in`, at random, from now on; 0 = none, as at the start. What was
+    /// measured before is forgotten when timing is switched on. A call that is not timed pays for a
+    /// random draw while others are; the first time, 75 KiB are charged to the ledger.
     ///
     /// ```
     /// use millpond::watch::Timed;
@@ -286,7 +290,8 @@ impl Cache {
         Ok(())
     }
 
-    /// How long calls took, by kind, in the order of [`Timed::ALL`]. Empty where none was ever timed. Costs about 10 µs.
+    /// How long calls took, by kind, in the order of [`Timed::ALL`]. Empty where none was ever
+    /// timed. Costs about 10 µs.
     pub fn latencies(&self) -> Vec<LatencyStats> {
         let histograms = self.core().watch.histograms.get().into_iter().flat_map(|all| all.iter());
         histograms.zip(Timed::ALL).map(|(histogram, what)| histogram.summary(what)).collect()
@@ -310,8 +315,8 @@ impl Core {
         self.shrink_to_limit().inspect_err(|_| self.ledger.release(part, bytes))
     }
 
-    /// Notes for the curve of its pool that an item was inserted. In the shared key space, one whose key was absent stands for the
-    /// find before that found nothing.
+    /// Notes for the curve of its pool that an item was inserted. In the shared key space, one
+    /// whose key was absent stands for the find before that found nothing.
     #[cold]
     pub(crate) fn note_insertion(&self, hash: u64, new: Found<'_>, replaced: bool) {
         if let Some(pool) = self.pools.get(new.pool()) {
@@ -336,7 +341,8 @@ impl Core {
         }
     }
 
-    /// Tells those who watch what a look-up found, or that it found nothing in the pool that has these keys to itself.
+    /// Tells those who watch what a look-up found, or that it found nothing in the pool that has
+    /// these keys to itself.
     pub(crate) fn tell_find(
         &self,
         wanted: Wanted,
@@ -367,7 +373,8 @@ impl Core {
         }
     }
 
-    /// Records what happened to an item, if its key is sampled, and tells of it as a change, if it is one and the key is followed.
+    /// Records what happened to an item, if its key is sampled, and tells of it as a change, if it
+    /// is one and the key is followed.
     #[inline]
     pub(crate) fn note(&self, kind: EventKind, hash: u64, found: Found<'_>) {
         match kind {
@@ -399,8 +406,8 @@ impl Core {
         });
     }
 
-    /// Records that there was no item, if the key is sampled. `pool` is the one whose keys were looked through, if it has keys of
-    /// its own.
+    /// Records that there was no item, if the key is sampled. `pool` is the one whose keys were
+    /// looked through, if it has keys of its own.
     #[inline]
     pub(crate) fn note_absent(&self, kind: EventKind, hash: u64, key: &[u8], pool: Option<PoolId>) {
         if self.watch.samples(hash) {

@@ -1,17 +1,20 @@
 //! The expiry wheel of a class: which items are due, without looking at the others.
 //!
-//! An entry lies in a *slot* that covers some seconds and is due when the slot has ended. Level 0 has slots of one second,
-//! each further level slots four times as long; a level has 64. An entry goes to the first level that reaches as far as
-//! its expiry, and stays there: a slot is at most a 16th as long as the time that was left, so that an item is reaped
-//! late by at most a 16th of its time to live (and is never found meanwhile). An entry costs four bytes and a little, and
-//! is looked at once.
+//! An entry lies in a *slot* that covers some seconds and is due when the slot has ended. Level 0
+//! has slots of one second, each further level slots four times as long; a level has 64. An entry
+//! goes to the first level that reaches as far as its expiry, and stays there: a slot is at most a
+//! 16th as long as the time that was left, so that an item is reaped late by at most a 16th of its
+//! time to live (and is never found meanwhile). An entry costs four bytes and a little, and is
+//! looked at once.
 //!
-//! Entries name items as those of eviction queues do, and turn stale as those do: when an item leaves by another way, or
-//! is given another expiry. An item whose expiry is brought forward gets one more entry; one that is put off keeps its
-//! entry, which moves when it is due. Stale entries are swept out before they outnumber the items.
+//! Entries name items as those of eviction queues do, and turn stale as those do: when an item
+//! leaves by another way, or is given another expiry. An item whose expiry is brought forward gets
+//! one more entry; one that is put off keeps its entry, which moves when it is due. Stale entries
+//! are swept out before they outnumber the items.
 //!
-//! A plain value without a lock or a clock: the engine keeps it behind the lock of the class. (Varghese and Lauck: "Hashed
-//! and hierarchical timing wheels", SOSP'87, scheme 7 without its moves between levels.)
+//! A plain value without a lock or a clock: the engine keeps it behind the lock of the class.
+//! (Varghese and Lauck: "Hashed and hierarchical timing wheels", SOSP'87, scheme 7 without its
+//! moves between levels.)
 //!
 //! Invariants, for each level:
 //! 1. All entries lie in slots `next .. next + 64`.
@@ -74,9 +77,11 @@ impl Wheel {
         self.entries
     }
 
-    /// Adds an entry that is due at `time`; both are Unix seconds. A second at which it is due, or the end of its slot.
+    /// Adds an entry that is due at `time`; both are Unix seconds. A second at which it is due, or
+    /// the end of its slot.
     pub(crate) fn insert(&mut self, entry: Entry, time: u32, now: u32) -> u32 {
-        // Nobody asks what is due while nothing is; without this the entry would go to the level for a time that has long begun.
+        // Nobody asks what is due while nothing is; without this the entry would go to the level
+        // for a time that has long begun.
         if now < self.next_due {
             self.done_until = self.done_until.max(now);
         }
@@ -99,12 +104,14 @@ impl Wheel {
         unreachable!("the last level takes what the others do not reach")
     }
 
-    /// A second at which the first slot that has entries has ended, or an earlier one; `u32::MAX`: there is none.
+    /// A second at which the first slot that has entries has ended, or an earlier one; `u32::MAX`:
+    /// there is none.
     pub(crate) fn next_due(&self) -> u32 {
         self.next_due
     }
 
-    /// Takes an entry whose slot has ended at `now`, Unix seconds; once there is none, time before that is past.
+    /// Takes an entry whose slot has ended at `now`, Unix seconds; once there is none, time before
+    /// that is past.
     pub(crate) fn pop_due(&mut self, now: u32) -> Option<Entry> {
         if self.entries > 0 && now >= self.done_until {
             for (l, level) in self.levels.iter_mut().enumerate() {
@@ -136,7 +143,8 @@ impl Wheel {
         ends.min().unwrap_or(u32::MAX)
     }
 
-    /// Sweeps a little, where there are many more entries than `items`: called once for each insertion.
+    /// Sweeps a little, where there are many more entries than `items`: called once for each
+    /// insertion.
     pub(crate) fn sweep(&mut self, items: usize, prefetch: impl Fn(Entry), is_alive: impl Fn(Entry) -> bool) {
         if self.entries <= items * 2 + TOLERATED {
             return;

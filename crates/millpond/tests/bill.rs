@@ -1,5 +1,6 @@
-//! The configured memory is all memory, and all of it is used: the bill never exceeds the limit, nothing is evicted while the bill is below
-//! 90 % of it, and no item is refused that others can make room for.
+//! The configured memory is all memory, and all of it is used: the bill never exceeds the limit,
+//! nothing is evicted while the bill is below 90 % of it, and no item is refused that others can
+//! make room for.
 
 use base::rng::{RngExt, seeded};
 use millpond::{ByteSize, Cache, CacheConfig, Expiry, ItemOptions, PolicyKind, PoolConfig, SizeClassConfig};
@@ -238,7 +239,8 @@ fn refused(cache: &Cache, pools: &[millpond::PoolId], puts: std::ops::Range<u32>
     .count()
 }
 
-/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: of hundreds, more than there is.
+/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: of hundreds, more than
+/// there is.
 #[test]
 fn a_policy_whose_size_classes_leave_no_room_is_refused() {
     let (cache, pools) = small_cache_of_many_pools(PolicyKind::S3_FIFO);
@@ -287,7 +289,8 @@ fn a_value_that_is_refused_does_not_keep_others_out_of_their_pool() {
     cache.validate();
 }
 
-/// What an embedder charges for its own buffers is taken from the items of a full cache at the next allocation.
+/// What an embedder charges for its own buffers is taken from the items of a full cache at the next
+/// allocation.
 #[test]
 fn room_for_what_an_embedder_charges_is_made_by_the_next_allocation() {
     let cache = small_cache(32);

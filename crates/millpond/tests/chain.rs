@@ -150,7 +150,8 @@ fn eviction_takes_whole_chains_and_leaves_what_is_held() {
         let held = parent(&cache, pool, b"held");
         (0..3).for_each(|n| push(&held, &[n; 5_000]));
         for n in 0..5_000_u32 {
-            // Links take other classes than items, and all but fill the cache: their turn comes before that of the items.
+            // Links take other classes than items, and all but fill the cache: their turn comes
+            // before that of the items.
             let item = parent(&cache, pool, &n.to_le_bytes());
             (0..4).for_each(|i| push(&item, &[i; 5_000]));
             assert_eq!(item.link_count(), 4);
@@ -304,7 +305,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Threads push, pop, replace, iterate, evict, remove and move slabs at once. What is in a link tells whose it is.
+/// Threads push, pop, replace, iterate, evict, remove and move slabs at once. What is in a link
+/// tells whose it is.
 #[test]
 fn threads_change_chains_while_items_come_and_go() {
     const KEYS: u64 = 3_000;

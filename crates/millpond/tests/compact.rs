@@ -1,4 +1,5 @@
-//! Compact caches: against a model of their order of use, while their size changes, and with many threads.
+//! Compact caches: against a model of their order of use, while their size changes, and with many
+//! threads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -306,7 +307,8 @@ fn buckets_hit_about_as_often_as_one_list_of_all_would() {
     let cache = cache(16);
     let compact = numbers(&cache, ByteSize::kib(256));
     let capacity = compact.stats().capacity as usize;
-    // The lower a key, the more often it is asked for; a hundredth of all keys gets a third of all gets.
+    // The lower a key, the more often it is asked for; a hundredth of all keys gets a third of all
+    // gets.
     let keys = || {
         let mut rng = seeded(3);
         (0..600_000).map(move |_| (rng.random_range(0.0..1.0_f64).powi(4) * 200_000.0) as u64)

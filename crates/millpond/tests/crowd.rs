@@ -1,4 +1,5 @@
-//! Many tenants in little memory, whose values change their sizes: size classes that were used once do not add up to all of it.
+//! Many tenants in little memory, whose values change their sizes: size classes that were used once
+//! do not add up to all of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +65,8 @@ fn play(mib: u64, tenants: usize, policy: PolicyKind, phases: &[(f64, f64)], put
     played
 }
 
-/// A value that takes more than half of what a tenant has on average may be refused; all others find room, whatever was there before.
+/// A value that takes more than half of what a tenant has on average may be refused; all others
+/// find room, whatever was there before.
 #[test]
 fn many_tenants_in_little_memory_store_what_they_are_entitled_to() {
     for (mib, tenants, policy, phases) in [
@@ -145,7 +147,8 @@ fn classes_leave_and_come_back_while_threads_use_them() {
     }
 }
 
-/// Each thread has memory of its own to look for while others do, and looks at classes that have left.
+/// Each thread has memory of its own to look for while others do, and looks at classes that have
+/// left.
 #[test]
 fn threads_that_store_at_once_are_refused_nothing_small_and_leave_nothing() {
     const THREADS: u64 = 8;

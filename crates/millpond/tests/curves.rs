@@ -77,7 +77,8 @@ fn a_curve_counts_every_request_once() {
     }
 }
 
-/// A missed find made its key present, filled or not: keys that are never filled were promised to be hit with more memory.
+/// A missed find made its key present, filled or not: keys that are never filled were promised to
+/// be hit with more memory.
 #[test]
 fn keys_that_are_never_filled_miss_with_any_memory() {
     for own_keys in [true, false] {
@@ -142,7 +143,8 @@ fn keys_that_expired_or_were_removed_miss_with_any_memory() {
     }
 }
 
-/// What the curve says of the memory that the pool has is what the pool misses; and more is known of than it has.
+/// What the curve says of the memory that the pool has is what the pool misses; and more is known
+/// of than it has.
 #[test]
 fn the_curve_goes_beyond_what_the_pool_has() {
     let (cache, pool) = cache(&Clock::manual(1_000), true);
@@ -157,7 +159,8 @@ fn the_curve_goes_beyond_what_the_pool_has() {
     }
     let seen = f64::from(misses) / 60_000.0;
     let learnt = cache.curve(pool).unwrap().expect("it is learnt");
-    // Uniform requests: half the keys, half the misses, whatever the policy. A sixth of the requests come for the first time.
+    // Uniform requests: half the keys, half the misses, whatever the policy. A sixth of the
+    // requests come for the first time.
     let said = learnt.curve.miss_ratio(8.0 * 1024.0 * 1024.0);
     assert!((said - seen).abs() < 0.12, "{said} by the curve, {seen} seen");
     let more = learnt.curve.gain(8e6, 8e6);
@@ -165,8 +168,8 @@ fn the_curve_goes_beyond_what_the_pool_has() {
     assert!((0.2..=0.25).contains(&learnt.rate), "{}", learnt.rate);
 }
 
-/// What the curve of a cache says of another size is what a cache with that memory misses: index and queues, the ends of slabs
-/// and free chunks are in it.
+/// What the curve of a cache says of another size is what a cache with that memory misses: index
+/// and queues, the ends of slabs and free chunks are in it.
 #[test]
 fn a_curve_in_memory_tells_what_a_smaller_cache_misses() {
     let of = |memory: ByteSize| {
@@ -262,7 +265,8 @@ fn wrong_figures_are_refused_by_name() {
     assert!(refuse(CurveConfig { half_life: Duration::ZERO, ..config }).contains("half-life"));
 }
 
-/// Threads that find, insert, read the curve and switch it on and off: nobody waits for ever, and nothing is counted twice.
+/// Threads that find, insert, read the curve and switch it on and off: nobody waits for ever, and
+/// nothing is counted twice.
 #[test]
 fn many_threads_feed_one_curve() {
     let (cache, pool) = cache(&Clock::System, true);

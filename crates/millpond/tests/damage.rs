@@ -1,5 +1,5 @@
-//! Files of a cache that are full, damaged, left over from another time, or mapped by a forked child: an error or an
-//! empty cache, never a signal, a panic, a hang or an old value.
+//! Files of a cache that are full, damaged, left over from another time, or mapped by a forked
+//! child: an error or an empty cache, never a signal, a panic, a hang or an old value.
 
 use std::fs;
 use std::io::Read as _;
@@ -53,8 +53,8 @@ fn put(cache: &Cache, pool: PoolId, key: &[u8], value: &[u8]) -> Result<(), Erro
     Ok(())
 }
 
-/// Runs an ignored test of this program in a process of its own that has a file system of so many MiB at `folder`. `false`:
-/// this system does not let us mount one.
+/// Runs an ignored test of this program in a process of its own that has a file system of so many
+/// MiB at `folder`. `false`: this system does not let us mount one.
 fn run_in_small_file_system(folder: &Path, mib: u32, test: &str) -> bool {
     fs::create_dir_all(folder).expect("makes the folder");
     let mount = format!("mount -t tmpfs -o size={mib}m tmpfs \"$0\" && exec \"$@\"");
@@ -473,8 +473,8 @@ fn pool_that_shares_its_keys_anew_loses_its_items() {
 
 /// Runs `child` in a forked child, which must end by itself and well.
 fn fork(child: impl FnOnce()) {
-    // SAFETY: no other thread of this process uses what the child does: its own cache, and the heap, which the C library keeps
-    // whole.
+    // SAFETY: no other thread of this process uses what the child does: its own cache, and the
+    // heap, which the C library keeps whole.
     match unsafe { libc::fork() } {
         0 => {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
@@ -534,7 +534,8 @@ fn forked_child_that_lives_on_does_not_keep_the_lock() {
     // SAFETY: the child only waits, and ends.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: reads a byte into room for one, from a descriptor of this process; ends the child.
+        // SAFETY: reads a byte into room for one, from a descriptor of this process; ends the
+        // child.
         unsafe {
             libc::close(ends[1]);
             libc::read(ends[0], ready.as_mut_ptr().cast(), 1);

@@ -1,4 +1,5 @@
-//! What an application embeds with: typed values, handles that borrow nothing, a thread that maintains.
+//! What an application embeds with: typed values, handles that borrow nothing, a thread that
+//! maintains.
 
 use std::convert::Infallible;
 use std::io;
@@ -57,7 +58,8 @@ fn long_keys_are_told_apart_though_their_hashes_were_the_same() {
     let texts: TypedCache<str, String, Plain> = TypedCache::with_codec(&cache, pool, Plain);
     let (one, other) = (format!("{}1", "k".repeat(300)), format!("{}2", "k".repeat(300)));
     texts.insert(&one, &"first".to_owned()).expect("room");
-    // The engine's key of one gets the value of the other, as if both had one hash: the rest of the key tells.
+    // The engine's key of one gets the value of the other, as if both had one hash: the rest of the
+    // key tells.
     let engine_key = cache.items(pool).expect("there").next().expect("one item").key().to_vec();
     let value = cache.keys(pool).find(&engine_key).expect("there").to_vec();
     let forged: Vec<u8> = value.strip_suffix(b"first").expect("its end").to_vec();
@@ -241,7 +243,8 @@ fn maintained_cache_reaps_and_keeps_its_limit_by_itself() {
     let pool = cache.add_pool(PoolConfig::named("p")).expect("new");
     let options = ItemOptions { expiry: Expiry::After(1), ..ItemOptions::default() };
     cache.put_value(pool, b"short", b"lived", &options).expect("room");
-    // As buffers of the embedder's: more is spent than the limit allows, until somebody gives slabs back.
+    // As buffers of the embedder's: more is spent than the limit allows, until somebody gives slabs
+    // back.
     (0..60_000_u32).for_each(|key| {
         let _ = cache.put_value(pool, &key.to_le_bytes(), &[1; 200], &ItemOptions::default());
     });

@@ -350,7 +350,8 @@ fn when_all_items_are_held_allocation_fails_and_recovers() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
-    // Of a slab that other classes may share, 12 KiB are a table; and index and tables take less than the rest of the last MiB.
+    // Of a slab that other classes may share, 12 KiB are a table; and index and tables take less
+    // than the rest of the last MiB.
     assert_eq!(held.len(), 7);
     held.pop();
     assert!(cache.allocate(pool, b"again", 1_000_000, &PLAIN).is_ok());
@@ -402,7 +403,8 @@ fn what_find_with_shows_stays_as_it_was_while_it_is_looked_at() {
     };
     put(b"key", b"first");
     let seen = cache.find_with(b"key", |found| {
-        // It is replaced, its successor is removed, and all chunks there are get used again and again.
+        // It is replaced, its successor is removed, and all chunks there are get used again and
+        // again.
         put(b"key", b"second");
         assert_eq!(&*cache.find(b"key").expect("there"), b"second");
         assert!(cache.remove(b"key"));
@@ -457,7 +459,8 @@ fn expired_items_leave_though_nobody_asks_for_them() {
     for i in 0..30_000_u32 {
         put(i, if i % 3 == 0 { Expiry::Never } else { Expiry::After(i % 3 * 10) });
     }
-    // One is held, one is put off, one is brought forward, one is replaced by one that stays, one is removed.
+    // One is held, one is put off, one is brought forward, one is replaced by one that stays, one
+    // is removed.
     let held = put(1, Expiry::After(10));
     assert!(cache.touch(&4_u32.to_le_bytes(), Expiry::After(15)));
     assert!(cache.touch(&2_u32.to_le_bytes(), Expiry::After(10)));

@@ -1,8 +1,10 @@
-//! Concurrent calls on a key are linearizable: histories of real threads, searched for a legal order.
+//! Concurrent calls on a key are linearizable: histories of real threads, searched for a legal
+//! order.
 //!
-//! The search is Wing and Gong's, with Lowe's memory of visited states ("Testing for linearizability", 2017): per key,
-//! find an order of all calls that respects real time and that a register allows. An eviction is a removal that the
-//! cache may make at any time; where a test runs with so little memory that it evicts, the model may do so too.
+//! The search is Wing and Gong's, with Lowe's memory of visited states ("Testing for
+//! linearizability", 2017): per key, find an order of all calls that respects real time and that a
+//! register allows. An eviction is a removal that the cache may make at any time; where a test runs
+//! with so little memory that it evicts, the model may do so too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -213,8 +215,8 @@ impl Run {
     }
 }
 
-/// Lets all threads begin a round together, and fail together: a barrier of the standard library would wait for ever
-/// for one that panicked.
+/// Lets all threads begin a round together, and fail together: a barrier of the standard library
+/// would wait for ever for one that panicked.
 struct Meeting {
     threads: usize,
     arrived: AtomicU64,
@@ -242,7 +244,8 @@ impl Drop for Attendance {
     }
 }
 
-/// Rounds of `calls` calls by each of `threads` threads on two keys; every round's history is searched.
+/// Rounds of `calls` calls by each of `threads` threads on two keys; every round's history is
+/// searched.
 fn rounds(policy: PolicyKind, threads: usize, calls: usize, rounds: u64, may_evict: bool) {
     let config = CacheConfig {
         memory: ByteSize::mib(if may_evict { 8 } else { 64 }),
@@ -251,7 +254,8 @@ fn rounds(policy: PolicyKind, threads: usize, calls: usize, rounds: u64, may_evi
         ..CacheConfig::default()
     };
     let cache = Cache::new(config).expect("valid");
-    // With evictions: chunks so large that few fit, and a third key whose items push the others out.
+    // With evictions: chunks so large that few fit, and a third key whose items push the others
+    // out.
     let chunk = if may_evict { 100_000 } else { 128 };
     let classes = SizeClassConfig::List(vec![chunk]);
     let pool = cache.add_pool(PoolConfig { policy, classes, ..PoolConfig::named("p") }).expect("new");

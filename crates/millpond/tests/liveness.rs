@@ -1,4 +1,5 @@
-//! That no operation waits for holders, vetoes or readers, and that what one of them keeps the others give.
+//! That no operation waits for holders, vetoes or readers, and that what one of them keeps the
+//! others give.
 
 use std::sync::Arc;
 
@@ -145,7 +146,8 @@ fn slabs_move_and_pools_go_while_a_hundred_threads_read() {
                 std::thread::yield_now();
             }
             let slabs = cache.stats().pools[0].slab_bytes;
-            // What is held at this moment may keep it from its limit; what it does not do is wait for the readers to stop.
+            // What is held at this moment may keep it from its limit; what it does not do is wait
+            // for the readers to stop.
             let _ = cache.set_pool_limit(pool, Some(ByteSize::new(slabs - SLAB)));
             let _ = cache.maintain();
             let other = cache.add_pool(PoolConfig::named(format!("other-{round}"))).expect("a pool");
@@ -160,7 +162,8 @@ fn slabs_move_and_pools_go_while_a_hundred_threads_read() {
     cache.validate();
 }
 
-/// A log of links, as docs/items.md has it: each of them moves without a walk from the head, which would take minutes here.
+/// A log of links, as docs/items.md has it: each of them moves without a walk from the head, which
+/// would take minutes here.
 #[test]
 fn a_slab_of_links_of_one_long_chain_moves() {
     let cache = cache(64);
@@ -179,7 +182,8 @@ fn a_slab_of_links_of_one_long_chain_moves() {
     assert!(before > 2 * SLAB, "{before}");
     cache.set_pool_limit(pool, Some(ByteSize::new(before - SLAB))).expect("nothing is held");
     cache.validate();
-    // There is no room for all of them, so that the chain was evicted when the turn of one of its links came; or it is whole.
+    // There is no room for all of them, so that the chain was evicted when the turn of one of its
+    // links came; or it is whole.
     if let Some(log) = cache.find(b"log") {
         let numbers = log.links().map(|link| u32::from_le_bytes([link[0], link[1], link[2], link[3]]));
         assert!(numbers.eq((0..links).rev()), "order is kept");
@@ -243,7 +247,8 @@ fn a_pool_and_a_class_take_little() {
     assert!(metadata() - before < POOLS * 256, "{} bytes are left of all", metadata() - before);
 }
 
-/// Each thread has a store of chunks of its own in each class that it uses, which is charged for what it holds.
+/// Each thread has a store of chunks of its own in each class that it uses, which is charged for
+/// what it holds.
 #[test]
 fn many_threads_in_many_pools_stay_within_the_bill() {
     const POOLS: usize = 50;

@@ -237,7 +237,8 @@ fn a_late_load_is_taken_over_and_stores_nothing() {
     let hasty = LoadOptions { wait: Some(Duration::ZERO), on_timeout: OnTimeout::Load, ..options() };
     let late = loader.get_or_load(KEY, &options(), |_| {
         assert_is(loader.get_or_load(KEY, &hasty, found("fast")), Some("fast"), Origin::Loaded);
-        // What the fast one stored is gone again before the late one ends; the late one must not fill the gap.
+        // What the fast one stored is gone again before the late one ends; the late one must not
+        // fill the gap.
         assert!(loader.cache().remove(KEY));
         Ok::<_, io::Error>(Loaded::value("late"))
     });
@@ -386,7 +387,8 @@ fn a_job_that_panics_frees_the_key() {
     assert_is(loader.get_or_load(KEY, &options(), found("new")), Some("new"), Origin::Loaded);
 }
 
-/// Owner, removers and readers race; no reader sees what was before a removal that ended before it asked.
+/// Owner, removers and readers race; no reader sees what was before a removal that ended before it
+/// asked.
 #[test]
 fn nobody_sees_what_was_before_a_removal() {
     const KEYS: usize = 4;
@@ -443,8 +445,8 @@ fn nobody_sees_what_was_before_a_removal() {
     cache.validate();
 }
 
-/// Loaders that fail, panic, are dropped and are not waited for, on many threads; everybody gets an answer, and no key is
-/// loaded twice at a time.
+/// Loaders that fail, panic, are dropped and are not waited for, on many threads; everybody gets an
+/// answer, and no key is loaded twice at a time.
 #[test]
 fn whatever_loaders_do_nobody_hangs_and_no_key_is_loaded_twice_at_once() {
     const KEYS: usize = 8;

@@ -1,4 +1,5 @@
-//! The memory monitor: what it decides, what it reads from folders of its own, and what becomes of a cache.
+//! The memory monitor: what it decides, what it reads from folders of its own, and what becomes of
+//! a cache.
 //!
 //! The proof in a real cgroup, with a neighbour that squeezes it, is in `monitor/squeeze.rs`.
 
@@ -21,7 +22,8 @@ fn readings(watched_bytes: u64, memory_bytes: u64) -> Readings {
     Readings { watched_bytes, pressure_percent: None, memory_bytes, spent_bytes: memory_bytes }
 }
 
-/// Runs a policy over readings of a cache that uses all it may, and says what it did: negative bytes were given back.
+/// Runs a policy over readings of a cache that uses all it may, and says what it did: negative
+/// bytes were given back.
 fn run(config: MonitorConfig, memory: u64, watched: &[u64]) -> Vec<i64> {
     let mut policy = Policy::new(config, ByteSize::new(memory)).expect("a valid configuration");
     let mut now = memory;
@@ -124,8 +126,8 @@ fn who_else_sets_the_memory_sets_what_is_all() {
 fn taking_back_is_slowed_while_memory_is_getting_short() {
     let config = MonitorConfig { take_window: Duration::from_secs(3), ..MonitorConfig::default() };
     let mib = |mib: u64| mib * MIB;
-    // 9,000 MiB are short. After that, the rate over three runs is what was lost since the value that leaves the window,
-    // divided by three; whole slabs of what 256 MiB exceed it by are taken.
+    // 9,000 MiB are short. After that, the rate over three runs is what was lost since the value
+    // that leaves the window, divided by three; whole slabs of what 256 MiB exceed it by are taken.
     let available =
         [9_000, 9_000, 9_000, 16_000, 16_000, 16_000, 16_000, 15_850, 15_700, 15_460, 15_460, 15_460, 15_460];
     let did = run(config, 100 * GIB, &available.map(mib));

@@ -1,4 +1,5 @@
-//! Negative caches: what is known to be absent is so until somebody says otherwise, and never after that.
+//! Negative caches: what is known to be absent is so until somebody says otherwise, and never after
+//! that.
 
 use std::collections::HashSet;
 use std::io;
@@ -142,7 +143,8 @@ fn nobody_is_told_that_a_key_is_absent_after_it_was_inserted() {
         })
         .collect();
     let mut rng = seeded(9);
-    // On a busy machine the readers may be late: not before each has something to say, and not for ever.
+    // On a busy machine the readers may be late: not before each has something to say, and not for
+    // ever.
     let both = |absent: &NegativeCache| {
         let stats = absent.stats();
         stats.known > 0 && stats.noted > 0
@@ -207,7 +209,8 @@ fn a_loader_keeps_what_is_absent_without_an_item() {
     // Of what is not to be kept, nothing is.
     let loaded = loader.get_or_load(b"key", &options(), |_| io::Result::Ok(Loaded::absent().not_kept()));
     assert!(loaded.expect("loads").value.is_none() && loader.find(b"key", &options()).is_none());
-    // Put as absent, for a time of its own; then put with a value; then found to be absent once more.
+    // Put as absent, for a time of its own; then put with a value; then found to be absent once
+    // more.
     loader.put(b"key", &options(), &Loaded::absent().fresh_for(100)).expect("noted");
     clock.advance(Duration::from_secs(99));
     assert!(loader.find(b"key", &options()).expect("known").value.is_none());

@@ -1,4 +1,5 @@
-//! Pools come and go while the cache serves: nothing of one that is gone is left, and nobody is disturbed.
+//! Pools come and go while the cache serves: nothing of one that is gone is left, and nobody is
+//! disturbed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,7 +164,8 @@ fn there_are_4096_pools_and_one_for_each_that_goes() {
 /// Pools by place, one after the other in each.
 type Places = Vec<parking_lot::Mutex<PoolId>>;
 
-/// Uses whatever pools there are, also those that are being removed. Says how many items it has inserted.
+/// Uses whatever pools there are, also those that are being removed. Says how many items it has
+/// inserted.
 fn worker(cache: &Cache, steady: PoolId, places: &Places, seed: u64, stop: &AtomicBool) -> u64 {
     let mut rng = seeded(seed);
     let mut held = std::collections::VecDeque::new();

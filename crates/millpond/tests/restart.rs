@@ -186,7 +186,8 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
         (0..10).for_each(|key| put(&cache, pool, key, 40, Expiry::Never));
     }
     {
-        // What a process leaves that dies between the two stores of a replacement: two items of one key.
+        // What a process leaves that dies between the two stores of a replacement: two items of one
+        // key.
         let shared = slab::Shared::open(&folder.0).expect("opens");
         let arena = slab::Arena::open(shared, 4, 16 << 20, false).expect("maps");
         let (slab, info) = arena.found()[0];
@@ -213,8 +214,9 @@ fn of_a_key_that_was_being_replaced_neither_item_survives() {
 const KEYS: u32 = 4_000;
 const THREADS: u32 = 2;
 
-/// What a victim writes into the book before and after each call on a key: the version that the key may have from now on,
-/// and the one that it has at least. A removal counts as a version, an odd one.
+/// What a victim writes into the book before and after each call on a key: the version that the key
+/// may have from now on, and the one that it has at least. A removal counts as a version, an odd
+/// one.
 struct Book(File);
 
 impl Book {
@@ -293,8 +295,8 @@ fn check_stack(cache: &Cache, pool: PoolId, number: u32) -> bool {
     true
 }
 
-/// The process that is killed: two threads write, replace and remove keys of their own for ever, in less memory than they
-/// need, while a third takes slabs away.
+/// The process that is killed: two threads write, replace and remove keys of their own for ever, in
+/// less memory than they need, while a third takes slabs away.
 #[test]
 #[ignore = "the victim of another test"]
 fn victim() {
@@ -404,7 +406,8 @@ fn a_process_killed_at_any_moment_leaves_nothing_stale_or_torn() {
     );
 }
 
-/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: those of all pools would be more than there is.
+/// Size classes take 2 KB each with S3-FIFO, and 8 to 11 KB with others: those of all pools would
+/// be more than there is.
 #[test]
 fn another_policy_takes_over_as_many_size_classes_as_leave_room() {
     let folder = Folder::new("classes");
@@ -437,7 +440,8 @@ fn another_policy_takes_over_as_many_size_classes_as_leave_room() {
     second.0.validate();
 }
 
-/// Slabs of the former size, the metadata of their items and the tables of pools are more than the new limit.
+/// Slabs of the former size, the metadata of their items and the tables of pools are more than the
+/// new limit.
 #[test]
 fn with_less_memory_the_bill_is_within_the_limit_at_once() {
     for (pools, len) in [(1, 1), (1, 100), (8, 1), (8, 100), (30, 20), (8, 20_000)] {

@@ -1,4 +1,5 @@
-//! A pool pays for what it stores: a little data of many sizes, in caches that are much larger, is all kept.
+//! A pool pays for what it stores: a little data of many sizes, in caches that are much larger, is
+//! all kept.
 
 use base::rng::{RngExt, seeded};
 use millpond::{ByteSize, Cache, CacheConfig, ErrorKind, ItemOptions, PoolConfig, PoolId};
@@ -128,7 +129,8 @@ fn memory_goes_back_to_the_system_though_pools_share_slabs() {
     cache.validate();
 }
 
-/// Index and queues do not shrink: with less than they take, and a slab, the cache would be empty for good.
+/// Index and queues do not shrink: with less than they take, and a slab, the cache would be empty
+/// for good.
 #[test]
 fn memory_is_not_lowered_below_what_the_index_has_grown_to() {
     let cache = cache(ByteSize::mib(96));
@@ -152,8 +154,9 @@ fn memory_is_not_lowered_below_what_the_index_has_grown_to() {
     cache.validate();
 }
 
-/// While there is memory, classes grow with what is stored in them. A size that comes to be stored much only when there is none left is
-/// not kept to the little that it had until then, though nobody rebalances the pool.
+/// While there is memory, classes grow with what is stored in them. A size that comes to be stored
+/// much only when there is none left is not kept to the little that it had until then, though
+/// nobody rebalances the pool.
 #[test]
 fn a_size_that_comes_late_gets_its_share() {
     let cache = cache(ByteSize::mib(96));

@@ -136,7 +136,8 @@ fn a_slab_that_could_not_be_moved_is_asked_for_again() {
     cache.rebalance();
     let held: Vec<_> = (0..2_400_u32).filter_map(|key| cache.find(&key.to_le_bytes())).collect();
     assert!(held.len() > 1_500);
-    // The large class should give a slab, and cannot: neither is anybody held off, nor is what was counted forgotten.
+    // The large class should give a slab, and cannot: neither is anybody held off, nor is what was
+    // counted forgotten.
     small(6_000);
     assert!(cache.rebalance().is_empty());
     assert_eq!(cache.stats().pools[0].rebalances, 0);
@@ -254,7 +255,8 @@ fn held_items_keep_their_slab_and_another_pool_gives() {
     cache.validate();
 }
 
-/// One pool was given slabs in a round, and another, which stands lower, took as many from it before it had them.
+/// One pool was given slabs in a round, and another, which stands lower, took as many from it
+/// before it had them.
 #[test]
 fn what_a_pool_was_given_and_does_not_have_yet_is_not_taken_from_its_reserve() {
     let cache = cache(64, CacheConfig::default());
@@ -329,8 +331,9 @@ fn a_pool_that_gave_all_over_its_reserve_moves_the_reserve_between_its_classes()
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// Pools are written to in bursts. No reserve is taken from, no write is refused, and the memory is kept; in the end, when all write,
-    /// each has its reserve, and nobody has what another is entitled to.
+    /// Pools are written to in bursts. No reserve is taken from, no write is refused, and the
+    /// memory is kept; in the end, when all write, each has its reserve, and nobody has what
+    /// another is entitled to.
     #[test]
     fn reserves_hold_whatever_the_others_write(
         // A pool that may take nothing from others may find no room at all.
@@ -349,7 +352,8 @@ proptest! {
         let held = || (0..pools.len()).map(|pool| cache.stats().pools[pool].slab_bytes).collect::<Vec<_>>();
         // Memory goes by whole runs: a pool may keep a step less than what it is entitled to.
         let least = |reserve: u64| (reserve * SLAB_BYTES).saturating_sub((reserve * SLAB_BYTES / 8).max(256 << 10));
-        // What moves between classes may leave units over that are too few for a chunk of the other class.
+        // What moves between classes may leave units over that are too few for a chunk of the other
+        // class.
         let over = 64 << 10;
         for (pool, amount, len, maintains) in bursts {
             let before = held();

@@ -1,4 +1,5 @@
-//! Safe calls in orders that nobody should write: none of them may reach memory that is not its own.
+//! Safe calls in orders that nobody should write: none of them may reach memory that is not its
+//! own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -235,7 +236,8 @@ fn a_walk_that_was_begun_ends_with_its_pool() {
     assert_eq!(cache.items(holder).expect("it is there").count(), 1_000);
 }
 
-/// Tenants come and go, and those who ask for the keys of one see its values, while it is there, and never those of another.
+/// Tenants come and go, and those who ask for the keys of one see its values, while it is there,
+/// and never those of another.
 #[test]
 fn readers_of_a_tenant_see_no_other_while_tenants_come_and_go() {
     const TENANTS: u8 = 60;
@@ -291,7 +293,8 @@ impl Lifecycle for Uses {
     }
 }
 
-/// Where a reference is given back, builds with debug assertions look for themselves whether the thread is pinned.
+/// Where a reference is given back, builds with debug assertions look for themselves whether the
+/// thread is pinned.
 #[test]
 fn nothing_that_looks_at_many_items_ends_one_while_it_is_pinned() {
     let clock = Clock::manual(1_000);

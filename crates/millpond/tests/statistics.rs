@@ -247,7 +247,8 @@ fn allocations_that_fail_are_counted_and_bring_slabs() {
     let stats = pool_stats(&cache);
     assert_eq!((stats.slabs_moved, stats.classes[1].allocations), (1, 1));
     assert!(stats.classes[1].bytes > 0);
-    // The strategy `base` gives a slab to a class whose allocations have failed since it last looked.
+    // The strategy `base` gives a slab to a class whose allocations have failed since it last
+    // looked.
     cache.rebalance();
     let found: Vec<_> = (0..=room).filter_map(|key| cache.keys(pool).find(&key.to_le_bytes())).collect();
     let made: Vec<_> = (room + 1..room + 3_000)

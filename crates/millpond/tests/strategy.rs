@@ -220,7 +220,8 @@ fn hit(number: u8, hits: u64, slabs: u64) -> ClassView {
 
 #[test]
 fn hits_per_slab_must_differ_by_both_thresholds() {
-    // Victim's hits and slabs, receiver's hits and slabs. The receiver's only slab makes it no victim.
+    // Victim's hits and slabs, receiver's hits and slabs. The receiver's only slab makes it no
+    // victim.
     let cases = [
         (0, 2, 100, 1, true),
         (0, 2, 99, 1, false),
@@ -298,7 +299,8 @@ fn hits_count_from_the_last_move_on() {
 #[test]
 fn who_received_is_no_victim_until_it_evicts() {
     let strategy = || Strategy::TailAge(TailAge::default());
-    // In the third round and later, class 0 has far older items than class 1, and evicts in round `evicts_in`.
+    // In the third round and later, class 0 has far older items than class 1, and evicts in round
+    // `evicts_in`.
     let first_give = |evicts_in: u64| {
         let mut rebalancer = Rebalancer::new(strategy());
         let mut pool = full(&[aged(0, 10), aged(1, 9_000)]);
@@ -330,7 +332,8 @@ fn a_move_that_failed_is_no_move() {
     assert_eq!(rebalancer.decide(&at(0, 0, 0)), None);
     let decided = rebalancer.decide(&at(0, 9_000, 1)).expect("class 1 has all hits");
     rebalancer.failed();
-    // With nothing new, the same is decided: hits count from the last move on, which there was none.
+    // With nothing new, the same is decided: hits count from the last move on, which there was
+    // none.
     assert_eq!(rebalancer.decide(&at(0, 9_000, 1)), Some(decided));
     assert_eq!(rebalancer.decide(&at(0, 9_000, 1)), None, "this one was carried out");
 }
@@ -604,8 +607,8 @@ fn limits_move_toward_the_best_class_of_any_pool() {
     assert_eq!(ends(&[]), None);
 }
 
-/// A pool whose classes have `demand ÷ slabs` tail hits per round: concave hit curves, on which marginal hits are even
-/// where slabs are in proportion to demand.
+/// A pool whose classes have `demand ÷ slabs` tail hits per round: concave hit curves, on which
+/// marginal hits are even where slabs are in proportion to demand.
 fn run_marginal(config: MarginalHits, rounds: usize) -> (Vec<u64>, usize, usize) {
     let demands = [100_u64, 2_000, 9_000, 400];
     let mut pool = full(&[class(0), class(1), class(2), class(3)]);

@@ -1,4 +1,5 @@
-//! Many threads, little memory, limits that move: nothing torn, nothing of another key, nothing lost in the books.
+//! Many threads, little memory, limits that move: nothing torn, nothing of another key, nothing
+//! lost in the books.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +130,8 @@ fn values_stay_whole_while_everything_moves() {
     assert!(stats.pools.iter().all(|pool| pool.slab_bytes == 0 && pool.sum(|class| class.item_bytes) == 0));
 }
 
-/// Threads that insert into one large class evict ahead and share barriers; what they reuse must be read by nobody.
+/// Threads that insert into one large class evict ahead and share barriers; what they reuse must be
+/// read by nobody.
 #[test]
 fn no_reader_sees_a_chunk_that_was_evicted_ahead_and_used_again() {
     const WRITERS: u64 = 2;

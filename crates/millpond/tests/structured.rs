@@ -1,4 +1,5 @@
-//! Structured items: against std's collections, in full caches, across processes, and with many threads at once.
+//! Structured items: against std's collections, in full caches, across processes, and with many
+//! threads at once.
 
 #[path = "structured/collections.rs"]
 mod collections;
@@ -71,7 +72,8 @@ fn a_map_grows_to_what_one_item_holds_and_then_says_so() {
     };
     assert_eq!(refused.kind(), ErrorKind::TooLarge);
     assert!(refused.to_string().contains("split it"), "{refused}");
-    // 16 bytes of key and value, and 4 of a directory that is three quarters full, of 4 MiB but for a 16th.
+    // 16 bytes of key and value, and 4 of a directory that is three quarters full, of 4 MiB but for
+    // a 16th.
     assert!((170_000..200_000).contains(&inserted), "{inserted}");
     assert_eq!(map.len().expect("there"), inserted as usize);
     assert!((0..inserted).all(|i| map.get(&mix64(i)).expect("there") == Some(i)));
@@ -299,7 +301,8 @@ fn structures_are_evicted_like_other_items_and_may_be_made_again() {
 #[test]
 fn structures_move_with_their_slab() {
     let (cache, pool) = cache();
-    // Items of one class, half of which go, so that what lies in the first slab has somewhere to go.
+    // Items of one class, half of which go, so that what lies in the first slab has somewhere to
+    // go.
     let key = |i: u32| format!("map-{i}");
     let maps: Vec<_> = (0..200)
         .map(|i| {

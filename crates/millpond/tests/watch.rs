@@ -137,7 +137,8 @@ fn batches_are_events_too() {
     assert_eq!(found(drain(&mut reader)), (true, 20, 20));
 }
 
-/// Drives a small cache at random, so that it evicts and expires. Returns how often each key was inserted.
+/// Drives a small cache at random, so that it evicts and expires. Returns how often each key was
+/// inserted.
 fn drive(cache: &Cache, pool: PoolId, clock: &Clock, steps: u32, seed: u64) -> HashMap<u32, u64> {
     let mut rng = seeded(seed);
     let mut inserted = HashMap::new();
@@ -304,7 +305,8 @@ fn a_sink_may_call_the_cache_while_threads_work_on_it() {
     stop.store(true, Ordering::Relaxed);
     workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
     let recorded = cache.event_stats().expect("still on").recorded;
-    // The sink is itself recorded; it must have seen at least what there was when the others stopped.
+    // The sink is itself recorded; it must have seen at least what there was when the others
+    // stopped.
     assert!(thread.stop().is_some(), "no panic");
     assert!(recorded > 10_000 && seen.load(Ordering::Relaxed) >= recorded);
     cache.validate();
@@ -409,8 +411,8 @@ fn hot_keys_are_found_while_threads_find_them() {
         hot.iter().map(|hot| u32::from_le_bytes(hot.key[..].try_into().expect("four bytes"))).collect();
     assert_eq!(numbers[..2], [0, 1], "{numbers:?}");
     assert!(numbers.iter().all(|number| *number < 20), "{numbers:?}");
-    // Key 0 has sqrt(1/20) of the half of 200,000 finds; samples that met another thread's are left out, and are many where that
-    // one was put to sleep.
+    // Key 0 has sqrt(1/20) of the half of 200,000 finds; samples that met another thread's are left
+    // out, and are many where that one was put to sleep.
     let wanted = 100_000.0 * (1.0_f64 / 20.0).sqrt();
     assert!(
         (0.1 * wanted..1.2 * wanted).contains(&(hot[0].accesses as f64)),

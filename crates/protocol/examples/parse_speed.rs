@@ -1,9 +1,11 @@
-//! Times the parser and the composer: nanoseconds per request on one thread, best and median of several rounds.
+//! Times the parser and the composer: nanoseconds per request on one thread, best and median of
+//! several rounds.
 //!
 //! `cargo run --release -p millpond-protocol --example parse_speed`
 //!
-//! Every case parses a buffer of 1,024 requests, as a pipelining client fills one, so that branch prediction sees what a
-//! busy server sees. The last two cases parse one and the same request, as a client without pipelining sends it.
+//! Every case parses a buffer of 1,024 requests, as a pipelining client fills one, so that branch
+//! prediction sees what a busy server sees. The last two cases parse one and the same request, as a
+//! client without pipelining sends it.
 
 use std::hint::black_box;
 

@@ -230,7 +230,8 @@ proptest! {
 fn a_pipeline_is_the_same_whole_and_byte_by_byte() {
     let front = b"get a b\r\nset k 0 0 5\r\nhello\r\nmg a v k O1\r\nset k 0 0 2\r\nabc\r\n\
         ms k 3 S\r\nxyz\r\ndelete a\r\nincr n 1\r\nset k 0 0 900\r\n";
-    // The item of 900 bytes is too large under small limits, and what follows is skipped as its data.
+    // The item of 900 bytes is too large under small limits, and what follows is skipped as its
+    // data.
     let input = [&front[..], b"get a\r\nget b\r\n"].concat();
     let seen = check_fragments(&input, &[1], &small_limits());
     assert_eq!((seen.events.len(), seen.skipping, seen.left_over), (9, 902 - 14, 0), "{seen:?}");
@@ -245,7 +246,8 @@ fn data_taken_early_is_not_left_over() {
     assert_eq!(connection(input, &[], &Limits::default(), Data::Take).left_over, 0);
 }
 
-/// Found by fuzzing: a line of exactly the limit that ends in a bare `\n` is over the limit once it ends in `\r\n`.
+/// Found by fuzzing: a line of exactly the limit that ends in a bare `\n` is over the limit once it
+/// ends in `\r\n`.
 #[test]
 fn the_longest_line_is_composed_longer_than_it_was() {
     let limits = small_limits();

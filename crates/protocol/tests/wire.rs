@@ -1,8 +1,9 @@
 //! A table of bytes in and bytes out, held against this crate and against a real memcached.
 //!
-//! The table assumes an empty cache, and every row starts with one. Rows of [`SAME`] were observed on memcached 1.6.18 and
-//! hold for both. Rows of [`DIFFERENT`] are deliberate differences and say what each of the two answers. Both tables are
-//! run against the `memcached` in the path where there is one of that version, so that the tables themselves are right.
+//! The table assumes an empty cache, and every row starts with one. Rows of [`SAME`] were observed
+//! on memcached 1.6.18 and hold for both. Rows of [`DIFFERENT`] are deliberate differences and say
+//! what each of the two answers. Both tables are run against the `memcached` in the path where
+//! there is one of that version, so that the tables themselves are right.
 
 #[path = "support/empty.rs"]
 mod empty;
@@ -146,7 +147,8 @@ const SAME: &[(&str, &str)] = &[
     ("me {251}\r\n", FORMAT), ("me {250}\r\n", "EN\r\n"),
 ];
 
-/// Input, what this crate answers, what memcached 1.6.18 answers. `docs/protocol-memcached.md` has the reasons.
+/// Input, what this crate answers, what memcached 1.6.18 answers. `docs/protocol-memcached.md` has
+/// the reasons.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str, &str)] = &[
     // Flags of later releases.
@@ -254,13 +256,15 @@ impl Memcached {
         panic!("memcached did not listen on port {port} within five seconds");
     }
 
-    /// Empties the cache, sends `input`, and reads until the answer to a last command that answers nothing else.
+    /// Empties the cache, sends `input`, and reads until the answer to a last command that answers
+    /// nothing else.
     fn answer(&self, input: &[u8]) -> Vec<u8> {
         const LAST: &[u8] = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
         let mut connection = TcpStream::connect(("127.0.0.1", self.port)).expect("memcached listens");
         connection.set_nodelay(true).expect("a socket option");
         connection.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket option");
-        // The answer is awaited: on an overlong key memcached forgets the answers it has not sent yet.
+        // The answer is awaited: on an overlong key memcached forgets the answers it has not sent
+        // yet.
         connection.write_all(b"flush_all\r\n").expect("memcached reads");
         let mut ok = [0; 4];
         connection.read_exact(&mut ok).expect("memcached answers");

@@ -1,7 +1,8 @@
-//! Listening sockets that a service manager hands over, as systemd does for a `.socket` unit, each under the name of its listener.
+//! Listening sockets that a service manager hands over, as systemd does for a `.socket` unit, each
+//! under the name of its listener.
 //!
-//! They are open before the server is and after it, so that clients who connect while it is replaced wait in the kernel's queue and
-//! are not refused.
+//! They are open before the server is and after it, so that clients who connect while it is
+//! replaced wait in the kernel's queue and are not refused.
 
 use std::os::fd::OwnedFd;
 
@@ -42,7 +43,8 @@ impl Activated {
         Ok(Self(sockets))
     }
 
-    /// Checks that each belongs to a listener of `config`, or to the admin server. A single one needs no name.
+    /// Checks that each belongs to a listener of `config`, or to the admin server. A single one
+    /// needs no name.
     ///
     /// # Errors
     /// [`ErrorKind::Listen`], naming the one that belongs to nobody.

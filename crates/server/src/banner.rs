@@ -1,5 +1,5 @@
-//! What the server says of itself when it has started: where it listens and for whom, what it shares out, who must authenticate,
-//! and lines to try that work with this configuration.
+//! What the server says of itself when it has started: where it listens and for whom, what it
+//! shares out, who must authenticate, and lines to try that work with this configuration.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -90,7 +90,8 @@ fn clients(protocol: Protocol) -> &'static str {
     }
 }
 
-/// For each of the two kinds of clients a command that asks the server something, where there is one for this configuration.
+/// For each of the two kinds of clients a command that asks the server something, where there is
+/// one for this configuration.
 fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String> {
     let listeners = || addresses.iter().map(|(_, address)| address).zip(&config.listeners);
     let memcached =
@@ -123,12 +124,14 @@ fn may(user: &UserSettings, request: &[&[u8]]) -> bool {
     user.rules().is_ok_and(|rules| spec.is_some_and(|spec| rules.check(spec, request).is_ok()))
 }
 
-/// Stores and fetches something with nothing but a shell; only without TLS, as no shell speaks that.
+/// Stores and fetches something with nothing but a shell; only without TLS, as no shell speaks
+/// that.
 fn try_memcached(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
     if listener.tls().is_some() {
         return None;
     }
-    // Where passwords are wanted, the first `set` is one (docs/security.md), which a line to copy cannot have.
+    // Where passwords are wanted, the first `set` is one (docs/security.md), which a line to copy
+    // cannot have.
     let requests: [&[&[u8]]; 2] = [&[b"set", b"hello", b"world"], &[b"get", b"hello"]];
     if !requests.iter().all(|request| guest_may(config, listener, request)) {
         return None;

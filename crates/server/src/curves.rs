@@ -1,10 +1,12 @@
-//! What operators are told of the miss-ratio curves that pools learn: how much each was learnt from, and what the pool would miss with half of its
-//! memory, with all of it, with a GiB more, and with twice as much.
+//! What operators are told of the miss-ratio curves that pools learn: how much each was learnt
+//! from, and what the pool would miss with half of its memory, with all of it, with a GiB more, and
+//! with twice as much.
 
 use millpond::watch::PoolCurve;
 use millpond::{Cache, PoolStats};
 
-/// Sizes at which a curve is read: multiples of the memory that the pool has now, and bytes more than that.
+/// Sizes at which a curve is read: multiples of the memory that the pool has now, and bytes more
+/// than that.
 const SIZES: [(&str, f64, u64); 4] =
     [("half", 0.5, 0), ("present", 1.0, 0), ("gib_more", 1.0, 1 << 30), ("double", 2.0, 0)];
 
@@ -20,7 +22,8 @@ pub(crate) struct Outlook {
     pub(crate) bytes: u64,
     /// The share of all keys that is followed.
     pub(crate) rate: f64,
-    /// How far the curve is from the exact one at most, in 95 of 100 cases: the mean distance over all sizes.
+    /// How far the curve is from the exact one at most, in 95 of 100 cases: the mean distance over
+    /// all sizes.
     pub(crate) error: f64,
     /// What the pool has of the memory now: slabs, index and queues.
     pub(crate) present_bytes: u64,

@@ -1,8 +1,10 @@
 //! Ends of items to the millisecond, which Redis clients set, on an engine that counts seconds.
 //!
-//! The engine is told the end rounded up to a second. What the end is earlier by stands in the item's client flags, next to a mark
-//! that tells it from flags of a memcached client, to whom it is shown as 0. Every command of RESP asks [`is_over`]; memcached's
-//! commands see such an item for up to a second longer. An item that has flags of a memcached client keeps them, and ends on the second.
+//! The engine is told the end rounded up to a second. What the end is earlier by stands in the
+//! item's client flags, next to a mark that tells it from flags of a memcached client, to whom it
+//! is shown as 0. Every command of RESP asks [`is_over`]; memcached's commands see such an item for
+//! up to a second longer. An item that has flags of a memcached client keeps them, and ends on the
+//! second.
 
 /// The lower 22 bits of flags that hold milliseconds: a number that no client is known to use.
 const MARK: u32 = 0x2A_51B7;
@@ -57,7 +59,8 @@ pub(crate) fn deadline(expires_at: Option<u32>, client_flags: u32) -> Option<u64
     Some(end.saturating_sub(early.min(999)))
 }
 
-/// Whether an item that the engine still has is over. Asks for the time only where a second is not precise enough.
+/// Whether an item that the engine still has is over. Asks for the time only where a second is not
+/// precise enough.
 #[inline]
 pub(crate) fn is_over(expires_at: Option<u32>, client_flags: u32, now_millis: impl FnOnce() -> u64) -> bool {
     client_flags & MARK_MASK == MARK

@@ -1,9 +1,9 @@
 //! What a client speaks, by its first request: for listeners on which everything is spoken.
 //!
-//! RESP begins with `*`, memcached's binary protocol with a byte of its own, and both have lines of words besides. Of these,
-//! memcached's are known by their first word, as memcached spells it: in lower case. Where Redis has a command of the same name
-//! whose shape memcached's cannot have, as `set KEY VALUE`, the shape decides; where both could be meant, as in `get KEY`,
-//! memcached is.
+//! RESP begins with `*`, memcached's binary protocol with a byte of its own, and both have lines of
+//! words besides. Of these, memcached's are known by their first word, as memcached spells it: in
+//! lower case. Where Redis has a command of the same name whose shape memcached's cannot have, as
+//! `set KEY VALUE`, the shape decides; where both could be meant, as in `get KEY`, memcached is.
 
 use protocol::memcached::binary::REQUEST_MAGIC;
 
@@ -16,7 +16,8 @@ const MAX_WORD_BYTES: usize = 32;
 /// A longer first line is memcached's, as Redis has none without an array.
 const MAX_LINE_BYTES: usize = 512;
 
-/// memcached's commands, each with the number of words below which a line is no request of memcached's but may be one of Redis's.
+/// memcached's commands, each with the number of words below which a line is no request of
+/// memcached's but may be one of Redis's.
 const MEMCACHED: &[(&str, usize)] = &[
     ("get", 0),
     ("gets", 0),
@@ -51,8 +52,9 @@ const MEMCACHED: &[(&str, usize)] = &[
     ("cache_memlimit", 0),
 ];
 
-/// What memcached's clients ask a node of ElastiCache for, to learn of its others, the second as pylibmc spells it. That they
-/// are answered `ERROR` tells them that there are none. No setting of Redis has that name.
+/// What memcached's clients ask a node of ElastiCache for, to learn of its others, the second as
+/// pylibmc spells it. That they are answered `ERROR` tells them that there are none. No setting of
+/// Redis has that name.
 const DISCOVERY: [&[u8]; 2] = [b"config get cluster", b"config get b'cluster'"];
 
 /// What is spoken, as far as it is told apart here.

@@ -1,5 +1,5 @@
-//! What can go wrong in starting, running and reloading the server. What goes wrong on a connection is told to its client
-//! and counted, and is no error here.
+//! What can go wrong in starting, running and reloading the server. What goes wrong on a connection
+//! is told to its client and counted, and is no error here.
 
 use std::fmt;
 

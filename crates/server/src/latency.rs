@@ -1,7 +1,8 @@
-//! How long requests take in the server: from when a worker has received them until their answers are ready to send.
+//! How long requests take in the server: from when a worker has received them until their answers
+//! are ready to send.
 //!
-//! One turn in [`ONE_IN`] is timed, so that it costs next to nothing; each request of a turn is counted with all of its time, since
-//! their answers leave together.
+//! One turn in [`ONE_IN`] is timed, so that it costs next to nothing; each request of a turn is
+//! counted with all of its time, since their answers leave together.
 
 use base::counter::Counters;
 
@@ -37,7 +38,8 @@ pub(crate) struct RequestLatencies {
     resp: Counters<{ BUCKETS + 1 }>,
 }
 
-/// Bounds of a tenant's histogram double twice: there may be many tenants, and each bound is a line of `/metrics`.
+/// Bounds of a tenant's histogram double twice: there may be many tenants, and each bound is a line
+/// of `/metrics`.
 const TENANT_BUCKETS: usize = 12;
 
 /// How long the requests of one tenant take.

@@ -2,10 +2,11 @@
 //!
 //! # Rooms
 //! - `config`: what an operator may set, and the reading and checking of it.
-//! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its own connections; a
-//!   request is received, answered and sent by one thread, which hands nothing to another.
-//! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on the engine; `lookup`, which both
-//!   look up by; `deadline`, ends of items to the millisecond.
+//! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
+//!   own connections; a request is received, answered and sent by one thread, which hands nothing
+//!   to another.
+//! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on
+//!   the engine; `lookup`, which both look up by; `deadline`, ends of items to the millisecond.
 //! - `tenants`: those who share the server, and how much each may use.
 //! - `tracking`: who has copies of which keys, and is told when those change.
 //! - `users`: who a client is, and what it may do.
@@ -14,15 +15,19 @@
 //! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: whether files and addresses can be had, and having them.
-//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`, `notify`: what is between the server
-//!   and a service manager.
-//! - `slow`, `spikes`, `latency`, `times`: requests that took long, how long they take, and which command how long.
-//! - `watching`, `requests`, `telemetry`: what is sampled, written to files and sent to a collector.
+//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`,
+//!   `notify`: what is between the server and a service manager.
+//! - `slow`, `spikes`, `latency`, `times`: requests that took long, how long they take, and which
+//!   command how long.
+//! - `watching`, `requests`, `telemetry`: what is sampled, written to files and sent to a
+//!   collector.
 //!
 //! # What holds
-//! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a connection, not in all together.
-//! 2. A client that is slow, silent or hostile harms itself only: work per turn is bounded, nothing is read from a client
-//!    that does not read, and who holds most is closed first when the memory for connections is spent.
+//! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a
+//!    connection, not in all together.
+//! 2. A client that is slow, silent or hostile harms itself only: work per turn is bounded, nothing
+//!    is read from a client that does not read, and who holds most is closed first when the memory
+//!    for connections is spent.
 //! 3. No request waits for a lock of the server's that is held for longer than a few instructions.
 
 #![forbid(unsafe_code)]

@@ -47,7 +47,8 @@ pub struct LogControl {
 }
 
 impl LogControl {
-    /// Begins to log. Does nothing, and has no effect later, where something else in the process logs already.
+    /// Begins to log. Does nothing, and has no effect later, where something else in the process
+    /// logs already.
     pub fn start(level: LogLevel) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -62,7 +63,8 @@ impl LogControl {
         let _ = self.level.reload(filter(level));
     }
 
-    /// Waits until all lines are written, but not long: for the end of the process, and before it is told that the configuration was read.
+    /// Waits until all lines are written, but not long: for the end of the process, and before it
+    /// is told that the configuration was read.
     pub fn flush(&self) {
         self.lines.flush(LAST_LINES);
     }

@@ -1,5 +1,6 @@
-//! Lookups, many at a time, whatever the protocol: keys that follow one another in what a client sends are gathered, looked up together
-//! so that their memory latency overlaps, and answered in order.
+//! Lookups, many at a time, whatever the protocol: keys that follow one another in what a client
+//! sends are gathered, looked up together so that their memory latency overlaps, and answered in
+//! order.
 
 use std::ops::Deref;
 
@@ -7,11 +8,12 @@ use millpond::{Found, Keys, ReadHandle};
 
 use crate::net::{MIN_IN_PLACE_BYTES, Output};
 
-/// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the first-level cache.
+/// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the
+/// first-level cache.
 const BATCH: usize = 32;
 
-/// Values this long have room for a compare-and-swap token from the start, which one that is shorter gets, with a copy, when somebody asks
-/// for it: 12 to 20 bytes of them do not count.
+/// Values this long have room for a compare-and-swap token from the start, which one that is
+/// shorter gets, with a copy, when somebody asks for it: 12 to 20 bytes of them do not count.
 pub(crate) const TAGGED_FROM_BYTES: usize = 1 << 10;
 
 /// Lookups that wait to be made together, each with how it is answered.
@@ -62,12 +64,12 @@ impl<'i, A: Copy> Batch<'i, A> {
         self.places.get(..self.len)?.get(index).copied()
     }
 
-    /// Makes the lookups and lets `answer` answer them in order, until the output has `max_output_bytes`. Returns how many
-    /// were answered.
+    /// Makes the lookups and lets `answer` answer them in order, until the output has
+    /// `max_output_bytes`. Returns how many were answered.
     ///
-    /// `max_answer_bytes` is the most that the answer with a value takes that is not sent from where it lies. What was found
-    /// behind the place where the output got full is looked up again by the next turn, so as many lookups are made at
-    /// once as small values fit for sure.
+    /// `max_answer_bytes` is the most that the answer with a value takes that is not sent from
+    /// where it lies. What was found behind the place where the output got full is looked up again
+    /// by the next turn, so as many lookups are made at once as small values fit for sure.
     #[inline]
     pub(crate) fn look_up<'c>(
         &self,
@@ -102,8 +104,8 @@ impl<'i, A: Copy> Batch<'i, A> {
     }
 }
 
-/// An item that was found, wherever its bytes are to be sent from: one that is shown for as long as it is copied, or one that is held
-/// until it is sent.
+/// An item that was found, wherever its bytes are to be sent from: one that is shown for as long as
+/// it is copied, or one that is held until it is sent.
 pub(crate) enum Value<'a, 'c> {
     /// In place, without a reference: for small values.
     Shown(Found<'a>),
@@ -112,8 +114,9 @@ pub(crate) enum Value<'a, 'c> {
 }
 
 impl<'a, 'c> Value<'a, 'c> {
-    /// What was found under `key`, noted as an access. A small value is shown, so that connections of several threads that
-    /// read one hot item do not wait for each other; a large one is sent from where it lies, and so held, as is one that `hold` says is to be changed.
+    /// What was found under `key`, noted as an access. A small value is shown, so that connections
+    /// of several threads that read one hot item do not wait for each other; a large one is sent
+    /// from where it lies, and so held, as is one that `hold` says is to be changed.
     #[inline]
     pub(crate) fn of(found: Found<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
         // A collection has no value.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns what it is then.
+/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns what
+/// it is then.
 pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -48,7 +49,8 @@ pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
 pub(crate) fn processor_seconds() -> (String, String) {
     let read = || {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field, the name, may hold anything; after its closing bracket come plain numbers.
+        // The second field, the name, may hold anything; after its closing bracket come plain
+        // numbers.
         let (_, fields) = stat.rsplit_once(')')?;
         let mut ticks = fields.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
         Some((ticks.next()??, ticks.next()??))

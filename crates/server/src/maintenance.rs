@@ -1,7 +1,7 @@
 //! Threads that look after the cache about once a second, so that no client's request has to.
 //!
-//! What has to be done in time is one's; the other takes memory from the system ahead of need, which can take a processor a second
-//! and never has to be: it gives way to all others.
+//! What has to be done in time is one's; the other takes memory from the system ahead of need,
+//! which can take a processor a second and never has to be: it gives way to all others.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;

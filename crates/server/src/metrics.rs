@@ -1,9 +1,9 @@
 //! What the server counts, declared in one place with the names under which it is shown.
 //!
-//! Every tenant at every listener has its own block of counters, so that each figure can be told apart by whose it is and where
-//! its clients come in.
-//! memcached's `stats` shows sums over all listeners, less what they were at the last `stats reset`; Prometheus shows the
-//! plain sums, which never go back.
+//! Every tenant at every listener has its own block of counters, so that each figure can be told
+//! apart by whose it is and where its clients come in. memcached's `stats` shows sums over all
+//! listeners, less what they were at the last `stats reset`; Prometheus shows the plain sums, which
+//! never go back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -240,7 +240,8 @@ impl ListenerCounters {
         self.calls.sum(place(number, ended))
     }
 
-    /// Counts an error that a client of RESP was answered, by the place of its code in [`resp::ERROR_CODES`].
+    /// Counts an error that a client of RESP was answered, by the place of its code in
+    /// [`resp::ERROR_CODES`].
     pub(crate) fn add_error(&self, code: usize) {
         self.errors.add(code, 1);
     }
@@ -263,7 +264,8 @@ impl ListenerCounters {
         }
     }
 
-    /// Adds what `other`, which counts no more, has counted; but for the times, which are taken off the bill.
+    /// Adds what `other`, which counts no more, has counted; but for the times, which are taken off
+    /// the bill.
     pub(crate) fn take_over(&self, other: &Self, ledger: &Ledger) {
         other.times.release(ledger);
         let hidden = other.baseline().take().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The memory monitor: started, changed and stopped as the configuration says, and heard in the log.
+//! The memory monitor: started, changed and stopped as the configuration says, and heard in the
+//! log.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -34,7 +35,8 @@ impl Monitoring {
         (state.settings, state.thread) = (None, None);
     }
 
-    /// Watches as `settings` say from now on, and gives back from the memory that the cache has now.
+    /// Watches as `settings` say from now on, and gives back from the memory that the cache has
+    /// now.
     ///
     /// # Errors
     /// [`ErrorKind::System`] where what should be watched cannot be read.

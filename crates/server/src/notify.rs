@@ -1,4 +1,5 @@
-//! What a service manager is told: when the server is ready, reads its settings again, stops, and that it is alive.
+//! What a service manager is told: when the server is ready, reads its settings again, stops, and
+//! that it is alive.
 //!
 //! Without one, which is where `NOTIFY_SOCKET` is not set, nothing is told.
 
@@ -35,7 +36,8 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Where the service manager wants to hear that the server is alive, tells it so for as long as every worker answers.
+/// Where the service manager wants to hear that the server is alive, tells it so for as long as
+/// every worker answers.
 pub(crate) fn start_watchdog(shared: &Arc<Shared>) {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {

@@ -1,4 +1,5 @@
-//! What a server has open before it serves: its sockets, and what is in the files that its configuration names.
+//! What a server has open before it serves: its sockets, and what is in the files that its
+//! configuration names.
 //!
 //! All that cannot be had is reported together.
 
@@ -24,10 +25,12 @@ pub(crate) struct Opened {
     pub(crate) access: Access,
 }
 
-/// Opens all that `config` names, and takes out of it the optional listeners whose addresses other programs have.
+/// Opens all that `config` names, and takes out of it the optional listeners whose addresses other
+/// programs have.
 ///
 /// # Errors
-/// As [`Listener::bind`] and [`read_files`]: with everything that cannot be had, of the kind of the first.
+/// As [`Listener::bind`] and [`read_files`]: with everything that cannot be had, of the kind of the
+/// first.
 pub(crate) fn open(config: &mut Config, activated: &mut Activated) -> Result<Opened, Error> {
     let mut refused = Vec::new();
     let listeners = listen(config, activated).map_err(|errors| refused.extend(errors));
@@ -68,7 +71,8 @@ pub(crate) fn check_logs(old: &Watch, new: &Watch) -> Result<(), Error> {
 /// The sockets of the listeners, and the names of those that the server does without.
 type Listeners = (Vec<Arc<Listener>>, Vec<String>);
 
-/// Listens wherever `config` says, and takes out of it the optional listeners whose addresses other programs have.
+/// Listens wherever `config` says, and takes out of it the optional listeners whose addresses other
+/// programs have.
 ///
 /// # Errors
 /// As [`Listener::bind`], of all listeners; also if no listener is left.
@@ -106,8 +110,8 @@ fn listen(config: &mut Config, activated: &mut Activated) -> Result<Listeners, V
     Ok((sockets, absent))
 }
 
-/// Listens for operators. Without the usual address, if another program has that, the server goes on; one that was asked for it
-/// must have.
+/// Listens for operators. Without the usual address, if another program has that, the server goes
+/// on; one that was asked for it must have.
 ///
 /// # Errors
 /// [`ErrorKind::Taken`] or [`ErrorKind::Listen`] if the address is not to be had.

@@ -1,7 +1,9 @@
-//! Whether a configuration can work on this machine: the files and folders that it names, and its addresses.
+//! Whether a configuration can work on this machine: the files and folders that it names, and its
+//! addresses.
 //!
-//! All of it is looked at as a start would use it, and all that is wrong is reported together. Invariant 1: nothing is changed. No file
-//! is made, emptied or written to, and no address is listened on.
+//! All of it is looked at as a start would use it, and all that is wrong is reported together.
+//! Invariant 1: nothing is changed. No file is made, emptied or written to, and no address is
+//! listened on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +43,8 @@ pub(crate) fn logs(watch: &Watch) -> Vec<String> {
     named.into_iter().filter_map(problem).collect()
 }
 
-/// Looks at all that a start needs. An address that is in use, perhaps by the very server that has this configuration, is warned of.
+/// Looks at all that a start needs. An address that is in use, perhaps by the very server that has
+/// this configuration, is warned of.
 pub fn all(config: &Config) -> Findings {
     let mut findings = without_addresses(config);
     for Refusal { setting, error } in refused_addresses(config, &Activated::default()) {

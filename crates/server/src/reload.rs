@@ -1,4 +1,5 @@
-//! Changing settings while serving. SIGHUP, `CONFIG SET` and the admin API all come here, with the same checks, errors and log.
+//! Changing settings while serving. SIGHUP, `CONFIG SET` and the admin API all come here, with the
+//! same checks, errors and log.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,15 +26,16 @@ pub(crate) enum Files {
 /// What is kept for changes.
 #[derive(Default)]
 pub(crate) struct Changing {
-    /// Held while settings are changed, so that one change is made after the other; with the settings that were changed one by one
-    /// and are not in the file yet.
+    /// Held while settings are changed, so that one change is made after the other; with the
+    /// settings that were changed one by one and are not in the file yet.
     unwritten: Mutex<BTreeSet<String>>,
     origin: OnceLock<Origin>,
     /// Optional listeners that the server was started without.
     absent: OnceLock<Vec<String>>,
 }
 
-/// Where the configuration came from, and the log that follows it. There is none where a program started the server.
+/// Where the configuration came from, and the log that follows it. There is none where a program
+/// started the server.
 pub(crate) struct Origin {
     pub(crate) file: Option<PathBuf>,
     pub(crate) log: LogControl,
@@ -48,7 +50,8 @@ impl Changing {
         let _ = self.absent.set(absent);
     }
 
-    /// `config` without the optional listeners that the server was started without: they are not missing.
+    /// `config` without the optional listeners that the server was started without: they are not
+    /// missing.
     pub(crate) fn without_absent(&self, config: &Config) -> Config {
         let absent = self.absent.get().map_or(&[][..], Vec::as_slice);
         let mut config = config.clone();
@@ -63,7 +66,8 @@ impl Changing {
 }
 
 impl Shared {
-    /// Applies what of `config` can be changed while serving, and says what differs. `by` names who asked for it.
+    /// Applies what of `config` can be changed while serving, and says what differs. `by` names who
+    /// asked for it.
     ///
     /// # Errors
     /// As [`Reload::apply`].
@@ -78,8 +82,8 @@ impl Shared {
     /// Changes single settings, all or none, to what `edit` makes of the configuration that holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if `edit` finds problems, or a setting needs a restart: with all problems, and those of the files
-    /// that the change names. Else as [`Reload::apply`].
+    /// [`ErrorKind::Config`] if `edit` finds problems, or a setting needs a restart: with all
+    /// problems, and those of the files that the change names. Else as [`Reload::apply`].
     pub(crate) fn change(
         &self,
         by: &str,
@@ -107,7 +111,8 @@ impl Shared {
     /// Writes settings that were changed one by one into the file, and returns how many.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`] where it cannot be written.
+    /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`]
+    /// where it cannot be written.
     pub(crate) fn rewrite_config(&self) -> Result<usize, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let all = unwritten.clone();

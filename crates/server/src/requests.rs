@@ -1,15 +1,18 @@
-//! The log of requests: what was asked for a sample of keys, in lines that `millpond bench replay` and `millpond curve` read.
+//! The log of requests: what was asked for a sample of keys, in lines that `millpond bench replay`
+//! and `millpond curve` read.
 //!
-//! Keys are sampled by their hash, and of a sampled key every request is logged: the requests between two for one key are then a
-//! sample of those that there were, so that a replay in as small a part of the memory finds what the whole would (Waldspurger et al.,
-//! "Efficient MRC Construction with SHARDS", FAST 2015). Of requests drawn one by one that cannot be said.
+//! Keys are sampled by their hash, and of a sampled key every request is logged: the requests
+//! between two for one key are then a sample of those that there were, so that a replay in as small
+//! a part of the memory finds what the whole would (Waldspurger et al., "Efficient MRC Construction
+//! with SHARDS", FAST 2015). Of requests drawn one by one that cannot be said.
 //!
-//! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or being emptied, is
-//! counted and forgotten. One thread empties the buffers and writes.
-//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped`, or `… could not be written`,
-//! stands at each hole, readers tell of them, and the server's own log does, too.
-//! Invariant 3: nobody takes a sample for the whole, or the keys of two runs of the server for the same. What is written after
-//! the file was opened begins with a line that says one key in how many is logged, and by what keys are chosen and numbered.
+//! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds
+//! it full, or being emptied, is counted and forgotten. One thread empties the buffers and writes.
+//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped`,
+//! or `… could not be written`, stands at each hole, readers tell of them, and the server's own log
+//! does, too. Invariant 3: nobody takes a sample for the whole, or the keys of two runs of the
+//! server for the same. What is written after the file was opened begins with a line that says one
+//! key in how many is logged, and by what keys are chosen and numbered.
 
 #[cfg(test)]
 mod tests;
@@ -162,7 +165,8 @@ impl RequestLog {
         }
     }
 
-    /// Logs what `wanted` says from now on, in a file that is opened anew: one that was moved away stays as it is.
+    /// Logs what `wanted` says from now on, in a file that is opened anew: one that was moved away
+    /// stays as it is.
     ///
     /// # Errors
     /// [`ErrorKind::System`] where the file cannot be opened: nothing is logged then.

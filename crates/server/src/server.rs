@@ -24,7 +24,8 @@ use crate::shared::{Entrance, ListenerState, Pool, Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
 use crate::tls;
 
-/// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners, admin, log.
+/// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners,
+/// admin, log.
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Slabs that a pool gives to others, or back, about once a second.
@@ -57,15 +58,18 @@ impl Failure {
 }
 
 impl Server {
-    /// Starts a server with a checked configuration on the system's clock: builds the cache, listens, starts the threads.
+    /// Starts a server with a checked configuration on the system's clock: builds the cache,
+    /// listens, starts the threads.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming what could not be had.
+    /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming what could not
+    /// be had.
     pub fn start(config: Config) -> Result<Self, Error> {
         Self::start_with_clock(config, Clock::System)
     }
 
-    /// As [`Self::start`], on the given clock. On a manual clock time-outs and expiry happen when it is moved.
+    /// As [`Self::start`], on the given clock. On a manual clock time-outs and expiry happen when
+    /// it is moved.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -156,7 +160,8 @@ impl Server {
         wait.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once"))).map_err(cannot)
     }
 
-    /// Where clients connect: the names of the listeners and their addresses, with the ports that the kernel chose.
+    /// Where clients connect: the names of the listeners and their addresses, with the ports that
+    /// the kernel chose.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         self.shared
             .listeners
@@ -193,8 +198,9 @@ impl Server {
     /// Applies what of `config` can be changed while serving, and says what differs.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where the configuration, or a file that it names, is not good, and nothing was changed;
-    /// [`ErrorKind::Engine`] where the cache refuses a limit: what was applied before that stays.
+    /// [`ErrorKind::Config`] where the configuration, or a file that it names, is not good, and
+    /// nothing was changed; [`ErrorKind::Engine`] where the cache refuses a limit: what was applied
+    /// before that stays.
     pub fn reload(&self, config: &Config) -> Result<Vec<Change>, Error> {
         self.shared.reload(config, "program")
     }
@@ -246,8 +252,8 @@ impl Reload<'_> {
         let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
         if !is_lent || old.memory() != merged.memory() {
             monitoring.stop();
-            // What has to leave does so on the maintenance thread: a client may have asked for it, and
-            // the others of its worker do not wait.
+            // What has to leave does so on the maintenance thread: a client may have asked for it,
+            // and the others of its worker do not wait.
             cache.set_memory_lazily(merged.memory()).map_err(refused)?;
             monitoring.start(cache, &merged.monitor)?;
         }
@@ -286,7 +292,8 @@ impl Reload<'_> {
 }
 
 impl Server {
-    /// Stops accepting, answers what has arrived, sends what is unsent for as long as the drain time-out allows, and ends.
+    /// Stops accepting, answers what has arrived, sends what is unsent for as long as the drain
+    /// time-out allows, and ends.
     pub fn stop(mut self) {
         self.shut_down();
     }
@@ -327,7 +334,8 @@ impl Drop for Server {
     }
 }
 
-/// Raises the limit on descriptors, and warns where it is too low for the connections that are allowed.
+/// Raises the limit on descriptors, and warns where it is too low for the connections that are
+/// allowed.
 fn check_descriptors(config: &Config, threads: usize) {
     let wanted = config.limits.max_connections as u64 + OTHER_DESCRIPTORS + 3 * threads as u64;
     let limit = machine::raise_open_files(wanted);

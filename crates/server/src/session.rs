@@ -1,4 +1,5 @@
-//! What is spoken on a connection: one session, of whichever protocol the listener or the first request says.
+//! What is spoken on a connection: one session, of whichever protocol the listener or the first
+//! request says.
 
 use std::sync::Arc;
 
@@ -131,7 +132,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whether it is to wait while its tenant's clients do, with these bytes before it: those of memcached wait whatever they ask.
+    /// Whether it is to wait while its tenant's clients do, with these bytes before it: those of
+    /// memcached wait whatever they ask.
     pub(crate) fn waits_as_a_whole(&self, input: &[u8]) -> bool {
         match self {
             Self::Undecided(..) => detect(input) == Some(Detected::Memcached),
@@ -185,7 +187,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Keeps what is to be sent between two replies; false where that would be more than `max` bytes.
+    /// Keeps what is to be sent between two replies; false where that would be more than `max`
+    /// bytes.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         match self {
             Self::Undecided(..) | Self::Memcached(_) => true,

@@ -101,7 +101,8 @@ impl Settings {
 /// Some 200 µs.
 const LISTED_CHUNKS: u32 = 4_096;
 
-/// While several tenants share a worker, a turn is no longer than this, so that none waits long for another's.
+/// While several tenants share a worker, a turn is no longer than this, so that none waits long for
+/// another's.
 const SHARED_TURN_REQUESTS: usize = 32;
 /// And its output no larger, but for one value.
 const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
@@ -129,8 +130,9 @@ impl Settings {
         }
     }
 
-    /// As they hold in a turn that nobody waits for: it does as much as one of a client that has the worker alone, and its output is no larger than
-    /// where there are others, who would wait while it is sent.
+    /// As they hold in a turn that nobody waits for: it does as much as one of a client that has
+    /// the worker alone, and its output is no larger than where there are others, who would wait
+    /// while it is sent.
     pub(crate) fn for_nobody_waiting(self, alone: &Self) -> Self {
         Self {
             max_requests_per_turn: alone.max_requests_per_turn,
@@ -144,7 +146,8 @@ impl Settings {
 pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) id: PoolId,
-    /// Before its key space, which other pools may share. Turns of connections, which are bounded, pass it; transactions close it.
+    /// Before its key space, which other pools may share. Turns of connections, which are bounded,
+    /// pass it; transactions close it.
     pub(crate) gate: Arc<Entrance>,
 }
 
@@ -387,7 +390,8 @@ impl ConnectionFigures {
     }
 }
 
-/// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT LIST`.
+/// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for
+/// `CLIENT LIST`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) name: Vec<u8>,
@@ -472,7 +476,8 @@ impl ConnectionInfo {
     }
 }
 
-/// All connections by descriptor, for `stats conns`. Locked when one comes or goes, and while they are listed.
+/// All connections by descriptor, for `stats conns`. Locked when one comes or goes, and while they
+/// are listed.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<BTreeMap<i32, Arc<ConnectionInfo>>>);
 
@@ -499,7 +504,8 @@ impl Registry {
 pub(crate) struct Held {
     /// In buffers of its own, which the ledger is charged with.
     pub(crate) buffers: u64,
-    /// In items that cannot be evicted while it sends or receives them, which the ledger counts as items.
+    /// In items that cannot be evicted while it sends or receives them, which the ledger counts as
+    /// items.
     pub(crate) items: u64,
 }
 
@@ -529,13 +535,14 @@ impl TenantHeld {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Asks it to give up so much, in place of what it was asked for before: what it could not give then is not wanted for ever.
+    /// Asks it to give up so much, in place of what it was asked for before: what it could not give
+    /// then is not wanted for ever.
     pub(crate) fn ask(&self, bytes: u64) {
         self.asked.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether it is to give up a connection that holds so much. Each is asked for once, whichever worker has it: together they come to
-    /// what was asked, and to less without the last of them.
+    /// Whether it is to give up a connection that holds so much. Each is asked for once, whichever
+    /// worker has it: together they come to what was asked, and to less without the last of them.
     pub(crate) fn gives_up(&self, bytes: u64) -> bool {
         let rest = |asked: u64| (asked > 0).then(|| asked.saturating_sub(bytes));
         self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
@@ -563,7 +570,8 @@ impl Budget {
         self.held().saturating_add(more).saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Changes what a connection of the tenant holds from `from` to `to`; false, and no change, where that is more and beyond the limit.
+    /// Changes what a connection of the tenant holds from `from` to `to`; false, and no change,
+    /// where that is more and beyond the limit.
     #[must_use]
     pub(crate) fn try_change(&self, ledger: &Ledger, tenant: &TenantHeld, from: Held, to: Held) -> bool {
         if to.total() > from.total() {
@@ -612,7 +620,8 @@ pub(crate) struct Shared {
     /// The number of the last connection.
     connection_ids: AtomicU64,
     pub(crate) draining: AtomicBool,
-    /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken by another.
+    /// Held by the worker that accepts, so that a spare descriptor that one gives up is not taken
+    /// by another.
     accepting: Mutex<()>,
     pub(crate) maintenance: Maintenance,
     pub(crate) users: Users,
@@ -733,8 +742,8 @@ impl Shared {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has statistics for clients begin at zero: those of the client's tenant, where there are several, as those of others are not its to
-    /// reset.
+    /// Has statistics for clients begin at zero: those of the client's tenant, where there are
+    /// several, as those of others are not its to reset.
     pub(crate) fn reset_counters(&self, tenant: &Arc<Tenant>) {
         self.each_seen(tenant, ListenerCounters::reset);
     }
@@ -758,7 +767,8 @@ impl Shared {
         }
     }
 
-    /// Tells of a handshake that has failed: as a warning at most once a minute, else for debugging.
+    /// Tells of a handshake that has failed: as a warning at most once a minute, else for
+    /// debugging.
     pub(crate) fn tell_of_tls(&self, info: &ConnectionInfo, error: &rustls::Error) {
         let (listener, peer) = (&info.listener.name, &info.peer);
         if self.warns_of_tls.is_due(self.clock.monotonic_nanos()) {
@@ -778,7 +788,8 @@ impl Shared {
         self.directory().tenants.len() > 1
     }
 
-    /// Looks at the counters that a client may see: those of its own tenant where there are several, else at all.
+    /// Looks at the counters that a client may see: those of its own tenant where there are
+    /// several, else at all.
     pub(crate) fn each_seen(&self, tenant: &Arc<Tenant>, mut look: impl FnMut(&ListenerCounters)) {
         if self.is_shared() {
             let accounts = self.listeners.iter().filter_map(|listener| listener.account_of(tenant));
@@ -804,7 +815,8 @@ impl Shared {
         }
     }
 
-    /// The memory that a client's items may have: its own tenant's where there are several, else all. `pools` are those that it may know of.
+    /// The memory that a client's items may have: its own tenant's where there are several, else
+    /// all. `pools` are those that it may know of.
     pub(crate) fn memory_limit_seen(&self, pools: &[PoolStats]) -> u64 {
         let all = self.cache.ledger().limit();
         if self.is_shared() {

@@ -1,4 +1,5 @@
-//! Requests that took long: the last of them, with their first arguments, as Redis's slow log has them.
+//! Requests that took long: the last of them, with their first arguments, as Redis's slow log has
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Requests that took longer than `watch.latency_monitor_millis`, as Redis's latency monitor has them: of each kind of event the slowest
-//! request of each of the last seconds that had one.
+//! Requests that took longer than `watch.latency_monitor_millis`, as Redis's latency monitor has
+//! them: of each kind of event the slowest request of each of the last seconds that had one.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

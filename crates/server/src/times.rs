@@ -1,10 +1,13 @@
-//! How long commands of RESP take, each apart: for `INFO commandstats` and `latencystats`, and `LATENCY HISTOGRAM`.
+//! How long commands of RESP take, each apart: for `INFO commandstats` and `latencystats`, and
+//! `LATENCY HISTOGRAM`.
 //!
-//! Not every call is timed: lookups are made many at a time, and of those one turn in eight is ([`crate::latency`]). So what is told of
-//! all calls of a command is what is known of the timed ones, times how many calls there were for each of them.
+//! Not every call is timed: lookups are made many at a time, and of those one turn in eight is
+//! ([`crate::latency`]). So what is told of all calls of a command is what is known of the timed
+//! ones, times how many calls there were for each of them.
 //!
-//! Every fourth bound of the buckets is one of the bounds that Redis 7.0 shows, which come of a histogram with two significant digits
-//! (HdrHistogram): 1,032 ns less one, doubled again and again. Three more lie between two of them, so that percentiles are within a quarter.
+//! Every fourth bound of the buckets is one of the bounds that Redis 7.0 shows, which come of a
+//! histogram with two significant digits (HdrHistogram): 1,032 ns less one, doubled again and
+//! again. Three more lie between two of them, so that percentiles are within a quarter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +42,8 @@ fn bound_nanos(bucket: usize) -> u64 {
     lower + ((behind % PARTS + 1) * lower).div_ceil(PARTS) - 1
 }
 
-/// The times of one command. Atomics that all workers add to: few calls are timed of what is called very often.
+/// The times of one command. Atomics that all workers add to: few calls are timed of what is called
+/// very often.
 struct Timed {
     nanos: AtomicU64,
     calls: [AtomicU64; BUCKETS],
@@ -139,8 +143,8 @@ impl TimeSum {
         found.map_or(0.0, |at| bound_nanos(at) as f64 / 1000.0)
     }
 
-    /// How many of so many calls were within each of Redis's bounds, in microseconds; only bounds within which more were than within
-    /// the one before.
+    /// How many of so many calls were within each of Redis's bounds, in microseconds; only bounds
+    /// within which more were than within the one before.
     pub(crate) fn cumulative(&self, calls: u64) -> Vec<(u64, u64)> {
         let (mut all, mut shown) = (0, Vec::new());
         for (at, count) in self.calls.iter().enumerate() {

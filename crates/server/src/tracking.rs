@@ -1,17 +1,22 @@
-//! Client-side caching: which connections have copies of which keys, and who is told when one of those changes.
+//! Client-side caching: which connections have copies of which keys, and who is told when one of
+//! those changes.
 //!
-//! The engine tells of changes of keys that are followed (`millpond::watch::ChangeReader`), whatever made them: a command of either
-//! protocol, eviction, or time. Here is what the server adds: who has asked for which key ([`Tracking::remember`], before the
-//! value is read), and the way to the worker that has the connection ([`Tracking::deliver`], which every worker calls after each
-//! round of turns). A client that was told of a key is told again only once it has read it again.
+//! The engine tells of changes of keys that are followed (`millpond::watch::ChangeReader`),
+//! whatever made them: a command of either protocol, eviction, or time. Here is what the server
+//! adds: who has asked for which key ([`Tracking::remember`], before the value is read), and the
+//! way to the worker that has the connection ([`Tracking::deliver`], which every worker calls after
+//! each round of turns). A client that was told of a key is told again only once it has read it
+//! again.
 //!
-//! While nobody tracks, this costs a load per round. While somebody does, the locks here are held for a few instructions each, and by
-//! nobody who waits for anything.
+//! While nobody tracks, this costs a load per round. While somebody does, the locks here are held
+//! for a few instructions each, and by nobody who waits for anything.
 //!
 //! Invariants:
-//! 1. Who reads a key for a client has it remembered before, so that a change is either read or told.
-//! 2. A copy is in the table as often as its key is followed, and the table has at most `limits.max_tracked_keys` copies: the client of
-//!    one that has to leave is told as if the key had changed.
+//! 1. Who reads a key for a client has it remembered before, so that a change is either read or
+//!    told.
+//! 2. A copy is in the table as often as its key is followed, and the table has at most
+//!    `limits.max_tracked_keys` copies: the client of one that has to leave is told as if the key
+//!    had changed.
 //! 3. Of the locks, that of a shard is taken last. Nothing is sent with one held.
 
 use std::collections::{HashMap, HashSet};
@@ -28,7 +33,8 @@ use crate::shared::{ConnectionInfo, Pool, Shared};
 /// The channel on which a connection that speaks RESP2 is told of what another one has copies of.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 const SHARDS: usize = 64;
-/// Changes that are kept until a worker has time for them; where they are more, every client is told to forget everything.
+/// Changes that are kept until a worker has time for them; where they are more, every client is
+/// told to forget everything.
 const BUFFER: ByteSize = ByteSize::mib(1);
 /// What a copy is charged with besides its key.
 const COPY_BYTES: usize = 96;
@@ -296,7 +302,8 @@ impl Tracking {
         }
     }
 
-    /// Tells clients of the changes that there were, and returns what is for connections of the worker that asks.
+    /// Tells clients of the changes that there were, and returns what is for connections of the
+    /// worker that asks.
     #[inline]
     pub(crate) fn deliver(&self, shared: &Shared, worker: Option<usize>) -> Vec<(Token, Vec<u8>)> {
         if self.is_on.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! What the configuration has sampled: latencies, hot keys, miss-ratio curves, and events that are written to a file.
+//! What the configuration has sampled: latencies, hot keys, miss-ratio curves, and events that are
+//! written to a file.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -80,7 +81,8 @@ impl Watching {
     /// Has sampled what `wanted` says from now on. What does not change goes on.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] where the cache has no room for it, [`ErrorKind::System`] where the file cannot be made.
+    /// [`ErrorKind::Engine`] where the cache has no room for it, [`ErrorKind::System`] where the
+    /// file cannot be made.
     pub(crate) fn apply(&self, cache: &Cache, pools: &[Arc<Pool>], wanted: &Watch) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let nothing = || Watch { hot_keys: 0, curve_keys: 0, trace_one_in: 0, ..Watch::default() };
@@ -162,7 +164,8 @@ impl Watching {
 const CURVE_BYTES: u64 = 166 << 10;
 const CURVE_KEY_BYTES: u64 = 52;
 const HOT_KEY_BYTES: u64 = 780;
-/// All pools together take so small a part of the memory for this: where there are many, only the first are sampled.
+/// All pools together take so small a part of the memory for this: where there are many, only the
+/// first are sampled.
 const SHARE_OF_MEMORY: u64 = 64;
 
 /// How many pools can be sampled as `wanted` says.

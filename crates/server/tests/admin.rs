@@ -166,7 +166,8 @@ fn each_tenant_has_a_histogram_of_its_latencies() {
     assert_eq!(buckets, 2 * 12, "as many lines as there are bounds for each tenant");
 }
 
-/// Curves and hot keys are learnt without being asked for, of as many pools as a small part of the memory lets.
+/// Curves and hot keys are learnt without being asked for, of as many pools as a small part of the
+/// memory lets.
 #[test]
 fn curves_and_hot_keys_are_there_without_a_setting() {
     let mut config = config();

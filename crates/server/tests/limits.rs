@@ -1,4 +1,5 @@
-//! What a client may make grow is bounded, each bound is told and counted, and a slow or hostile client harms itself only.
+//! What a client may make grow is bounded, each bound is told and counted, and a slow or hostile
+//! client harms itself only.
 
 mod support;
 
@@ -89,7 +90,8 @@ fn a_client_that_does_not_read_is_not_read_from() {
     assert_eq!(other.ask("mg big s\r\n"), "HD s900000", "the time-out is for the stalled one alone");
 }
 
-/// What was asked for is all sent once the client reads, however often the output was full in between.
+/// What was asked for is all sent once the client reads, however often the output was full in
+/// between.
 #[test]
 fn a_client_that_reads_late_gets_everything() {
     let mut config = config();
@@ -150,8 +152,8 @@ fn an_idle_client_is_closed_if_that_is_wanted() {
     let mut idle = Client::connect(address(&server));
     let mut busy = Client::connect(address(&server));
     assert_eq!(idle.ask("mn\r\n"), "MN");
-    // A request that has come by the time that its connection is taken up counts from then on, which may be before the clock is moved.
-    // Later ones are read after the clock.
+    // A request that has come by the time that its connection is taken up counts from then on,
+    // which may be before the clock is moved. Later ones are read after the clock.
     assert_eq!(busy.ask("mn\r\n"), "MN");
     clock.advance(Duration::from_secs(9));
     assert_eq!(busy.ask("mn\r\n"), "MN");

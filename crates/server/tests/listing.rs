@@ -1,4 +1,5 @@
-//! Keys are listed while others are served, in pieces that a slow client cannot make grow; and what has expired leaves.
+//! Keys are listed while others are served, in pieces that a slow client cannot make grow; and what
+//! has expired leaves.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The log of requests: what clients of both protocols ask for is written as traces have it, and keys only where that was asked for.
+//! The log of requests: what clients of both protocols ask for is written as traces have it, and
+//! keys only where that was asked for.
 
 mod support;
 
@@ -64,8 +65,8 @@ fn requests_of_both_protocols_are_written_without_their_keys() {
     assert_eq!(text.lines().skip(2).map(shown).collect::<Vec<_>>(), expected);
 }
 
-/// Plays requests, each on a connection of its own, checks the lines of their answers, and returns what the log has of each line in
-/// the columns command, op, size, ttl and outcome.
+/// Plays requests, each on a connection of its own, checks the lines of their answers, and returns
+/// what the log has of each line in the columns command, op, size, ttl and outcome.
 fn logged(requests: &[(Protocol, &str, &str)], lines: u64) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("requests.csv");

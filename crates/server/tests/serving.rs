@@ -1,4 +1,5 @@
-//! The running server as a whole: pools behind listeners, admin pages, concurrency, reloading, stopping.
+//! The running server as a whole: pools behind listeners, admin pages, concurrency, reloading,
+//! stopping.
 
 mod support;
 
@@ -112,7 +113,8 @@ fn metrics_are_named_alike() {
 fn concurrent_changes_are_all_there() {
     const CLIENTS: usize = 8;
     const ROUNDS: usize = 300;
-    // The growing list passes through many size classes, each of which takes a slab: nothing is to be evicted for that.
+    // The growing list passes through many size classes, each of which takes a slab: nothing is to
+    // be evicted for that.
     let config = Config { memory: Auto::Set(ByteSize::mib(256)), ..config() };
     let server = Server::start(config).expect("a server");
     let place = address(&server);

@@ -1,4 +1,5 @@
-//! Settings that are changed while serving, by `CONFIG` and by the admin API, and what the slow log and the latencies tell.
+//! Settings that are changed while serving, by `CONFIG` and by the admin API, and what the slow log
+//! and the latencies tell.
 
 mod support;
 

@@ -434,7 +434,8 @@ fn stores(client: &mut Client, len: usize) -> bool {
         && answer == *b"STORED\r\n"
 }
 
-/// A tenant that holds all that connections may have, with one worker, is in no other's way, though that has the other worker to itself.
+/// A tenant that holds all that connections may have, with one worker, is in no other's way, though
+/// that has the other worker to itself.
 #[test]
 fn a_hoarder_on_another_worker_makes_room() {
     let limit = 2 << 20;
@@ -442,7 +443,8 @@ fn a_hoarder_on_another_worker_makes_room() {
     config.limits.max_connection_memory_bytes = Auto::Set(ByteSize::new(limit));
     let server = Server::start(config).expect("a server");
     let all = || server.connections_by_worker().iter().sum::<usize>();
-    // Connections go where the fewest are: those that land with the other worker only see to it that the next does not.
+    // Connections go where the fewest are: those that land with the other worker only see to it
+    // that the next does not.
     let (mut hoarders, mut others): (Vec<Client>, Vec<Client>) = (Vec::new(), Vec::new());
     while hoarders.len() < 3 {
         let (before, sum) = (server.connections_by_worker(), all());

@@ -1,4 +1,5 @@
-//! TLS on listeners and on the admin server: what is spoken within it, who is let in, and how certificates are exchanged.
+//! TLS on listeners and on the admin server: what is spoken within it, who is let in, and how
+//! certificates are exchanged.
 
 mod support;
 
@@ -123,7 +124,8 @@ fn all_protocols_and_sizes_are_served_in_both_versions() {
         let mut text = connect(address(&server), &client);
         let mut resp = connect(address(&server), &client);
         let mut binary = connect(address(&server), &client);
-        // Around the bounds of records, of what is received in place, and of what is sent from where it lies.
+        // Around the bounds of records, of what is received in place, and of what is sent from
+        // where it lies.
         for len in [0, 1, 4095, 4096, 16_383, 16_384, 16_385, 40_000, 200_000, 1_000_000] {
             let value = value(len);
             let set = [format!("set key{len} 5 0 {len}\r\n").as_bytes(), &value, b"\r\n"].concat();
@@ -306,7 +308,8 @@ fn whoever_does_not_finish_the_handshake_is_closed_and_counted() {
     let mut open = connect(address(&server), &authority.client(None, rustls::ALL_VERSIONS));
     ask(&mut open, "mn\r\n", "MN\r\n");
     wait_until("all three are there", || server.connections() == 3);
-    // A connection that is counted may yet be on its way to its worker, and then begins at a later time.
+    // A connection that is counted may yet be on its way to its worker, and then begins at a later
+    // time.
     wait_until("both are gone", || {
         clock.advance(std::time::Duration::from_secs(8));
         server.connections() == 1

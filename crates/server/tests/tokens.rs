@@ -1,4 +1,5 @@
-//! Items take room for a token and the time of the last access when somebody asks: until then, no client sees that they have none.
+//! Items take room for a token and the time of the last access when somebody asks: until then, no
+//! client sees that they have none.
 
 mod support;
 
@@ -54,7 +55,8 @@ fn the_first_question_for_the_last_access_is_answered_as_well_as_is_known() {
     assert!(client.ask("mg k h l t\r\n").ends_with(" t-1"));
 }
 
-/// The same memory holds a quarter more small items than memcached 1.6.18, which needs 192 bytes for one of 116.
+/// The same memory holds a quarter more small items than memcached 1.6.18, which needs 192 bytes
+/// for one of 116.
 #[test]
 fn small_items_without_tokens_take_few_bytes() {
     let mut config = config();

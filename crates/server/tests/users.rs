@@ -389,7 +389,8 @@ fn refused_memcached_requests_leave_the_wire_in_step() {
     );
     let lines: Vec<String> = (0..4).map(|_| reader.line()).collect();
     assert_eq!(lines, ["END", NO_KEY, "EN", "MN"]);
-    // A value that would be received into its item, whole and in parts, and one that is too large for any.
+    // A value that would be received into its item, whole and in parts, and one that is too large
+    // for any.
     let value = "v".repeat(100_000);
     for cut in [0, 10, 50_000, 100_000] {
         reader.send(format!("set out:1 0 0 100000\r\n{}", &value[..cut]));
@@ -420,7 +421,8 @@ fn rules_change_under_memcached_connections_too() {
     assert!(reader.is_closed());
 }
 
-/// Who need not say who it is may do what `default` may, in the binary protocol as well, and can still say so.
+/// Who need not say who it is may do what `default` may, in the binary protocol as well, and can
+/// still say so.
 #[test]
 fn a_restricted_default_binds_memcached_clients_until_they_say_who_they_are() {
     let mut config = guarded();

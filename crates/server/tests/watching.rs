@@ -1,4 +1,5 @@
-//! What the server samples, and the memory monitor, through configuration, commands and admin pages.
+//! What the server samples, and the memory monitor, through configuration, commands and admin
+//! pages.
 
 mod support;
 
@@ -109,8 +110,8 @@ fn curves_are_shown_as_statistics_and_metrics_while_they_are_learnt() {
         assert_eq!(client.ask("mg popular s\r\n"), "HD s1");
     }
     assert_eq!(client.ask("mg none s\r\n"), "EN");
-    // Ten reads of two keys: the first of one is a miss, and that of the other, which nobody stores. So that one is none of
-    // the curve's keys.
+    // Ten reads of two keys: the first of one is a miss, and that of the other, which nobody
+    // stores. So that one is none of the curve's keys.
     let curves = lines(&mut client, "stats curves\r\n");
     assert_eq!(curves[..3], ["STAT curves:samples 10", "STAT curves:lost 0", "STAT curves:keys 1"]);
     assert_eq!(curves[5], "STAT curves:rate 1.000000");
@@ -173,7 +174,8 @@ fn the_monitor_gives_memory_back_and_the_figures_tell() {
     let before = limit();
     server.reload(&changed).expect("good");
     assert_eq!(limit(), before);
-    // Switched off, the cache has what is configured; and again as much when the machine has plenty.
+    // Switched off, the cache has what is configured; and again as much when the machine has
+    // plenty.
     server.reload(&config()).expect("good");
     assert_eq!(limit(), 64 << 20);
     assert!(!get_page(&server, "/metrics").1.contains("millpond_monitor_runs_total{}"));

@@ -1,8 +1,9 @@
-//! The simulator: tenants, caches, limits and decisions in virtual time; and the papers' experiments, which run on it and on the
-//! models of the crates below.
+//! The simulator: tenants, caches, limits and decisions in virtual time; and the papers'
+//! experiments, which run on it and on the models of the crates below.
 //!
-//! Nothing here waits and nothing reads a clock but to say how long a run took: a second of virtual time costs what its requests
-//! cost to compute. What is random is drawn from seeds, so that a run can be repeated.
+//! Nothing here waits and nothing reads a clock but to say how long a run took: a second of virtual
+//! time costs what its requests cost to compute. What is random is drawn from seeds, so that a run
+//! can be repeated.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,6 +1,8 @@
-//! What an experiment found: criteria with verdicts, and the tables and charts that stand beside them.
+//! What an experiment found: criteria with verdicts, and the tables and charts that stand beside
+//! them.
 //!
-//! A criterion sets a paper's figure beside ours and says what ours had to be. One that is missed stays in the report with its reason.
+//! A criterion sets a paper's figure beside ours and says what ours had to be. One that is missed
+//! stays in the report with its reason.
 
 use std::fmt::Write as _;
 
@@ -56,8 +58,8 @@ pub struct Criterion {
 }
 
 impl Criterion {
-    /// A figure, written down; one of [`Self::within`], [`Self::between`], [`Self::at_least`] and [`Self::at_most`] demands
-    /// something of it.
+    /// A figure, written down; one of [`Self::within`], [`Self::between`], [`Self::at_least`] and
+    /// [`Self::at_most`] demands something of it.
     pub fn number(what: impl Into<String>, value: f64) -> Self {
         let criterion = Self {
             what: what.into(),

@@ -61,8 +61,9 @@ impl Outcome {
     }
 }
 
-/// Runs `experiments` and calls `finished` for each, in their order, as soon as it and all before it are done. An experiment
-/// that panics counts as missed. A bar on standard error shows how far they are, where that is a terminal.
+/// Runs `experiments` and calls `finished` for each, in their order, as soon as it and all before
+/// it are done. An experiment that panics counts as missed. A bar on standard error shows how far
+/// they are, where that is a terminal.
 ///
 /// # Errors
 /// Where the operating system refuses a thread.

@@ -1,5 +1,5 @@
-//! What is simulated: tenants and their workloads, memory, limits, backend, control. Declared by a program, or by a TOML file
-//! (`docs/simulation.md`; [`crate::file`]).
+//! What is simulated: tenants and their workloads, memory, limits, backend, control. Declared by a
+//! program, or by a TOML file (`docs/simulation.md`; [`crate::file`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,16 +18,18 @@ use crate::world::Eviction;
 pub struct Pattern {
     /// How many keys there are. Default 1,000,000.
     pub keys: u64,
-    /// How reads and writes spread over them: `zipf:ALPHA`, `uniform`, `scan` or `normal`. Default `zipf:0.99`.
+    /// How reads and writes spread over them: `zipf:ALPHA`, `uniform`, `scan` or `normal`. Default
+    /// `zipf:0.99`.
     pub popularity: Popularity,
     /// The share of requests that write. Default 0.
     pub writes: f64,
     /// The size of a key in bytes. Default 16.
     pub key_size: u32,
-    /// Value sizes in bytes: a number, a range `100-200`, or several with weights, `100:9,5000:1`. Default 100.
+    /// Value sizes in bytes: a number, a range `100-200`, or several with weights, `100:9,5000:1`.
+    /// Default 100.
     pub value_size: Sizes,
-    /// Reads are of ranges of 1 to so many neighbouring keys, which begin at keys by popularity; each key counts as one request.
-    /// Default 1: of single keys.
+    /// Reads are of ranges of 1 to so many neighbouring keys, which begin at keys by popularity;
+    /// each key counts as one request. Default 1: of single keys.
     pub scan_length: u32,
 }
 
@@ -71,8 +73,8 @@ pub struct TraceSource {
     pub default_size: u32,
     /// How often it is replayed, after which the tenant is silent; 0 = again and again.
     pub passes: u32,
-    /// Requests come at the trace's times, of which one unit is so many nanoseconds, and items expire as the trace says. `None`: as
-    /// clients send them, and nothing expires.
+    /// Requests come at the trace's times, of which one unit is so many nanoseconds, and items
+    /// expire as the trace says. `None`: as clients send them, and nothing expires.
     pub time_unit_nanos: Option<u64>,
     /// The columns of a file without a header line.
     pub columns: Option<Vec<Column>>,
@@ -189,12 +191,13 @@ impl Tenant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
-    /// DynamoDB's read units: a read that misses needs one for each 4,096 bytes of key and value, begun.
+    /// DynamoDB's read units: a read that misses needs one for each 4,096 bytes of key and value,
+    /// begun.
     ReadUnits,
     /// DynamoDB's write units: a write needs one for each 1,024 bytes, begun.
     WriteUnits,
-    /// HopperKV's network: the object once between client and cache, and once more between cache and backend where a read misses or
-    /// something is written.
+    /// HopperKV's network: the object once between client and cache, and once more between cache
+    /// and backend where a read misses or something is written.
     Network,
     /// One for each read that misses and each write: backend operations.
     Fetches,
@@ -207,7 +210,8 @@ pub enum Cost {
 }
 
 impl Cost {
-    /// Units for an object of `size` bytes, key included, of a `write` or of a read that is a `miss` or not.
+    /// Units for an object of `size` bytes, key included, of a `write` or of a read that is a
+    /// `miss` or not.
     pub fn units(self, size: u32, write: bool, miss: bool) -> f64 {
         let fetched = f64::from(u8::from(write || miss));
         let bytes = f64::from(size);
@@ -284,8 +288,8 @@ pub struct Backend {
     pub spread: Spread,
     /// How many requests it works on at a time, for all tenants; 0 = any number. Default 0.
     pub concurrency: u32,
-    /// How long a request and its answer are on the way between client and cache, both together and with the work of the cache, in
-    /// milliseconds. Default 0.2.
+    /// How long a request and its answer are on the way between client and cache, both together and
+    /// with the work of the cache, in milliseconds. Default 0.2.
     pub round_trip_ms: f64,
 }
 
@@ -299,10 +303,12 @@ impl Default for Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Apply {
-    /// HopperKV's default: a chunk at a time, each after the last is warm; other resources keep step.
+    /// HopperKV's default: a chunk at a time, each after the last is warm; other resources keep
+    /// step.
     #[default]
     Rounds,
-    /// Memory at once; who receives memory keeps the larger of its new and its equal share of other resources until that is warm.
+    /// Memory at once; who receives memory keeps the larger of its new and its equal share of other
+    /// resources until that is warm.
     Boost,
     /// Memory at once; who receives memory has no limits until that is warm (BunnyFS).
     Unthrottled,

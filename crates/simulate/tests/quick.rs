@@ -1,4 +1,5 @@
-//! The experiments that take no time, with three seeds: what they show is checked at each change, and not only when somebody runs them.
+//! The experiments that take no time, with three seeds: what they show is checked at each change,
+//! and not only when somebody runs them.
 
 use millpond_simulate::experiments::expected::surprises;
 use millpond_simulate::experiments::{Context, QUICK, all};

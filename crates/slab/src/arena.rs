@@ -1,19 +1,24 @@
 //! The reserved range of addresses and the table of its slabs.
 //!
-//! Address space is reserved once, for the largest size that the cache may ever be given, and costs nothing until a
-//! slab is first touched. A slab is *free*, *assigned* to one pool and class, or *split* into runs that are ([`crate::run`]).
+//! Address space is reserved once, for the largest size that the cache may ever be given, and costs
+//! nothing until a slab is first touched. A slab is *free*, *assigned* to one pool and class, or
+//! *split* into runs that are ([`crate::run`]).
 //!
 //! Invariants:
-//! 1. The range stays mapped, readable and writable for the whole life of the `Arena`: a pointer computed from any
-//!    in-range `ItemPtr` may be read at any time. What is read may be stale; the state word tells.
-//! 2. A slab's table entry changes only from free to assigned or split and back, by whoever holds the slab, and the words of a split
-//!    slab's units only from free to those of a run and back, by whoever holds the units. `chunk_bytes` is at least 64 while assigned, so
-//!    that the place of an `ItemPtr` made for that run lies inside it.
+//! 1. The range stays mapped, readable and writable for the whole life of the `Arena`: a pointer
+//!    computed from any in-range `ItemPtr` may be read at any time. What is read may be stale; the
+//!    state word tells.
+//! 2. A slab's table entry changes only from free to assigned or split and back, by whoever holds
+//!    the slab, and the words of a split slab's units only from free to those of a run and back, by
+//!    whoever holds the units. `chunk_bytes` is at least 64 while assigned, so that the place of an
+//!    `ItemPtr` made for that run lies inside it.
 //! 3. An assigned run is handed back only after no reader can still hold an `ItemPtr` into it.
-//! 4. A slab in a file is assigned or split only after the file system has set memory aside for all of it, or, if some of its units are to
-//!    be bare, for its table; a bare unit is assigned only after the same for the unit. Touching a hole in a file system without room
-//!    ends the process by SIGBUS.
-//! 5. Free slabs, and free units of split slabs, read as zeros: the state words of chunks that were never used.
+//! 4. A slab in a file is assigned or split only after the file system has set memory aside for all
+//!    of it, or, if some of its units are to be bare, for its table; a bare unit is assigned only
+//!    after the same for the unit. Touching a hole in a file system without room ends the process
+//!    by SIGBUS.
+//! 5. Free slabs, and free units of split slabs, read as zeros: the state words of chunks that were
+//!    never used.
 
 mod split;
 
@@ -69,8 +74,9 @@ impl SlabInfo {
         }
     }
 
-    /// A word of a split slab's table: [`LEAVING`], 19 bits of chunk size in multiples of 8, 8 of class, 13 of pool, 13 of key
-    /// space, and 10 that say how many units before this one the run begins.
+    /// A word of a split slab's table: [`LEAVING`], 19 bits of chunk size in multiples of 8, 8 of
+    /// class, 13 of pool, 13 of key space, and 10 that say how many units before this one the run
+    /// begins.
     pub(crate) const fn pack_unit(self, back: u32) -> u64 {
         debug_assert!(self.pool < 1 << 13 && self.keyspace < 1 << 13 && back < UNITS);
         (self.chunk_bytes as u64 / 8) << 44
@@ -92,7 +98,8 @@ impl SlabInfo {
         (info, bits as u32 & (UNITS - 1))
     }
 
-    /// What a word of a table says that another process left. `None`: the slab is free or split, or there is no such slab.
+    /// What a word of a table says that another process left. `None`: the slab is free or split, or
+    /// there is no such slab.
     pub(crate) fn checked(bits: u64) -> Option<Self> {
         let info = Self::unpack(bits);
         let is_size = (MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes);
@@ -106,14 +113,15 @@ impl SlabInfo {
     }
 }
 
-/// In the word of a slab, or of the first unit of a run: it has left its class, and those who look at chunks without having come to them by the
-/// index are to leave it alone.
+/// In the word of a slab, or of the first unit of a run: it has left its class, and those who look
+/// at chunks without having come to them by the index are to leave it alone.
 const LEAVING: u64 = 1 << 63;
 
 /// The table's word for a split slab. No chunk has this size.
 pub(crate) const SPLIT: u64 = SlabInfo { chunk_bytes: 1, pool: 0, class: 0, keyspace: 0 }.pack();
 
-/// Whether the word of a slab's table is [`SPLIT`]. A single bit tells: chunk sizes are multiples of 8.
+/// Whether the word of a slab's table is [`SPLIT`]. A single bit tells: chunk sizes are multiples
+/// of 8.
 #[inline]
 const fn is_split(word: u64) -> bool {
     word & SPLIT != 0
@@ -121,7 +129,8 @@ const fn is_split(word: u64) -> bool {
 
 const _: () = assert!(SPLIT.is_power_of_two() && CHUNK_ALIGN.is_multiple_of(2));
 
-/// The words of the units of a split slab, and the ordinals of the runs that begin there, as they lie at its start.
+/// The words of the units of a split slab, and the ordinals of the runs that begin there, as they
+/// lie at its start.
 #[repr(C)]
 struct UnitTable {
     words: [AtomicU64; UNITS as usize],
@@ -130,7 +139,8 @@ struct UnitTable {
 
 const _: () = assert!(size_of::<UnitTable>() == crate::run::UNIT_TABLE_BYTES);
 
-/// The runs that the words of a split slab's table tell of. Units whose words make no sense are in none.
+/// The runs that the words of a split slab's table tell of. Units whose words make no sense are in
+/// none.
 pub(crate) fn runs_of(slab: SlabId, words: impl Iterator<Item = u64>) -> Vec<(Run, SlabInfo)> {
     let mut runs: Vec<(Run, SlabInfo)> = Vec::new();
     for (unit, bits) in (0..UNITS).zip(words) {
@@ -168,7 +178,8 @@ pub struct Arena {
     free: Mutex<FreeSlabs>,
     /// The free units of split slabs.
     units: Mutex<Units>,
-    /// How many of them are free and have memory, and how many are bare, for those who only ask. Written under the lock.
+    /// How many of them are free and have memory, and how many are bare, for those who only ask.
+    /// Written under the lock.
     free_units: AtomicU64,
     bare_units: AtomicU64,
     /// Whether large pages were asked for.
@@ -194,14 +205,15 @@ struct FreeSlabs {
     touching: u32,
     /// Never to be used again, as their memory could not be cleared.
     lost: u32,
-    /// Calls of [`Arena::assign`] that yet fail without asking the system for memory, which it refused.
+    /// Calls of [`Arena::assign`] that yet fail without asking the system for memory, which it
+    /// refused.
     refusing: u32,
     /// How often it refused some.
     refused: u64,
 }
 
-/// How often [`Arena::assign`] does without memory that the system refused before it asks again. Asking costs about as
-/// much as getting it.
+/// How often [`Arena::assign`] does without memory that the system refused before it asks again.
+/// Asking costs about as much as getting it.
 const REFUSALS: u32 = 64;
 
 impl FreeSlabs {
@@ -225,14 +237,15 @@ impl FreeSlabs {
     }
 }
 
-// SAFETY: the mapping belongs to the arena alone; all shared access to it goes through atomics or through items,
-// whose own rules (module `item`) say who may touch what.
+// SAFETY: the mapping belongs to the arena alone; all shared access to it goes through atomics or
+// through items, whose own rules (module `item`) say who may touch what.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves room for `max_slabs` slabs (at most 65,536). `huge_pages` asks for transparent 2 MiB pages.
+    /// Reserves room for `max_slabs` slabs (at most 65,536). `huge_pages` asks for transparent 2
+    /// MiB pages.
     ///
     /// # Errors
     /// Where the system refuses that much address space.
@@ -243,7 +256,8 @@ impl Arena {
         Self::with_words(max_slabs, huge_pages, Arc::new(Words::on_heap(max_slabs as usize)), 0, None)
     }
 
-    /// Whether the system would let this process reserve so many slabs, `in_file` or not, and an index for them.
+    /// Whether the system would let this process reserve so many slabs, `in_file` or not, and an
+    /// index for them.
     pub fn may_reserve(slabs: u32, in_file: bool) -> bool {
         let bytes = slabs as usize * SLAB_BYTES;
         let is_too_long = |most: u64| in_file && most < bytes as u64;
@@ -252,7 +266,8 @@ impl Arena {
         }
         // An index has 64 bytes for up to 12 items of 64.
         let bytes = bytes + bytes / 8;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists, and goes at once.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists, and goes at once.
         unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -264,11 +279,13 @@ impl Arena {
         }
     }
 
-    /// The slabs in a file. Those that were assigned when the last process ended still are ([`Self::found`]), as far as they have no
-    /// more than `keep_bytes` of memory; all others are free, and read as zeros.
+    /// The slabs in a file. Those that were assigned when the last process ended still are
+    /// ([`Self::found`]), as far as they have no more than `keep_bytes` of memory; all others are
+    /// free, and read as zeros.
     ///
     /// # Errors
-    /// Where the system refuses that much address space, or the file cannot be made longer or mapped.
+    /// Where the system refuses that much address space, or the file cannot be made longer or
+    /// mapped.
     ///
     /// # Panics
     /// As [`Self::reserve`].
@@ -287,7 +304,8 @@ impl Arena {
         let mut arena = Self::with_words(max_slabs, huge_pages, words, first_word, Some(shared))?;
         let mut left = keep_bytes;
         for (slab, word) in (0..max_slabs).map(|slab| SlabId(slab as u16)).zip(arena.table()) {
-            // A damaged word names no slab; and the file may have lost its end, or have been copied without its blocks.
+            // A damaged word names no slab; and the file may have lost its end, or have been copied
+            // without its blocks.
             let bits = word.load(Ordering::Acquire);
             let was_there = u64::from(slab.0) * (SLAB_BYTES as u64) < was_bytes;
             let is_kept = was_there
@@ -308,7 +326,8 @@ impl Arena {
         let mut free = arena.free.lock();
         free.fresh = assigned.last().map_or(0, |last| last + 1);
         let vacant = (0..free.fresh).filter(|slab| assigned.binary_search(slab).is_err());
-        // A process may have died between taking a slab out of the table and giving its memory back.
+        // A process may have died between taking a slab out of the table and giving its memory
+        // back.
         for slab in vacant.map(|slab| SlabId(slab as u16)) {
             free.give_back(slab, arena.release_memory(slab));
         }
@@ -324,13 +343,14 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Memory of the slabs that were assigned when the last process ended and were not kept, in bytes: there was too little memory for
-    /// them, or the files had lost or damaged them.
+    /// Memory of the slabs that were assigned when the last process ended and were not kept, in
+    /// bytes: there was too little memory for them, or the files had lost or damaged them.
     pub fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
 
-    /// Whether this process was forked from the one that opened the files: then nothing is in the slabs, nor may be put there.
+    /// Whether this process was forked from the one that opened the files: then nothing is in the
+    /// slabs, nor may be put there.
     #[inline]
     pub fn is_parted(&self) -> bool {
         self.shared.is_some() && self.forks != fork::forks()
@@ -354,7 +374,8 @@ impl Arena {
         let bytes = max_slabs as usize * SLAB_BYTES;
         // One slab more, so that the range can start at a multiple of the slab size.
         let mapping_bytes = bytes + SLAB_BYTES;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing that
+        // exists.
         let mapping = unsafe {
             mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -411,7 +432,8 @@ impl Arena {
         runs_of(slab, self.unit_table(slab).words.iter().map(|word| word.load(Ordering::Acquire)))
     }
 
-    /// The runs that are assigned, in order. Right after [`Self::open`]: those that the last process left.
+    /// The runs that are assigned, in order. Right after [`Self::open`]: those that the last
+    /// process left.
     pub fn found(&self) -> Vec<(Run, SlabInfo)> {
         let mut found = Vec::new();
         for slab in (0..self.max_slabs()).map(|slab| SlabId(slab as u16)) {
@@ -433,7 +455,8 @@ impl Arena {
         self.mark(run, info);
     }
 
-    /// Writes down whose a run is. That of its first unit comes last: a run that was not written down whole is not there.
+    /// Writes down whose a run is. That of its first unit comes last: a run that was not written
+    /// down whole is not there.
     fn mark(&self, run: Run, info: SlabInfo) {
         let slab = run.id.slab();
         if run.is_whole() {
@@ -445,8 +468,9 @@ impl Arena {
         }
     }
 
-    /// Notes that a run has left its class and is about to be given back: [`Self::is_there`] says no from now on. Who found it there
-    /// before, and is pinned, must have stopped before the run is given back.
+    /// Notes that a run has left its class and is about to be given back: [`Self::is_there`] says
+    /// no from now on. Who found it there before, and is pinned, must have stopped before the run
+    /// is given back.
     pub fn retire(&self, run: Run) {
         let word = if run.is_whole() {
             self.word(run.id.slab())
@@ -456,8 +480,8 @@ impl Arena {
         word.fetch_or(LEAVING, Ordering::AcqRel);
     }
 
-    /// Whether a run, of which somebody heard before, is still there, as long as it was, with what `info` says. Who is pinned may look at
-    /// its chunks for as long as that.
+    /// Whether a run, of which somebody heard before, is still there, as long as it was, with what
+    /// `info` says. Who is pinned may look at its chunks for as long as that.
     pub fn is_there(&self, run: Run, info: SlabInfo) -> bool {
         let slab = run.id.slab();
         let word = self.word(slab).load(Ordering::Acquire);
@@ -471,10 +495,12 @@ impl Arena {
             && words[first + last as usize].load(Ordering::Acquire) & !LEAVING == info.pack_unit(last)
     }
 
-    /// The table at the start of a split slab. Of another slab, what lies there makes no sense, and may change.
+    /// The table at the start of a split slab. Of another slab, what lies there makes no sense, and
+    /// may change.
     #[inline]
     fn unit_table(&self, slab: SlabId) -> &UnitTable {
-        // SAFETY: the start of a slab is mapped for the life of the arena and aligned, and of a split slab only ever touched as these atomics.
+        // SAFETY: the start of a slab is mapped for the life of the arena and aligned, and of a
+        // split slab only ever touched as these atomics.
         unsafe { self.slab_start(slab).cast::<UnitTable>().as_ref() }
     }
 
@@ -500,8 +526,8 @@ impl Arena {
         free.fresh - (free.returned.len() + free.touched.len()) as u32 - free.touching - free.lost
     }
 
-    /// Takes a free slab and assigns it whole. Returns `None` if all are taken, or if the file system has no room for another
-    /// one. Locks the list of free slabs.
+    /// Takes a free slab and assigns it whole. Returns `None` if all are taken, or if the file
+    /// system has no room for another one. Locks the list of free slabs.
     ///
     /// # Panics
     /// Where the chunk size is out of range, or no multiple of 8.
@@ -518,8 +544,9 @@ impl Arena {
         touched.or_else(|| self.take_untouched(false, SLAB_BYTES))
     }
 
-    /// Takes a free slab without memory, for whose first `bytes` a file system has set some aside. Unless it `insists`, does not ask a
-    /// file system again that has just refused. The caller puts the slab into the table or into a list.
+    /// Takes a free slab without memory, for whose first `bytes` a file system has set some aside.
+    /// Unless it `insists`, does not ask a file system again that has just refused. The caller puts
+    /// the slab into the table or into a list.
     fn take_untouched(&self, insists: bool, bytes: usize) -> Option<SlabId> {
         let mut free = self.free.lock();
         if free.refusing > 0 && !insists {
@@ -550,7 +577,8 @@ impl Arena {
         self.free.lock().refused
     }
 
-    /// The bytes for further slabs in the file system of the slabs: free ones, and those that free slabs keep. `None` without a limit.
+    /// The bytes for further slabs in the file system of the slabs: free ones, and those that free
+    /// slabs keep. `None` without a limit.
     pub fn file_system_bytes(&self) -> Option<u64> {
         let kept = self.free.lock().touched.len() as u64 * SLAB_BYTES as u64;
         Some(free_bytes(self.shared.as_ref()?.slabs())?.saturating_add(kept))
@@ -567,9 +595,10 @@ impl Arena {
         self.shared.as_ref().is_none_or(|shared| reserve(shared.slabs(), at, bytes).is_ok())
     }
 
-    /// Takes memory from the system for free slabs until `slabs` have some, so that whoever is given one need not wait for it, and
-    /// gives back that of free slabs beyond `most`. For a thread of the background: each slab takes up to some milliseconds, without a
-    /// lock. Meanwhile it is nobody else's. Returns for how many it took memory.
+    /// Takes memory from the system for free slabs until `slabs` have some, so that whoever is
+    /// given one need not wait for it, and gives back that of free slabs beyond `most`. For a
+    /// thread of the background: each slab takes up to some milliseconds, without a lock. Meanwhile
+    /// it is nobody else's. Returns for how many it took memory.
     pub fn touch_ahead(&self, slabs: u32, most: u32) -> u32 {
         let mut taken = 0;
         loop {
@@ -592,8 +621,9 @@ impl Arena {
             self.free.lock().touching += 1;
             let start = self.slab_start(slab).as_ptr();
             for page in (0..SLAB_BYTES).step_by(PAGE_BYTES) {
-                // SAFETY: the slab lies within the mapping, is assigned to nobody and reads as zeros (invariant 3). Told to the
-                // system instead (`MADV_POPULATE_WRITE`), the address space would be locked for others all the while.
+                // SAFETY: the slab lies within the mapping, is assigned to nobody and reads as
+                // zeros (invariant 3). Told to the system instead (`MADV_POPULATE_WRITE`), the
+                // address space would be locked for others all the while.
                 unsafe { start.add(page).write_volatile(0) };
             }
             taken += 1;
@@ -603,11 +633,13 @@ impl Arena {
         }
     }
 
-    /// Gives a run back: a slab's memory to the system and the slab to the free list, units to those of their split slab, and that in the
-    /// same way once all are free. Returns how much memory the slab had that got free with it, in bytes; 0 = none did.
+    /// Gives a run back: a slab's memory to the system and the slab to the free list, units to
+    /// those of their split slab, and that in the same way once all are free. Returns how much
+    /// memory the slab had that got free with it, in bytes; 0 = none did.
     ///
     /// # Safety
-    /// The caller holds the run, no chunk of it is in use, and no reader can still reach one (invariant 3).
+    /// The caller holds the run, no chunk of it is in use, and no reader can still reach one
+    /// (invariant 3).
     pub unsafe fn give_back(&self, run: Run) -> u64 {
         let slab = run.id.slab();
         if run.is_whole() {
@@ -635,25 +667,27 @@ impl Arena {
         free.give_back(slab, is_cleared);
     }
 
-    /// Lets a run of a split slab read as zeros. It keeps its memory, which the slab is charged for.
+    /// Lets a run of a split slab read as zeros. It keeps its memory, which the slab is charged
+    /// for.
     fn clear(&self, run: Run) {
         let start = run.id.unit() as usize * UNIT_BYTES;
         // SAFETY: the run lies within its slab.
         let start = unsafe { self.slab_start(run.id.slab()).add(start) }.cast::<AtomicU64>();
         for word in 0..run.bytes() as usize / size_of::<AtomicU64>() {
-            // SAFETY: nobody owns the run any more (the caller's duty), and it is as long as that. A thread that is late to
-            // look at a state word there sees either what it was or zero.
+            // SAFETY: nobody owns the run any more (the caller's duty), and it is as long as that.
+            // A thread that is late to look at a state word there sees either what it was or zero.
             unsafe { start.add(word).as_ref() }.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Lets a slab that is in no table read as zeros, which are the state words of chunks that were never used. Returns
-    /// whether it does.
+    /// Lets a slab that is in no table read as zeros, which are the state words of chunks that were
+    /// never used. Returns whether it does.
     fn release_memory(&self, slab: SlabId) -> bool {
         let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
         // SAFETY: the slab lies within the mapping, and belongs to nobody: it is not in the table.
         let released = unsafe { mm::madvise(self.slab_start(slab).as_ptr().cast(), SLAB_BYTES, advice) };
-        // A file system that cannot punch holes is written to, and not through the mapping, which may have some.
+        // A file system that cannot punch holes is written to, and not through the mapping, which
+        // may have some.
         let at = u64::from(slab.0) * SLAB_BYTES as u64;
         released.is_ok() || self.shared.as_ref().is_none_or(|shared| clear(shared.slabs(), at).is_ok())
     }
@@ -668,8 +702,9 @@ impl Arena {
         SlabInfo::unpack(if is_split(word) { self.chunk_in_split(ptr).0 } else { word })
     }
 
-    /// What the run of a chunk of a split slab holds, as the word of a slab would say it, and where in the slab the chunk begins. In a
-    /// large cache most chunks lie in whole slabs: two registers are returned so that their way stays short.
+    /// What the run of a chunk of a split slab holds, as the word of a slab would say it, and where
+    /// in the slab the chunk begins. In a large cache most chunks lie in whole slabs: two registers
+    /// are returned so that their way stays short.
     #[cold]
     #[inline(never)]
     fn chunk_in_split(&self, ptr: ItemPtr) -> (u64, usize) {
@@ -692,7 +727,8 @@ impl Arena {
         (info, unit.saturating_sub(back))
     }
 
-    /// The ordinal within its class of the run that the chunk lies in, and the chunk's number within the run.
+    /// The ordinal within its class of the run that the chunk lies in, and the chunk's number
+    /// within the run.
     #[inline]
     pub(crate) fn ordinal_of(&self, ptr: ItemPtr) -> (u32, u32) {
         let slab = ptr.slab();
@@ -723,7 +759,8 @@ impl Arena {
     #[inline]
     fn slab_start(&self, slab: SlabId) -> NonNull<u8> {
         debug_assert!(usize::from(slab.0) < self.ordinals.len());
-        // SAFETY: a `SlabId` comes from `assign`, so it is below `max_slabs` and the offset within the range.
+        // SAFETY: a `SlabId` comes from `assign`, so it is below `max_slabs` and the offset within
+        // the range.
         unsafe { self.base.add(usize::from(slab.0) * SLAB_BYTES) }
     }
 
@@ -740,13 +777,14 @@ impl Arena {
         };
         let info = SlabInfo::unpack(word);
         debug_assert!(offset < SLAB_BYTES);
-        // A pointer that outlived its run must still yield an address inside the slab, which costs one instruction.
+        // A pointer that outlived its run must still yield an address inside the slab, which costs
+        // one instruction.
         let offset = offset & (SLAB_BYTES - 1);
-        // SAFETY: the pointer was made for this run while it had this chunk size (invariants 2 and 3), so the offset is
-        // that of a chunk inside the slab, which is mapped (invariant 1).
+        // SAFETY: the pointer was made for this run while it had this chunk size (invariants 2 and
+        // 3), so the offset is that of a chunk inside the slab, which is mapped (invariant 1).
         let chunk = unsafe { self.slab_start(ptr.slab()).add(offset) };
-        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), at least 64 bytes long and
-        // mapped for the life of the arena.
+        // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), at least
+        // 64 bytes long and mapped for the life of the arena.
         (unsafe { Item::at(chunk, info.chunk_bytes) }, info)
     }
 }

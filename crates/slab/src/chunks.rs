@@ -1,12 +1,14 @@
 //! The chunks of one pool and class: which are free, and what number each has within the class.
 //!
-//! Eviction queues name a chunk by its *number within the class* (28 bits) and its incarnation (4 bits): an entry
-//! whose incarnation is not the chunk's any more is stale. Runs get an *ordinal* in the class; the number is
-//! `ordinal * chunks_per_slab + number within the run`, so that a short run leaves numbers unused.
+//! Eviction queues name a chunk by its *number within the class* (28 bits) and its incarnation (4
+//! bits): an entry whose incarnation is not the chunk's any more is stale. Runs get an *ordinal* in
+//! the class; the number is `ordinal * chunks_per_slab + number within the run`, so that a short
+//! run leaves numbers unused.
 //!
-//! The free chunks of each run form a stack through their own memory (offset 4, so that the state word keeps its incarnation), so that
-//! a run that leaves takes its free chunks along, however many the class has. Runs with free chunks form a stack, too. A plain value
-//! without a lock: the engine keeps it behind the lock of the class.
+//! The free chunks of each run form a stack through their own memory (offset 4, so that the state
+//! word keeps its incarnation), so that a run that leaves takes its free chunks along, however many
+//! the class has. Runs with free chunks form a stack, too. A plain value without a lock: the engine
+//! keeps it behind the lock of the class.
 
 use crate::arena::{Arena, SlabInfo};
 use crate::item::Item;
@@ -27,11 +29,12 @@ impl ChunkNumber {
 }
 const NONE: u32 = u32::MAX;
 
-/// A number of chunks by which numbers of chunks are divided, several times for each eviction: by a multiplication.
+/// A number of chunks by which numbers of chunks are divided, several times for each eviction: by a
+/// multiplication.
 struct Divisor {
     by: u32,
-    /// The least that times `by` is above `2^SHIFT`, by at most `by`: that times any number is less than `2^SHIFT`, so that no quotient
-    /// comes out too large.
+    /// The least that times `by` is above `2^SHIFT`, by at most `by`: that times any number is less
+    /// than `2^SHIFT`, so that no quotient comes out too large.
     reciprocal: u64,
 }
 
@@ -56,7 +59,8 @@ impl Divisor {
 struct Place {
     /// With how many chunks it has; `None` once it was taken away.
     run: Option<(Run, u32)>,
-    /// The free chunk that was given back last, and how many there are; but those that were never used.
+    /// The free chunk that was given back last, and how many there are; but those that were never
+    /// used.
     free_head: u32,
     free: u32,
     /// Whether the place is in [`Chunks::open`].
@@ -133,7 +137,8 @@ impl Chunks {
         u64::from(self.free_chunks() - self.runs[ordinal as usize].free - fresh)
     }
 
-    /// How many chunks of one of its runs were ever used: the first ones. The memory of the others was never touched.
+    /// How many chunks of one of its runs were ever used: the first ones. The memory of the others
+    /// was never touched.
     pub fn used_chunks_of(&self, run: Run) -> u32 {
         self.fresh.filter(|(fresh, _)| *fresh == run).map_or(run.chunks(self.info), |(_, next)| next)
     }
@@ -151,8 +156,8 @@ impl Chunks {
         self.fresh = Some((run, 0));
     }
 
-    /// Adds a run that was assigned to this class and has items in it. The caller [`Self::push`]es those of its chunks
-    /// that are free.
+    /// Adds a run that was assigned to this class and has items in it. The caller [`Self::push`]es
+    /// those of its chunks that are free.
     pub fn add_used_run(&mut self, arena: &Arena, run: Run) {
         self.number_run(arena, run);
     }
@@ -169,7 +174,8 @@ impl Chunks {
         arena.set_ordinal(run, ordinal);
     }
 
-    /// Puts the never-used chunks of the newest run on the free list, as another run is about to be the newest.
+    /// Puts the never-used chunks of the newest run on the free list, as another run is about to be
+    /// the newest.
     fn drain_fresh(&mut self, arena: &Arena) {
         while let Some(ptr) = self.pop_fresh() {
             self.push(arena, ptr);
@@ -203,7 +209,8 @@ impl Chunks {
         let (ordinal, _) = arena.ordinal_of(ptr);
         let place = &mut self.runs[ordinal as usize];
         debug_assert!(place.run.is_some_and(|(run, _)| run.has(ptr)), "a chunk is given back to its run");
-        // SAFETY: the caller owns the chunk and gives it up here; `&mut self` stands for the lock of the class.
+        // SAFETY: the caller owns the chunk and gives it up here; `&mut self` stands for the lock
+        // of the class.
         unsafe { arena.item(ptr).0.free_link().write(place.free_head) };
         place.free_head = ptr.to_bits();
         place.free += 1;
@@ -222,7 +229,8 @@ impl Chunks {
         ChunkNumber(incarnation << INCARNATION_SHIFT | number)
     }
 
-    /// The chunk that a queue's entry names, if the entry still speaks of the chunk's present incarnation.
+    /// The chunk that a queue's entry names, if the entry still speaks of the chunk's present
+    /// incarnation.
     #[inline]
     pub fn resolve<'a>(&self, arena: &'a Arena, number: ChunkNumber) -> Option<(ItemPtr, Item<'a>)> {
         let ptr = self.locate(number)?;
@@ -239,7 +247,8 @@ impl Chunks {
         (number < chunks).then(|| run.chunk(number))
     }
 
-    /// Takes all free chunks of `run` out of the free ones. They stay out until [`Self::restore`] or [`Self::remove_run`].
+    /// Takes all free chunks of `run` out of the free ones. They stay out until [`Self::restore`]
+    /// or [`Self::remove_run`].
     pub fn withhold(&mut self, arena: &Arena, run: Run) -> Withheld {
         let fresh = self.fresh.filter(|(fresh, _)| *fresh == run).map(|(_, next)| next);
         if fresh.is_some() {
@@ -280,7 +289,8 @@ impl Place {
             return None;
         }
         let ptr = ItemPtr::from_bits(self.free_head);
-        // SAFETY: a chunk on the free list is free, and the caller has the chunks of the class to itself.
+        // SAFETY: a chunk on the free list is free, and the caller has the chunks of the class to
+        // itself.
         self.free_head = unsafe { arena.item(ptr).0.free_link().read() };
         self.free -= 1;
         Some(ptr)

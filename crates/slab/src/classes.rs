@@ -1,7 +1,8 @@
 //! Size classes: which chunk sizes a pool's slabs are cut into.
 //!
-//! By factor, as memcached and CacheLib do (default 1.25), or by a list. Each size is rounded *up to* a multiple of
-//! 8 bytes and then grown to the largest size that yields the same number of chunks per slab, which costs nothing.
+//! By factor, as memcached and CacheLib do (default 1.25), or by a list. Each size is rounded *up
+//! to* a multiple of 8 bytes and then grown to the largest size that yields the same number of
+//! chunks per slab, which costs nothing.
 
 use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
 
@@ -12,11 +13,13 @@ pub const MAX_CLASSES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeClasses {
     sizes: Box<[u32]>,
-    /// For each [`step`] of bytes, the smallest class that fits its first number: a start for the search.
+    /// For each [`step`] of bytes, the smallest class that fits its first number: a start for the
+    /// search.
     start: Box<[u8; STEPS]>,
 }
 
-/// Parts of an octave in the look-up table: with sizes that grow by a quarter, a search takes one step or none.
+/// Parts of an octave in the look-up table: with sizes that grow by a quarter, a search takes one
+/// step or none.
 const PARTS: usize = 8;
 /// Octaves of it, from the smallest chunk up to a slab.
 const OCTAVES: usize = (SLAB_BYTES / MIN_CHUNK_BYTES as usize).ilog2() as usize;
@@ -63,7 +66,8 @@ pub enum ClassError {
 }
 
 impl SizeClasses {
-    /// Sizes from `min` to `max` bytes, each `factor` times the one before. Defaults elsewhere: 1.25, 64 B, 4 MiB.
+    /// Sizes from `min` to `max` bytes, each `factor` times the one before. Defaults elsewhere:
+    /// 1.25, 64 B, 4 MiB.
     ///
     /// # Errors
     /// [`ClassError`] where the numbers make no sense.
@@ -146,7 +150,8 @@ fn check_size(size: u32) -> Result<(), ClassError> {
     }
 }
 
-/// All chunk sizes worth having, ascending, in bytes: each is the largest with its number of chunks per slab. Some 1,440.
+/// All chunk sizes worth having, ascending, in bytes: each is the largest with its number of chunks
+/// per slab. Some 1,440.
 pub fn useful_sizes() -> impl Iterator<Item = u32> {
     let next = |size: &u32| (*size < SLAB_BYTES as u32).then(|| best_size(size + 1));
     std::iter::successors(Some(best_size(MIN_CHUNK_BYTES)), next)

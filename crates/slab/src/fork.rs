@@ -1,14 +1,16 @@
 //! A forked child of a process that has a cache in files.
 //!
-//! It would have the files mapped, as its parent has, and change items, queues and free lists of which the parent knows nothing; and
-//! it would keep the lock for as long as it lives. So in the child, before `fork` returns there, the slabs become zeros of its own,
-//! in which there is no item; the words a copy of its own; and the files `/dev/null`, which gives its part in the lock back. The
-//! cache of the child is empty and stays so ([`crate::Arena::is_parted`]).
+//! It would have the files mapped, as its parent has, and change items, queues and free lists of
+//! which the parent knows nothing; and it would keep the lock for as long as it lives. So in the
+//! child, before `fork` returns there, the slabs become zeros of its own, in which there is no
+//! item; the words a copy of its own; and the files `/dev/null`, which gives its part in the lock
+//! back. The cache of the child is empty and stays so ([`crate::Arena::is_parted`]).
 //!
 //! Invariants:
 //! 1. An entry is in the list while its mappings and files are there, which its owner sees to.
-//! 2. The list is touched by whoever has `locked` set it. Whoever forks has it from before until after, so that the child finds
-//!    it whole. What the child does with it takes no lock and no memory from the heap.
+//! 2. The list is touched by whoever has `locked` set it. Whoever forks has it from before until
+//!    after, so that the child finds it whole. What the child does with it takes no lock and no
+//!    memory from the heap.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -29,7 +31,8 @@ struct List {
     entries: UnsafeCell<Vec<Mapped>>,
 }
 
-// SAFETY: the entries are touched by one thread at a time (invariant 2), and are addresses and numbers.
+// SAFETY: the entries are touched by one thread at a time (invariant 2), and are addresses and
+// numbers.
 unsafe impl Sync for List {}
 
 static LIST: List = List { locked: AtomicBool::new(false), entries: UnsafeCell::new(Vec::new()) };
@@ -54,7 +57,8 @@ impl List {
     }
 }
 
-/// How many forks lie between the first process and this one: a cache in files that was opened before the last is empty here.
+/// How many forks lie between the first process and this one: a cache in files that was opened
+/// before the last is empty here.
 #[inline]
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -62,7 +66,8 @@ pub(crate) fn forks() -> u32 {
 
 pub(crate) fn register(mapped: Mapped) {
     static HANDLERS: Once = Once::new();
-    // SAFETY: the handlers do what may be done there (invariant 2). Without memory for them a fork is as harmful as ever.
+    // SAFETY: the handlers do what may be done there (invariant 2). Without memory for them a fork
+    // is as harmful as ever.
     HANDLERS.call_once(|| unsafe {
         libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child));
     });
@@ -86,7 +91,8 @@ extern "C" fn after_in_child() {
     let entries = unsafe { &*LIST.entries.get() };
     FORKS.fetch_add(1, Ordering::Relaxed);
     for mapped in entries {
-        // SAFETY: the mappings and files are the entry's (invariant 1), and no other thread is there that could use them.
+        // SAFETY: the mappings and files are the entry's (invariant 1), and no other thread is
+        // there that could use them.
         unsafe { part_from(mapped) };
     }
     LIST.unlock();
@@ -108,7 +114,8 @@ unsafe fn part_from(mapped: &Mapped) {
         }
         mapped.cast::<u8>()
     };
-    // SAFETY: passed on; what is copied is as long as both places, and files are replaced by one of our own.
+    // SAFETY: passed on; what is copied is as long as both places, and files are replaced by one of
+    // our own.
     unsafe {
         let (words, bytes) = mapped.words;
         let copy = map(None, bytes);

@@ -11,31 +11,36 @@
 //!        then the key, then the value, then the ends of the chain: 8 bytes (items with CHAINED)
 //! ```
 //!
-//! An item with a *tail* has [`TAILED`] for the length of its value: its value is empty, and behind its key, from the next
-//! multiple of 4 on, the rest of the chunk is words that are written while others read them.
+//! An item with a *tail* has [`TAILED`] for the length of its value: its value is empty, and behind
+//! its key, from the next multiple of 4 on, the rest of the chunk is words that are written while
+//! others read them.
 //!
-//! The state word, from bit 0: references (14 bits), CHAINED, INDEXED, FETCHED, two user bits, QUEUED, the eviction policy's
-//! 8 bits, and the chunk's incarnation (4 bits), which changes each time the chunk is allocated.
+//! The state word, from bit 0: references (14 bits), CHAINED, INDEXED, FETCHED, two user bits,
+//! QUEUED, the eviction policy's 8 bits, and the chunk's incarnation (4 bits), which changes each
+//! time the chunk is allocated.
 //!
-//! An item with both CHAINED and that length is the head of a *long* value: it has no tail and no value of its own, and all bytes are in
-//! its links, in order.
+//! An item with both CHAINED and that length is the head of a *long* value: it has no tail and no
+//! value of its own, and all bytes are in its links, in order.
 //!
-//! CHAINED says that the item has room for the ends of a chain of *links*, which are items without a key: see [`link`].
+//! CHAINED says that the item has room for the ends of a chain of *links*, which are items without
+//! a key: see [`link`].
 //!
 //! Invariants:
-//! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The exception is the
-//!    first reference, which the allocating thread has from the start.
-//! 2. Whoever clears INDEXED unlinks the item, and holds a reference until that is done. Whoever brings the word to "not INDEXED, no references" frees the
-//!    chunk: exactly one thread does, since each step is one atomic operation on the one word.
-//! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never after.
-//!    So is the value. A holder of a reference may therefore read them without synchronisation.
+//! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The
+//!    exception is the first reference, which the allocating thread has from the start.
+//! 2. Whoever clears INDEXED unlinks the item, and holds a reference until that is done. Whoever
+//!    brings the word to "not INDEXED, no references" frees the chunk: exactly one thread does,
+//!    since each step is one atomic operation on the one word.
+//! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never
+//!    after. So is the value. A holder of a reference may therefore read them without
+//!    synchronisation.
 //! 4. QUEUED changes only under the lock of the item's class.
-//! 5. A freed chunk is written to only after every thread that protected its pointer (`base::pin`) before it was freed
-//!    protects it no more. A thread that protects the pointer and then finds INDEXED set may therefore read what
-//!    invariant 3 names, as a holder of a reference may.
-//! 6. The words of a tail are only ever touched as atomics, from the item's making to the freeing of its chunk, and only
-//!    holders of a reference write to them. Whoever has claimed the item, which nobody may hold, may therefore copy them:
-//!    they do not change any more.
+//! 5. A freed chunk is written to only after every thread that protected its pointer (`base::pin`)
+//!    before it was freed protects it no more. A thread that protects the pointer and then finds
+//!    INDEXED set may therefore read what invariant 3 names, as a holder of a reference may.
+//! 6. The words of a tail are only ever touched as atomics, from the item's making to the freeing
+//!    of its chunk, and only holders of a reference write to them. Whoever has claimed the item,
+//!    which nobody may hold, may therefore copy them: they do not change any more.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -51,7 +56,8 @@ pub use state::{Acquired, Claim, StateWord};
 pub const MAX_KEY_BYTES: usize = 255;
 /// Values are no longer than this, in bytes; a slab's end comes first.
 pub const MAX_VALUE_BYTES: usize = (1 << 22) - 2;
-/// In the place of a value's length: the item has a tail; or, if it has room for a chain, a long value in that. No value is that long.
+/// In the place of a value's length: the item has a tail; or, if it has room for a chain, a long
+/// value in that. No value is that long.
 pub const TAILED: usize = (1 << 22) - 1;
 
 /// What an item's header has room for.
@@ -134,9 +140,10 @@ const SHORT_KEY_BYTES: usize = 64;
 
 /// Whether two keys are the same, by words of 8 bytes and less, none of which overlap.
 ///
-/// The C library compares 16 and 32 bytes at once. A caller that has just put its key together from smaller stores
-/// makes such a load wait until they have left the processor's store buffer, and so until all that came before them is
-/// done, cache misses included: one find then no longer overlaps with the next, which costs more than half of its speed.
+/// The C library compares 16 and 32 bytes at once. A caller that has just put its key together from
+/// smaller stores makes such a load wait until they have left the processor's store buffer, and so
+/// until all that came before them is done, cache misses included: one find then no longer overlaps
+/// with the next, which costs more than half of its speed.
 #[inline]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -165,8 +172,8 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// A view of a chunk as an item. Copying it is free and says nothing about who may touch what:
-/// the state word may be used by anyone at any time, all else only under the duties of each function.
+/// A view of a chunk as an item. Copying it is free and says nothing about who may touch what: the
+/// state word may be used by anyone at any time, all else only under the duties of each function.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     chunk: NonNull<u8>,
@@ -178,7 +185,8 @@ impl<'a> Item<'a> {
     /// The item in the chunk at `chunk`.
     ///
     /// # Safety
-    /// `chunk` is 8-byte aligned and followed by `chunk_bytes` (at least 64) bytes that stay mapped for `'a`.
+    /// `chunk` is 8-byte aligned and followed by `chunk_bytes` (at least 64) bytes that stay mapped
+    /// for `'a`.
     #[inline]
     pub(crate) unsafe fn at(chunk: NonNull<u8>, chunk_bytes: u32) -> Self {
         Self { chunk, chunk_bytes, arena: PhantomData }
@@ -187,15 +195,17 @@ impl<'a> Item<'a> {
     /// The state word.
     #[inline]
     pub fn state(self) -> &'a StateWord {
-        // SAFETY: the first four bytes of a mapped, aligned chunk are the state word and are only ever accessed as
-        // an atomic.
+        // SAFETY: the first four bytes of a mapped, aligned chunk are the state word and are only
+        // ever accessed as an atomic.
         unsafe { self.chunk.cast::<StateWord>().as_ref() }
     }
 
-    /// Writes header and key; the value is left as it is. A `value_len` of [`TAILED`] makes an item with a tail.
+    /// Writes header and key; the value is left as it is. A `value_len` of [`TAILED`] makes an item
+    /// with a tail.
     ///
     /// # Safety
-    /// The caller owns the chunk (invariant 2), and `fields.layout.item_bytes(key.len(), value_len)` fits into it, or
+    /// The caller owns the chunk (invariant 2), and
+    /// `fields.layout.item_bytes(key.len(), value_len)` fits into it, or
     /// `fields.layout.tailed_item_bytes(key.len(), 0)`.
     pub unsafe fn init(self, fields: &Fields, key: &[u8], value_len: usize) {
         debug_assert!(key.len() <= MAX_KEY_BYTES && value_len <= TAILED);
@@ -204,8 +214,8 @@ impl<'a> Item<'a> {
                 || fields.layout.item_bytes(key.len(), value_len) <= self.chunk_bytes as usize
         );
         let lengths = key.len() as u32 | (value_len as u32) << 8 | (fields.layout as u32) << 30;
-        // SAFETY: all offsets lie inside the chunk (caller's duty), are aligned for their types, and the caller owns
-        // the chunk, so that nobody reads them now.
+        // SAFETY: all offsets lie inside the chunk (caller's duty), are aligned for their types,
+        // and the caller owns the chunk, so that nobody reads them now.
         unsafe {
             self.chunk.add(4).cast::<u32>().write(lengths);
             self.chunk.add(8).cast::<u32>().write(fields.created);
@@ -232,8 +242,9 @@ impl<'a> Item<'a> {
         // SAFETY: the caller owns this chunk, which holds an item.
         debug_assert!(unsafe { self.used_bytes() } <= to.chunk_bytes as usize);
         to.state().begin_copy(self.state());
-        // SAFETY: the fields and bytes lie inside both chunks, as the item fits into both; nobody reads `to`, and of this
-        // item others only read, but for the two times, which are copied as the atomics that they are.
+        // SAFETY: the fields and bytes lie inside both chunks, as the item fits into both; nobody
+        // reads `to`, and of this item others only read, but for the two times, which are copied as
+        // the atomics that they are.
         unsafe {
             let (key_len, value_len, layout) = self.lengths();
             let header = layout.header_bytes();
@@ -257,7 +268,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the lengths that the header names fit into the chunk: a check of what another process left behind.
+    /// Whether the lengths that the header names fit into the chunk: a check of what another
+    /// process left behind.
     ///
     /// # Safety
     /// As for [`Self::key`], but that the item need not be initialised.
@@ -283,7 +295,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     unsafe fn lengths(self) -> (usize, usize, Layout) {
-        // SAFETY: inside the chunk and aligned; not written while the caller's condition holds (invariant 3).
+        // SAFETY: inside the chunk and aligned; not written while the caller's condition holds
+        // (invariant 3).
         let lengths = unsafe { self.chunk.add(4).cast::<u32>().read() };
         let value_len = (lengths >> 8) as usize & TAILED;
         let value_len = if value_len == TAILED { 0 } else { value_len };
@@ -323,8 +336,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::key`]. Who writes to them holds a reference (invariant 6).
     pub unsafe fn tail(self) -> Option<&'a [AtomicU32]> {
-        // SAFETY: passed on. The words lie inside the chunk, are aligned, as the chunk is, and are touched as atomics alone
-        // (invariant 6).
+        // SAFETY: passed on. The words lie inside the chunk, are aligned, as the chunk is, and are
+        // touched as atomics alone (invariant 6).
         unsafe {
             if !self.has_tail() {
                 return None;
@@ -349,9 +362,9 @@ impl<'a> Item<'a> {
     /// The key.
     ///
     /// # Safety
-    /// For as long as the result is used: the caller holds a reference, owns the chunk, or protects it (invariant 5); or
-    /// the item is in the index and the caller holds the lock of the bucket that points to it. And the item was
-    /// initialised.
+    /// For as long as the result is used: the caller holds a reference, owns the chunk, or protects
+    /// it (invariant 5); or the item is in the index and the caller holds the lock of the bucket
+    /// that points to it. And the item was initialised.
     #[inline]
     pub unsafe fn key(self) -> &'a [u8] {
         // SAFETY: passed on; the lengths were checked against the chunk when they were written.
@@ -387,8 +400,8 @@ impl<'a> Item<'a> {
     /// The value, to be written.
     ///
     /// # Safety
-    /// The caller owns the chunk, or holds the only reference to an item that is not in the index yet, and uses no
-    /// other view of the value meanwhile.
+    /// The caller owns the chunk, or holds the only reference to an item that is not in the index
+    /// yet, and uses no other view of the value meanwhile.
     #[inline]
     pub unsafe fn value_mut(self) -> &'a mut [u8] {
         // SAFETY: passed on.
@@ -423,7 +436,8 @@ impl<'a> Item<'a> {
     /// Overwrites when the item was made.
     ///
     /// # Safety
-    /// The caller owns the chunk or holds the only reference to an item that is not in the index yet.
+    /// The caller owns the chunk or holds the only reference to an item that is not in the index
+    /// yet.
     pub unsafe fn set_created(self, created: u32) {
         // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
         unsafe { self.chunk.add(8).cast::<u32>().write(created) }
@@ -435,7 +449,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn expiry(self) -> Option<&'a AtomicU32> {
-        // SAFETY: passed on; the field is inside the chunk, aligned, and after publication only used atomically.
+        // SAFETY: passed on; the field is inside the chunk, aligned, and after publication only
+        // used atomically.
         unsafe { self.layout().has_expiry().then(|| self.chunk.add(12).cast::<AtomicU32>().as_ref()) }
     }
 
@@ -445,15 +460,16 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn cas(self) -> Option<u64> {
-        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
+        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant
+        // 3).
         unsafe { self.layout().has_tag().then(|| self.chunk.add(24).cast::<u64>().read()) }
     }
 
     /// Overwrites the CAS token.
     ///
     /// # Safety
-    /// The layout has a tag, and the caller owns the chunk or holds the only reference to an item that is not in the
-    /// index yet.
+    /// The layout has a tag, and the caller owns the chunk or holds the only reference to an item
+    /// that is not in the index yet.
     pub unsafe fn set_cas(self, cas: u64) {
         // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
         unsafe { self.chunk.add(24).cast::<u64>().write(cas) }
@@ -462,7 +478,8 @@ impl<'a> Item<'a> {
     /// Overwrites the client's flags. `false`: the layout has no room for any, and they stay 0.
     ///
     /// # Safety
-    /// The caller owns the chunk or holds the only reference to an item that is not in the index yet.
+    /// The caller owns the chunk or holds the only reference to an item that is not in the index
+    /// yet.
     pub unsafe fn set_client_flags(self, client_flags: u32) -> bool {
         // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
         unsafe {
@@ -490,7 +507,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn client_flags(self) -> u32 {
-        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant 3).
+        // SAFETY: passed on; inside the chunk, aligned, never written after publication (invariant
+        // 3).
         unsafe { if self.layout().has_flags() { self.chunk.add(16).cast::<u32>().read() } else { 0 } }
     }
 
@@ -508,7 +526,8 @@ impl<'a> Item<'a> {
     #[inline]
     pub fn prefetch(self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect on memory and never faults; the second line may lie past the chunk.
+        // SAFETY: a prefetch has no effect on memory and never faults; the second line may lie past
+        // the chunk.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let at = self.chunk.as_ptr().cast_const().cast::<i8>();

@@ -1,7 +1,8 @@
-//! Memory of the cache: one reserved range of addresses cut into 4 MiB slabs, slabs cut into chunks of one size
-//! class, chunks that hold an item each.
+//! Memory of the cache: one reserved range of addresses cut into 4 MiB slabs, slabs cut into chunks
+//! of one size class, chunks that hold an item each.
 //!
-//! - [`arena`]: the reserved range, the table of what each slab holds, and giving slabs back to the system;
+//! - [`arena`]: the reserved range, the table of what each slab holds, and giving slabs back to the
+//!   system;
 //! - [`run`]: what a class is given of it: slabs, or a few units of a slab that is split;
 //! - [`ptr`]: the 32-bit compressed item pointer;
 //! - [`classes`]: which chunk sizes exist;
@@ -37,7 +38,8 @@ pub use words::Words;
 /// Size of a slab, in bytes: CacheLib's (OSDI'20, section 4.2).
 pub const SLAB_BYTES: usize = 4 << 20;
 
-/// Smallest chunk, in bytes. A slab then holds at most 65,536 chunks, which a pointer's lower 16 bits can name.
+/// Smallest chunk, in bytes. A slab then holds at most 65,536 chunks, which a pointer's lower 16
+/// bits can name.
 pub const MIN_CHUNK_BYTES: u32 = 64;
 
 /// Chunk sizes are multiples of this, so that headers are aligned.

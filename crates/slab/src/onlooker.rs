@@ -1,18 +1,21 @@
 //! Looking into the files of a cache that another process has open, without disturbing it.
 //!
-//! Both files are opened for reading, and no lock is taken. Slabs are *copied* by `read(2)` and looked at in the copy: a mapping
-//! would make the kernel give memory to chunks that were never used, and would end this process where the other one makes the
-//! file shorter.
+//! Both files are opened for reading, and no lock is taken. Slabs are *copied* by `read(2)` and
+//! looked at in the copy: a mapping would make the kernel give memory to chunks that were never
+//! used, and would end this process where the other one makes the file shorter.
 //!
 //! Three copies are made of what is looked at, one after the other. Of an item that is returned
-//! 1. the state word said in all three that it is in the index, in the same incarnation of its chunk: it was before the second copy
-//!    began, and still was when the second one was complete;
-//! 2. what never changes of an item – lengths, creation time, tag, flags, key, value – is the same in the second and the third.
+//! 1. the state word said in all three that it is in the index, in the same incarnation of its
+//!    chunk: it was before the second copy began, and still was when the second one was complete;
+//! 2. what never changes of an item – lengths, creation time, tag, flags, key, value – is the same
+//!    in the second and the third.
 //!
-//! So it is what its writer wrote, unless its chunk was used 16 times over between the first copy and the second, which brings an
-//! incarnation back, *and* then stood still in the middle of being written from before the second copy until after the third. Copies are
-//! made in a few microseconds (an item) to some milliseconds (a slab); a chunk is used again when a batch of others was, and after a
-//! grace period. It rests on the kernel's copying an aligned word of four bytes in one piece, as Linux does.
+//! So it is what its writer wrote, unless its chunk was used 16 times over between the first copy
+//! and the second, which brings an incarnation back, *and* then stood still in the middle of being
+//! written from before the second copy until after the third. Copies are made in a few microseconds
+//! (an item) to some milliseconds (a slab); a chunk is used again when a batch of others was, and
+//! after a grace period. It rests on the kernel's copying an aligned word of four bytes in one
+//! piece, as Linux does.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -107,7 +110,8 @@ pub(crate) fn read_words(file: &File, first: usize, count: usize) -> io::Result<
 fn item_at(copy: &[AtomicU64], number: usize, chunk_bytes: usize) -> Item<'_> {
     let first = number * chunk_bytes / WORD;
     let chunk = &copy[first..first + chunk_bytes / WORD];
-    // SAFETY: the chunk begins at a word and is `chunk_bytes` long, for as long as the copy is borrowed.
+    // SAFETY: the chunk begins at a word and is `chunk_bytes` long, for as long as the copy is
+    // borrowed.
     unsafe { Item::at(NonNull::from(chunk).cast(), chunk_bytes as u32) }
 }
 
@@ -133,8 +137,8 @@ impl Onlooker {
     /// Opens the files of the cache in `folder`. No lock is taken, and nothing is written.
     ///
     /// # Errors
-    /// Where the folder is not there or the files may not be read; `InvalidData` where they are of another layout. The text says
-    /// what to do.
+    /// Where the folder is not there or the files may not be read; `InvalidData` where they are of
+    /// another layout. The text says what to do.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let open = |name: &str| {
             File::open(folder.join(name)).map_err(|error| {
@@ -163,7 +167,8 @@ impl Onlooker {
         Ok(Self { words, slabs })
     }
 
-    /// Whether the files were removed since they were opened: then nobody will change them any more.
+    /// Whether the files were removed since they were opened: then nobody will change them any
+    /// more.
     ///
     /// # Errors
     /// Where the system does not tell.
@@ -172,7 +177,8 @@ impl Onlooker {
         Ok(self.words.metadata()?.nlink() == 0)
     }
 
-    /// `count` of the engine's words ([`crate::Shared::engine_words`]) as they are now, from the engine's word `first` on.
+    /// `count` of the engine's words ([`crate::Shared::engine_words`]) as they are now, from the
+    /// engine's word `first` on.
     ///
     /// # Errors
     /// Where they cannot be read, or where there are not so many.
@@ -220,7 +226,8 @@ impl Onlooker {
         Ok(self.runs_in(run.id.slab(), *word)?.contains(&(run, info)))
     }
 
-    /// Calls `seen` with each chunk of a run. `false`: the run is not what `info` says any more, and nothing was seen.
+    /// Calls `seen` with each chunk of a run. `false`: the run is not what `info` says any more,
+    /// and nothing was seen.
     ///
     /// # Errors
     /// Where the file cannot be read.
@@ -319,7 +326,8 @@ impl<'a> Copied<'a> {
 
     /// The key; empty for a link of a chain.
     pub fn key(&self) -> &'a [u8] {
-        // SAFETY: the item is a copy of its own that is plausible, and was initialised: it was in the index.
+        // SAFETY: the item is a copy of its own that is plausible, and was initialised: it was in
+        // the index.
         unsafe { self.item.key() }
     }
 

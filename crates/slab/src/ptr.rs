@@ -1,12 +1,13 @@
 //! Compressed item pointers: 32 bits name any chunk of 256 GiB.
 //!
-//! The upper 16 bits are the slab, the lower 16 the chunk's number within the slab. The chunk's size comes from the
-//! slab table (8 bytes a slab, so it stays in the processor's cache), and the address is
-//! `base + slab * 4 MiB + number * size`. As CacheLib's 4-byte pointer does, this bounds a cache at 65,536 slabs.
+//! The upper 16 bits are the slab, the lower 16 the chunk's number within the slab. The chunk's
+//! size comes from the slab table (8 bytes a slab, so it stays in the processor's cache), and the
+//! address is `base + slab * 4 MiB + number * size`. As CacheLib's 4-byte pointer does, this bounds
+//! a cache at 65,536 slabs.
 //!
-//! The way to wider pointers: widen `ItemPtr` to 40 bits by a third field of 8 more slab bits. Only the index bucket
-//! (12 slots of 5 bytes become 10 of 6) and nothing in items or queues stores one, as queues name chunks by their
-//! number within a class.
+//! The way to wider pointers: widen `ItemPtr` to 40 bits by a third field of 8 more slab bits. Only
+//! the index bucket (12 slots of 5 bytes become 10 of 6) and nothing in items or queues stores one,
+//! as queues name chunks by their number within a class.
 
 /// The number of a slab within the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,13 +1,15 @@
 //! Runs: the memory that one class of one pool has been given in one piece.
 //!
-//! A run is either a whole slab, or a few neighbouring *units* of 4 KiB of a *split* slab, which classes and pools share. A class
-//! begins with runs of a few units that grow with it, and gets whole slabs once it has so much memory that a slab is a small part of it.
-//! So a pool pays for what it stores, and large classes still pay 8 bytes of table for 4 MiB.
+//! A run is either a whole slab, or a few neighbouring *units* of 4 KiB of a *split* slab, which
+//! classes and pools share. A class begins with runs of a few units that grow with it, and gets
+//! whole slabs once it has so much memory that a slab is a small part of it. So a pool pays for
+//! what it stores, and large classes still pay 8 bytes of table for 4 MiB.
 //!
-//! A split slab begins with its own table ([`UNIT_TABLE_BYTES`]): a word for each unit, and the ordinal of the run that
-//! begins there. The 16 bits of an [`ItemPtr`] that name the chunk within its slab are, in a split one, 64 times the number
-//! of the first unit of the run, plus the number of the chunk within the run. No chunk is shorter than 64 bytes, so that
-//! no two chunks share one; divided by 64 it is the number of a unit of the run, whose word leads to the first.
+//! A split slab begins with its own table ([`UNIT_TABLE_BYTES`]): a word for each unit, and the
+//! ordinal of the run that begins there. The 16 bits of an [`ItemPtr`] that name the chunk within
+//! its slab are, in a split one, 64 times the number of the first unit of the run, plus the number
+//! of the chunk within the run. No chunk is shorter than 64 bytes, so that no two chunks share one;
+//! divided by 64 it is the number of a unit of the run, whose word leads to the first.
 
 use crate::arena::SlabInfo;
 use crate::ptr::{ItemPtr, SlabId};
@@ -134,7 +136,8 @@ impl Run {
 
 /// A run at least this small part of a class is given to the class: it grows by a quarter.
 const PART_OF_CLASS: u64 = 4;
-/// Of what the pool and the cache have left, a class takes at most this part at once, so that what is left is shared finely.
+/// Of what the pool and the cache have left, a class takes at most this part at once, so that what
+/// is left is shared finely.
 const PART_OF_ROOM: u64 = 16;
 /// Chunks are large if a slab has no more than this many.
 const LARGE_CHUNKS: u64 = 16;
@@ -143,15 +146,16 @@ const PLENTY_BYTES: u64 = 256 << 20;
 /// Of a run that is chosen freely at most this part may be left over behind its last chunk.
 const MOST_LEFT_OVER: u32 = 32;
 
-/// The units that a class of such chunks should be given next, if it has `held_bytes` and `room_bytes` are left: [`UNITS`] for a whole
-/// slab.
+/// The units that a class of such chunks should be given next, if it has `held_bytes` and
+/// `room_bytes` are left: [`UNITS`] for a whole slab.
 pub fn units_to_grow(chunk_bytes: u32, held_bytes: u64, room_bytes: u64) -> u32 {
     if held_bytes == 0 {
         // It may stay the only one.
         return least_units(chunk_bytes);
     }
     let by_class = held_bytes / PART_OF_CLASS;
-    // Few large chunks fit into what the table leaves of a split slab: one less than into a whole one.
+    // Few large chunks fit into what the table leaves of a split slab: one less than into a whole
+    // one.
     let is_large = u64::from(chunk_bytes) * LARGE_CHUNKS >= SLAB_BYTES as u64;
     let has_room = room_bytes >= PLENTY_BYTES && held_bytes >= 2 * u64::from(chunk_bytes);
     if by_class >= SLAB_BYTES as u64 || (is_large && has_room) {
@@ -168,7 +172,8 @@ pub fn least_units(chunk_bytes: u32) -> u32 {
     if units > FREE_UNITS { UNITS } else { units }
 }
 
-/// About `wanted` units, and no fewer than a chunk needs, of which little is left over behind the last chunk.
+/// About `wanted` units, and no fewer than a chunk needs, of which little is left over behind the
+/// last chunk.
 fn fitting_units(chunk_bytes: u32, wanted: u32) -> u32 {
     let least = least_units(chunk_bytes);
     let from = wanted.max(least);

@@ -1,8 +1,9 @@
-//! The files of a cache that outlives its process: `slabs`, which holds the slabs, and `words`, which says what they are.
+//! The files of a cache that outlives its process: `slabs`, which holds the slabs, and `words`,
+//! which says what they are.
 //!
-//! `docs/formats/shared-memory.md` has the layout. The files lie in a folder of a file system in memory, `/dev/shm` or a mounted
-//! `tmpfs` or `hugetlbfs`; on a disk they would work, at its pace. One process has them open at a time, by a lock on
-//! `words` that ends with it.
+//! `docs/formats/shared-memory.md` has the layout. The files lie in a folder of a file system in
+//! memory, `/dev/shm` or a mounted `tmpfs` or `hugetlbfs`; on a disk they would work, at its pace.
+//! One process has them open at a time, by a lock on `words` that ends with it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -50,7 +51,8 @@ pub(crate) fn check_header(folder: &Path, found: &[u64; 3], advice: &str) -> io:
     Err(io::Error::new(ErrorKind::InvalidData, text))
 }
 
-/// Makes a file as long as that. A limit on the length of files would end this process by a signal otherwise.
+/// Makes a file as long as that. A limit on the length of files would end this process by a signal
+/// otherwise.
 pub(crate) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
     match getrlimit(Resource::Fsize).current {
         Some(most) if most < bytes => Err(io::Error::new(
@@ -61,7 +63,8 @@ pub(crate) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Has the file system set memory aside for a part of a file, of whole slabs or less. Keeps what is in it.
+/// Has the file system set memory aside for a part of a file, of whole slabs or less. Keeps what is
+/// in it.
 pub(crate) fn reserve(file: &File, at: u64, bytes: usize) -> io::Result<()> {
     match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), at, bytes as u64)) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -79,13 +82,15 @@ pub(crate) fn clear(file: &File, at: u64) -> io::Result<()> {
     file.write_all_at(&vec![0; SLAB_BYTES], at)
 }
 
-/// The bytes that are free in the file system of a file; nothing if it has no limit or does not tell.
+/// The bytes that are free in the file system of a file; nothing if it has no limit or does not
+/// tell.
 pub(crate) fn free_bytes(file: &File) -> Option<u64> {
     let system = fstatfs(file).ok().filter(|system| system.f_blocks > 0)?;
     Some(system.f_bavail.saturating_mul(system.f_bsize as u64))
 }
 
-/// The page that a mapping of the file consists of: more than the smallest in `hugetlbfs`, whose files are of whole pages.
+/// The page that a mapping of the file consists of: more than the smallest in `hugetlbfs`, whose
+/// files are of whole pages.
 pub(crate) fn page_bytes(file: &File) -> io::Result<usize> {
     const HUGETLBFS: u32 = 0x9584_58f6;
     let system = fstatfs(file)?;
@@ -104,7 +109,8 @@ pub struct Shared {
     lost_bytes: u64,
 }
 
-/// How often, and how long each time, a process is waited for that is ending, or that was just forked from this one.
+/// How often, and how long each time, a process is waited for that is ending, or that was just
+/// forked from this one.
 const WAITS: u32 = 50;
 const WAIT: Duration = Duration::from_millis(10);
 
@@ -139,10 +145,12 @@ fn open_file(folder: &Path, name: &str, options: &mut OpenOptions) -> io::Result
 }
 
 impl Shared {
-    /// Returns an error if [`Self::open`] would refuse the files in `folder`, whoever has them open. Takes no lock and changes nothing.
+    /// Returns an error if [`Self::open`] would refuse the files in `folder`, whoever has them
+    /// open. Takes no lock and changes nothing.
     ///
     /// # Errors
-    /// If the files cannot be opened, or are of another layout. No files, or unfinished ones, are no error.
+    /// If the files cannot be opened, or are of another layout. No files, or unfinished ones, are
+    /// no error.
     pub fn check(folder: &Path) -> io::Result<()> {
         for name in ["words", "slabs"] {
             let file = match open_file(folder, name, &mut OpenOptions::new()) {
@@ -162,8 +170,9 @@ impl Shared {
     /// Opens the cache in `folder`, which is made where it is not there, for this process alone.
     ///
     /// # Errors
-    /// Where the folder cannot be made or the files not be opened; `WouldBlock` where another process has them open;
-    /// `InvalidData` where they are of another layout. The text says what to do.
+    /// Where the folder cannot be made or the files not be opened; `WouldBlock` where another
+    /// process has them open; `InvalidData` where they are of another layout. The text says what to
+    /// do.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let named = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{what} {}: {error}", folder.display()))
@@ -218,12 +227,14 @@ impl Shared {
         self.was_there
     }
 
-    /// Memory in `slabs` of which `words`, which were new, did not say what it is, in bytes. It was given up.
+    /// Memory in `slabs` of which `words`, which were new, did not say what it is, in bytes. It was
+    /// given up.
     pub(crate) fn lost_bytes(&self) -> u64 {
         self.lost_bytes
     }
 
-    /// 16,384 words for the engine, as the last process left them: all words, and the first of the engine's.
+    /// 16,384 words for the engine, as the last process left them: all words, and the first of the
+    /// engine's.
     pub fn engine_words(&self) -> (Arc<Words>, usize) {
         (Arc::clone(&self.words), HEADER)
     }

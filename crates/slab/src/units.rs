@@ -1,9 +1,11 @@
 //! Which units of split slabs are free, and which of those have memory.
 //!
-//! A free unit without memory is *bare*: the system holds nothing for it, and nobody is charged for it. A slab that is opened while there
-//! is little memory left begins with bare units, and free units become bare when their memory is wanted elsewhere.
+//! A free unit without memory is *bare*: the system holds nothing for it, and nobody is charged for
+//! it. A slab that is opened while there is little memory left begins with bare units, and free
+//! units become bare when their memory is wanted elsewhere.
 //!
-//! A plain value: the arena keeps it behind a lock of its own, which is taken when a class is given a run or gives one back.
+//! A plain value: the arena keeps it behind a lock of its own, which is taken when a class is given
+//! a run or gives one back.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,7 +18,8 @@ const WORDS: usize = UNITS as usize / 64;
 #[derive(Default)]
 pub(crate) struct Units {
     maps: HashMap<SlabId, Map>,
-    /// Slabs with free units that have memory, by the length of the longest row of them; without those that are withdrawn.
+    /// Slabs with free units that have memory, by the length of the longest row of them; without
+    /// those that are withdrawn.
     by_room: BTreeSet<(u32, SlabId)>,
     /// Slabs with bare units.
     with_bare: BTreeSet<SlabId>,
@@ -59,7 +62,8 @@ fn flip(bits: &mut Bits, first: u32, units: u32) {
     }
 }
 
-/// The first unit from `from` on that is among the bits, or is not if `flipped` is all ones; `UNITS` if there is none.
+/// The first unit from `from` on that is among the bits, or is not if `flipped` is all ones;
+/// `UNITS` if there is none.
 fn next(bits: &Bits, from: u32, flipped: u64) -> u32 {
     let mut at = from;
     while at < UNITS {
@@ -152,7 +156,8 @@ impl Units {
         self.maps.insert(slab, map);
     }
 
-    /// Takes a row of free units that have memory from the slab in which it fits best, and says where it begins.
+    /// Takes a row of free units that have memory from the slab in which it fits best, and says
+    /// where it begins.
     pub(crate) fn take(&mut self, units: u32) -> Option<(SlabId, u32)> {
         let &(_, slab) = self.by_room.range((units, SlabId(0))..).next()?;
         let first = best_row(&self.maps.get(&slab)?.free, units)?;
@@ -160,7 +165,8 @@ impl Units {
         Some((slab, first))
     }
 
-    /// Takes a row of free units of a slab that has bare ones, and says where it begins; and which of them are bare.
+    /// Takes a row of free units of a slab that has bare ones, and says where it begins; and which
+    /// of them are bare.
     pub(crate) fn take_with_bare(&mut self, units: u32) -> Option<(SlabId, u32, Vec<Row>)> {
         let in_slab = |slab: &SlabId| {
             let map = self.maps.get(slab).filter(|map| !map.is_withdrawn)?;
@@ -178,8 +184,8 @@ impl Units {
         Some((slab, first, bare))
     }
 
-    /// Takes free units that have memory, up to `most`, so that they can be made bare: rows of one slab. The caller has each become bare
-    /// ([`Self::give_bare`]) or gives it back.
+    /// Takes free units that have memory, up to `most`, so that they can be made bare: rows of one
+    /// slab. The caller has each become bare ([`Self::give_bare`]) or gives it back.
     pub(crate) fn take_to_bare(&mut self, most: u32) -> Option<(SlabId, Vec<Row>)> {
         let emptiest = self.by_room.iter().filter_map(|(_, slab)| Some((self.maps.get(slab)?.count, *slab)));
         let (_, slab) = emptiest.max()?;
@@ -255,8 +261,8 @@ impl Units {
         }
     }
 
-    /// Gives units back that have memory. Says of how many the slab had memory if all of them are free now: then it is not among them any
-    /// more.
+    /// Gives units back that have memory. Says of how many the slab had memory if all of them are
+    /// free now: then it is not among them any more.
     pub(crate) fn give_back(&mut self, slab: SlabId, first: u32, units: u32) -> Option<u32> {
         self.change(slab, first, units, true);
         self.maps.get(&slab).is_some_and(Map::is_empty).then(|| self.forget(slab))
@@ -290,8 +296,8 @@ impl Units {
         self.free = if free { self.free + u64::from(units) } else { self.free - u64::from(units) };
     }
 
-    /// The slabs, those with fewest units in use first, and how many of each are free and have memory, and are in use; without those that
-    /// are withdrawn.
+    /// The slabs, those with fewest units in use first, and how many of each are free and have
+    /// memory, and are in use; without those that are withdrawn.
     pub(crate) fn emptiest(&self) -> Vec<(SlabId, u32, u32)> {
         let there = self.maps.iter().filter(|(_, map)| !map.is_withdrawn);
         let in_use = |map: &Map| FREE_UNITS - map.count - map.bare_count;

@@ -1,9 +1,10 @@
 //! Words that outlive the process, or do not.
 //!
-//! A cache keeps a few tables of 64-bit words: what each slab holds, which pool has which number, what was flushed.
-//! They lie on the heap, or in a file in memory (`/dev/shm`) beside the slabs, where the next process finds them as they
-//! were at the last instruction of this one. Each word changes by one atomic store, so that there is no moment at which a
-//! death would leave half of one.
+//! A cache keeps a few tables of 64-bit words: what each slab holds, which pool has which number,
+//! what was flushed. They lie on the heap, or in a file in memory (`/dev/shm`) beside the slabs,
+//! where the next process finds them as they were at the last instruction of this one. Each word
+//! changes by one atomic store, so that there is no moment at which a death would leave half of
+//! one.
 
 use std::fs::File;
 use std::io;
@@ -30,12 +31,14 @@ unsafe impl Sync for Words {}
 impl Words {
     /// `len` zeros on the heap.
     pub fn on_heap(len: usize) -> Self {
-        // SAFETY: zeros are atomics. Those that nobody touches take no memory, where there are many.
+        // SAFETY: zeros are atomics. Those that nobody touches take no memory, where there are
+        // many.
         let words: Box<[AtomicU64]> = unsafe { Box::new_zeroed_slice(len).assume_init() };
         Self { at: NonNull::from(Box::leak(words)).cast(), len, mapped_bytes: 0 }
     }
 
-    /// The first `len` words of a file of such pages, which is made as long as that; what was not there is zero.
+    /// The first `len` words of a file of such pages, which is made as long as that; what was not
+    /// there is zero.
     ///
     /// # Errors
     /// Where the file cannot be made longer or mapped, or its file system has no memory for it.
@@ -83,7 +86,8 @@ impl Drop for Words {
             // SAFETY: the mapping is ours, and nobody borrows from it any more.
             let _ = unsafe { mm::munmap(self.at.as_ptr().cast(), self.mapped_bytes) };
         } else {
-            // SAFETY: made from a box of this length in `on_heap`, and nobody borrows from it any more.
+            // SAFETY: made from a box of this length in `on_heap`, and nobody borrows from it any
+            // more.
             drop(unsafe { Box::from_raw(NonNull::slice_from_raw_parts(self.at, self.len).as_ptr()) });
         }
     }

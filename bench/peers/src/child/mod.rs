@@ -1,7 +1,8 @@
-//! A contestant in a process of its own: its resident memory is its alone, and it waits while others are measured.
+//! A contestant in a process of its own: its resident memory is its alone, and it waits while
+//! others are measured.
 //!
-//! The parent writes one [`Order`] a line to the child's standard input and reads one [`Answer`] a line from its
-//! standard output.
+//! The parent writes one [`Order`] a line to the child's standard input and reads one [`Answer`] a
+//! line from its standard output.
 
 mod measure;
 mod order;
@@ -17,12 +18,13 @@ pub(crate) use serve::serve;
 
 use crate::contestant::Name;
 
-/// What the allocator of a child is told. Peers keep each value in an allocation of its own, so that the allocator is
-/// part of their best form. Millpond allocates next to nothing when it is built.
+/// What the allocator of a child is told. Peers keep each value in an allocation of its own, so
+/// that the allocator is part of their best form. Millpond allocates next to nothing when it is
+/// built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heap {
-    /// For speed: 2 MiB pages, which Millpond asks for by itself. Without them a peer's find in a large cache pays for
-    /// page walks besides its cache misses.
+    /// For speed: 2 MiB pages, which Millpond asks for by itself. Without them a peer's find in a
+    /// large cache pays for page walks besides its cache misses.
     Fast,
     /// For density: nothing is kept back.
     Dense,

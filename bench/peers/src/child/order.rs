@@ -8,8 +8,8 @@ use crate::keys::Spread;
 /// What a child is to do.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Draw the order of a spread over this many keys, this long; before the cache is built, so that it counts
-    /// with the process and not with the cache.
+    /// Draw the order of a spread over this many keys, this long; before the cache is built, so
+    /// that it counts with the process and not with the cache.
     Draw {
         /// Keys that are asked for.
         keys: u32,
@@ -67,8 +67,8 @@ pub(crate) struct Plan {
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
-    /// Find a key that is there, and read a byte of its value. Finds are independent, so that the processor overlaps
-    /// them as far as it can.
+    /// Find a key that is there, and read a byte of its value. Finds are independent, so that the
+    /// processor overlaps them as far as it can.
     Find,
     /// The same, but which key is next depends on the value: the time from one find to the next.
     FindNext,

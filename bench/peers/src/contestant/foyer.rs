@@ -1,5 +1,5 @@
-//! foyer: its in-memory cache alone, under the policy whose hits lock least (S3-FIFO) or its own recommendation
-//! (w-TinyLFU), with a faster hash than its default.
+//! foyer: its in-memory cache alone, under the policy whose hits lock least (S3-FIFO) or its own
+//! recommendation (w-TinyLFU), with a faster hash than its default.
 
 use anyhow::Result;
 use foldhash::fast::RandomState;

@@ -1,9 +1,9 @@
 //! The caches that are compared in process, each in its best form.
 //!
-//! A contestant is a file that says how its cache is built for a number of bytes and how it finds and inserts. Peers
-//! have 16-byte array keys, which need no allocation, `Arc<[u8]>` values, of which a reader takes a reference (none of
-//! them shows a value in place), and a fast hash. Calls are generic, so that nothing stands between the timed loop and
-//! the cache.
+//! A contestant is a file that says how its cache is built for a number of bytes and how it finds
+//! and inserts. Peers have 16-byte array keys, which need no allocation, `Arc<[u8]>` values, of
+//! which a reader takes a reference (none of them shows a value in place), and a fast hash. Calls
+//! are generic, so that nothing stands between the timed loop and the cache.
 
 mod foyer;
 mod millpond;
@@ -34,7 +34,8 @@ pub(crate) type Value = std::sync::Arc<[u8]>;
 pub(crate) struct Spec {
     /// What it may use, in bytes.
     pub(crate) memory_bytes: u64,
-    /// What a peer's weigher adds to key and value for an entry, in bytes: found by measuring. Millpond needs none.
+    /// What a peer's weigher adds to key and value for an entry, in bytes: found by measuring.
+    /// Millpond needs none.
     pub(crate) overhead_bytes: u64,
     /// The length of all values, in bytes, from which peers are told how many items to expect.
     pub(crate) value_len: usize,
@@ -60,8 +61,8 @@ pub(crate) trait Contestant: Sync + Sized {
     /// Calls `seen` with the value of `key` while it is held.
     fn find<T>(&self, key: &Key, seen: impl FnOnce(&[u8]) -> T) -> Option<T>;
 
-    /// Finds up to [`crate::keys::BATCH`] keys at once and adds up the first bytes of their values. Returns the number
-    /// of hits.
+    /// Finds up to [`crate::keys::BATCH`] keys at once and adds up the first bytes of their values.
+    /// Returns the number of hits.
     fn find_many(&self, keys: &[Key], sum: &mut u64) -> u64 {
         let mut hits = 0;
         for key in keys {

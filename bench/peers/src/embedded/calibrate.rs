@@ -1,9 +1,10 @@
 //! Equal memory.
 //!
-//! Peers count what their weigher says, not what they use. So each is built, filled until it has evicted more than it
-//! holds, and looked at: what is resident, divided by the items, is what an entry really takes, with allocator, tables,
-//! queues and all. That becomes the weigher's answer, and the peer is built anew, until what is resident is the limit
-//! to within one percent. Millpond is given the limit itself.
+//! Peers count what their weigher says, not what they use. So each is built, filled until it has
+//! evicted more than it holds, and looked at: what is resident, divided by the items, is what an
+//! entry really takes, with allocator, tables, queues and all. That becomes the weigher's answer,
+//! and the peer is built anew, until what is resident is the limit to within one percent. Millpond
+//! is given the limit itself.
 
 use anyhow::Result;
 

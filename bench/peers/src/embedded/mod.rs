@@ -1,8 +1,9 @@
 //! The caches in process, at equal memory.
 //!
-//! Each contestant lives in a process of its own ([`crate::child`]). All are built, filled and kept, and take turns:
-//! every round measures each of them once, in an order that rotates, so that whatever else the machine does meets all
-//! alike and a ratio is one of figures measured within seconds of each other.
+//! Each contestant lives in a process of its own ([`crate::child`]). All are built, filled and
+//! kept, and take turns: every round measures each of them once, in an order that rotates, so that
+//! whatever else the machine does meets all alike and a ratio is one of figures measured within
+//! seconds of each other.
 
 mod calibrate;
 mod hits;
@@ -21,8 +22,8 @@ use crate::report::{Middle, Table};
 pub(crate) use hits::{HitRatio, hit_ratios};
 use rounds::{Row, rounds};
 
-/// The share of the least capacity among contestants that is filled for measuring hits: all keys must fit everywhere,
-/// also in shards that got a little more than others.
+/// The share of the least capacity among contestants that is filled for measuring hits: all keys
+/// must fit everywhere, also in shards that got a little more than others.
 const FILLED: f64 = 0.85;
 
 /// What was measured for one length of values.
@@ -87,7 +88,8 @@ fn matrix(millis: u64) -> (Vec<Plan>, Vec<Plan>) {
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 const SKEWS: [Spread; 4] = [Spread::Zipf(60), Spread::Zipf(80), ZIPF, Spread::Zipf(120)];
 
-/// Measures all contestants with values of `value_len` bytes, and prints tables; `whole` asks for [`matrix`].
+/// Measures all contestants with values of `value_len` bytes, and prints tables; `whole` asks for
+/// [`matrix`].
 pub(crate) fn embedded(options: &Options, value_len: usize, whole: bool) -> Result<Embedded> {
     let memory_bytes = options.memory.as_u64();
     println!("\n## In process: values of {value_len} B, {} for each cache\n", options.memory);

@@ -1,8 +1,9 @@
-//! The load on a server: closed loop over a number of connections, each with a batch of requests under way.
+//! The load on a server: closed loop over a number of connections, each with a batch of requests
+//! under way.
 //!
-//! A connection sends its batch in one write, takes in replies until the last has come, and sends the next. A thread
-//! with one connection waits in `read` itself; with more it waits in epoll. Latency runs from the write to the read that
-//! brought the reply.
+//! A connection sends its batch in one write, takes in replies until the last has come, and sends
+//! the next. A thread with one connection waits in `read` itself; with more it waits in epoll.
+//! Latency runs from the write to the read that brought the reply.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -162,7 +163,8 @@ impl<'a> Thread<'a> {
         Ok(self.tally)
     }
 
-    /// Takes in the replies on a connection, and sends the next batch when all have come. Returns the time.
+    /// Takes in the replies on a connection, and sends the next batch when all have come. Returns
+    /// the time.
     fn take(&mut self, i: usize) -> Result<u64> {
         let now = Clock::System.monotonic_nanos();
         let connection = &mut self.connections[i];

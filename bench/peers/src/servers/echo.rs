@@ -1,5 +1,6 @@
-//! The bare echo server: what comes is sent back, and nothing else is done. No server on this kernel's sockets answers
-//! faster with one `recv` and one `send` for what a client sends at a time.
+//! The bare echo server: what comes is sent back, and nothing else is done. No server on this
+//! kernel's sockets answers faster with one `recv` and one `send` for what a client sends at a
+//! time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

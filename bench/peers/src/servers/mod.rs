@@ -1,7 +1,8 @@
 //! Servers on loopback: `millpond serve`, memcached and Redis under one load generator.
 //!
-//! All servers of a group run from the start and are filled with the same keys. Those that do not have their turn are
-//! stopped by a signal. Server and load are pinned alike for all: either to one processor each, or both to all.
+//! All servers of a group run from the start and are filled with the same keys. Those that do not
+//! have their turn are stopped by a signal. Server and load are pinned alike for all: either to one
+//! processor each, or both to all.
 
 pub(crate) mod client;
 pub(crate) mod echo;
@@ -106,7 +107,8 @@ pub(crate) struct Row {
     pub(crate) p99_us: Middle,
     /// Processor time of the server for a request, in microseconds.
     pub(crate) server_us: Middle,
-    /// Millpond's throughput in the same protocol over this one's, round by round; `None` for Millpond.
+    /// Millpond's throughput in the same protocol over this one's, round by round; `None` for
+    /// Millpond.
     pub(crate) throughput_ratio: Option<Middle>,
     /// Millpond's p99 over this one's, round by round.
     pub(crate) p99_ratio: Option<Middle>,
@@ -125,7 +127,8 @@ struct Turn {
     foreign: f64,
 }
 
-/// Measures all servers in all shapes, and prints tables. What was measured is added to `scenarios` at once.
+/// Measures all servers in all shapes, and prints tables. What was measured is added to `scenarios`
+/// at once.
 pub(crate) fn servers(options: &Options, scenarios: &mut Vec<Scenario>) -> Result<()> {
     let millpond = program(options)?;
     for (placement, tls) in

@@ -110,21 +110,23 @@ impl Kind {
         }
     }
 
-    /// Whether it answers to batches of this shape. memcached 1.6.18 forgets what OpenSSL has read ahead of it, which may
-    /// happen where a batch needs more than one record of TLS, and then waits for ever.
+    /// Whether it answers to batches of this shape. memcached 1.6.18 forgets what OpenSSL has read
+    /// ahead of it, which may happen where a batch needs more than one record of TLS, and then
+    /// waits for ever.
     pub(crate) fn takes(self, shape: Shape) -> bool {
         !(self.tls() && matches!(self, Self::Memcached { .. }) && shape.batch_bytes() > TLS_RECORD_BYTES)
     }
 
-    /// Whether this is the Millpond that `other` is compared with: that of its protocol, and for the echo server the one
-    /// with the shorter requests.
+    /// Whether this is the Millpond that `other` is compared with: that of its protocol, and for
+    /// the echo server the one with the shorter requests.
     pub(crate) fn answers_to(self, other: Self) -> bool {
         let wire = if other == Self::Echo { Wire::Memcached } else { other.wire() };
         let compared = !matches!(other, Self::Millpond { .. });
         compared && matches!(self, Self::Millpond { .. }) && self.wire() == wire && self.tls() == other.tls()
     }
 
-    /// What its allocator is told: memcached's tables come from glibc's, Redis is built with jemalloc.
+    /// What its allocator is told: memcached's tables come from glibc's, Redis is built with
+    /// jemalloc.
     fn environment(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Memcached { set_for: Aim::Speed, .. } => Some(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")),
@@ -135,7 +137,8 @@ impl Kind {
         }
     }
 
-    /// Program and arguments. `folder` has `server.pem` and `server.key`, and room for a configuration.
+    /// Program and arguments. `folder` has `server.pem` and `server.key`, and room for a
+    /// configuration.
     fn command(self, millpond: &Path, memory_mib: u64, port: u16, folder: &Path) -> Result<Vec<String>> {
         let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
@@ -159,7 +162,8 @@ impl Kind {
                 )));
                 command
             }
-            // More requests of a connection in a row than the default of 20, and a table that need not grow.
+            // More requests of a connection in a row than the default of 20, and a table that need
+            // not grow.
             Self::Memcached { threads, set_for, tls } => words(format!(
                 "memcached -u root -l 127.0.0.1 -U 0 -p {port} -m {memory_mib} -t {threads} -R 512 -o hashpower=21{}{}",
                 match set_for {
@@ -210,7 +214,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server on the processors `cpus` (as `taskset -c` takes them) and waits until it answers.
+    /// Starts a server on the processors `cpus` (as `taskset -c` takes them) and waits until it
+    /// answers.
     pub(crate) fn start(kind: Kind, millpond: &Path, memory_mib: u64, cpus: &str) -> Result<Self> {
         let port = free_port()?;
         let folder = tempfile::tempdir()?;
@@ -279,8 +284,8 @@ impl Server {
         Ok(self.kind.wire().holdings(&self.counters()?))
     }
 
-    /// Stops it from running until [`Self::resume`], so that it takes nothing of the processors while others are
-    /// measured.
+    /// Stops it from running until [`Self::resume`], so that it takes nothing of the processors
+    /// while others are measured.
     pub(crate) fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
@@ -303,7 +308,8 @@ impl Drop for Server {
     }
 }
 
-/// Writes a certificate of its own, P-256, and its key into `folder`; with them a client that trusts it.
+/// Writes a certificate of its own, P-256, and its key into `folder`; with them a client that
+/// trusts it.
 fn certificate(folder: &Path) -> Result<Arc<ClientConfig>> {
     let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
     std::fs::write(folder.join("server.pem"), made.cert.pem())?;

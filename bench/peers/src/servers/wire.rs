@@ -1,8 +1,8 @@
-//! The protocols, as far as the comparison speaks them: reads and writes of one key, and the counters that say what
-//! a server holds.
+//! The protocols, as far as the comparison speaks them: reads and writes of one key, and the
+//! counters that say what a server holds.
 //!
-//! Taking in a reply costs next to nothing, since its length follows from its first bytes: the load must cost less than
-//! the servers, or it would hide their differences.
+//! Taking in a reply costs next to nothing, since its length follows from its first bytes: the load
+//! must cost less than the servers, or it would hide their differences.
 
 use std::io::Write as _;
 
@@ -64,8 +64,8 @@ impl Wire {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Takes the reply at the beginning of `input`, when values are `value_len` bytes long; with it, how many bytes it
-    /// takes up. `None` where it has not arrived in full.
+    /// Takes the reply at the beginning of `input`, when values are `value_len` bytes long; with
+    /// it, how many bytes it takes up. `None` where it has not arrived in full.
     ///
     /// # Errors
     /// Where the server refuses or says what was not asked for.

@@ -1,16 +1,19 @@
 //! Hill climbing between queues: Algorithm 1 of Cliffhanger (NSDI '16, section 4.1).
 //!
-//! A hit in a queue's shadow says that the queue would have hit, had it had a little more. Hits in shadows are as frequent as the
-//! hit-rate curves are steep, so a queue that gets a credit for each of its own and pays for the others' grows until all curves are
-//! equally steep: the optimum, where the curves are concave.
+//! A hit in a queue's shadow says that the queue would have hit, had it had a little more. Hits in
+//! shadows are as frequent as the hit-rate curves are steep, so a queue that gets a credit for each
+//! of its own and pays for the others' grows until all curves are equally steep: the optimum, where
+//! the curves are concave.
 //!
-//! Algorithm 1's lines: the request that is in `shadowQueue(i)` (line 1) is [`HillClimber::on_shadow_hit`]; there `queue(i)` gets its credit (line 2), `pick_random`
-//! chooses who pays (line 3), and that one's credits go down (line 4). "Once a queue reaches a certain amount of credits, it is allocated
-//! additional memory at the expense of another queue": `pay_out`. So a size changes by whole pages, where the printed lines add the credit to
-//! it.
+//! Algorithm 1's lines: the request that is in `shadowQueue(i)` (line 1) is
+//! [`HillClimber::on_shadow_hit`]; there `queue(i)` gets its credit (line 2), `pick_random` chooses
+//! who pays (line 3), and that one's credits go down (line 4). "Once a queue reaches a certain
+//! amount of credits, it is allocated additional memory at the expense of another queue":
+//! `pay_out`. So a size changes by whole pages, where the printed lines add the credit to it.
 //!
-//! Where the paper leaves a case open: a queue that would fall below its least size is not chosen to pay, and another one is; a
-//! queue at its largest size earns nothing; credits become memory by whole pages, from the queue that owes most.
+//! Where the paper leaves a case open: a queue that would fall below its least size is not chosen
+//! to pay, and another one is; a queue at its largest size earns nothing; credits become memory by
+//! whole pages, from the queue that owes most.
 //!
 //! Invariants:
 //! 1. Balances of credits add up to 0, so that sizes add up to what they did at first.
@@ -27,7 +30,8 @@ pub struct Queue {
     pub least: u64,
     /// It never has more.
     pub most: u64,
-    /// How much a hit of this queue counts, relative to the others' (`w` in the paper's equation 1). Default 1.
+    /// How much a hit of this queue counts, relative to the others' (`w` in the paper's equation
+    /// 1). Default 1.
     pub weight: f64,
 }
 
@@ -73,11 +77,13 @@ pub struct HillClimber {
 }
 
 impl HillClimber {
-    /// Climbs with `queues` from the sizes that they have. `credit` is what a hit in a shadow earns (paper: 1 to 4 KiB, of which no
-    /// more than a thousandth of the memory), and `page` the least that moves; both in the unit of the sizes. `seed` draws who pays.
+    /// Climbs with `queues` from the sizes that they have. `credit` is what a hit in a shadow earns
+    /// (paper: 1 to 4 KiB, of which no more than a thousandth of the memory), and `page` the least
+    /// that moves; both in the unit of the sizes. `seed` draws who pays.
     ///
     /// # Panics
-    /// Where there is no queue, the credit or the page is 0, or a queue is below its least size or above its largest.
+    /// Where there is no queue, the credit or the page is 0, or a queue is below its least size or
+    /// above its largest.
     pub fn new(queues: impl IntoIterator<Item = Queue>, credit: u64, page: u64, seed: u64) -> Self {
         let queues: Vec<Queue> = queues.into_iter().collect();
         assert!(!queues.is_empty() && credit > 0 && page > 0, "there are queues, credits and pages");
@@ -87,9 +93,11 @@ impl HillClimber {
         Self { queues, balances, credit, page, rng: seeded(seed) }
     }
 
-    /// Algorithm 1: a hit in the shadow of `queue` gives it a credit, and another one pays it. `Some` where that makes a page that moves now.
+    /// Algorithm 1: a hit in the shadow of `queue` gives it a credit, and another one pays it.
+    /// `Some` where that makes a page that moves now.
     ///
-    /// Costs a random number, and a pass over the queues where a page moves or the first queue drawn cannot pay.
+    /// Costs a random number, and a pass over the queues where a page moves or the first queue
+    /// drawn cannot pay.
     ///
     /// # Panics
     /// Where there is no such queue.

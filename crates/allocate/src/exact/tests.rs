@@ -40,7 +40,8 @@ fn curves(rng: &mut SeededRng, n: usize) -> Vec<MissRatioCurve> {
     curves.collect()
 }
 
-/// Pools around an equal split of a tenth to a half of all their data, in a window around that or free.
+/// Pools around an equal split of a tenth to a half of all their data, in a window around that or
+/// free.
 fn problem(rng: &mut SeededRng, n: usize, concave: bool, window: f64) -> (Problem, Vec<u64>) {
     let curves = curves(rng, n);
     let data: u64 = curves.iter().map(MissRatioCurve::max_size).sum();
@@ -138,7 +139,8 @@ fn annealing_comes_within_a_hundredth_of_the_best_in_windows_as_holpaca_sets_the
 
 #[test]
 fn chunks_find_the_corner_that_hulls_alone_cannot() {
-    // Two cliffs and memory for one of them: the hull takes a part of the larger, and the smaller is what fits.
+    // Two cliffs and memory for one of them: the hull takes a part of the larger, and the smaller
+    // is what fits.
     let cliff = |at: u64, worth: f64| {
         let points = vec![(0.0, 0.0), (at as f64 - 1.0, 0.0), (at as f64, worth)];
         Choice { low: 0, high: at, worth: Worth::Straight(points) }

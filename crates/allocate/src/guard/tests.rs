@@ -123,7 +123,8 @@ fn memory_stays_on_its_node() {
     assert_eq!(sizes(&Guarded::new(Equal, rails).decide(&view)), [200, 200, 500, 500]);
 }
 
-/// A policy that remembers pools from round to round forgets who is not in the view: two nodes must not be two views of one.
+/// A policy that remembers pools from round to round forgets who is not in the view: two nodes must
+/// not be two views of one.
 #[test]
 fn what_a_policy_remembers_of_one_node_outlives_the_decision_on_the_other() {
     let mut both = view(&[4000, 4000, 4000, 4000]);

@@ -1,4 +1,5 @@
-//! Bounds on what a deal of any width could bring, so that most tenants need no look where no single chunk pays. Beyond the paper.
+//! Bounds on what a deal of any width could bring, so that most tenants need no look where no
+//! single chunk pays. Beyond the paper.
 
 use curve::Point;
 
@@ -8,8 +9,9 @@ use crate::Demand;
 use crate::rank::Rank;
 
 impl Market<'_> {
-    /// No deal over one chunk or more gives a tenant more than this off its need of a resource per chunk; infinite where no such bound is
-    /// known. Costs a look at all points of its curve beyond what it has.
+    /// No deal over one chunk or more gives a tenant more than this off its need of a resource per
+    /// chunk; infinite where no such bound is known. Costs a look at all points of its curve beyond
+    /// what it has.
     pub(super) fn most_relinquished(&self, who: usize, good: usize, resource: usize) -> f64 {
         let Some(support) = self.support(who, good, resource) else { return f64::INFINITY };
         let (tenant, chunk) = (&self.tenants[who], self.chunk[good]);
@@ -23,8 +25,9 @@ impl Market<'_> {
         each.fold(0.0, f64::max) * chunk as f64
     }
 
-    /// No deal over one chunk or more is had from a tenant for less of a resource per chunk than this; negatively infinite where no such
-    /// bound is known. Costs a look at all points of its curve below what it has.
+    /// No deal over one chunk or more is had from a tenant for less of a resource per chunk than
+    /// this; negatively infinite where no such bound is known. Costs a look at all points of its
+    /// curve below what it has.
     pub(super) fn least_asked(&self, who: usize, good: usize, resource: usize) -> f64 {
         let Some(support) = self.support(who, good, resource) else { return f64::NEG_INFINITY };
         let (tenant, chunk) = (&self.tenants[who], self.chunk[good]);
@@ -40,8 +43,9 @@ impl Market<'_> {
         each.fold(f64::INFINITY, f64::min) * chunk as f64
     }
 
-    /// A function of misses that meets a tenant's need of a resource where it is and is nowhere above it. A need is the largest of
-    /// several such functions; the one that is largest now will do. `None` where need follows from more than misses of memory.
+    /// A function of misses that meets a tenant's need of a resource where it is and is nowhere
+    /// above it. A need is the largest of several such functions; the one that is largest now will
+    /// do. `None` where need follows from more than misses of memory.
     fn support(&self, who: usize, good: usize, resource: usize) -> Option<Support> {
         let tenant = &self.tenants[who];
         if good != MEMORY || tenant.flash || self.tail.is_some() {
@@ -60,8 +64,9 @@ impl Market<'_> {
         Some(if kept { Support { demand, throughput: 0.0, salt: 0.0 } } else { larger })
     }
 
-    /// The chunks after which a tenant's misses have fallen most steeply, seen from what it has; 0 where they fall no more. They
-    /// are more than one where its curve is flat at first and then falls.
+    /// The chunks after which a tenant's misses have fallen most steeply, seen from what it has; 0
+    /// where they fall no more. They are more than one where its curve is flat at first and then
+    /// falls.
     pub(super) fn to_cliff(&self, who: usize, good: usize) -> u64 {
         let tenant = &self.tenants[who];
         let has: u64 = tenant.has.iter().sum();

@@ -1,7 +1,8 @@
-//! The harvest phase: chunks of cache change hands for resources, as long as that leaves more of the dominant one to everybody.
+//! The harvest phase: chunks of cache change hands for resources, as long as that leaves more of
+//! the dominant one to everybody.
 //!
-//! HARE, section 3.2.1 for one resource and section 3.4, step 2, for many. [`harvest`] repeats what the paper's box "Harvest Phase:
-//! Trade for the Dominant Resource" lists:
+//! HARE, section 3.2.1 for one resource and section 3.4, step 2, for many. [`harvest`] repeats what
+//! the paper's box "Harvest Phase: Trade for the Dominant Resource" lists:
 //!
 //! | the paper's step | here |
 //! |---|---|
@@ -10,10 +11,11 @@
 //! | `t_1` with the smallest compensation and `t_2` with the largest amount relinquished of it; a deal, if that is profitable | [`most_profitable_pair`] and [`make_deal`]; as printed [`printed_pair`] |
 //! | until no profitable deal can be made | the loop, and [`Settings::acceptance`] says what is profitable |
 //!
-//! What is printed there, and in the authors' engine, ends at the first deal that does not pay. That is repaired in three ways. Where the
-//! best donor `t_1` is the best receiver `t_2` too, both alternatives are tried; a rejected pair is followed by the next best one; and where no
-//! single chunk pays, the *window* doubles (`wide`): two, four, … chunks at once, from as many donors as it takes, so that no plateau
-//! and no cliff ends the trade that is narrower than all of the cache.
+//! What is printed there, and in the authors' engine, ends at the first deal that does not pay.
+//! That is repaired in three ways. Where the best donor `t_1` is the best receiver `t_2` too, both
+//! alternatives are tried; a rejected pair is followed by the next best one; and where no single
+//! chunk pays, the *window* doubles (`wide`): two, four, … chunks at once, from as many donors as
+//! it takes, so that no plateau and no cliff ends the trade that is narrower than all of the cache.
 
 use std::collections::BinaryHeap;
 
@@ -37,8 +39,8 @@ struct Offer {
     improvement: f64,
 }
 
-/// The harvest phase: trades until no deal pays (section 3.4, step 2). Costs `O(log tenants)` for each round but the last of each window, which
-/// costs `O(tenants)`.
+/// The harvest phase: trades until no deal pays (section 3.4, step 2). Costs `O(log tenants)` for
+/// each round but the last of each window, which costs `O(tenants)`.
 pub(super) fn harvest(market: &mut Market<'_>) -> Vec<Deal> {
     market.report_all();
     let settings = market.settings;
@@ -54,7 +56,8 @@ pub(super) fn harvest(market: &mut Market<'_>) -> Vec<Deal> {
     deals
 }
 
-/// "Find a tenant `t_1` … and another tenant `t_2` …": the deal to make next, which must lift everybody from `now` by `step`.
+/// "Find a tenant `t_1` … and another tenant `t_2` …": the deal to make next, which must lift
+/// everybody from `now` by `step`.
 fn find_deal(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Option<Offer> {
     if market.settings.repaired() {
         most_profitable_pair(market, dominant, now + step)
@@ -64,7 +67,8 @@ fn find_deal(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Optio
     }
 }
 
-/// "Take the relinquished resources from `t_2`, give `t_1` the compensation, harvest the difference", and relocate the cache.
+/// "Take the relinquished resources from `t_2`, give `t_1` the compensation, harvest the
+/// difference", and relocate the cache.
 fn make_deal(market: &mut Market<'_>, offer: &Offer, dominant: usize) -> Deal {
     let chunk = market.chunk[offer.good];
     let chunks: u64 = offer.from.iter().map(|&(_, chunks)| chunks).sum();
@@ -100,11 +104,12 @@ fn improvement(market: &Market<'_>, profit: impl Fn(usize) -> f64, needed: f64) 
     (after >= needed).then_some(after)
 }
 
-/// The pair whose deal over one chunk harvests most of the dominant resource, among those that pay: the paper's `t_2` with the largest amount
-/// relinquished and `t_1` with the smallest compensation, or the next ones where those are one tenant or do not pay (repaired).
+/// The pair whose deal over one chunk harvests most of the dominant resource, among those that pay:
+/// the paper's `t_2` with the largest amount relinquished and `t_1` with the smallest compensation,
+/// or the next ones where those are one tenant or do not pay (repaired).
 ///
-/// Receivers and donors are ordered, so that the profit falls along both: pairs are met from the most profitable on, and the search
-/// ends where the profit alone is too little.
+/// Receivers and donors are ordered, so that the profit falls along both: pairs are met from the
+/// most profitable on, and the search ends where the profit alone is too little.
 fn most_profitable_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
     // Nearly always it is the first of both sides in one of the goods.
     let firsts = (0..GOODS).filter_map(|good| {
@@ -190,8 +195,9 @@ impl<'m> Ordered<'m> {
     }
 }
 
-/// The pair as printed, and as the authors' engine takes it: `t_2` with the largest amount relinquished and `t_1` with the smallest compensation; if they
-/// are one, the second smallest. If that does not pay, the trade is over.
+/// The pair as printed, and as the authors' engine takes it: `t_2` with the largest amount
+/// relinquished and `t_1` with the smallest compensation; if they are one, the second smallest. If
+/// that does not pay, the trade is over.
 fn printed_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
     let good = MEMORY;
     let [(_, to), (_, mut from)] = market.first_pair(good, dominant)?;
@@ -203,8 +209,9 @@ fn printed_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Off
 }
 
 impl Settings {
-    /// By how much a deal must lift everybody. With many tenants each deal concerns only a few of them, so that it lifts
-    /// all by less: the printed bound, which is for two tenants, would end the trade of a hundred at once.
+    /// By how much a deal must lift everybody. With many tenants each deal concerns only a few of
+    /// them, so that it lifts all by less: the printed bound, which is for two tenants, would end
+    /// the trade of a hundred at once.
     fn acceptance_among(&self, tenants: usize) -> f64 {
         if self.repaired() { self.acceptance * 2.0 / tenants.max(2) as f64 } else { self.acceptance }
     }

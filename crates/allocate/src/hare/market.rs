@@ -1,7 +1,9 @@
-//! All tenants, what has been harvested, and what each would relinquish and need as compensation. HARE, section 3.4, steps 1 and 2.
+//! All tenants, what has been harvested, and what each would relinquish and need as compensation.
+//! HARE, section 3.4, steps 1 and 2.
 //!
-//! The paper's words for what stands here: `r_c` and `r_i` are [`Tenant::has`] and [`Stake::needs`](super::tenant::Stake::needs), `r_sum` is
-//! [`Market::sums`], `r_harvest` [`Market::harvest`], `Δr_c` [`Market::chunk`], `t_1` a donor and `t_2` a receiver.
+//! The paper's words for what stands here: `r_c` and `r_i` are [`Tenant::has`] and
+//! [`Stake::needs`](super::tenant::Stake::needs), `r_sum` is [`Market::sums`], `r_harvest`
+//! [`Market::harvest`], `Δr_c` [`Market::chunk`], `t_1` a donor and `t_2` a receiver.
 
 use super::Settings;
 use super::offers::{Book, Offers};
@@ -32,14 +34,16 @@ pub(super) struct Market<'a> {
     pub(super) sums: Vec<f64>,
     /// Of each good, the bytes of a chunk; 0 where it is not traded.
     pub(super) chunk: [u64; GOODS],
-    /// The resource that is the capacity of flash, if one is. It is traded as a good; nobody needs it as a rate.
+    /// The resource that is the capacity of flash, if one is. It is traded as a good; nobody needs
+    /// it as a rate.
     pub(super) capacity: Option<usize>,
     books: [Book; GOODS],
 }
 
 impl<'a> Market<'a> {
-    /// Initialization (section 3.4, step 1): every tenant with its baseline, less what its dominant resource leaves it no use for. That is the
-    /// initial harvest. Where `promises` count, a tenant owns what it needs for those, which may be more than there is.
+    /// Initialization (section 3.4, step 1): every tenant with its baseline, less what its dominant
+    /// resource leaves it no use for. That is the initial harvest. Where `promises` count, a tenant
+    /// owns what it needs for those, which may be more than there is.
     pub(super) fn initialize(
         view: &'a View,
         settings: &'a Settings,
@@ -78,8 +82,9 @@ impl<'a> Market<'a> {
         self.totals[resource] - self.sums[resource]
     }
 
-    /// The system-wide dominant resource, `r_dom = argmin r_harvest / r_sum`: the one that is relatively scarcest in the harvest; and that least
-    /// ratio, by which everybody could be lifted. `None` where nobody needs any resource.
+    /// The system-wide dominant resource, `r_dom = argmin r_harvest / r_sum`: the one that is
+    /// relatively scarcest in the harvest; and that least ratio, by which everybody could be
+    /// lifted. `None` where nobody needs any resource.
     pub(super) fn system_wide_dominant(&self) -> Option<(usize, f64)> {
         self.system_wide_dominant_after(|_| 0.0)
     }
@@ -93,8 +98,8 @@ impl<'a> Market<'a> {
         relative.filter(|(_, relative)| relative.is_finite()).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What tenant `who` would need with so many bytes of a good more or, where negative, less; `None` where it can't have or does not
-    /// give them.
+    /// What tenant `who` would need with so many bytes of a good more or, where negative, less;
+    /// `None` where it can't have or does not give them.
     pub(super) fn needs_after(&self, who: usize, good: usize, bytes: i128) -> Option<Units> {
         let tenant = &self.tenants[who];
         let most = if bytes < 0 { tenant.spare(good) } else { tenant.room(good) };
@@ -111,7 +116,8 @@ impl<'a> Market<'a> {
         self.tenants[who].saved(then)
     }
 
-    /// `Δr_relinq`: what tenant `who` would relinquish of one resource for `bytes` of `good`; `None` where it can't have them.
+    /// `Δr_relinq`: what tenant `who` would relinquish of one resource for `bytes` of `good`;
+    /// `None` where it can't have them.
     pub(super) fn relinquish(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.room(good) < bytes {
@@ -123,7 +129,8 @@ impl<'a> Market<'a> {
         Some(tenant.stakes[resource].needs - need)
     }
 
-    /// `Δr_compen`: the compensation of one resource that tenant `who` would need for `bytes` of `good`; `None` where it does not give them.
+    /// `Δr_compen`: the compensation of one resource that tenant `who` would need for `bytes` of
+    /// `good`; `None` where it does not give them.
     pub(super) fn compensation(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.spare(good) < bytes {
@@ -146,8 +153,8 @@ impl<'a> Market<'a> {
         if more { receivers.of(who) } else { donors.of(who) }.to_vec()
     }
 
-    /// One side of a deal: moves `bytes` of `good` to (or, where negative, from) a tenant, which owns so much of each resource `then`; what it
-    /// owns less is harvested. Says how much that is.
+    /// One side of a deal: moves `bytes` of `good` to (or, where negative, from) a tenant, which
+    /// owns so much of each resource `then`; what it owns less is harvested. Says how much that is.
     pub(super) fn settle(&mut self, who: usize, good: usize, bytes: i128, mut then: Units) -> Units {
         let tenant = &mut self.tenants[who];
         let has = i128::from(tenant.has[good]) + bytes;
@@ -164,7 +171,8 @@ impl<'a> Market<'a> {
         then
     }
 
-    /// "For every tenant, compute the compensated and the relinquished resources to trade", for one chunk of each good.
+    /// "For every tenant, compute the compensated and the relinquished resources to trade", for one
+    /// chunk of each good.
     pub(super) fn report_all(&mut self) {
         let (tenants, resources) = (self.tenants.len(), self.resources());
         let offers = Offers::none(tenants, resources);
@@ -176,8 +184,9 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// "Each tenant reports": what it would need of each resource with a chunk of a good more, and with one less. The differences to what it
-    /// owns are the vectors `Δr_relinq` and `Δr_compen`. In place of what it reported before: only who has traded has anything new to say.
+    /// "Each tenant reports": what it would need of each resource with a chunk of a good more, and
+    /// with one less. The differences to what it owns are the vectors `Δr_relinq` and `Δr_compen`.
+    /// In place of what it reported before: only who has traded has anything new to say.
     fn report(&mut self, who: usize, good: usize) {
         let chunk = self.chunk[good];
         if chunk == 0 {
@@ -196,8 +205,8 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Orders tenants by what they offer of a resource, so that [`Self::receivers`] and [`Self::donors`] know. From then on the order is
-    /// kept.
+    /// Orders tenants by what they offer of a resource, so that [`Self::receivers`] and
+    /// [`Self::donors`] know. From then on the order is kept.
     pub(super) fn order_by(&mut self, resource: usize) {
         for Book { receivers, donors } in &mut self.books {
             receivers.sort(&self.tenants, resource);
@@ -205,12 +214,14 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Who relinquishes how much of a resource for one chunk, the most first; equals in the order of names.
+    /// Who relinquishes how much of a resource for one chunk, the most first; equals in the order
+    /// of names.
     pub(super) fn receivers(&self, good: usize, resource: usize) -> impl Iterator<Item = (f64, usize)> + '_ {
         self.books[good].receivers.order(resource).iter().map(|(units, who)| (-units, who))
     }
 
-    /// Who asks how much of a resource for one chunk, the least first; equals in the order of names.
+    /// Who asks how much of a resource for one chunk, the least first; equals in the order of
+    /// names.
     pub(super) fn donors(&self, good: usize, resource: usize) -> impl Iterator<Item = (f64, usize)> + '_ {
         self.books[good].donors.order(resource).iter()
     }
@@ -230,7 +241,8 @@ impl<'a> Market<'a> {
     }
 }
 
-/// The capacity of flash, by weight among the pools that have a second level; nothing for the others.
+/// The capacity of flash, by weight among the pools that have a second level; nothing for the
+/// others.
 fn flash_shares(view: &View) -> Vec<u64> {
     let weigh = |pool: &Pool| if pool.flash.is_some() { pool.weight } else { 0.0 };
     let weights: f64 = view.pools.iter().map(weigh).sum();

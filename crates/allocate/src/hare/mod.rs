@@ -1,23 +1,30 @@
 //! HARE: harvest and redistribute.
 //!
-//! Ye, Zhong, Arpaci-Dusseau and Arpaci-Dusseau, "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026,
-//! section 3. Each tenant starts with the *baseline*, its share by weight of everything. Then, with the paper's numbers (section 3.4):
+//! Ye, Zhong, Arpaci-Dusseau and Arpaci-Dusseau, "Cache-Centric Multi-Resource Allocation for
+//! Storage Services", FAST 2026, section 3. Each tenant starts with the *baseline*, its share by
+//! weight of everything. Then, with the paper's numbers (section 3.4):
 //!
-//! 1. *initialization* collects what each tenant cannot use, for another resource limits it (`Market::initialize`);
-//! 2. the *harvest phase* moves chunks of cache from tenants that need little compensation for them to tenants that relinquish much. Each
-//!    keeps exactly the throughput of its baseline; what is left over is harvested. The deal is chosen on the *system-wide dominant resource*,
-//!    the one of which least is harvested in relation to what tenants own (`harvest`);
-//! 3. the *redistribute phase* gives everybody the same share more of what it owns (`redistribute`).
+//! 1. *initialization* collects what each tenant cannot use, for another resource limits it
+//!    (`Market::initialize`);
+//! 2. the *harvest phase* moves chunks of cache from tenants that need little compensation for them
+//!    to tenants that relinquish much. Each keeps exactly the throughput of its baseline; what is
+//!    left over is harvested. The deal is chosen on the *system-wide dominant resource*, the one of
+//!    which least is harvested in relation to what tenants own (`harvest`);
+//! 3. the *redistribute phase* gives everybody the same share more of what it owns
+//!    (`redistribute`).
 //!
-//! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised throughput is at least DRF's.
-//! Where nothing but memory is limited there is nothing to trade it for, and everybody keeps its baseline.
-//! Every run starts from the baseline, not from what is there now: the same view gives the same decision. Of section 4.3, the salt is added in
-//! `Tenant::need`, and "selectively apply new allocations" is `Hare::worthwhile`; migration by chunks is the business of whoever applies a decision.
-//! A single resource (section 3.2) is the case of one, a cache-independent one (section 3.3) has `α = 0`.
+//! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised
+//! throughput is at least DRF's. Where nothing but memory is limited there is nothing to trade it
+//! for, and everybody keeps its baseline. Every run starts from the baseline, not from what is
+//! there now: the same view gives the same decision. Of section 4.3, the salt is added in
+//! `Tenant::need`, and "selectively apply new allocations" is `Hare::worthwhile`; migration by
+//! chunks is the business of whoever applies a decision. A single resource (section 3.2) is the
+//! case of one, a cache-independent one (section 3.3) has `α = 0`.
 //!
-//! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt ([`Settings::mode`]); plateaus and cliffs
-//! don't end the trade (`harvest::wide`); promises ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies
-//! ([`tail`]) count; and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
+//! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt
+//! ([`Settings::mode`]); plateaus and cliffs don't end the trade (`harvest::wide`); promises
+//! ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies ([`tail`]) count;
+//! and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
 
 mod bounds;
 mod explain;
@@ -38,11 +45,13 @@ pub use tail::TailBound;
 /// As described and repaired, or as printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Repaired: a rejected deal is followed by the next best, wide deals cross plateaus, the bound of acceptance follows the
-    /// number of tenants, and the sharing incentive holds by the curve without salt.
+    /// Repaired: a rejected deal is followed by the next best, wide deals cross plateaus, the bound
+    /// of acceptance follows the number of tenants, and the sharing incentive holds by the curve
+    /// without salt.
     #[default]
     Repaired,
-    /// As the paper prints it and the authors' engine does it: the first deal that does not pay ends the trade.
+    /// As the paper prints it and the authors' engine does it: the first deal that does not pay
+    /// ends the trade.
     Published,
 }
 
@@ -51,28 +60,35 @@ pub enum Mode {
 pub struct Settings {
     /// Repaired or as published. Default: repaired.
     pub mode: Mode,
-    /// Whether the harvest beyond what lifts everybody is given out too, in proportion to what each has (section 3.5, "conserving
-    /// redistribution"), or stays unassigned as in strategy-proof DRF. Default: given out.
+    /// Whether the harvest beyond what lifts everybody is given out too, in proportion to what each
+    /// has (section 3.5, "conserving redistribution"), or stays unassigned as in strategy-proof
+    /// DRF. Default: given out.
     pub conserving: bool,
-    /// Added to each miss ratio, so that an error of the curve near 0 leaves no tenant without backend (section 4.3). Default:
-    /// 0.01.
+    /// Added to each miss ratio, so that an error of the curve near 0 leaves no tenant without
+    /// backend (section 4.3). Default: 0.01.
     pub salt: f64,
-    /// Bytes of memory in one deal; `None` = a 64th of a mean baseline, of 2 GB 32 MB as in HopperKV, and more where that would be
-    /// over 2^17 chunks. For flash, the same share of its capacity. Default: `None`.
+    /// Bytes of memory in one deal; `None` = a 64th of a mean baseline, of 2 GB 32 MB as in
+    /// HopperKV, and more where that would be over 2^17 chunks. For flash, the same share of its
+    /// capacity. Default: `None`.
     pub chunk: Option<u64>,
-    /// By how much a deal must lift the least relative harvest, for two tenants; for more, in inverse proportion. Default: 0.0001.
+    /// By how much a deal must lift the least relative harvest, for two tenants; for more, in
+    /// inverse proportion. Default: 0.0001.
     pub acceptance: f64,
-    /// A new allocation is used if it promises at least this much more least normalised throughput than the present one, or if
-    /// that breaks the sharing incentive or a promise (section 4.3). 0 = always. Default: 0.05.
+    /// A new allocation is used if it promises at least this much more least normalised throughput
+    /// than the present one, or if that breaks the sharing incentive or a promise (section 4.3). 0 =
+    /// always. Default: 0.05.
     pub apply_threshold: f64,
-    /// Of each resource, the share of its baseline that a tenant always keeps, so that the first request which needs it is
-    /// served. Default: 0.01.
+    /// Of each resource, the share of its baseline that a tenant always keeps, so that the first
+    /// request which needs it is served. Default: 0.01.
     pub least_share: f64,
-    /// Deals after which the harvest ends; `None` = 64 per tenant, at least 10,000. Default: `None`.
+    /// Deals after which the harvest ends; `None` = 64 per tenant, at least 10,000. Default:
+    /// `None`.
     pub max_rounds: Option<usize>,
-    /// What is traded: memory, and the capacity of flash. What is not stays as it is split by weight. Default: both.
+    /// What is traded: memory, and the capacity of flash. What is not stays as it is split by
+    /// weight. Default: both.
     pub goods: [bool; 2],
-    /// Whether what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes before what others gain. Default: yes.
+    /// Whether what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes
+    /// before what others gain. Default: yes.
     pub promises: bool,
     /// A bound on tail latency, which pools keep. Default: none.
     pub tail: Option<TailBound>,
@@ -106,8 +122,9 @@ impl Settings {
         self.mode == Mode::Repaired
     }
 
-    /// Whether needs are those of the worse of two curves, with salt and without. With salt alone, a tenant that nearly fits
-    /// seems to miss twice what it does, gives its cache away, and is compensated with half of what it then needs.
+    /// Whether needs are those of the worse of two curves, with salt and without. With salt alone,
+    /// a tenant that nearly fits seems to miss twice what it does, gives its cache away, and is
+    /// compensated with half of what it then needs.
     fn holds_by_plain_curve(&self) -> bool {
         self.repaired()
     }
@@ -165,14 +182,14 @@ fn allocate_from(view: &View, settings: &Settings, baseline: &[Grant]) -> Alloca
     kept.or_else(|| run(view, settings, false, true, baseline)).expect("a baseline is not more than there is")
 }
 
-/// Initializes and redistributes, without a trade in between: DRF, over memory that is split by `baseline` (section 3.5, "Compatibility with
-/// DRF").
+/// Initializes and redistributes, without a trade in between: DRF, over memory that is split by
+/// `baseline` (section 3.5, "Compatibility with DRF").
 pub(crate) fn without_trade(view: &View, settings: &Settings, baseline: &[Grant]) -> Allocation {
     run(view, settings, false, false, baseline).expect("a baseline is not more than there is")
 }
 
-/// The three steps, with and without promises and trade. `None` where what was traded for promises that cannot be kept leaves others below
-/// their baseline.
+/// The three steps, with and without promises and trade. `None` where what was traded for promises
+/// that cannot be kept leaves others below their baseline.
 fn run(
     view: &View,
     settings: &Settings,
@@ -222,7 +239,8 @@ impl Policy for Hare {
 }
 
 impl Hare {
-    /// "Selectively apply new allocations" (section 4.3): whether a decision is better than what is there by the threshold, or what is there cannot or should not stay. `alone` is what each
+    /// "Selectively apply new allocations" (section 4.3): whether a decision is better than what is
+    /// there by the threshold, or what is there cannot or should not stay. `alone` is what each
     /// pool does with its baseline.
     fn worthwhile(&self, view: &View, alone: &[Outcome], decision: &Decision) -> bool {
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();

@@ -1,18 +1,19 @@
-//! What tenants reported for a chunk, kept in the order in which the harvest asks for it: who relinquishes most, who needs least.
+//! What tenants reported for a chunk, kept in the order in which the harvest asks for it: who
+//! relinquishes most, who needs least.
 
 use super::order::Tournament;
 use super::tenant::Tenant;
 
-/// What all tenants offer for one chunk of one good on one side of the market, ordered for each resource on which a deal was ever
-/// chosen.
+/// What all tenants offer for one chunk of one good on one side of the market, ordered for each
+/// resource on which a deal was ever chosen.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
     /// Whether a tenant offers anything.
     made: Vec<bool>,
     /// Tenant by tenant, what each would need of each resource then.
     then: Vec<f64>,
-    /// Resource by resource, tenants by how much more they would need: who relinquishes most, or asks least, comes first. Made when it
-    /// is first asked for.
+    /// Resource by resource, tenants by how much more they would need: who relinquishes most, or
+    /// asks least, comes first. Made when it is first asked for.
     orders: Vec<Option<Tournament>>,
 }
 
@@ -37,8 +38,8 @@ impl Offers {
         self.made[who].then(|| self.of(who)[resource] - tenant.stakes[resource].needs)
     }
 
-    /// Enters what a tenant would need of each resource, in place of what it offered: nothing where that is not `possible`, or no amount of
-    /// one resource would do.
+    /// Enters what a tenant would need of each resource, in place of what it offered: nothing where
+    /// that is not `possible`, or no amount of one resource would do.
     pub(super) fn enter(
         &mut self,
         tenant: &Tenant<'_>,

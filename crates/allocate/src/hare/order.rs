@@ -1,17 +1,21 @@
-//! Tenants in the order of one figure, of which only the first few are ever asked for, while figures change all the time.
+//! Tenants in the order of one figure, of which only the first few are ever asked for, while
+//! figures change all the time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::rank::Rank;
 
-/// A tournament: each node holds the least of the two figures below it, down to one leaf for each tenant.
+/// A tournament: each node holds the least of the two figures below it, down to one leaf for each
+/// tenant.
 ///
-/// A change costs as many comparisons as there are levels above it that it reaches, `O(log tenants)` at most, in memory that is
-/// one piece; the first tenant costs one way down. Of equal figures the first tenant comes first.
+/// A change costs as many comparisons as there are levels above it that it reaches,
+/// `O(log tenants)` at most, in memory that is one piece; the first tenant costs one way down. Of
+/// equal figures the first tenant comes first.
 #[derive(Clone, Default)]
 pub(super) struct Tournament {
-    /// The root is node 1, the nodes below node `i` are `2 i` and `2 i + 1`, and leaves fill the second half. Nobody's is infinite.
+    /// The root is node 1, the nodes below node `i` are `2 i` and `2 i + 1`, and leaves fill the
+    /// second half. Nobody's is infinite.
     least: Vec<f64>,
 }
 
@@ -57,8 +61,9 @@ impl Tournament {
     /// All that have a figure, the least first. Each costs `O(log tenants)`.
     pub(super) fn iter(&self) -> impl Iterator<Item = (f64, usize)> + '_ {
         let leaves = self.least.len() / 2;
-        // A node stands in the line by its least, and of equals by the first of its leaves: those of one node are next to each other, so
-        // that among equals the first tenant comes out first.
+        // A node stands in the line by its least, and of equals by the first of its leaves: those
+        // of one node are next to each other, so that among equals the first tenant comes out
+        // first.
         let mut line = BinaryHeap::new();
         line.extend(self.least.get(1).map(|&least| Reverse((Rank(least), 0, 1))));
         std::iter::from_fn(move || {

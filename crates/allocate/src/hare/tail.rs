@@ -1,18 +1,23 @@
-//! A bound on tail latency, by a queueing model: what a tenant needs to keep it counts as what it needs.
+//! A bound on tail latency, by a queueing model: what a tenant needs to keep it counts as what it
+//! needs.
 //!
-//! HARE leaves this as future work (section 4.3, "Tail latency"): a tenant that relinquishes resources for cache keeps its
-//! throughput, but its few misses are then served slowly, so that a burst of them waits long. Even without a deal, a tenant that
-//! gives up what its throughput does not need gives up what kept its queue short. So what the bound needs is kept by all, and a deal
+//! HARE leaves this as future work (section 4.3, "Tail latency"): a tenant that relinquishes
+//! resources for cache keeps its throughput, but its few misses are then served slowly, so that a
+//! burst of them waits long. Even without a deal, a tenant that gives up what its throughput does
+//! not need gives up what kept its queue short. So what the bound needs is kept by all, and a deal
 //! pays only if it pays after that.
 //!
-//! The model: what a tenant is granted of a resource is a server of its own, whose queue is that of an M/G/1 system. A request of which
-//! a share `m` comes to the queue, each with work for `s` seconds at the granted rate, waits longer than `x` with a chance of
-//! about `m * exp(-x * (1 - u) / (s * (1 + c²) / 2))`, where `u` is the utilisation and `c²` the squared coefficient of variation of the
-//! work (exact for M/M/1, where `c²` = 1; otherwise the heavy-traffic approximation, Kleinrock, "Queueing Systems", volume 2).
+//! The model: what a tenant is granted of a resource is a server of its own, whose queue is that of
+//! an M/G/1 system. A request of which a share `m` comes to the queue, each with work for `s`
+//! seconds at the granted rate, waits longer than `x` with a chance of about
+//! `m * exp(-x * (1 - u) / (s * (1 + c²) / 2))`, where `u` is the utilisation and `c²` the squared
+//! coefficient of variation of the work (exact for M/M/1, where `c²` = 1; otherwise the
+//! heavy-traffic approximation, Kleinrock, "Queueing Systems", volume 2).
 
 use crate::{Grant, Misses, Pool, View};
 
-/// A bound that the tail latency of each pool must keep, or the latency of its baseline where that is longer.
+/// A bound that the tail latency of each pool must keep, or the latency of its baseline where that
+/// is longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TailBound {
     /// The share of requests that may take longer: 0.01 for p99. Default: 0.01.
@@ -30,8 +35,8 @@ impl Default for TailBound {
 }
 
 impl TailBound {
-    /// The time that all but `share` of the requests of `pool` wait for resources at most, in seconds, at its request rate; infinite where
-    /// the grants do not carry that rate.
+    /// The time that all but `share` of the requests of `pool` wait for resources at most, in
+    /// seconds, at its request rate; infinite where the grants do not carry that rate.
     pub fn latency(&self, pool: &Pool, misses: Misses, grants: &[f64]) -> f64 {
         grants.iter().enumerate().map(|(k, &grant)| self.wait(pool, misses, k, grant)).fold(0.0, f64::max)
     }
@@ -71,7 +76,8 @@ impl TailBound {
     }
 }
 
-/// The bound of each pool: the one that is set or, where its baseline breaks that already, what its baseline gives.
+/// The bound of each pool: the one that is set or, where its baseline breaks that already, what its
+/// baseline gives.
 pub(super) struct Tail<'a> {
     bound: &'a TailBound,
     /// By the place of the pool in the view.

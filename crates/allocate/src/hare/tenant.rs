@@ -1,4 +1,5 @@
-//! One tenant of the trade: what it has, what throughput it keeps, and what of each resource that takes. HARE, sections 3.3 and 3.4.
+//! One tenant of the trade: what it has, what throughput it keeps, and what of each resource that
+//! takes. HARE, sections 3.3 and 3.4.
 
 use curve::MissRatioCurve;
 
@@ -16,15 +17,16 @@ pub(super) struct Tenant<'a> {
     pub(super) has: [u64; GOODS],
     pub(super) least: [u64; GOODS],
     most: [u64; GOODS],
-    /// `T(r_c, r_1, …, r_n)` of section 3.4: the requests per second that it keeps whatever it trades, those of the baseline or, where that is
-    /// more and promises count, those that it was promised. By the curve with salt; infinite where it needs nothing but memory.
+    /// `T(r_c, r_1, …, r_n)` of section 3.4: the requests per second that it keeps whatever it
+    /// trades, those of the baseline or, where that is more and promises count, those that it was
+    /// promised. By the curve with salt; infinite where it needs nothing but memory.
     pub(super) throughput: f64,
     /// The same by the curve as it is.
     pub(super) plain_throughput: f64,
     /// What it was promised in relation to the baseline, where that is more; else 1.
     pub(super) promise: f64,
-    /// Its part in each resource. These and the curve stand here beside what else a deal looks at, for a market of thousands is not in the
-    /// processor's caches.
+    /// Its part in each resource. These and the curve stand here beside what else a deal looks at,
+    /// for a market of thousands is not in the processor's caches.
     pub(super) stakes: Vec<Stake>,
     pub(super) curve: &'a MissRatioCurve,
     /// Whether it has a second level.
@@ -40,7 +42,8 @@ pub(super) struct Stake {
     pub(super) demand: Demand,
     /// Units per second that the tenant must keep whatever it needs.
     pub(super) keeps: f64,
-    /// `r_i`, the units per second that it owns while it trades: just what it needs for its throughput.
+    /// `r_i`, the units per second that it owns while it trades: just what it needs for its
+    /// throughput.
     pub(super) needs: f64,
 }
 
@@ -55,8 +58,9 @@ pub(super) struct Opening<'s, 'a> {
 }
 
 impl<'a> Tenant<'a> {
-    /// Initialization (section 3.4, step 1) of one tenant: it starts with its baseline, `grant` and so much flash, and of that owns what its
-    /// dominant resource lets it use. The rest is harvested.
+    /// Initialization (section 3.4, step 1) of one tenant: it starts with its baseline, `grant` and
+    /// so much flash, and of that owns what its dominant resource lets it use. The rest is
+    /// harvested.
     pub(super) fn at_baseline(
         (place, pool): (usize, &'a Pool),
         grant: &Grant,
@@ -81,7 +85,8 @@ impl<'a> Tenant<'a> {
             near: pool.curve.miss_ratio_near(grant.memory as f64, 0).1,
         };
         tenant.set_throughput(grant, opening);
-        // A throughput without limit is that of requests that cost nothing; it is kept only where they go on to cost nothing.
+        // A throughput without limit is that of requests that cost nothing; it is kept only where
+        // they go on to cost nothing.
         let misses = tenant.misses(tenant.has);
         for resource in 0..tenant.stakes.len() {
             let need = tenant.need(misses, resource, settings, opening.tail);
@@ -90,7 +95,8 @@ impl<'a> Tenant<'a> {
         tenant
     }
 
-    /// The throughput of its baseline: the least that any of its resources supports, `min T_i(r_c, r_i)`, which is its dominant one.
+    /// The throughput of its baseline: the least that any of its resources supports,
+    /// `min T_i(r_c, r_i)`, which is its dominant one.
     fn set_throughput(&mut self, grant: &Grant, opening: &Opening<'_, '_>) {
         let resources = without(opening.capacity, &grant.resources, f64::INFINITY);
         let misses = self.misses(self.has);
@@ -111,7 +117,8 @@ impl<'a> Tenant<'a> {
         Misses { memory, all: if has[FLASH] == 0 { memory } else { all(has[MEMORY] + has[FLASH]) } }
     }
 
-    /// `(1 - α_i + α_i · m) · d_i` of section 3.3: units of a resource that a request needs in the mean.
+    /// `(1 - α_i + α_i · m) · d_i` of section 3.3: units of a resource that a request needs in the
+    /// mean.
     fn cost(&self, resource: usize, misses: Misses) -> f64 {
         if self.flash {
             self.pool.cost(resource, misses)
@@ -120,12 +127,16 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// What it needs of a resource to keep its throughput with these misses; `None` where no amount does.
+    /// What it needs of a resource to keep its throughput with these misses; `None` where no amount
+    /// does.
     ///
-    /// Section 3.3 models the throughput that a resource supports as `T_i = r_i / ((1 - α_i + α_i · m) · d_i)`. Solved for the resource that
-    /// is `r_i = T · (1 - α_i + α_i · m) · d_i`, and with `Δm` more misses there must be `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the paper's
-    /// compensation, and with the sign turned what is relinquished. So both are differences of needs here, which can be had where `m` is 0, too. `m`
-    /// is the curve's with salt (section 4.3); repaired, the need is at least that by the curve without.
+    /// Section 3.3 models the throughput that a resource supports as
+    /// `T_i = r_i / ((1 - α_i + α_i · m) · d_i)`. Solved for the resource that is
+    /// `r_i = T · (1 - α_i + α_i · m) · d_i`, and with `Δm` more misses there must be
+    /// `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the paper's compensation, and with
+    /// the sign turned what is relinquished. So both are differences of needs here, which can be
+    /// had where `m` is 0, too. `m` is the curve's with salt (section 4.3); repaired, the need is
+    /// at least that by the curve without.
     pub(super) fn need(
         &self,
         plain: Misses,
@@ -148,7 +159,8 @@ impl<'a> Tenant<'a> {
         self.stakes.iter().map(|stake| stake.needs)
     }
 
-    /// What it needs of each resource with these goods; `None` where no amount of one keeps its throughput.
+    /// What it needs of each resource with these goods; `None` where no amount of one keeps its
+    /// throughput.
     pub(super) fn needs_with(
         &self,
         has: [u64; GOODS],
@@ -159,7 +171,8 @@ impl<'a> Tenant<'a> {
         (0..self.stakes.len()).map(|resource| self.need(misses, resource, settings, tail)).collect()
     }
 
-    /// How much less of each resource that is than it owns now: relinquished where positive, a compensation where negative.
+    /// How much less of each resource that is than it owns now: relinquished where positive, a
+    /// compensation where negative.
     pub(super) fn saved(&self, then: &[f64]) -> impl Iterator<Item = f64> {
         self.stakes.iter().zip(then).map(|(stake, then)| stake.needs - then)
     }
@@ -175,13 +188,15 @@ impl<'a> Tenant<'a> {
     }
 }
 
-/// `throughput * cost`, where a request that costs nothing needs nothing at any throughput; `None` where the product is infinite.
+/// `throughput * cost`, where a request that costs nothing needs nothing at any throughput; `None`
+/// where the product is infinite.
 pub(super) fn times(throughput: f64, cost: f64) -> Option<f64> {
     let product = if cost > 0.0 { throughput * cost } else { 0.0 };
     product.is_finite().then_some(product)
 }
 
-/// "Take MRC with a grain of salt" (section 4.3): misses with `salt` more than a curve says, but never more than all.
+/// "Take MRC with a grain of salt" (section 4.3): misses with `salt` more than a curve says, but
+/// never more than all.
 fn salted(plain: Misses, salt: f64) -> Misses {
     Misses { memory: (plain.memory + salt).min(1.0), all: (plain.all + salt).min(1.0) }
 }

@@ -240,7 +240,8 @@ fn an_allocation_that_is_hardly_better_is_not_applied() {
 #[test]
 fn a_bound_on_tail_latency_is_kept_by_what_a_tenant_needs() {
     let mut view = two_tenants();
-    // Misses that are work for 10 ms of an equal share; clients that ask for nine tenths of what it carries.
+    // Misses that are work for 10 ms of an equal share; clients that ask for nine tenths of what it
+    // carries.
     view.resources[0].total = 200.0;
     view.pools[0].curve = curve(&[(2000 * MB, 0.3), (4000 * MB, 0.01)]).into();
     let baseline = fairness::baseline(&view);

@@ -1,8 +1,10 @@
 //! What each pool needs: to keep a promise, or not to starve.
 //!
-//! HOLPACA, section 4.3, "QoS enforcement with throughput maximization". The paper discards candidates that would violate a minimum throughput, and says
-//! in the same paragraph that whoever is below its minimum is only excluded from reductions: as described and as published that is all ([`Need::lacking`]).
-//! Repaired, the curve says at which size a promise is kept; nobody is shrunk below that, and who has less grows toward it ([`Need::bytes`]).
+//! HOLPACA, section 4.3, "QoS enforcement with throughput maximization". The paper discards
+//! candidates that would violate a minimum throughput, and says in the same paragraph that whoever
+//! is below its minimum is only excluded from reductions: as described and as published that is all
+//! ([`Need::lacking`]). Repaired, the curve says at which size a promise is kept; nobody is shrunk
+//! below that, and who has less grows toward it ([`Need::bytes`]).
 
 use super::{Mode, Options};
 use crate::problem::{Objective, Worth};
@@ -39,7 +41,8 @@ pub(super) struct Promises<'a> {
 }
 
 impl<'a> Promises<'a> {
-    /// The promises of a view to pools that are not `new`. `backend_rate` is what a pool's backend carries, in misses per second.
+    /// The promises of a view to pools that are not `new`. `backend_rate` is what a pool's backend
+    /// carries, in misses per second.
     pub(super) fn new(
         view: &'a View,
         options: &'a Options,
@@ -55,7 +58,8 @@ impl<'a> Promises<'a> {
         Self { view, options, promised: promised.collect() }
     }
 
-    /// What each pool needs, and which promises cannot be kept. `throughput` is what was measured, smoothed.
+    /// What each pool needs, and which promises cannot be kept. `throughput` is what was measured,
+    /// smoothed.
     pub(super) fn needs(&self, throughput: &[f64]) -> (Vec<Need>, Vec<Unmet>) {
         let n = self.view.pools.len();
         let floor = (self.options.floor_of_equal * self.view.memory as f64 / n as f64) as u64;
@@ -85,8 +89,8 @@ impl<'a> Promises<'a> {
         (needs, unmet)
     }
 
-    /// Promises that can be kept beside each other, and why the others cannot: those of more weight come first, then those that need
-    /// less memory.
+    /// Promises that can be kept beside each other, and why the others cannot: those of more weight
+    /// come first, then those that need less memory.
     fn keepable(&self, floors: &[Need]) -> (Vec<usize>, Vec<Unmet>) {
         let pools = &self.view.pools;
         let least: u64 = floors.iter().map(|need| need.bytes).sum();
@@ -131,8 +135,8 @@ impl<'a> Promises<'a> {
         (kept, unmet)
     }
 
-    /// The largest of some margins that takes no more than half of the memory which promises leave free: a margin must not stand in
-    /// the way of what the memory is for.
+    /// The largest of some margins that takes no more than half of the memory which promises leave
+    /// free: a margin must not stand in the way of what the memory is for.
     fn margin(&self, floors: &[Need], kept: &[usize]) -> f64 {
         let needed = |margin: f64| -> Option<u64> {
             kept.iter()

@@ -1,17 +1,22 @@
-//! The pinned threads that have no slot of their own, counted so that a grace period ends however many of them there are.
+//! The pinned threads that have no slot of their own, counted so that a grace period ends however
+//! many of them there are.
 //!
-//! One counter would have to be seen at 0 at one instant, which need never come while threads are preempted as they are pinned. There
-//! are two, and an *epoch* says which of them a thread enters that pins. Whoever waits moves the epoch on, so that the counter which the
-//! readers were in gets no more of them and drains. (P. E. McKenney, "Sleepable RCU", LWN 2006, flips an index for the same reason; there
-//! the counters are per processor and have to be summed.)
+//! One counter would have to be seen at 0 at one instant, which need never come while threads are
+//! preempted as they are pinned. There are two, and an *epoch* says which of them a thread enters
+//! that pins. Whoever waits moves the epoch on, so that the counter which the readers were in gets
+//! no more of them and drains. (P. E. McKenney, "Sleepable RCU", LWN 2006, flips an index for the
+//! same reason; there the counters are per processor and have to be summed.)
 //!
 //! Invariants:
-//! 8. The epoch moves on from `n` only after the counter that it turns to was seen at 0 during epoch `n`.
-//! 9. A thread counts in one counter from before its first look until after its last. So a period has passed once each of the two was
-//!    seen at 0 at some moment, not the same one, after the barrier that the period began with.
+//! 8. The epoch moves on from `n` only after the counter that it turns to was seen at 0 during
+//!    epoch `n`.
+//! 9. A thread counts in one counter from before its first look until after its last. So a period
+//!    has passed once each of the two was seen at 0 at some moment, not the same one, after the
+//!    barrier that the period began with.
 //!
-//! A counter that is not entered drains as soon as the threads in it have unpinned, but for those that read the epoch before it moved
-//! and were preempted there: each of these enters it once more. So a period waits for each thread twice at most, plus that.
+//! A counter that is not entered drains as soon as the threads in it have unpinned, but for those
+//! that read the epoch before it moved and were preempted there: each of these enters it once more.
+//! So a period waits for each thread twice at most, plus that.
 
 use crossbeam_utils::CachePadded;
 
@@ -53,8 +58,8 @@ impl Crowd {
     /// Moves the epoch on if the other counter is drained (invariant 8).
     fn turn(&self) {
         let epoch = self.epoch.load(Ordering::Acquire);
-        // The look below is not to be of a moment before the epoch that was read: without it, a count from before a period's barrier
-        // could pass for one of after it.
+        // The look below is not to be of a moment before the epoch that was read: without it, a
+        // count from before a period's barrier could pass for one of after it.
         fence(Ordering::SeqCst);
         if self.is_empty(side(epoch + 1)) {
             // Where another thread moved it on meanwhile, that serves as well.
@@ -73,12 +78,14 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether all threads that were counted when it began were counted out since. Moves the epoch on where that helps.
+    /// Whether all threads that were counted when it began were counted out since. Moves the epoch
+    /// on where that helps.
     pub(super) fn has_drained(&mut self, crowd: &Crowd) -> bool {
         loop {
             let epoch = crowd.epoch.load(Ordering::Acquire);
             for side_seen in [0, 1] {
-                // An epoch that came to be two after `began`, or later, was turned to by somebody who saw its side at 0 after the barrier.
+                // An epoch that came to be two after `began`, or later, was turned to by somebody
+                // who saw its side at 0 after the barrier.
                 let proven = if side_seen == side(self.began) { self.began + 2 } else { self.began + 3 };
                 self.sides[side_seen] &= epoch < proven && !crowd.is_empty(side_seen);
             }
@@ -103,7 +110,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// A thing that pinned threads without a slot read while it is there, and that is overwritten after a grace period.
+    /// A thing that pinned threads without a slot read while it is there, and that is overwritten
+    /// after a grace period.
     struct Thing {
         pins: Pins,
         there: AtomicBool,
@@ -122,7 +130,8 @@ mod loom_tests {
         fn read(&self) {
             let _pinned = self.pins.pin_at(SHARED);
             if self.there.load(Ordering::Acquire) {
-                // SAFETY: what this model checks: nobody writes while a thread is pinned that saw the thing there.
+                // SAFETY: what this model checks: nobody writes while a thread is pinned that saw
+                // the thing there.
                 self.content.with(|content| assert_eq!(unsafe { *content }, 1, "read after the period"));
             }
         }
@@ -174,7 +183,8 @@ mod loom_tests {
         });
     }
 
-    /// The fault that the models must find: a period that waits for the readers of the present epoch alone.
+    /// The fault that the models must find: a period that waits for the readers of the present
+    /// epoch alone.
     #[test]
     #[should_panic]
     fn loom_a_period_that_waits_for_one_side_is_found() {
@@ -200,7 +210,8 @@ mod loom_tests {
 mod tests {
     use super::super::{Pins, SHARED};
 
-    /// As many threads do that are preempted while they are pinned: there is no instant at which none is.
+    /// As many threads do that are preempted while they are pinned: there is no instant at which
+    /// none is.
     #[test]
     fn a_period_passes_although_some_thread_is_pinned_at_every_instant() {
         let pins = Pins::new();

@@ -1,12 +1,14 @@
 //! A gate that many pass, and that closes for a moment for what none of them may interleave with.
 //!
-//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all who have passed are through, which should be
-//! soon – who will not be [says so](Gate::begin_long), and who must not wait does not close it then –, and so must not be waited for by them:
-//! one that finds the gate closed, and one that finds it being closed by another when it wants to close it itself, gives way and asks
-//! again. So nobody waits for somebody who waits.
+//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all
+//! who have passed are through, which should be soon – who will not be [says so](Gate::begin_long),
+//! and who must not wait does not close it then –, and so must not be waited for by them: one that
+//! finds the gate closed, and one that finds it being closed by another when it wants to close it
+//! itself, gives way and asks again. So nobody waits for somebody who waits.
 //!
 //! Invariants:
-//! 6. From [`Gate::close`] returning something until that is dropped, no thread has a [`Passed`] of this gate.
+//! 6. From [`Gate::close`] returning something until that is dropped, no thread has a [`Passed`] of
+//!    this gate.
 //! 7. Who closes a gate has not passed it.
 
 use super::{Pinned, Pins};
@@ -27,7 +29,8 @@ impl Default for Gate {
     }
 }
 
-/// That a thread has passed; it is through when this is dropped. A thread has one of a gate at a time.
+/// That a thread has passed; it is through when this is dropped. A thread has one of a gate at a
+/// time.
 pub struct Passed<'a> {
     _pinned: Pinned<'a>,
 }
@@ -49,7 +52,8 @@ impl Gate {
         (!self.closed.load(Ordering::Acquire)).then_some(Passed { _pinned: pinned })
     }
 
-    /// Closes the gate, unless it is closed, and waits until all who have passed are through: the caller is none of them (invariant 7).
+    /// Closes the gate, unless it is closed, and waits until all who have passed are through: the
+    /// caller is none of them (invariant 7).
     pub fn close(&self) -> Option<Closed<'_>> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return None;
@@ -87,7 +91,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What is behind a gate: two counts that are changed one after the other, and are the same whenever nobody does.
+    /// What is behind a gate: two counts that are changed one after the other, and are the same
+    /// whenever nobody does.
     struct Guarded {
         gate: Gate,
         counts: [UnsafeCell<u32>; 2],
@@ -118,7 +123,8 @@ mod loom_tests {
         fn close(&self) -> bool {
             let Some(_closed) = self.gate.close() else { return false };
             for count in &self.counts {
-                // SAFETY: what this model checks: while the gate is closed nobody else is behind it.
+                // SAFETY: what this model checks: while the gate is closed nobody else is behind
+                // it.
                 count.with_mut(|count| unsafe { *count += 1 });
             }
             true
@@ -180,8 +186,8 @@ mod tests {
         drop(gate.close().expect("open again"));
     }
 
-    /// Who closes changes two cells, one after the other; who passes must find them alike, and changes a third in two steps, which who
-    /// closes must find whole.
+    /// Who closes changes two cells, one after the other; who passes must find them alike, and
+    /// changes a third in two steps, which who closes must find whole.
     #[test]
     fn nobody_sees_half_of_what_is_done_behind_a_closed_gate() {
         let gate = Arc::new(Gate::default());

@@ -14,9 +14,10 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// Whether every thread that was pinned when the period began has unpinned since. Once it says so, it goes on to.
-    /// Never waits; costs a look at the slots of those that had not when it was asked last. What it is asked is what moves
-    /// it on: a period of threads without a slot passes by the third question after they have unpinned.
+    /// Whether every thread that was pinned when the period began has unpinned since. Once it says
+    /// so, it goes on to. Never waits; costs a look at the slots of those that had not when it was
+    /// asked last. What it is asked is what moves it on: a period of threads without a slot passes
+    /// by the third question after they have unpinned.
     pub fn has_passed(&mut self, pins: &Pins) -> bool {
         self.readers.retain(|(slot, before)| pins.slots[*slot].count.load(Ordering::Acquire) == *before);
         self.crowd.has_drained(&pins.crowd) && self.readers.is_empty()
@@ -24,9 +25,9 @@ impl Grace {
 }
 
 impl Pins {
-    /// Begins a grace period: what the caller made unreachable before may be reached, once it has passed, by nobody. For
-    /// those that must not wait, as when they may be pinned themselves. Costs a system call that interrupts the other
-    /// processors, and a look at each slot.
+    /// Begins a grace period: what the caller made unreachable before may be reached, once it has
+    /// passed, by nobody. For those that must not wait, as when they may be pinned themselves.
+    /// Costs a system call that interrupts the other processors, and a look at each slot.
     pub fn grace(&self) -> Grace {
         self.others_fence();
         let counts = self.slots.iter().map(|slot| slot.count.load(Ordering::Acquire)).enumerate();

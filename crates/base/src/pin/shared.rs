@@ -1,12 +1,14 @@
-//! One barrier for many: whoever can wait a little with what it made unreachable needs no barrier of its own, if another thread
-//! passes one meanwhile.
+//! One barrier for many: whoever can wait a little with what it made unreachable needs no barrier
+//! of its own, if another thread passes one meanwhile.
 //!
-//! Barriers are numbered as they begin. What was made unreachable before a [`Mark`] was taken, which holds the number of the last
-//! barrier begun, is unreachable to all once any barrier of a later number is done.
+//! Barriers are numbered as they begin. What was made unreachable before a [`Mark`] was taken,
+//! which holds the number of the last barrier begun, is unreachable to all once any barrier of a
+//! later number is done.
 //!
-//! 3. A mark is taken behind a fence, and a number is drawn by a read-modify-write: a barrier whose number exceeds the mark's
-//!    began after everything that its taker did before. Barriers may end in another order than they began in; the highest number
-//!    that is done is that of such a barrier, whichever of the others still run.
+//! 3. A mark is taken behind a fence, and a number is drawn by a read-modify-write: a barrier whose
+//!    number exceeds the mark's began after everything that its taker did before. Barriers may end
+//!    in another order than they began in; the highest number that is done is that of such a
+//!    barrier, whichever of the others still run.
 
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -46,7 +48,8 @@ mod loom_tests {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// What a barrier of this model does: it looks at what two threads made unreachable, as a reader would that it interrupts.
+    /// What a barrier of this model does: it looks at what two threads made unreachable, as a
+    /// reader would that it interrupts.
     struct Model {
         barriers: Barriers,
         gone: [AtomicBool; 2],

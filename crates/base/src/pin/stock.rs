@@ -1,20 +1,23 @@
 //! Things on their way from one use to the next, for many threads together.
 //!
-//! Nobody finds them any more, and some may still be read, under the words that name them: they *wait*. A *pass* asks which are protected,
-//! once for all that wait then, and makes the others *clear* to be used. As all threads draw on one stock, they pay together for one barrier
-//! in as many uses as about half of the stock has things, however few each of them takes at a time.
+//! Nobody finds them any more, and some may still be read, under the words that name them: they
+//! *wait*. A *pass* asks which are protected, once for all that wait then, and makes the others
+//! *clear* to be used. As all threads draw on one stock, they pay together for one barrier in as
+//! many uses as about half of the stock has things, however few each of them takes at a time.
 //!
-//! 4. A thing gets clear only by a pass whose barrier began after it was made unreachable: the mark of what waits is taken with the lists
-//!    locked, by whoever appends, so that it is no older than that of any thing among them.
-//! 5. A thing of the stock is in one of the lists, or in the hand of the thread that passes and holds `passing`. Who holds that, and then
-//!    the lists, sees all.
+//! 4. A thing gets clear only by a pass whose barrier began after it was made unreachable: the mark
+//!    of what waits is taken with the lists locked, by whoever appends, so that it is no older than
+//!    that of any thing among them.
+//! 5. A thing of the stock is in one of the lists, or in the hand of the thread that passes and
+//!    holds `passing`. Who holds that, and then the lists, sees all.
 
 use super::{Mark, Pins};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// What was made unreachable and is to be used again: whoever appends `T`s has made them unreachable to all who do not protect them, by
-/// their words, yet; whom they are given to may use them as the only one. Its users steer by [`Self::level`] and [`Self::target`].
+/// What was made unreachable and is to be used again: whoever appends `T`s has made them
+/// unreachable to all who do not protect them, by their words, yet; whom they are given to may use
+/// them as the only one. Its users steer by [`Self::level`] and [`Self::target`].
 pub struct Stock<T> {
     lists: Mutex<Lists<T>>,
     /// Held by the thread that passes, with what it has in hand: empty but meanwhile.
@@ -155,7 +158,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A thing that is there until it is taken away, goes through the stock, and is overwritten by whoever gets it.
+    /// A thing that is there until it is taken away, goes through the stock, and is overwritten by
+    /// whoever gets it.
     struct Model {
         pins: Pins,
         stock: Stock<u32>,
@@ -180,7 +184,8 @@ mod loom_tests {
             let guard = self.pins.guard_at(0).expect("nothing is protected");
             guard.protect(7);
             if self.there.load(Ordering::Acquire) {
-                // SAFETY: what this model checks: nobody writes while the word is protected and the thing is there.
+                // SAFETY: what this model checks: nobody writes while the word is protected and the
+                // thing is there.
                 self.content
                     .with(|content| assert_eq!(unsafe { *content }, 1, "read after it was overwritten"));
             }

@@ -1,8 +1,9 @@
 //! Every key of CacheBench's configuration: whether it is honoured here, and if not why.
 //!
-//! CacheBench ignores keys that it does not know, so that a run may not be what its file says. Here each key has a rule:
-//! it is honoured, it cannot change what is measured (which is said), or it is refused by name. `docs/cachebench.md` has
-//! this table for readers. Source: facebook/CacheLib, `cachebench/util/CacheConfig.h` and `Config.h`.
+//! CacheBench ignores keys that it does not know, so that a run may not be what its file says. Here
+//! each key has a rule: it is honoured, it cannot change what is measured (which is said), or it is
+//! refused by name. `docs/cachebench.md` has this table for readers. Source: facebook/CacheLib,
+//! `cachebench/util/CacheConfig.h` and `Config.h`.
 
 use serde_json::{Map, Value};
 
@@ -279,7 +280,8 @@ fn nearest(section: Section, name: &str) -> Option<&'static str> {
     (distance(best) <= name.len() / 3).then_some(best.name)
 }
 
-/// How many letters must be put in, taken out or changed to make one text of the other (Levenshtein).
+/// How many letters must be put in, taken out or changed to make one text of the other
+/// (Levenshtein).
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,9 +1,10 @@
 //! CacheBench's configurations, whole: the cache, the requests, and how they are driven.
 //!
-//! A file is an object with a `cache_config` and a `test_config`, or a list of such objects: several caches that are driven
-//! at the same time. Every key is honoured or refused by name ([`KEYS`]); what a configuration asks of production machines
-//! is scaled down, keys, memory and operations alike, so that hit ratios stay what they are. `docs/cachebench.md` is
-//! the page for readers; how the requests are interpreted is in `crate::workload`.
+//! A file is an object with a `cache_config` and a `test_config`, or a list of such objects:
+//! several caches that are driven at the same time. Every key is honoured or refused by name
+//! ([`KEYS`]); what a configuration asks of production machines is scaled down, keys, memory and
+//! operations alike, so that hit ratios stay what they are. `docs/cachebench.md` is the page for
+//! readers; how the requests are interpreted is in `crate::workload`.
 
 mod keys;
 #[cfg(test)]
@@ -54,7 +55,8 @@ pub enum CacheBenchError {
 pub struct Overrides {
     /// The share of memory, keys and operations to keep, above 0 and at most 1. Default all.
     pub scale: Option<f64>,
-    /// The memory of the cache instead of the configuration's; without `scale`, everything is scaled alike.
+    /// The memory of the cache instead of the configuration's; without `scale`, everything is
+    /// scaled alike.
     pub memory: Option<ByteSize>,
     /// The number of keys instead.
     pub keys: Option<u64>,
@@ -388,7 +390,8 @@ impl Reader<'_> {
     }
 }
 
-/// A caution where the memory is too little for the chunk sizes: the figures are then about slabs and not about policy.
+/// A caution where the memory is too little for the chunk sizes: the figures are then about slabs
+/// and not about policy.
 fn few_slabs(memory: ByteSize, classes: &SizeClassConfig) -> Option<String> {
     let classes = match classes {
         SizeClassConfig::List(sizes) => sizes.len() as f64,

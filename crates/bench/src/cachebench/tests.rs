@@ -171,7 +171,8 @@ fn memory_keys_and_operations_are_scaled_alike() {
     }
 }
 
-/// Every configuration that CacheLib ships is accepted, or refused with the names of its keys; and read without them.
+/// Every configuration that CacheLib ships is accepted, or refused with the names of its keys; and
+/// read without them.
 #[test]
 fn every_shipped_configuration_is_accepted_or_refused_by_name() {
     let Some(folder) = traces() else { return };
@@ -211,7 +212,8 @@ fn every_shipped_configuration_is_accepted_or_refused_by_name() {
     }
     println!("{accepted} accepted, {refused} refused; without what is refused, not read: {unreadable:#?}");
     assert!(accepted >= 20 && accepted + refused >= 80, "{accepted} accepted, {refused} refused");
-    // What remains are programs of their own, traces, and distributions that stand in another folder.
+    // What remains are programs of their own, traces, and distributions that stand in another
+    // folder.
     assert!(unreadable.len() <= 16, "{unreadable:#?}");
 }
 

@@ -1,6 +1,8 @@
-//! Every operation of an administrator, one after the other, while callers call: how long the slowest call of each took.
+//! Every operation of an administrator, one after the other, while callers call: how long the
+//! slowest call of each took.
 //!
-//! What is operated on besides the pools under check is a pool of the administrator's own, which comes and goes.
+//! What is operated on besides the pools under check is a pool of the administrator's own, which
+//! comes and goes.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -26,8 +28,8 @@ pub struct AdminCalls {
     pub slowest_ms: f64,
     /// How much of that its thread ran, in milliseconds.
     pub slowest_ran_ms: f64,
-    /// How much of that its thread could have run but had no processor, in milliseconds. For the rest the operation slept or
-    /// waited for others.
+    /// How much of that its thread could have run but had no processor, in milliseconds. For the
+    /// rest the operation slept or waited for others.
     pub slowest_queued_ms: f64,
     /// How long all took together, in milliseconds.
     pub total_ms: f64,
@@ -172,8 +174,8 @@ fn part(of: ByteSize, share: f64) -> ByteSize {
     ByteSize::new((of.as_u64() as f64 * share) as u64).max(ByteSize::mib(8))
 }
 
-/// Nanoseconds that the calling thread has run, and that it has waited for a processor, as the kernel counts them; 0 if it does
-/// not. Costs some microseconds.
+/// Nanoseconds that the calling thread has run, and that it has waited for a processor, as the
+/// kernel counts them; 0 if it does not. Costs some microseconds.
 fn ran_and_queued() -> [u64; 2] {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let mut counted = counted.split(' ').map(|nanos| nanos.parse().unwrap_or(0));

@@ -1,8 +1,9 @@
 //! The threads of a check: callers, and one that disturbs.
 //!
-//! A caller tells the history, calls, and tells again; it stops at the end of the run, or when enough violations were
-//! found. The disturber moves limits and the clock and flushes, at random moments. Nothing is waited for but the end,
-//! and a restart: then all callers stop, the cache ends and is taken over, and callers begin anew.
+//! A caller tells the history, calls, and tells again; it stops at the end of the run, or when
+//! enough violations were found. The disturber moves limits and the clock and flushes, at random
+//! moments. Nothing is waited for but the end, and a restart: then all callers stop, the cache ends
+//! and is taken over, and callers begin anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -34,7 +34,8 @@ pub(crate) struct EmbeddedSubject {
 }
 
 impl EmbeddedSubject {
-    /// A cache with a pool for each share of the memory. Its clock is moved by hand, so that lifetimes pass fast.
+    /// A cache with a pool for each share of the memory. Its clock is moved by hand, so that
+    /// lifetimes pass fast.
     pub(crate) fn new(options: &EmbeddedOptions, shares: &[f64], moves_limits: bool) -> Result<Self> {
         let clock = Clock::manual(1_000_000);
         let total: f64 = shares.iter().sum();
@@ -206,7 +207,8 @@ impl Caller for EmbeddedCaller<'_> {
     fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> Result<Touched> {
         self.calls += 1;
         let done = self.pools[usize::from(pool)].1.touch(key, expiry(ttl_secs));
-        // An item without room for an expiry time is copied, and there may be no memory for the copy.
+        // An item without room for an expiry time is copied, and there may be no memory for the
+        // copy.
         Ok(if done { Touched::Done } else { Touched::NothingOrRefused })
     }
 

@@ -1,10 +1,12 @@
 //! The histories of all keys: what is told about every call, and who is told what is wrong.
 //!
-//! A caller tells when a call begins and when it has ended; in between it calls the cache, and no lock is held. Each key
-//! has its own lock, so that calls on different keys do not wait for each other here.
+//! A caller tells when a call begins and when it has ended; in between it calls the cache, and no
+//! lock is held. Each key has its own lock, so that calls on different keys do not wait for each
+//! other here.
 //!
-//! Memory: a key that was never called costs about 130 bytes; one that was, also a ring of its last calls (40 bytes
-//! each, for reports) and what [`Lives`] keeps. Nothing grows with the length of a run.
+//! Memory: a key that was never called costs about 130 bytes; one that was, also a ring of its last
+//! calls (40 bytes each, for reports) and what [`Lives`] keeps. Nothing grows with the length of a
+//! run.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -86,7 +88,8 @@ impl History {
         &self.keys[key as usize]
     }
 
-    /// A call is about to be made. A set gets its version, in the ticket's record. `now` is the time of the cache.
+    /// A call is about to be made. A set gets its version, in the ticket's record. `now` is the
+    /// time of the cache.
     pub(crate) fn begin(
         &self,
         key: u64,
@@ -178,8 +181,9 @@ impl History {
         })
     }
 
-    /// A call has ended without an answer, and nothing will be done for it from now on: it was carried out or not. As a part of it
-    /// may have been, nothing is known of when the value expires.
+    /// A call has ended without an answer, and nothing will be done for it from now on: it was
+    /// carried out or not. As a part of it may have been, nothing is known of when the value
+    /// expires.
     pub(crate) fn end_unknown(&self, ticket: Ticket) {
         // What is not known cannot be wrong.
         let _ = self.end(&ticket, ticket.record, Answer::Unknown, |key, record| {

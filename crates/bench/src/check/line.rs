@@ -10,7 +10,8 @@ pub(crate) trait Duplex: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Duplex for T {}
 
-/// A connection with room for requests and replies. That it is gone shows as an [`io::Error`] in the chain of an error.
+/// A connection with room for requests and replies. That it is gone shows as an [`io::Error`] in
+/// the chain of an error.
 pub(crate) struct Line {
     stream: Box<dyn Duplex>,
     /// The requests to be sent.

@@ -1,32 +1,37 @@
 //! Which versions of one key may still be returned: the rule by which a history is judged.
 //!
-//! A cache is a register per key that may lose its value at any time. Every write has a version of its own, so that a
-//! get says which write it saw. For such a register, Gibbons and Korach ("Testing Shared Memories", SIAM Journal on
-//! Computing 26(4), 1997, section 4) decide in one sort whether some legal order explains a history; this is their test,
-//! carried out while the history goes on.
+//! A cache is a register per key that may lose its value at any time. Every write has a version of
+//! its own, so that a get says which write it saw. For such a register, Gibbons and Korach
+//! ("Testing Shared Memories", SIAM Journal on Computing 26(4), 1997, section 4) decide in one sort
+//! whether some legal order explains a history; this is their test, carried out while the history
+//! goes on.
 //!
-//! Take a version with the calls that wrote and returned it. Let `first_end` be the earliest end among them and
-//! `last_begin` the latest begin: the version was there at some moment up to `first_end`, and at some moment from
-//! `last_begin` on. Two versions cannot both be explained if each was still there after the other was:
-//! `a.last_begin > b.first_end` and `b.last_begin > a.first_end`. A history in which no two collide has a legal order. A miss,
-//! a removal and a flush are versions of their own ("nothing is there") with one call each; since an eviction may happen
-//! at any time, nothing more is asked of them, and nothing that was there before such a call may come back after it.
+//! Take a version with the calls that wrote and returned it. Let `first_end` be the earliest end
+//! among them and `last_begin` the latest begin: the version was there at some moment up to
+//! `first_end`, and at some moment from `last_begin` on. Two versions cannot both be explained if
+//! each was still there after the other was: `a.last_begin > b.first_end` and
+//! `b.last_begin > a.first_end`. A history in which no two collide has a legal order. A miss, a
+//! removal and a flush are versions of their own ("nothing is there") with one call each; since an
+//! eviction may happen at any time, nothing more is asked of them, and nothing that was there
+//! before such a call may come back after it.
 //!
-//! Seen from a version: once another one was there after it (that one's `last_begin` is past this one's `first_end`), no call
-//! that begins after the other's `first_end` may return it. That is its `dead_after`.
+//! Seen from a version: once another one was there after it (that one's `last_begin` is past this
+//! one's `first_end`), no call that begins after the other's `first_end` may return it. That is its
+//! `dead_after`.
 //!
 //! Invariants:
 //! 1. Calls are told in the order of their ends; flushes, which touch all keys, may be told late.
-//! 2. A version is forgotten only when every call that is under way or to come began after its `dead_after`: returning
-//!    it would be wrong whatever else happens. What is kept is therefore bounded by the calls that overlap, plus one.
+//! 2. A version is forgotten only when every call that is under way or to come began after its
+//!    `dead_after`: returning it would be wrong whatever else happens. What is kept is therefore
+//!    bounded by the calls that overlap, plus one.
 
 use super::record::{Answer, CallKind, Record, Tick};
 
 const NEVER: Tick = Tick::MAX;
 /// The Unix second at which what lives for ever expires.
 pub(crate) const FOR_EVER: u64 = u64::MAX;
-/// Versions of a key that are kept at once, but for those that may be there yet. More can only be possible at once while a call is
-/// stuck.
+/// Versions of a key that are kept at once, but for those that may be there yet. More can only be
+/// possible at once while a call is stuck.
 const MOST_KEPT: usize = 1_024;
 
 /// A version that may still be returned.
@@ -66,7 +71,8 @@ pub(crate) enum Wrong {
 pub(crate) struct Lives {
     kept: Vec<Life>,
     next_version: u64,
-    /// Versions were dropped for lack of room: gets that began before this are not judged if they return an unknown one.
+    /// Versions were dropped for lack of room: gets that began before this are not judged if they
+    /// return an unknown one.
     blind_until: Tick,
 }
 
@@ -108,8 +114,8 @@ impl Lives {
         self.was_there(place, record)
     }
 
-    /// A set ends without an answer: its value was written by now, or never will be. Until it is seen it was not there for any
-    /// other version to end, nor does it end one.
+    /// A set ends without an answer: its value was written by now, or never will be. Until it is
+    /// seen it was not there for any other version to end, nor does it end one.
     pub(crate) fn end_unknown_set(&mut self, record: Record) {
         let Some(place) = self.place(record.version) else { return };
         let life = &mut self.kept[place];
@@ -156,8 +162,8 @@ impl Lives {
         if possible { Ok(()) } else { Err(Wrong::NothingWasThere) }
     }
 
-    /// Whatever is there may expire as late as at Unix second `expires`, but not later if `exact` and only one version can
-    /// be there.
+    /// Whatever is there may expire as late as at Unix second `expires`, but not later if `exact`
+    /// and only one version can be there.
     pub(crate) fn touched(&mut self, begin: Tick, expires: u64, exact: bool) {
         let mut possible = self.kept.iter().filter(|life| life.dead_after >= begin);
         let first = possible.next().is_some_and(|life| life.first_end < begin);
@@ -167,8 +173,8 @@ impl Lives {
         }
     }
 
-    /// Forgets what no call that began at or after `oldest_begin` may return, but for the newest of it, which reports
-    /// can then explain.
+    /// Forgets what no call that began at or after `oldest_begin` may return, but for the newest of
+    /// it, which reports can then explain.
     pub(crate) fn forget(&mut self, oldest_begin: Tick) {
         let gone = |life: &Life| life.dead_after < oldest_begin;
         let newest = self.kept.iter().filter(|life| gone(life)).map(|life| life.version).max();
@@ -179,7 +185,8 @@ impl Lives {
         self.kept.iter().position(|life| life.version == version)
     }
 
-    /// The version at `place` was there in a call that has just ended: judges it, and what that means for the others.
+    /// The version at `place` was there in a call that has just ended: judges it, and what that
+    /// means for the others.
     fn was_there(&mut self, place: usize, record: Record) -> Result<(), Wrong> {
         let life = self.kept[place];
         if life.last_begin > life.dead_after {
@@ -188,7 +195,8 @@ impl Lives {
         self.ends_others(Some(life.version), life.last_begin, life.first_end, record)
     }
 
-    /// Something (a version, or that nothing is there) was there from `first_end` at the latest to `last_begin` at least.
+    /// Something (a version, or that nothing is there) was there from `first_end` at the latest to
+    /// `last_begin` at least.
     fn ends_others(
         &mut self,
         version: Option<u64>,

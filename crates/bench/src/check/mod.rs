@@ -1,13 +1,15 @@
 //! Whether a cache is right while everything happens to it at once: `millpond bench check`.
 //!
-//! Threads get, set, delete and touch the same keys as fast as they can, while pool and memory limits move, values
-//! expire and all keys are flushed. Every call is told to the histories of its key, and every answer must be
-//! one that some legal order of the calls explains: the checker of CacheLib's consistency stress (cachebench's
-//! `checkConsistency`), made exact, and extended by expiry, flushes and limits. `docs/consistency.md` is its page.
+//! Threads get, set, delete and touch the same keys as fast as they can, while pool and memory
+//! limits move, values expire and all keys are flushed. Every call is told to the histories of its
+//! key, and every answer must be one that some legal order of the calls explains: the checker of
+//! CacheLib's consistency stress (cachebench's `checkConsistency`), made exact, and extended by
+//! expiry, flushes and limits. `docs/consistency.md` is its page.
 //!
 //! - `value`: what is written, so that torn and foreign bytes show.
 //! - `lives`: the rule for one key. `history`: the locks around it, and logical time.
-//! - `subject`: what is checked, `embedded` and `server`: those there are. `plant`: faults planted on purpose.
+//! - `subject`: what is checked, `embedded` and `server`: those there are. `plant`: faults planted
+//!   on purpose.
 //! - `memcached`, `resp`: what a server's clients speak. `line`: the bytes of a connection.
 //! - `admin`: every operation of an administrator, timed.
 //! - `preset`: declared runs. `drive`: the threads of a run. `report`: what is said about it.
@@ -81,8 +83,8 @@ pub struct CheckSpec {
     pub ttl_share: f64,
     /// Calling threads. Default 4.
     pub threads: usize,
-    /// For how long a thread sleeps after every 64 of its calls or so, in milliseconds, so that there may be more threads than
-    /// processors have time for. Default 0.
+    /// For how long a thread sleeps after every 64 of its calls or so, in milliseconds, so that
+    /// there may be more threads than processors have time for. Default 0.
     pub pause_ms: u64,
     /// What of an original has no equivalent here.
     pub not_expressed: Vec<String>,
@@ -153,18 +155,21 @@ pub struct CheckOptions {
     pub seed: u64,
     /// Whether limits of pools and memory move, and size classes trade slabs. Default true.
     pub moves_limits: bool,
-    /// Whether all operations of an administrator are called meanwhile, and timed; embedded only. Default false.
+    /// Whether all operations of an administrator are called meanwhile, and timed; embedded only.
+    /// Default false.
     pub administers: bool,
     /// Whether all keys are flushed now and then. Default true.
     pub flushes: bool,
-    /// How often the cache ends and is taken over again, at equal distances; for that, `shared` is needed. Default 0.
+    /// How often the cache ends and is taken over again, at equal distances; for that, `shared` is
+    /// needed. Default 0.
     pub restarts: u64,
-    /// A folder in memory for an embedded cache, such as `/dev/shm/check`; it must not be there yet, and is gone
-    /// afterwards. Default none.
+    /// A folder in memory for an embedded cache, such as `/dev/shm/check`; it must not be there
+    /// yet, and is gone afterwards. Default none.
     pub shared: Option<PathBuf>,
     /// How long to wait between two disturbances, in milliseconds. Default 20.
     pub disturb_every_ms: u64,
-    /// A fault to plant, and in how many of the calls at which it can strike it does so once. Default none.
+    /// A fault to plant, and in how many of the calls at which it can strike it does so once.
+    /// Default none.
     pub plant: Option<(PlantKind, u64)>,
     /// How many violations end the run. Default 1.
     pub max_violations: usize,

@@ -1,4 +1,5 @@
-//! Faults that are planted on purpose, between the checker and the cache, to show that the checker finds them.
+//! Faults that are planted on purpose, between the checker and the cache, to show that the checker
+//! finds them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,7 +42,8 @@ impl fmt::Display for PlantKind {
     }
 }
 
-/// A fault that strikes once in `every` of the calls at which it can, at the first opportunity from then on.
+/// A fault that strikes once in `every` of the calls at which it can, at the first opportunity from
+/// then on.
 pub(crate) struct Plant {
     kind: PlantKind,
     every: u64,

@@ -1,9 +1,12 @@
-//! Declared checks with names: CacheLib's consistency and slab-release stress, in this project's own parameters.
+//! Declared checks with names: CacheLib's consistency and slab-release stress, in this project's
+//! own parameters.
 //!
-//! Each preset stands for a configuration of facebook/CacheLib's `cachebench/test_configs/consistency` or
-//! `feature_stress/slab_release` of the same name: as much memory, as many pools, keys and threads, the same sizes and the same calls.
-//! What an original has that the engine does not is said in every report: flash, chained items. Slabs are rebalanced at
-//! random, as in the originals but more often, and limits of pools and memory move as well. Values are at least 32 bytes, which the checksum needs.
+//! Each preset stands for a configuration of facebook/CacheLib's
+//! `cachebench/test_configs/consistency` or `feature_stress/slab_release` of the same name: as much
+//! memory, as many pools, keys and threads, the same sizes and the same calls. What an original has
+//! that the engine does not is said in every report: flash, chained items. Slabs are rebalanced at
+//! random, as in the originals but more often, and limits of pools and memory move as well. Values
+//! are at least 32 bytes, which the checksum needs.
 
 use base::ByteSize;
 use millpond::strategy::{Random, Strategy};
@@ -211,8 +214,9 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The declaration. Popularity is normal around the middle key, as CacheBench has it where nothing is said; the
-    /// policy is LRU with a refresh time of 60 s, CacheLib's default. One write in ten has a lifetime, which no original has.
+    /// The declaration. Popularity is normal around the middle key, as CacheBench has it where
+    /// nothing is said; the policy is LRU with a refresh time of 60 s, CacheLib's default. One
+    /// write in ten has a lifetime, which no original has.
     pub fn spec(&self) -> CheckSpec {
         let sizes = |parts: &[Part]| Sizes::weighted(parts.to_vec()).unwrap_or_else(|| Sizes::fixed(1));
         let (get, set, delete) = self.mix;

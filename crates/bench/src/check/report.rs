@@ -1,4 +1,5 @@
-//! What a check found: the violation in words with the calls that prove it, and the figures of the run.
+//! What a check found: the violation in words with the calls that prove it, and the figures of the
+//! run.
 
 use std::fmt::{self, Write as _};
 
@@ -35,8 +36,8 @@ pub(crate) struct Place<'a> {
 /// Something that a cache may not do, and the calls that prove it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// The kind, as one word: `torn`, `other-key`, `stale`, `resurrected`, `never-written`, `refused-but-seen`, `expired`,
-    /// `nothing-there` or `held-changed`.
+    /// The kind, as one word: `torn`, `other-key`, `stale`, `resurrected`, `never-written`,
+    /// `refused-but-seen`, `expired`, `nothing-there` or `held-changed`.
     pub kind: &'static str,
     /// The number of the key.
     pub key: u64,
@@ -44,7 +45,8 @@ pub struct Violation {
     pub key_text: String,
     /// What is wrong, as a sentence.
     pub what: String,
-    /// The calls on the key around it, in the order in which they began, with logical times of begin and end.
+    /// The calls on the key around it, in the order in which they began, with logical times of
+    /// begin and end.
     pub calls: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! A connection that speaks RESP, under check: strings, one request at a time, several keys by `MGET`.
+//! A connection that speaks RESP, under check: strings, one request at a time, several keys by
+//! `MGET`.
 
 use anyhow::{Context, Result, bail};
 use base::Clock;
@@ -8,7 +9,8 @@ use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
 use crate::target::resp::{Reply, command, reply};
 
-/// The Unix second at which what is touched for ever expires: far off, and one that the server can count.
+/// The Unix second at which what is touched for ever expires: far off, and one that the server can
+/// count.
 const FAR_OFF: &[u8] = b"4000000000";
 
 /// A connection.
@@ -21,7 +23,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Lets what is written end on a second of the clock, so that it ends for memcached's clients of the same keys at that moment, too.
+    /// Lets what is written end on a second of the clock, so that it ends for memcached's clients
+    /// of the same keys at that moment, too.
     pub(crate) fn ending_on_seconds(mut self) -> Self {
         self.ends_on_seconds = true;
         self
@@ -51,7 +54,8 @@ impl Client {
         }
     }
 
-    /// Sends several commands as one transaction and waits for their replies; what fails within it is an error.
+    /// Sends several commands as one transaction and waits for their replies; what fails within it
+    /// is an error.
     pub(crate) fn transaction(&mut self, commands: &[Vec<&[u8]>]) -> Result<Option<Vec<Reply>>> {
         command(&[b"MULTI"], &mut self.line.output);
         commands.iter().for_each(|parts| command(parts, &mut self.line.output));

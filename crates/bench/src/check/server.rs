@@ -10,9 +10,9 @@ use super::subject::{Caller, Subject};
 use crate::run::Stream;
 use crate::target::Address;
 
-/// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item may outlive it by one tick. What speaks
-/// RESP counts in milliseconds, and the second in which a call ends here may be over by nearly one. The other second is for the server's
-/// idea of the time.
+/// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item
+/// may outlive it by one tick. What speaks RESP counts in milliseconds, and the second in which a
+/// call ends here may be over by nearly one. The other second is for the server's idea of the time.
 const SLACK_SECS: u64 = 2;
 
 /// A connection to a server.
@@ -37,7 +37,8 @@ pub(crate) struct ServerSubject<C> {
 }
 
 impl<C: ServerCaller> ServerSubject<C> {
-    /// Connects, and empties the server: a value that a former check left behind would be one that nobody has written.
+    /// Connects, and empties the server: a value that a former check left behind would be one that
+    /// nobody has written.
     ///
     /// # Errors
     /// Where there is no server, or it refuses to be emptied.

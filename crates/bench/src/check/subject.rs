@@ -1,7 +1,7 @@
 //! What is checked: a cache with callers, and with what can be done to it meanwhile.
 //!
-//! The seam is narrow on purpose: a caller's four calls, and disturbances that are not calls on a key. A subject that
-//! cannot do one says so, and the check goes on without it.
+//! The seam is narrow on purpose: a caller's four calls, and disturbances that are not calls on a
+//! key. A subject that cannot do one says so, and the check goes on without it.
 
 use anyhow::Result;
 use base::Clock;
@@ -96,7 +96,8 @@ pub(crate) enum Touched {
 
 /// The calls of one thread. `pool` is the number of the workload's pool.
 pub(crate) trait Caller {
-    /// Reads one or several keys; `seen` is called for each that is there, with its place among them.
+    /// Reads one or several keys; `seen` is called for each that is there, with its place among
+    /// them.
     fn get(&mut self, pool: u16, keys: &[&[u8]], seen: &mut dyn FnMut(usize, &[u8])) -> Result<()>;
 
     /// Writes a value that lives for `ttl_secs` seconds, 0 for ever. False where it is refused.
@@ -113,8 +114,9 @@ pub(crate) trait Caller {
         None
     }
 
-    /// Looks again at a value that was read a while ago and held since, and lets it go; `None` where none was held for
-    /// long enough. The value's bytes as they are now, and whether they are as they were.
+    /// Looks again at a value that was read a while ago and held since, and lets it go; `None`
+    /// where none was held for long enough. The value's bytes as they are now, and whether they are
+    /// as they were.
     fn look_again(&mut self, _seen: &mut dyn FnMut(&[u8], bool)) -> bool {
         false
     }

@@ -31,7 +31,8 @@ fn delete(begin: Tick, end: Tick) -> Made {
     Made { kind: CallKind::Delete, version: None, begin, end }
 }
 
-/// Tells a history to the rule, in the order of its begins and ends. Versions are numbered as sets begin.
+/// Tells a history to the rule, in the order of its begins and ends. Versions are numbered as sets
+/// begin.
 fn judge(history: &[Made]) -> Result<(), Wrong> {
     let mut lives = Lives::default();
     let mut moments: Vec<(Tick, usize, bool)> = Vec::new();
@@ -145,7 +146,8 @@ fn tricky_histories_are_judged_right() {
     }
 }
 
-/// Histories with distinct moments, in which sets are numbered as they begin and gets return versions that exist.
+/// Histories with distinct moments, in which sets are numbered as they begin and gets return
+/// versions that exist.
 fn histories() -> impl Strategy<Value = Vec<Made>> {
     let call = (0_u8..8, any::<u64>(), any::<u64>(), 0_usize..8);
     prop::collection::vec(call, 1..9).prop_map(|calls| {
@@ -384,7 +386,8 @@ fn every_preset_runs() {
     }
 }
 
-/// More threads than have a slot of their own in the engine, with all that an administrator does beside them.
+/// More threads than have a slot of their own in the engine, with all that an administrator does
+/// beside them.
 #[test]
 fn a_hundred_threads_are_right_while_the_cache_is_administered() {
     let spec = CheckSpec { threads: 100, pools: vec![0.5, 0.5], memory: ByteSize::mib(48), ..small() };

@@ -1,8 +1,9 @@
 //! What the checker writes as values: who they are, and a checksum over every byte.
 //!
-//! A value is a header of 32 bytes – its key's number, its version, its length, a checksum over all that follows and
-//! all that precedes – and bytes that depend on key and version. A value that is cut, mixed from two, or written over
-//! while it is read does not pass; one that passes names the write that it comes from.
+//! A value is a header of 32 bytes – its key's number, its version, its length, a checksum over all
+//! that follows and all that precedes – and bytes that depend on key and version. A value that is
+//! cut, mixed from two, or written over while it is read does not pass; one that passes names the
+//! write that it comes from.
 
 use base::hash::{key_hash, mix64};
 use base::rng::Rng;

@@ -18,12 +18,12 @@ use crate::workload::{Mix, Popularity, Sizes};
 /// Flags of `millpond bench check`.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// What is checked: embedded, memcached://HOST:PORT, redis://HOST:PORT, memcached+unix:///PATH or redis+unix:///PATH; a
-    /// server loses all its keys, one of Redis those of database 0
+    /// What is checked: embedded, memcached://HOST:PORT, redis://HOST:PORT, memcached+unix:///PATH
+    /// or redis+unix:///PATH; a server loses all its keys, one of Redis those of database 0
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
-    /// A declared check, or `all` of them in turn, each for an equal part of the time; other flags change it [default:
-    /// none, the flags declare the check]
+    /// A declared check, or `all` of them in turn, each for an equal part of the time; other flags
+    /// change it [default: none, the flags declare the check]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// Show the presets, and check nothing
@@ -47,13 +47,16 @@ pub struct CheckArgs {
     /// Key sizes in bytes: 16, 8-64 or 8:30,64:70 [default: 8-64, or as the preset says]
     #[arg(long, value_name = "SIZES")]
     pub key_size: Option<Sizes>,
-    /// Value sizes in bytes, at least 32; each write draws one [default: 32-16KiB, or as the preset says]
+    /// Value sizes in bytes, at least 32; each write draws one
+    /// [default: 32-16KiB, or as the preset says]
     #[arg(long, value_name = "SIZES")]
     pub value_size: Option<Sizes>,
-    /// How calls spread over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.9, or as the preset says]
+    /// How calls spread over keys: zipf:ALPHA, uniform, scan or normal
+    /// [default: zipf:0.9, or as the preset says]
     #[arg(long, value_name = "SHAPE")]
     pub popularity: Option<Popularity>,
-    /// Calls by weight, of get, set, delete, touch [default: get=60,set=25,delete=10,touch=5, or as the preset says]
+    /// Calls by weight, of get, set, delete, touch
+    /// [default: get=60,set=25,delete=10,touch=5, or as the preset says]
     #[arg(long, value_name = "MIX")]
     pub mix: Option<Mix>,
     /// Lifetimes in seconds, of those writes that set one [default: 1-20]
@@ -62,11 +65,12 @@ pub struct CheckArgs {
     /// The share of writes and touches that set a lifetime, 0 to 1 [default: 0.2, of presets 0.1]
     #[arg(long, value_name = "SHARE")]
     pub ttl_share: Option<f64>,
-    /// Pools of an embedded cache, with equal shares of memory and keys [default: 1, or as the preset says]
+    /// Pools of an embedded cache, with equal shares of memory and keys
+    /// [default: 1, or as the preset says]
     #[arg(long, value_name = "N")]
     pub pools: Option<usize>,
-    /// All memory of an embedded cache; a preset that has more is scaled down to it, with its keys [default: 64MiB, of
-    /// presets 1GiB]
+    /// All memory of an embedded cache; a preset that has more is scaled down to it, with its keys
+    /// [default: 64MiB, of presets 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
     /// Eviction policy of an embedded cache [default: s3-fifo, of presets lru]
@@ -75,7 +79,8 @@ pub struct CheckArgs {
     /// Leave the limits of pools and memory alone
     #[arg(long)]
     pub no_resize: bool,
-    /// Call every operation of an administrator meanwhile, one after the other, and print the slowest call of each; embedded only
+    /// Call every operation of an administrator meanwhile, one after the other, and print the
+    /// slowest call of each; embedded only
     #[arg(long)]
     pub admin: bool,
     /// Let each thread sleep this long after every 64 calls or so, in milliseconds [default: 0]
@@ -84,11 +89,12 @@ pub struct CheckArgs {
     /// Never flush all keys, but for those of a server once at the start
     #[arg(long)]
     pub no_flush: bool,
-    /// How often the cache ends and is taken over again, at equal distances; embedded only, takes --shared
+    /// How often the cache ends and is taken over again, at equal distances; embedded only, takes
+    /// --shared
     #[arg(long, value_name = "N", default_value_t = 0, requires = "shared")]
     pub restarts: u64,
-    /// Keep the slabs of an embedded cache in this folder in memory, such as /dev/shm/check; it must not be there yet, and is
-    /// removed afterwards [default: none]
+    /// Keep the slabs of an embedded cache in this folder in memory, such as /dev/shm/check; it
+    /// must not be there yet, and is removed afterwards [default: none]
     #[arg(long, value_name = "FOLDER")]
     pub shared: Option<PathBuf>,
     /// How long to wait between two moves of a limit or of the clock, in milliseconds

@@ -23,69 +23,80 @@ use crate::trace::Column;
 /// Flags of `millpond curve`.
 #[derive(Clone, Debug, Args)]
 pub struct CurveArgs {
-    /// Trace file: CSV with named columns, list of keys, ARC .lis, JSON lines with hash_ids, or CacheLib's CSV; plain, gzip or
-    /// zstd. Or a folder of traces: every NAME/NAME.csv and every .lis in it
+    /// Trace file: CSV with named columns, list of keys, ARC .lis, JSON lines with hash_ids, or
+    /// CacheLib's CSV; plain, gzip or zstd. Or a folder of traces: every NAME/NAME.csv and every
+    /// .lis in it
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost, mini, shadow or tail [default: shards; mini for
-    /// policies other than lru]
+    /// How the curve is learnt: exact, shards, shards-fixed-rate, ghost, mini, shadow or tail
+    /// [default: shards; mini for policies other than lru]
     #[arg(long, value_name = "NAME")]
     pub method: Option<Method>,
-    /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in miniature. May be given several times
+    /// Whose curve: lru, or any other policy of the engine, such as s3-fifo, by simulation in
+    /// miniature. May be given several times
     #[arg(long, value_name = "POLICY", default_value = "lru")]
     pub policy: Vec<PolicyKind>,
-    /// How much memory for this share of hits, such as 90% or 0.9? Told by the curve and then tried: the trace is replayed through an
-    /// engine with that memory, and with more or less where it hits otherwise
+    /// How much memory for this share of hits, such as 90% or 0.9? Told by the curve and then
+    /// tried: the trace is replayed through an engine with that memory, and with more or less where
+    /// it hits otherwise
     #[arg(long, value_name = "SHARE", value_parser = hits, conflicts_with_all = ["csv", "compare", "compare_policies", "published"])]
     pub hits: Option<f64>,
     /// With --hits: no larger engine is tried; 0 = none at all, and the curve alone answers
     #[arg(long, value_name = "SIZE", default_value = "2GiB", requires = "hits")]
     pub most_tried: ByteSize,
-    /// What sizes count: bytes or items [default: bytes where the trace or --value-size tells sizes, else items]
+    /// What sizes count: bytes or items
+    /// [default: bytes where the trace or --value-size tells sizes, else items]
     #[arg(long, value_name = "UNIT", value_parser = unit)]
     pub unit: Option<Unit>,
-    /// The share of keys that is followed [default: 0.01 for shards-fixed-rate, 1/32 for ghost, about 16,384 keys for mini]
+    /// The share of keys that is followed
+    /// [default: 0.01 for shards-fixed-rate, 1/32 for ghost, about 16,384 keys for mini]
     #[arg(long, value_name = "SHARE", value_parser = rate)]
     pub rate: Option<f64>,
     /// Keys that shards follows at most
     #[arg(long, value_name = "N", default_value_t = curve::shards::DEFAULT_KEYS)]
     pub keys: usize,
-    /// How a sample that has more or fewer requests than its share is corrected: none, count (SHARDS_adj) or regression
+    /// How a sample that has more or fewer requests than its share is corrected: none, count
+    /// (SHARDS_adj) or regression
     #[arg(long, value_name = "HOW", default_value = "count")]
     pub correction: Correction,
-    /// The largest cache that is asked about, in bytes or with a unit; or in items [default: one that holds all keys]
+    /// The largest cache that is asked about, in bytes or with a unit; or in items
+    /// [default: one that holds all keys]
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<Amount>,
     /// Sizes that ghost tells apart, and at most 24 that mini simulates
     #[arg(long, value_name = "N", default_value_t = curve::ghost::DEFAULT_TICKS)]
     pub ticks: usize,
-    /// With shadow and tail: the size of the cache around which they tell the curve [default: a tenth of the largest]
+    /// With shadow and tail: the size of the cache around which they tell the curve
+    /// [default: a tenth of the largest]
     #[arg(long, value_name = "SIZE")]
     pub at: Option<Amount>,
-    /// What so much more would save, in bytes or with a unit; or in items [default: 1GiB, or a tenth of a small curve]
+    /// What so much more would save, in bytes or with a unit; or in items
+    /// [default: 1GiB, or a tenth of a small curve]
     #[arg(long, value_name = "SIZE")]
     pub more: Option<Amount>,
-    /// What writes are: count (requests as reads are), refresh (they make the key recent only), ignore, or fill (they put in what reads missed; a
-    /// read that tells no size puts nothing in). Except with count, hits and misses are those of reads [default: fill for the log of a server or the
-    /// events of a cache, which are known by their columns, else count]
+    /// What writes are: count (requests as reads are), refresh (they make the key recent only),
+    /// ignore, or fill (they put in what reads missed; a read that tells no size puts nothing in).
+    /// Except with count, hits and misses are those of reads
+    /// [default: fill for the log of a server or the events of a cache, which are known by their columns, else count]
     #[arg(long, value_name = "HOW")]
     pub writes: Option<Writes>,
-    /// Size of a value where the trace does not tell, in bytes or with a unit [default: 100, where bytes are asked for]
+    /// Size of a value where the trace does not tell, in bytes or with a unit
+    /// [default: 100, where bytes are asked for]
     #[arg(long, value_name = "SIZE")]
     pub value_size: Option<ByteSize>,
-    /// Bytes that a cache spends on an item besides its value; engine = what Millpond does, with which sizes are the memory of a whole
-    /// cache [default: engine; 0 where curves are compared]
+    /// Bytes that a cache spends on an item besides its value; engine = what Millpond does, with
+    /// which sizes are the memory of a whole cache [default: engine; 0 where curves are compared]
     #[arg(long, value_name = "SIZE")]
     pub overhead: Option<Overhead>,
     /// No more than N requests of each trace [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// The columns of a trace without a header line, such as ts,key,size,op (`-` passes one over) [default: the first
-    /// line names them]
+    /// The columns of a trace without a header line, such as ts,key,size,op (`-` passes one over)
+    /// [default: the first line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
-    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
-    /// with keys of its own]
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this
+    /// tenant alone [default: all, each tenant with keys of its own]
     #[arg(long, value_name = "NAME")]
     pub tenant: Option<String>,
     /// Names the sample: another seed follows other keys
@@ -103,22 +114,24 @@ pub struct CurveArgs {
     /// Print the points as CSV: trace, policy, unit, size, miss ratio, that of the hull
     #[arg(long)]
     pub csv: bool,
-    /// Instead: how far shards and ghost lie from the exact curve of each trace, over items and over bytes. Fails where one
-    /// misses the bound of 0.01
+    /// Instead: how far shards and ghost lie from the exact curve of each trace, over items and
+    /// over bytes. Fails where one misses the bound of 0.01
     #[arg(long, conflicts_with_all = ["method", "plot", "csv", "unit"])]
     pub compare: bool,
-    /// Instead: how far simulation in miniature lies from simulation in full, over items, for each --policy, or all that the engine has where none
-    /// is named
+    /// Instead: how far simulation in miniature lies from simulation in full, over items, for each
+    /// --policy, or all that the engine has where none is named
     #[arg(long, conflicts_with_all = ["method", "plot", "csv", "unit", "compare"])]
     pub compare_policies: bool,
-    /// Instead: how far the exact curve and shards lie from the curve of LRU that FILE has under the trace's name, at its sizes in items. FILE is CSV with the columns
-    /// trace, cache_objects and miss_ratio (or lru_miss_ratio). Fails where the mean is above 0.01
+    /// Instead: how far the exact curve and shards lie from the curve of LRU that FILE has under
+    /// the trace's name, at its sizes in items. FILE is CSV with the columns trace, cache_objects
+    /// and miss_ratio (or lru_miss_ratio). Fails where the mean is above 0.01
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "plot", "csv", "unit", "compare", "compare_policies"])]
     pub published: Option<PathBuf>,
     /// With --published: the name there [default: the trace's]
     #[arg(long, value_name = "NAME", requires = "published")]
     pub published_as: Option<String>,
-    /// With --published, for a trace that stands for a longer one: how many of its keys stand for all keys there. Sizes are then the same shares of these
+    /// With --published, for a trace that stands for a longer one: how many of its keys stand for
+    /// all keys there. Sizes are then the same shares of these
     #[arg(long, value_name = "N", requires = "published")]
     pub published_keys: Option<u64>,
 }
@@ -309,8 +322,8 @@ impl CurveArgs {
 /// Does what `millpond curve` says, and prints the report.
 ///
 /// # Errors
-/// Where flags contradict each other, a trace cannot be read, a picture cannot be written, or `--compare` finds a curve that misses
-/// its bound.
+/// Where flags contradict each other, a trace cannot be read, a picture cannot be written, or
+/// `--compare` finds a curve that misses its bound.
 pub fn execute_curve(args: &CurveArgs) -> Result<()> {
     execute(args, &mut std::io::stdout().lock())
 }

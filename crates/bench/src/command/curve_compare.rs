@@ -1,4 +1,5 @@
-//! What `millpond curve` says of its own curves: held against exact ones, against caches that are simulated in full, and against published ones.
+//! What `millpond curve` says of its own curves: held against exact ones, against caches that are
+//! simulated in full, and against published ones.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,8 @@ pub struct CurveCostArgs {
     /// Threads that look up; may be given several times
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     pub threads: Vec<usize>,
-    /// Rounds of two halves, each of --pairs pairs of chunks of 4096 finds a thread, with and without a curve
+    /// Rounds of two halves, each of --pairs pairs of chunks of 4096 finds a thread, with and
+    /// without a curve
     #[arg(long, value_name = "N", default_value_t = 41)]
     pub rounds: usize,
     /// Pairs of chunks in half a round

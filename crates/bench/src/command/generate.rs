@@ -28,7 +28,8 @@ pub struct GenerateArgs {
     /// Numbers of the clusters to take, such as 12,52 [default: all that --list shows]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     pub clusters: Vec<u32>,
-    /// At most how many requests an object gets on average; the clusters themselves, watched for a week, have up to 660
+    /// At most how many requests an object gets on average; the clusters themselves, watched for a
+    /// week, have up to 660
     #[arg(long, value_name = "N", default_value_t = GenerateOptions::default().max_frequency)]
     pub max_frequency: f64,
     /// Names the sample

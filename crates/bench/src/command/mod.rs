@@ -1,7 +1,8 @@
 //! `millpond bench …` and `millpond curve`: flags, and what they set going.
 //!
-//! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to standard output, as text
-//! or as one JSON object; progress goes to standard error and only where that is a terminal.
+//! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to
+//! standard output, as text or as one JSON object; progress goes to standard error and only where
+//! that is a terminal.
 
 mod check;
 mod curve;
@@ -44,22 +45,27 @@ pub enum BenchCommand {
     Run(Box<RunArgs>),
     /// Replay traces through the engine, and show hit ratios
     Replay(Box<ReplayArgs>),
-    /// Show how much memory size classes leave unused, with the default sizes and with those that suit the items
+    /// Show how much memory size classes leave unused, with the default sizes and with those that
+    /// suit the items
     Slack(SlackArgs),
     /// Measure what it costs to learn miss-ratio curves
     Curve(CurveCostArgs),
-    /// Check that a cache is consistent while its limits move, values expire and all keys are flushed
+    /// Check that a cache is consistent while its limits move, values expire and all keys are
+    /// flushed
     Check(Box<CheckArgs>),
-    /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and check every answer
+    /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and
+    /// check every answer
     Soak(SoakArgs),
-    /// Besiege a server of our own in every way that clients have, and show what another tenant sees of it
+    /// Besiege a server of our own in every way that clients have, and show what another tenant
+    /// sees of it
     Siege(SiegeArgs),
     /// Generate a sample trace from published statistics of Twitter's caches
     Generate(GenerateArgs),
 }
 
 impl BenchCommand {
-    /// Returns whether it has no connections, and so may end when the reader of its output has gone.
+    /// Returns whether it has no connections, and so may end when the reader of its output has
+    /// gone.
     pub fn only_prints(&self) -> bool {
         match self {
             Self::Replay(_) | Self::Slack(_) | Self::Curve(_) | Self::Generate(_) => true,
@@ -71,7 +77,8 @@ impl BenchCommand {
 /// Does what the command says. Reports are printed.
 ///
 /// # Errors
-/// Where flags contradict each other, a file or target cannot be used, or a target returned wrong values.
+/// Where flags contradict each other, a file or target cannot be used, or a target returned wrong
+/// values.
 pub fn execute(command: BenchCommand) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match command {
@@ -95,7 +102,8 @@ pub struct EngineArgs {
     /// Eviction policy, such as s3-fifo or lru [default: s3-fifo, or as --config says]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<PolicyKind>,
-    /// With lru: a hit within this many seconds of the last one promotes nothing; 0 promotes always [default: 60]
+    /// With lru: a hit within this many seconds of the last one promotes nothing; 0 promotes always
+    /// [default: 60]
     #[arg(long, value_name = "SECS")]
     pub lru_refresh: Option<u32>,
     /// Each chunk size is this many times the one before, from 64 B to 4 MiB [default: 1.25]

@@ -17,8 +17,9 @@ use crate::trace::Column;
 /// Flags of `millpond bench replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// Trace file: CSV with named columns, list of keys, ARC .lis, JSON lines with hash_ids, or CacheLib's CSV; plain,
-    /// gzip or zstd. May be given several times: each trace then gets a cache of its own
+    /// Trace file: CSV with named columns, list of keys, ARC .lis, JSON lines with hash_ids, or
+    /// CacheLib's CSV; plain, gzip or zstd. May be given several times: each trace then gets a
+    /// cache of its own
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     pub trace: Vec<PathBuf>,
     /// Replay all traces through one cache, a pool for each, a request of each in turn
@@ -27,14 +28,16 @@ pub struct ReplayArgs {
     /// The cache.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Most memory for the slabs of a trace's pool, in whole slabs of 4 MiB [default: whatever is free]
+    /// Most memory for the slabs of a trace's pool, in whole slabs of 4 MiB
+    /// [default: whatever is free]
     #[arg(long, value_name = "SIZE")]
     pub pool_limit: Option<ByteSize>,
-    /// How size classes trade slabs: base, tail-age, hits-per-slab, marginal-hits, free-memory or random [default: the
-    /// engine's, base]
+    /// How size classes trade slabs: base, tail-age, hits-per-slab, marginal-hits, free-memory or
+    /// random [default: the engine's, base]
     #[arg(long, value_name = "NAME", value_parser = Strategy::by_name)]
     pub strategy: Option<Strategy>,
-    /// Do the engine's maintenance, such as trading slabs, after each N requests of a trace; 0 = never
+    /// Do the engine's maintenance, such as trading slabs, after each N requests of a trace; 0 =
+    /// never
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub maintain_every: u64,
     /// Size of values where the trace does not tell, in bytes or with a unit
@@ -43,32 +46,34 @@ pub struct ReplayArgs {
     /// A read that misses puts nothing in; only writes do
     #[arg(long)]
     pub no_look_aside: bool,
-    /// The trace has the writes that fill what its reads missed, as the log of a server has: a read that misses puts its object in only if it
-    /// tells a size, which is if it hit when the trace was taken
+    /// The trace has the writes that fill what its reads missed, as the log of a server has: a read
+    /// that misses puts its object in only if it tells a size, which is if it hit when the trace
+    /// was taken
     #[arg(long, conflicts_with = "no_look_aside")]
     pub own_fills: bool,
     /// A write to a key that is there makes a new item, instead of counting as an access
     #[arg(long)]
     pub writes_replace: bool,
-    /// The trace's times are in this unit (s, ms, us, ns): let the cache's clock follow them, and items expire as the
-    /// trace says [default: nothing expires]
+    /// The trace's times are in this unit (s, ms, us, ns): let the cache's clock follow them, and
+    /// items expire as the trace says [default: nothing expires]
     #[arg(long, value_name = "UNIT")]
     pub trace_time: Option<TimeUnit>,
     /// Replay no more than N requests of each trace [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// The columns of a trace without a header line, such as ts,key,key_size,size,-,op,ttl (`-` passes one over)
-    /// [default: the first line names them]
+    /// The columns of a trace without a header line, such as ts,key,key_size,size,-,op,ttl (`-`
+    /// passes one over) [default: the first line names them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<Column>,
-    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this tenant alone [default: all, each tenant
-    /// with keys of its own]
+    /// Of a trace with a column `tenant`, such as a server's request log: read the requests of this
+    /// tenant alone [default: all, each tenant with keys of its own]
     #[arg(long, value_name = "NAME")]
     pub tenant: Option<String>,
     /// Names the seed of the cache's key hash: the same seed gives the same hits
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Put the same requests through plain simulators of as many items, and show the difference and its causes
+    /// Put the same requests through plain simulators of as many items, and show the difference and
+    /// its causes
     #[arg(long)]
     pub compare_exact: bool,
     /// Print the report as JSON

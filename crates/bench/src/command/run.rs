@@ -21,15 +21,17 @@ use crate::workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
 /// Flags of `millpond bench run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// What is driven: embedded, null (the bench's own cost), memcached://HOST:PORT or memcached+unix:///PATH
+    /// What is driven: embedded, null (the bench's own cost), memcached://HOST:PORT or
+    /// memcached+unix:///PATH
     #[arg(long, value_name = "TARGET", default_value = "embedded")]
     pub target: TargetUrl,
-    /// Run a configuration of CacheLib's CacheBench, whole: its cache, requests, threads and operations; a folder with a
-    /// config.json or a file; other flags override it [default: none, the other flags say all]
+    /// Run a configuration of CacheLib's CacheBench, whole: its cache, requests, threads and
+    /// operations; a folder with a config.json or a file; other flags override it
+    /// [default: none, the other flags say all]
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub config: Option<PathBuf>,
-    /// With --config: keep this share of its memory, keys and operations, above 0 and at most 1 [default: what --memory
-    /// is of its memory, or 1]
+    /// With --config: keep this share of its memory, keys and operations, above 0 and at most 1
+    /// [default: what --memory is of its memory, or 1]
     #[arg(long, value_name = "SHARE", requires = "config")]
     pub scale: Option<f64>,
     /// With --config: leave out what is not supported, and say what was
@@ -50,14 +52,15 @@ pub struct RunArgs {
     /// Connections to a server, shared out among the threads; at least one each
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub connections: usize,
-    /// Requests sent together on a connection before their replies are awaited; of an embedded cache, reads per batch
+    /// Requests sent together on a connection before their replies are awaited; of an embedded
+    /// cache, reads per batch
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub pipeline: usize,
     /// Reads that go into one request; closed loop only
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub multi_get: usize,
-    /// Open loop: operations per second, all threads together; latency runs from when each was due [default: closed
-    /// loop]
+    /// Open loop: operations per second, all threads together; latency runs from when each was due
+    /// [default: closed loop]
     #[arg(long, value_name = "OPS_PER_SEC")]
     pub rate: Option<f64>,
     /// How requests of an open loop follow each other
@@ -87,7 +90,8 @@ pub struct RunArgs {
     /// Of an embedded cache in closed loop, time one operation in N
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub latency_sample: u64,
-    /// Let processors sleep deeply; otherwise /dev/cpu_dma_latency is held at 0 where this process may
+    /// Let processors sleep deeply; otherwise /dev/cpu_dma_latency is held at 0 where this process
+    /// may
     #[arg(long)]
     pub allow_deep_sleep: bool,
     /// Print the report as JSON
@@ -98,8 +102,8 @@ pub struct RunArgs {
 /// Flags that declare a workload. Each overrides what a file says.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
-    /// A workload file (TOML), or a CacheBench configuration: its folder or its config.json [default: none, the flags
-    /// below declare the workload]
+    /// A workload file (TOML), or a CacheBench configuration: its folder or its config.json
+    /// [default: none, the flags below declare the workload]
     #[arg(long, value_name = "FILE")]
     pub workload: Option<PathBuf>,
     /// How many keys there are [default: 1000000, or as the file says]
@@ -108,13 +112,15 @@ pub struct WorkloadArgs {
     /// Key sizes in bytes: 16, 8-64 or 8:30,64:70 [default: 16]
     #[arg(long, value_name = "SIZES")]
     pub key_size: Option<Sizes>,
-    /// Value sizes in bytes: 100, 64-1KiB or 64:50,1KiB:30,4KiB-8KiB:20 (size:weight) [default: 100]
+    /// Value sizes in bytes: 100, 64-1KiB or 64:50,1KiB:30,4KiB-8KiB:20 (size:weight)
+    /// [default: 100]
     #[arg(long, value_name = "SIZES")]
     pub value_size: Option<Sizes>,
     /// How requests spread over keys: zipf:ALPHA, uniform, scan or normal [default: zipf:0.99]
     #[arg(long, value_name = "SHAPE")]
     pub popularity: Option<Popularity>,
-    /// Operations by weight, of get, set, delete, touch, lone-get, lone-set [default: get=90,set=10]
+    /// Operations by weight, of get, set, delete, touch, lone-get, lone-set
+    /// [default: get=90,set=10]
     #[arg(long, value_name = "MIX")]
     pub mix: Option<Mix>,
     /// A get that misses is followed by a set of the same key [default: false, or as the file says]

@@ -15,7 +15,8 @@ use crate::siege::{SiegeOptions, siege};
 /// Flags of `millpond bench siege`.
 #[derive(Clone, Debug, Args)]
 pub struct SiegeArgs {
-    /// Measure the victim for this long alone, and as long under each attack: 10s, 500ms; a bare number is seconds
+    /// Measure the victim for this long alone, and as long under each attack: 10s, 500ms; a bare
+    /// number is seconds
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub seconds: Duration,
     /// Make all attacks this often, in turn

@@ -13,7 +13,8 @@ use crate::slack::{PoolSlack, SlackOptions, Source, run};
 /// Flags of `millpond bench slack`.
 #[derive(Clone, Debug, Args)]
 pub struct SlackArgs {
-    /// CacheBench configuration: a folder with a config.json, or such a file. May be given several times
+    /// CacheBench configuration: a folder with a config.json, or such a file. May be given several
+    /// times
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub config: Vec<PathBuf>,
     /// Trace file with sizes. May be given several times

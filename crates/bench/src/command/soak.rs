@@ -22,7 +22,8 @@ const LIFE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(1800)];
 /// Flags of `millpond bench soak`.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// Run for this long: 20s, 10m, 12h; a bare number is seconds. Ctrl-C ends it early, with its report
+    /// Run for this long: 20s, 10m, 12h; a bare number is seconds. Ctrl-C ends it early, with its
+    /// report
     #[arg(long, value_name = "TIME", default_value = "12h", value_parser = duration)]
     pub duration: Duration,
     /// Requests a second, all clients together; some ask for several keys
@@ -37,7 +38,8 @@ pub struct SoakArgs {
     /// The server's program [default: this one]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
-    /// How long to wait between events other than restarts [default: a sixtieth of the duration, 1s to 20s]
+    /// How long to wait between events other than restarts
+    /// [default: a sixtieth of the duration, 1s to 20s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
     /// How long each process of the server lives [default: a twelfth of the duration, 5s to 30m]

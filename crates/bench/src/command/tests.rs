@@ -228,7 +228,8 @@ fn sample() -> String {
     format!("{}/../../examples/sample-trace.csv.zst", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// "How much memory for so many hits?" The curve over values alone said 118 MiB where the engine needed more than 144.
+/// "How much memory for so many hits?" The curve over values alone said 118 MiB where the engine
+/// needed more than 144.
 #[test]
 fn the_memory_that_is_told_for_a_hit_ratio_is_what_a_replay_needs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -272,7 +273,8 @@ fn the_curve_alone_knows_the_memory_for_items_of_one_size() {
     assert!((0.58..=0.62).contains(&hit_ratio), "{hit_ratio} with {memory}");
 }
 
-/// A read that missed has no size, and the write that tells it was passed over: a hundredth of the memory was told.
+/// A read that missed has no size, and the write that tells it was passed over: a hundredth of the
+/// memory was told.
 #[test]
 fn a_key_has_the_size_that_any_of_its_requests_tells() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -293,8 +295,8 @@ fn a_key_has_the_size_that_any_of_its_requests_tells() {
     assert!(text.contains("no size    for 30 of 4030 keys: 100 B is assumed"), "{text}");
 }
 
-/// An application that fills what it misses, but for one key in five, which there is not: its hits with this memory, and its
-/// requests as the log of a server has them.
+/// An application that fills what it misses, but for one key in five, which there is not: its hits
+/// with this memory, and its requests as the log of a server has them.
 fn application(memory_bytes: u64) -> (f64, String) {
     let config = millpond::CacheConfig { memory: base::ByteSize::new(memory_bytes), ..Default::default() };
     let cache = millpond::Cache::new(config).expect("a cache");
@@ -322,7 +324,8 @@ fn application(memory_bytes: u64) -> (f64, String) {
     (f64::from(hits) / f64::from(reads), log)
 }
 
-/// The application's refill after a miss counted as a hit: half of the memory was told that a server needs.
+/// The application's refill after a miss counted as a hit: half of the memory was told that a
+/// server needs.
 #[test]
 fn the_memory_that_is_told_for_a_servers_log_is_what_a_server_needs() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -350,7 +353,8 @@ fn the_memory_that_is_told_for_a_servers_log_is_what_a_server_needs() {
     assert!(text.contains("those of reads") && text.contains("nothing fills them"), "{text}");
 }
 
-/// Two tenants' keys of the same name were one key: half of the memory was told, and 0.833 hits of 0.667.
+/// Two tenants' keys of the same name were one key: half of the memory was told, and 0.833 hits of
+/// 0.667.
 #[test]
 fn keys_of_a_log_are_told_apart_by_tenant() {
     let folder = tempfile::tempdir().expect("a folder");

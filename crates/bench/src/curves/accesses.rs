@@ -18,7 +18,8 @@ use crate::reference::{KeyMap, key_id};
 use crate::replay::{ReplayOptions, TimeUnit};
 use crate::trace::{Column, Op, Request, TraceError, TraceOptions, TraceReader};
 
-/// Accesses of a batch: enough that handing one over costs nothing, few enough for the processor's cache.
+/// Accesses of a batch: enough that handing one over costs nothing, few enough for the processor's
+/// cache.
 const BATCH: usize = 16_384;
 /// Keys that stand for all of a trace, where the engine is asked what items take.
 const EXAMPLES: usize = 1 << 16;
@@ -37,13 +38,15 @@ pub enum Writes {
     Refresh,
     /// They are passed over.
     Ignore,
-    /// They fill what a read has missed, and are not counted. A read fills what it misses itself if it tells a size, as a read that hit
-    /// when the trace was taken; one that tells none fills nothing. Removals count as such. So are a server's own logs.
+    /// They fill what a read has missed, and are not counted. A read fills what it misses itself if
+    /// it tells a size, as a read that hit when the trace was taken; one that tells none fills
+    /// nothing. Removals count as such. So are a server's own logs.
     Fill,
 }
 
 impl Writes {
-    /// How a replay takes the writes of a trace so. `is_log` says that the trace is a server's own, with its times.
+    /// How a replay takes the writes of a trace so. `is_log` says that the trace is a server's own,
+    /// with its times.
     pub fn replayed(self, is_log: bool, options: &ReplayOptions) -> ReplayOptions {
         let fills = self == Self::Fill;
         ReplayOptions {
@@ -92,13 +95,16 @@ impl FromStr for Writes {
 pub struct Source {
     /// Size of an item where the trace does not tell.
     pub value_size: u32,
-    /// Bytes that the cache spends on an item besides: key, header, index. Counts where [`Self::engine`] is not given.
+    /// Bytes that the cache spends on an item besides: key, header, index. Counts where
+    /// [`Self::engine`] is not given.
     pub overhead: u32,
-    /// What items take of the engine's memory; sizes are then those of memory rather than of values.
+    /// What items take of the engine's memory; sizes are then those of memory rather than of
+    /// values.
     pub engine: Option<Arc<EngineMemory>>,
     /// The sizes of keys, for requests that do not tell them.
     pub sizes: Option<Arc<KeySizes>>,
-    /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for the tenth.
+    /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for
+    /// the tenth.
     pub bimodal: bool,
     /// What is made of writes.
     pub writes: Writes,
@@ -106,7 +112,8 @@ pub struct Source {
     pub limit: Option<u64>,
     /// The columns of a trace without a header line.
     pub columns: Option<Vec<Column>>,
-    /// The tenant whose requests alone are read. `None`: all requests, whose keys are told apart by tenant.
+    /// The tenant whose requests alone are read. `None`: all requests, whose keys are told apart by
+    /// tenant.
     pub tenant: Option<String>,
     /// Names the hash of keys, and so the sample.
     pub seed: u64,
@@ -137,7 +144,8 @@ impl Source {
         )?)
     }
 
-    /// Returns whether a trace is a server's own, which has the writes that fill what its reads missed.
+    /// Returns whether a trace is a server's own, which has the writes that fill what its reads
+    /// missed.
     ///
     /// # Errors
     /// Where the trace cannot be read.
@@ -145,7 +153,8 @@ impl Source {
         Ok(self.open(trace)?.has_own_fills())
     }
 
-    /// Whether one of the first requests of the trace tells a size. Not the first alone: a miss has none in a server's own log.
+    /// Whether one of the first requests of the trace tells a size. Not the first alone: a miss has
+    /// none in a server's own log.
     ///
     /// # Errors
     /// Where the trace cannot be read.
@@ -273,12 +282,14 @@ impl Source {
     }
 }
 
-/// When keys expire, by the times to live that the writes of a server's own log tell, in its microseconds.
+/// When keys expire, by the times to live that the writes of a server's own log tell, in its
+/// microseconds.
 #[derive(Default)]
 struct Expiries(KeyMap<u64>);
 
 impl Expiries {
-    /// Takes a request in, and returns whether it asks for a key that has expired. One that hit has not.
+    /// Takes a request in, and returns whether it asks for a key that has expired. One that hit has
+    /// not.
     fn has_ended(&mut self, request: &Request<'_>) -> bool {
         let Some(now) = request.ts else { return false };
         match (request.op, request.ttl_secs) {
@@ -298,7 +309,8 @@ impl Expiries {
     }
 }
 
-/// The traces that a path stands for: itself, or of a folder every `NAME/NAME.csv` and every ARC `.lis` below it, packed or not.
+/// The traces that a path stands for: itself, or of a folder every `NAME/NAME.csv` and every ARC
+/// `.lis` below it, packed or not.
 ///
 /// # Errors
 /// Where a folder cannot be read, or has no trace.

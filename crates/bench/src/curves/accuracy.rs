@@ -55,8 +55,8 @@ pub struct Accuracy {
     pub estimates: Vec<Estimate>,
 }
 
-/// Compares SHARDS of fixed size, with `keys` keys, and the ghost cache, at `ghost_rate`, with exact curves: over items, and over bytes, which are
-/// made up where the trace does not tell them.
+/// Compares SHARDS of fixed size, with `keys` keys, and the ghost cache, at `ghost_rate`, with
+/// exact curves: over items, and over bytes, which are made up where the trace does not tell them.
 ///
 /// # Errors
 /// Where a trace cannot be read.

@@ -1,8 +1,9 @@
 //! How much memory for a hit ratio: what the curve says, and what the engine does with it.
 //!
-//! The curve is that of one queue over all items. The engine has a queue for each of its classes, among which memory goes by slabs, and
-//! policies that the curve of LRU knows nothing of. So the answer is tried: the trace is replayed through an engine with that memory, and
-//! where it hits less or more than was asked for, with more or less of it.
+//! The curve is that of one queue over all items. The engine has a queue for each of its classes,
+//! among which memory goes by slabs, and policies that the curve of LRU knows nothing of. So the
+//! answer is tried: the trace is replayed through an engine with that memory, and where it hits
+//! less or more than was asked for, with more or less of it.
 
 use std::fmt;
 use std::path::Path;
@@ -55,8 +56,9 @@ const MOST_TRIED: usize = 12;
 const BELOW: f64 = 0.002;
 const ABOVE: f64 = 0.006;
 
-/// Looks up the memory for `hits` on a curve over the engine's memory, and tries it with `options`, whose memory is replaced. `writes` says what
-/// the curve counts, and so what is tried: requests, or reads alone.
+/// Looks up the memory for `hits` on a curve over the engine's memory, and tries it with `options`,
+/// whose memory is replaced. `writes` says what the curve counts, and so what is tried: requests,
+/// or reads alone.
 ///
 /// # Errors
 /// Where the trace cannot be replayed.
@@ -167,13 +169,15 @@ impl Search<'_> {
     }
 }
 
-/// What to try between an engine that hits too little and one that hits enough; `None` where they are next to each other.
+/// What to try between an engine that hits too little and one that hits enough; `None` where they
+/// are next to each other.
 fn between(below: Tried, enough: Tried, hits: f64) -> Option<u64> {
     let (low, high) = (below.memory_bytes, enough.memory_bytes);
     if high - low <= STEP || high as f64 <= low as f64 * 1.01 {
         return None;
     }
-    // Hits are taken to rise with the logarithm of memory; a tenth of the way at least, since where there is a cliff they do not.
+    // Hits are taken to rise with the logarithm of memory; a tenth of the way at least, since where
+    // there is a cliff they do not.
     let way = (hits - below.hit_ratio) / (enough.hit_ratio - below.hit_ratio).max(f64::MIN_POSITIVE);
     let next = low as f64 * (high as f64 / low as f64).powf(way.clamp(0.1, 0.9));
     Some(rounded(next as u64).clamp(rounded(low + 1), high - STEP))

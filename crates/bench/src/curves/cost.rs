@@ -1,8 +1,10 @@
 //! What learning a curve costs: an estimator for an access, and the engine at full speed.
 //!
-//! The engine is measured in pairs: the same finds in a cache that learns a curve and in one that does not, some thousands at a time in turn, so that what
-//! else the machine does falls on both. Then the caches change places, so that what makes one of them faster than the other, such as where its memory
-//! lies, falls on both sides as well. A round gives one ratio; the rounds give its median, and an interval that has the true one in 19 cases of 20.
+//! The engine is measured in pairs: the same finds in a cache that learns a curve and in one that
+//! does not, some thousands at a time in turn, so that what else the machine does falls on both.
+//! Then the caches change places, so that what makes one of them faster than the other, such as
+//! where its memory lies, falls on both sides as well. A round gives one ratio; the rounds give its
+//! median, and an interval that has the true one in 19 cases of 20.
 
 use std::sync::{Arc, Barrier};
 
@@ -19,10 +21,12 @@ use serde::Serialize;
 const BATCH: usize = 128;
 /// Accesses that are timed at a stretch.
 const STRETCH: usize = 1 << 17;
-/// Batches that are timed with cold memory, and how much is written to between them: more than a core has for itself.
+/// Batches that are timed with cold memory, and how much is written to between them: more than a
+/// core has for itself.
 const COLD_BATCHES: usize = 400;
 const COLD_BYTES: usize = 4 << 20;
-/// Finds that are timed at a time: a thousandth of a second or less, so that most see one state of the machine.
+/// Finds that are timed at a time: a thousandth of a second or less, so that most see one state of
+/// the machine.
 const CHUNK: usize = 4096;
 /// Stretches before a half, in which the sample of a new curve fills.
 const WARM_UP: usize = 4;
@@ -51,8 +55,8 @@ pub struct EstimatorCost {
     pub nanos_per_sample: f64,
     /// The quickest of them: what it takes when nothing else has the processor.
     pub quickest: f64,
-    /// Median of batches of 128 where its memory is in none of the core's own caches, as where the live pool's buffer is full after thousands
-    /// of calls, in nanoseconds.
+    /// Median of batches of 128 where its memory is in none of the core's own caches, as where the
+    /// live pool's buffer is full after thousands of calls, in nanoseconds.
     pub nanos_cold: f64,
     /// Memory at the end.
     pub bytes: usize,
@@ -118,7 +122,8 @@ pub fn estimators(options: &CostOptions) -> Vec<EstimatorCost> {
     made.into_iter().map(time).collect()
 }
 
-/// Nanoseconds of an access where the processor's caches have been used for something else between batches.
+/// Nanoseconds of an access where the processor's caches have been used for something else between
+/// batches.
 fn cold(clock: &Clock, estimator: &mut dyn Estimator, followed: &[Access]) -> f64 {
     let mut elsewhere = vec![0_u8; COLD_BYTES];
     let batches = followed.chunks(BATCH).cycle().take(if followed.is_empty() { 0 } else { COLD_BATCHES });
@@ -206,8 +211,8 @@ pub fn engine(options: &CostOptions) -> Result<EngineCost> {
     })
 }
 
-/// Half a round, in which the cache with this number learns: nanoseconds of a find without and with a curve, of chunks that were looked up one after the
-/// other, of all threads.
+/// Half a round, in which the cache with this number learns: nanoseconds of a find without and with
+/// a curve, of chunks that were looked up one after the other, of all threads.
 fn half(
     caches: &Arc<[Filled; 2]>,
     learns: usize,
@@ -243,8 +248,8 @@ fn half(
     Ok(figures)
 }
 
-/// The median of independent figures, and two of them between which that of their distribution lies in 19 cases of 20, whatever the distribution: how many
-/// lie below it is binomial.
+/// The median of independent figures, and two of them between which that of their distribution lies
+/// in 19 cases of 20, whatever the distribution: how many lie below it is binomial.
 fn median_and_interval(mut figures: Vec<f64>) -> (f64, [f64; 2]) {
     figures.sort_by(f64::total_cmp);
     let half = figures.len() as f64 / 2.0;

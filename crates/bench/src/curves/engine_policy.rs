@@ -1,7 +1,8 @@
 //! A cache of keys alone around one of the engine's policies, as it is: what runs in miniature.
 //!
-//! The policy is that of `evict`, the very code that a pool runs for each of its size classes; here one covers all sizes, and items are
-//! evicted until the new one fits. Time stands still, so that an LRU that promotes now and then promotes always.
+//! The policy is that of `evict`, the very code that a pool runs for each of its size classes; here
+//! one covers all sizes, and items are evicted until the new one fits. Time stands still, so that
+//! an LRU that promotes now and then promotes always.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,8 @@
 //! The sizes of keys, for requests that do not tell them.
 //!
-//! A read that missed has no size in the log of a server: the write that fills it tells it, a moment later. So a trace of which some
-//! requests tell sizes and others do not is read once before, and a key has the first size that any of its requests tells.
+//! A read that missed has no size in the log of a server: the write that fills it tells it, a
+//! moment later. So a trace of which some requests tell sizes and others do not is read once
+//! before, and a key has the first size that any of its requests tells.
 
 use std::path::Path;
 

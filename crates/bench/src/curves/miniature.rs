@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::{MINIATURE_KEYS, PolicyCache, Source};
 
-/// Caches that are simulated, as shares of all keys: small ones lie close, since there miniatures hold few items.
+/// Caches that are simulated, as shares of all keys: small ones lie close, since there miniatures
+/// hold few items.
 const SHARES: [f64; 8] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7];
 
 /// What the miniature of a policy made of a trace.
@@ -23,7 +24,8 @@ pub struct MiniatureError {
     pub keys: u64,
     /// Its requests.
     pub requests: u64,
-    /// Mean absolute distance of the miss ratios from those of full caches, over 8 sizes from 0.5 to 70 % of the keys.
+    /// Mean absolute distance of the miss ratios from those of full caches, over 8 sizes from 0.5
+    /// to 70 % of the keys.
     pub error: f64,
     /// The largest of the distances.
     pub worst: f64,
@@ -31,13 +33,16 @@ pub struct MiniatureError {
     pub worst_at: f64,
     /// Items that the miniature of that size holds.
     pub worst_items: u64,
-    /// The error that the miniature tells itself: the distance that 95 curves of 100 keep, but for what small caches do otherwise.
+    /// The error that the miniature tells itself: the distance that 95 curves of 100 keep, but for
+    /// what small caches do otherwise.
     pub told: f64,
 }
 
-/// Simulates each policy in full and in miniature over items, and says how far the one lies from the other.
+/// Simulates each policy in full and in miniature over items, and says how far the one lies from
+/// the other.
 ///
-/// `rate` is the share of keys of the miniatures; `None`: about 16,384 keys, as for a curve. Costs the time of eight full caches a policy.
+/// `rate` is the share of keys of the miniatures; `None`: about 16,384 keys, as for a curve. Costs
+/// the time of eight full caches a policy.
 ///
 /// # Errors
 /// Where the trace cannot be read, or is empty.

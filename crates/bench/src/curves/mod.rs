@@ -1,7 +1,9 @@
-//! Curves of traces: what a cache of any size would miss on recorded requests, by any estimator and for any policy.
+//! Curves of traces: what a cache of any size would miss on recorded requests, by any estimator and
+//! for any policy.
 //!
-//! A trace is read by a thread of its own, in batches, while the estimators work; it is never in memory as a whole. Estimators that must know
-//! the largest size beforehand, as the ghost cache and miniature simulation do, get it from a pass with SHARDS.
+//! A trace is read by a thread of its own, in batches, while the estimators work; it is never in
+//! memory as a whole. Estimators that must know the largest size beforehand, as the ghost cache and
+//! miniature simulation do, get it from a pass with SHARDS.
 
 mod accesses;
 pub mod accuracy;
@@ -49,11 +51,13 @@ pub struct CurveOptions {
     pub ticks: usize,
     /// How a sample is corrected.
     pub correction: Correction,
-    /// The size around which shadow queues and tail hits tell the curve. `None`: a tenth of the largest.
+    /// The size around which shadow queues and tail hits tell the curve. `None`: a tenth of the
+    /// largest.
     pub at: Option<u64>,
 }
 
-/// Keys that a simulation in miniature follows by default: small caches of fewer items err by their size.
+/// Keys that a simulation in miniature follows by default: small caches of fewer items err by their
+/// size.
 const MINIATURE_KEYS: u64 = 16_384;
 /// Sizes that are simulated by default, where each costs a cache of its own.
 const MINIATURE_SIZES: usize = 32;
@@ -113,7 +117,8 @@ fn make(options: &CurveOptions, unit: Unit, max_size: u64, keys: u64) -> Box<dyn
         sizes.dedup();
         sizes
     };
-    // Small caches differ most, and are asked about as often as large ones. Below some dozen items a miniature says nothing.
+    // Small caches differ most, and are asked about as often as large ones. Below some dozen items
+    // a miniature says nothing.
     let log = |count: usize, rate: f64| {
         let least = (MINIATURE_LEAST as f64 / (keys.max(1) as f64 * rate)).min(0.5);
         let mut sizes: Vec<u64> = (0..count)

@@ -33,8 +33,9 @@ struct Published {
     miss_ratio: f64,
 }
 
-/// The points of a published curve. The file is CSV, packed or not, whose first line names its columns: `trace`; `cache_objects`, or `frac_of_unique` or
-/// `frac_of_footprint`; `lru_miss_ratio` or `miss_ratio`; and where it has `algo`, lines of other policies than LRU are passed over.
+/// The points of a published curve. The file is CSV, packed or not, whose first line names its
+/// columns: `trace`; `cache_objects`, or `frac_of_unique` or `frac_of_footprint`; `lru_miss_ratio`
+/// or `miss_ratio`; and where it has `algo`, lines of other policies than LRU are passed over.
 fn read(file: &Path, trace: &str) -> Result<Vec<Published>> {
     let opened = File::open(file).with_context(|| file.display().to_string())?;
     let mut lines = BufReader::new(decompressed(&file.to_string_lossy(), Box::new(opened))?).lines();
@@ -68,9 +69,10 @@ fn read(file: &Path, trace: &str) -> Result<Vec<Published>> {
     Ok(points)
 }
 
-/// Holds the exact curve of a trace, and that of SHARDS with `keys` keys, against the one that `file` has under the name `published`. A trace is compared at the
-/// sizes in items; one that stands for a longer one, of which `all` of its keys would be all, at the same shares of these. `None` where the file has no curve of
-/// that name.
+/// Holds the exact curve of a trace, and that of SHARDS with `keys` keys, against the one that
+/// `file` has under the name `published`. A trace is compared at the sizes in items; one that
+/// stands for a longer one, of which `all` of its keys would be all, at the same shares of these.
+/// `None` where the file has no curve of that name.
 ///
 /// # Errors
 /// Where a file cannot be read.

@@ -33,8 +33,8 @@ pub struct CurveReport {
     pub seconds: f64,
     /// Memory of the estimator at the end, in bytes.
     pub estimator_bytes: usize,
-    /// The least size of which anything is known: the first that was simulated or counted. Below it the curve is a straight line to
-    /// a miss ratio of 1, which no cache has.
+    /// The least size of which anything is known: the first that was simulated or counted. Below it
+    /// the curve is a straight line to a miss ratio of 1, which no cache has.
     pub known_from: u64,
     /// Whether sizes are those of the engine's whole memory, rather than of items.
     pub of_engine: bool,
@@ -95,7 +95,8 @@ impl CurveReport {
         }
     }
 
-    /// The step by which one would ask for more: a gigabyte, or where all keys take less than eight, a tenth of them.
+    /// The step by which one would ask for more: a gigabyte, or where all keys take less than
+    /// eight, a tenth of them.
     pub fn default_more(&self) -> u64 {
         let most = self.curve.max_size();
         let gib = ByteSize::gib(1).as_u64();
@@ -267,8 +268,9 @@ pub fn chart(reports: &[CurveReport], log: bool) -> Chart {
     }
 }
 
-/// The points to draw of a curve, from a size on. On a logarithmic axis a straight line is none, so that lines need points between their
-/// ends: without them the hull of a cliff would run far above itself.
+/// The points to draw of a curve, from a size on. On a logarithmic axis a straight line is none, so
+/// that lines need points between their ends: without them the hull of a cliff would run far above
+/// itself.
 fn drawn(curve: &MissRatioCurve, from: u64, log: bool) -> Vec<(f64, f64)> {
     const ON_THE_WAY: u32 = 400;
     let mut sizes: Vec<f64> = curve.points().iter().map(|point| point.size as f64).collect();

@@ -159,7 +159,8 @@ fn a_trace_without_requests_is_refused() {
     assert!(error.to_string().contains("no request"), "{error}");
 }
 
-/// At full rate a miniature is the cache itself; at a quarter it is near, and says where it is worst.
+/// At full rate a miniature is the cache itself; at a quarter it is near, and says where it is
+/// worst.
 #[test]
 fn miniatures_of_every_policy_are_held_against_full_caches() {
     let file =
@@ -174,7 +175,8 @@ fn miniatures_of_every_policy_are_held_against_full_caches() {
     }
 }
 
-/// Below the first of 24 even sizes a straight line from 1 was told, drawn and believed: S3-FIFO seemed ruinous in small caches.
+/// Below the first of 24 even sizes a straight line from 1 was told, drawn and believed: S3-FIFO
+/// seemed ruinous in small caches.
 #[test]
 fn small_caches_are_simulated_or_nothing_is_said_of_them() {
     let lines = requests(5, 60_000).into_iter().map(|(hash, _)| hash.to_string());
@@ -196,7 +198,8 @@ fn small_caches_are_simulated_or_nothing_is_said_of_them() {
     assert!(drawn.series.iter().all(|series| series.points[0].0 >= report.known_from as f64));
 }
 
-/// A line between two points is straight on a linear axis alone: the hull of a cliff was drawn .2 too low on a logarithmic one.
+/// A line between two points is straight on a linear axis alone: the hull of a cliff was drawn .2
+/// too low on a logarithmic one.
 #[test]
 fn lines_and_hulls_on_a_logarithmic_axis_are_where_they_should_be() {
     let header = std::iter::once("key".to_owned());

@@ -1,9 +1,9 @@
 //! What is known of eight of Twitter's caches, chosen for how much they differ.
 //!
-//! Source: J. Yang, Y. Yue, K. V. Rashmi, "A large scale analysis of hundreds of in-memory cache clusters at Twitter",
-//! OSDI 2020, and the table of per-cluster statistics published with the traces of March 2020
-//! (github.com/twitter/cache-trace, `stat/2020Mar.md`, CC BY 4.0). The figures are those of that table; time-to-live
-//! values that it lists as many near ones are joined.
+//! Source: J. Yang, Y. Yue, K. V. Rashmi, "A large scale analysis of hundreds of in-memory cache
+//! clusters at Twitter", OSDI 2020, and the table of per-cluster statistics published with the
+//! traces of March 2020 (github.com/twitter/cache-trace, `stat/2020Mar.md`, CC BY 4.0). The figures
+//! are those of that table; time-to-live values that it lists as many near ones are joined.
 
 /// The statistics of one cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]

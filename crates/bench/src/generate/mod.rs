@@ -1,13 +1,15 @@
-//! A sample trace, made of published statistics alone, so that the project's examples work anywhere.
+//! A sample trace, made of published statistics alone, so that the project's examples work
+//! anywhere.
 //!
-//! Each of the [`CLUSTERS`] gets requests by its rate. Its objects are those that are used once, as many as its
-//! published share says, and others, each used at least twice, among which the remaining requests follow its Zipf law.
-//! Sizes, times to live and operations are drawn from its published means and shares. What the statistics do not tell is
-//! not there: no recency, no bursts, no new objects coming up. **Such a trace shows that the tools work; it cannot rank
-//! eviction policies.**
+//! Each of the [`CLUSTERS`] gets requests by its rate. Its objects are those that are used once, as
+//! many as its published share says, and others, each used at least twice, among which the
+//! remaining requests follow its Zipf law. Sizes, times to live and operations are drawn from its
+//! published means and shares. What the statistics do not tell is not there: no recency, no bursts,
+//! no new objects coming up. **Such a trace shows that the tools work; it cannot rank eviction
+//! policies.**
 //!
-//! The same options and seed give the same bytes before compression on every machine: draws use integers, and the only
-//! real numbers, the weights of the ranks, are rounded before use.
+//! The same options and seed give the same bytes before compression on every machine: draws use
+//! integers, and the only real numbers, the weights of the ranks, are rounded before use.
 
 mod clusters;
 #[cfg(test)]
@@ -28,8 +30,8 @@ pub struct GenerateOptions {
     pub span_secs: u32,
     /// Published numbers of the clusters to take; empty for all of [`CLUSTERS`]. Default empty.
     pub clusters: Vec<u32>,
-    /// At most how many requests an object gets on average. The clusters were watched for a week and have up to 660;
-    /// in a short sample that would leave a handful of objects. Default 10.
+    /// At most how many requests an object gets on average. The clusters were watched for a week
+    /// and have up to 660; in a short sample that would leave a handful of objects. Default 10.
     pub max_frequency: f64,
     /// Names the sample. Default 1.
     pub seed: u64,
@@ -55,8 +57,8 @@ pub struct Generated {
 /// The first line of the file.
 const HEADER: &str = "ts,key,key_size,size,op,ttl\n";
 
-/// Value sizes of a cluster in thousandths of their mean: the middles of sixteen equal slices of a log-normal
-/// distribution with sigma 0.7, which sum to 16,000.
+/// Value sizes of a cluster in thousandths of their mean: the middles of sixteen equal slices of a
+/// log-normal distribution with sigma 0.7, which sum to 16,000.
 const SPREAD: [u64; 16] =
     [218, 318, 395, 465, 534, 605, 679, 758, 846, 946, 1_062, 1_202, 1_380, 1_625, 2_016, 2_951];
 
@@ -69,8 +71,8 @@ struct Object {
     key: u32,
 }
 
-/// Writes a sample trace as plain CSV with the columns `ts,key,key_size,size,op,ttl`. Keys are numbered by first use,
-/// from 1; `ttl` is empty but on writes.
+/// Writes a sample trace as plain CSV with the columns `ts,key,key_size,size,op,ttl`. Keys are
+/// numbered by first use, from 1; `ttl` is empty but on writes.
 ///
 /// # Errors
 /// Where `out` cannot be written, or no cluster has one of the numbers asked for (`InvalidInput`).

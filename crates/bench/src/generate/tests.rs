@@ -96,7 +96,8 @@ fn samples_have_the_published_statistics() {
     }
 }
 
-/// Among the objects that are used more than the two times that each gets, uses fall with the rank as published.
+/// Among the objects that are used more than the two times that each gets, uses fall with the rank
+/// as published.
 #[test]
 fn popularity_falls_as_published() {
     for cluster in &CLUSTERS {

@@ -25,7 +25,8 @@ const LETTERS: usize = 70;
 /// About as many ticks on an axis.
 const TICKS: f64 = 7.0;
 
-/// Colours that differ for the colour-blind too: Okabe and Ito, "Color Universal Design", 2008, the yellow darkened, and four more.
+/// Colours that differ for the colour-blind too: Okabe and Ito, "Color Universal Design", 2008, the
+/// yellow darkened, and four more.
 const COLOURS: [&str; 11] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#7f3c8d", "#b8a500",
     "#80604d", "#888888",
@@ -188,7 +189,8 @@ fn extent(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<(f64, f64)> 
     Some(((least / step).floor() * step, (most / step).ceil() * step))
 }
 
-/// The range of `y` with a step more, where a line would run along the upper edge, which is hard to see. A share that ends at 1 stays so.
+/// The range of `y` with a step more, where a line would run along the upper edge, which is hard to
+/// see. A share that ends at 1 stays so.
 fn with_headroom(chart: &Chart, series: &[Series], (from, to): (f64, f64)) -> (f64, f64) {
     let step = step(&chart.y, (from, to));
     let at_the_edge =
@@ -227,7 +229,8 @@ fn format(axis: &Axis) -> TickFormat {
     }
 }
 
-/// A number with as many digits as it needs, in the unit that keeps it short. Below 10,000 a bare number is written out.
+/// A number with as many digits as it needs, in the unit that keeps it short. Below 10,000 a bare
+/// number is written out.
 fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     let mut unit = 0;
     let mut shown = value;

@@ -1,8 +1,9 @@
 //! Charts: lines over two axes, or bars in groups, written as SVG or PNG.
 //!
-//! A [`Chart`] is a plain value that says what to show; a [`Figure`] is several of them in a grid. Drawing is kuva's. Its fonts are part
-//! of the binary, so that a chart looks the same on a machine without any, and nothing is fetched. A point that is not a number is
-//! left out, as is one at or below 0 on a logarithmic axis.
+//! A [`Chart`] is a plain value that says what to show; a [`Figure`] is several of them in a grid.
+//! Drawing is kuva's. Its fonts are part of the binary, so that a chart looks the same on a machine
+//! without any, and nothing is fetched. A point that is not a number is left out, as is one at or
+//! below 0 on a logarithmic axis.
 //!
 //! ```no_run
 //! use bench::plot::{Axis, Chart, Series};
@@ -45,7 +46,8 @@ pub struct Axis {
     pub scale: Scale,
     /// Whether it is logarithmic. Points at or below 0 are then left out.
     pub log: bool,
-    /// Its first and last value. Without: what the series need, and 0 on a linear axis of nothing negative.
+    /// Its first and last value. Without: what the series need, and 0 on a linear axis of nothing
+    /// negative.
     pub range: Option<(f64, f64)>,
 }
 
@@ -98,7 +100,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// How it is drawn.
     pub stroke: Stroke,
-    /// Its colour, as a number: series of the same number have the same one. Without: that of its place among the series.
+    /// Its colour, as a number: series of the same number have the same one. Without: that of its
+    /// place among the series.
     pub colour: Option<usize>,
 }
 
@@ -163,8 +166,9 @@ pub struct Chart {
     pub title: String,
     /// From left to right.
     pub x: Axis,
-    /// Without: a chart of lines. With: one of bars, a group for each of these names, in which each series has a bar; `x` of a point is
-    /// then the number of its group, from 0 on. Bars beyond the range of `y` are cut.
+    /// Without: a chart of lines. With: one of bars, a group for each of these names, in which each
+    /// series has a bar; `x` of a point is then the number of its group, from 0 on. Bars beyond the
+    /// range of `y` are cut.
     pub categories: Vec<String>,
     /// Upwards.
     pub y: Axis,
@@ -183,7 +187,8 @@ pub fn check_name(path: &Path) -> Result<(), PlotError> {
 }
 
 impl Chart {
-    /// Writes the chart as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that is there.
+    /// Writes the chart as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that
+    /// is there.
     ///
     /// # Errors
     /// Where the extension is another, there is no point to draw, or the file cannot be written.
@@ -206,7 +211,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Writes the figure as `path`, whose extension says how: `.svg` or `.png`. Replaces a file that is there.
+    /// Writes the figure as `path`, whose extension says how: `.svg` or `.png`. Replaces a file
+    /// that is there.
     ///
     /// # Errors
     /// Where the extension is another, a chart has no point to draw, or the file cannot be written.

@@ -1,7 +1,7 @@
 //! ARC by number of objects.
 //!
-//! Source: N. Megiddo, D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, figure 4, followed line
-//! by line. The names are the paper's.
+//! Source: N. Megiddo, D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST
+//! 2003, figure 4, followed line by line. The names are the paper's.
 
 use super::Simulator;
 use super::list::List;

@@ -1,6 +1,8 @@
-//! A list of keys that knows where each key is: what the simulators of LRU-like policies are made of.
+//! A list of keys that knows where each key is: what the simulators of LRU-like policies are made
+//! of.
 //!
-//! Invariant: `index` holds exactly the nodes of the list; the list runs from the newest end to the oldest.
+//! Invariant: `index` holds exactly the nodes of the list; the list runs from the newest end to the
+//! oldest.
 
 use super::KeyMap;
 

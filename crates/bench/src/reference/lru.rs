@@ -1,7 +1,8 @@
 //! Exact LRU, by number of objects or by bytes.
 //!
 //! Invariants:
-//! 1. `index` holds exactly the nodes of the list; the list runs from the most to the least recently used one.
+//! 1. `index` holds exactly the nodes of the list; the list runs from the most to the least
+//!    recently used one.
 //! 2. `used` is the sum of the sizes of the nodes, and never above `capacity` after a call.
 
 use super::{KeyMap, Simulator};
@@ -34,8 +35,8 @@ impl ExactLru {
         Self::new(capacity, false)
     }
 
-    /// Room for objects of together `capacity` bytes. An object larger than that is never taken in. An access that
-    /// tells another size than the last one changes the object's size.
+    /// Room for objects of together `capacity` bytes. An object larger than that is never taken in.
+    /// An access that tells another size than the last one changes the object's size.
     pub fn by_bytes(capacity: u64) -> Self {
         Self::new(capacity, true)
     }
@@ -105,7 +106,8 @@ impl Simulator for ExactLru {
             self.used = self.used - old + size;
             self.unlink(at);
             self.link_newest(at);
-            // The object itself is the newest, so that it goes last, and only if it no longer fits alone.
+            // The object itself is the newest, so that it goes last, and only if it no longer fits
+            // alone.
             self.make_room(0);
             return true;
         }

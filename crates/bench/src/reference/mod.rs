@@ -1,7 +1,8 @@
-//! Plain caches that are easy to check by reading, against which the engine's hit ratios are judged.
+//! Plain caches that are easy to check by reading, against which the engine's hit ratios are
+//! judged.
 //!
-//! They hold keys only, know nothing of slabs, classes or threads, and favour the shortest code that follows the
-//! definition. Keys are 64-bit numbers; [`key_id`] turns any trace key into one.
+//! They hold keys only, know nothing of slabs, classes or threads, and favour the shortest code
+//! that follows the definition. Keys are 64-bit numbers; [`key_id`] turns any trace key into one.
 
 mod arc;
 mod insertion;
@@ -29,7 +30,8 @@ use crate::trace::TraceKey;
 
 /// A cache of keys with a fixed capacity.
 pub trait Simulator {
-    /// Asks for `key`, whose object has `size` units of space, and takes it in when it is absent. True on a hit.
+    /// Asks for `key`, whose object has `size` units of space, and takes it in when it is absent.
+    /// True on a hit.
     fn access(&mut self, key: u64, size: u64) -> bool;
 
     /// Asks for `key` and takes nothing in. True on a hit.
@@ -74,8 +76,8 @@ pub fn simulator(kind: PolicyKind, capacity: u64) -> (&'static str, Box<dyn Simu
     }
 }
 
-/// The number by which the simulators know a key: a number is itself, a text its 64-bit hash (for a million texts,
-/// the chance that any two share one is below 10^-7).
+/// The number by which the simulators know a key: a number is itself, a text its 64-bit hash (for a
+/// million texts, the chance that any two share one is below 10^-7).
 pub fn key_id(key: TraceKey<'_>) -> u64 {
     match key {
         TraceKey::Number(number) => number,

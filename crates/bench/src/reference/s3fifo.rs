@@ -1,16 +1,18 @@
 //! S3-FIFO by number of objects.
 //!
-//! Source: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, R. Vinayak, "FIFO queues are all you need for cache eviction", SOSP 2023,
-//! section 4 and algorithm 1. Details that the text leaves open, as decided here:
-//! - The small queue's target is 10 % of the capacity, at least 1; the main queue has the rest as its target.
+//! Source: J. Yang, Y. Zhang, Z. Qiu, Y. Yue, R. Vinayak, "FIFO queues are all you need for cache
+//! eviction", SOSP 2023, section 4 and algorithm 1. Details that the text leaves open, as decided
+//! here:
+//! - The small queue's target is 10 % of the capacity, at least 1; the main queue has the rest as
+//!   its target.
 //! - An object counts its hits since it entered its queue, up to 3, and starts at 0.
-//! - Room is made only when the cache as a whole is full: from the small queue while that holds its target or more,
-//!   else from the main queue.
-//! - The tail of the small queue moves to the main one if it was hit more than once, with its count cleared; else it
-//!   leaves, and the ghost queue remembers it. The tail of the main queue goes round again with its count lowered if
-//!   it was hit at all; else it leaves.
-//! - The ghost queue remembers as many keys as the main queue's target, oldest out first. A key that is taken in again
-//!   while remembered goes to the main queue and is no longer remembered.
+//! - Room is made only when the cache as a whole is full: from the small queue while that holds its
+//!   target or more, else from the main queue.
+//! - The tail of the small queue moves to the main one if it was hit more than once, with its count
+//!   cleared; else it leaves, and the ghost queue remembers it. The tail of the main queue goes
+//!   round again with its count lowered if it was hit at all; else it leaves.
+//! - The ghost queue remembers as many keys as the main queue's target, oldest out first. A key
+//!   that is taken in again while remembered goes to the main queue and is no longer remembered.
 
 use std::collections::VecDeque;
 
@@ -114,7 +116,8 @@ impl S3Fifo {
                 self.ghost_stays.remove(&key);
             }
         }
-        // Places of keys that are no longer remembered are dropped before they outnumber the others.
+        // Places of keys that are no longer remembered are dropped before they outnumber the
+        // others.
         if self.ghosts.len() > 2 * most + 64 {
             let stays = &self.ghost_stays;
             self.ghosts.retain(|(key, stay)| stays.get(key) == Some(stay));

@@ -1,9 +1,10 @@
 //! SIEVE by number of objects.
 //!
-//! Source: Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU", NSDI 2024, section 3 and
-//! algorithm 1. One list in order of insertion; a hit marks the object as visited. To evict, the hand moves from the
-//! oldest end towards the newest, and then begins again at the oldest; it clears the marks that it meets and evicts the
-//! first object without one. It stays at the object next to that.
+//! Source: Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is simpler than LRU", NSDI
+//! 2024, section 3 and algorithm 1. One list in order of insertion; a hit marks the object as
+//! visited. To evict, the hand moves from the oldest end towards the newest, and then begins again
+//! at the oldest; it clears the marks that it meets and evicts the first object without one. It
+//! stays at the object next to that.
 
 use super::list::List;
 use super::{KeyMap, Simulator};

@@ -174,7 +174,8 @@ fn curves(folder: &std::path::Path) -> BTreeMap<String, Vec<(u64, f64, f64)>> {
     curves
 }
 
-/// Every trace, at the published points nearest to 1, 10 and 25 % of its keys: the same miss ratio to six digits.
+/// Every trace, at the published points nearest to 1, 10 and 25 % of its keys: the same miss ratio
+/// to six digits.
 #[test]
 fn exact_lru_agrees_with_the_published_curves() {
     let Some(folder) = traces() else { return };

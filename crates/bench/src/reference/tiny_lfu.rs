@@ -1,15 +1,18 @@
 //! TinyLFU and W-TinyLFU by number of objects.
 //!
-//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: a highly efficient cache admission policy", ACM Transactions on
-//! Storage 13(4), 2017, sections 3 and 4. A new object enters the window, an LRU of 1 %. What the window cannot hold goes
-//! to the main part while there is room; once there is none, it competes with the object that the main part would give
-//! up, and the one that was asked for less often lately is evicted; at a tie the newcomer stays (CacheLib's default).
+//! Source: G. Einziger, R. Friedman, B. Manes, "TinyLFU: a highly efficient cache admission
+//! policy", ACM Transactions on Storage 13(4), 2017, sections 3 and 4. A new object enters the
+//! window, an LRU of 1 %. What the window cannot hold goes to the main part while there is room;
+//! once there is none, it competes with the object that the main part would give up, and the one
+//! that was asked for less often lately is evicted; at a tie the newcomer stays (CacheLib's
+//! default).
 //!
-//! The main part is an LRU, or for W-TinyLFU a segmented one: winners enter probation; a hit there moves the object to the
-//! protected segment, which has 80 % of the main part and gives its oldest back to the newest end of probation.
+//! The main part is an LRU, or for W-TinyLFU a segmented one: winners enter probation; a hit there
+//! moves the object to the protected segment, which has 80 % of the main part and gives its oldest
+//! back to the newest end of probation.
 //!
-//! Here frequencies are counted exactly, up to 15, and all are halved when ten times the capacity was counted; the sum is
-//! halved with them.
+//! Here frequencies are counted exactly, up to 15, and all are halved when ten times the capacity
+//! was counted; the sum is halved with them.
 
 use super::list::List;
 use super::{KeyMap, Simulator};
@@ -33,7 +36,8 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
-    /// Room for `capacity` objects, `window_percent` of them (at least one) in the window, before a plain LRU.
+    /// Room for `capacity` objects, `window_percent` of them (at least one) in the window, before a
+    /// plain LRU.
     pub fn new(capacity: u64, window_percent: u8) -> Self {
         Self::with_main(capacity, window_percent, false)
     }

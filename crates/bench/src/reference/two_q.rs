@@ -1,10 +1,11 @@
 //! 2Q with hot, warm and cold queues, by number of objects.
 //!
-//! Source: CacheLib's MM2Q (B. Berg et al., "The CacheLib caching engine", OSDI 2020, section 4.2, and its documented
-//! behaviour), after T. Johnson and D. Shasha, "2Q", VLDB 1994. Three LRU lists. A new object enters hot. A hit in hot or
-//! warm moves the object to the newest end of that list; a hit in cold, to that of warm. After each access what warm and
-//! then hot have beyond their shares goes, oldest first, to the newest end of cold. The oldest of cold is evicted; where
-//! cold is empty, that of hot, and then that of warm.
+//! Source: CacheLib's MM2Q (B. Berg et al., "The CacheLib caching engine", OSDI 2020, section 4.2,
+//! and its documented behaviour), after T. Johnson and D. Shasha, "2Q", VLDB 1994. Three LRU lists.
+//! A new object enters hot. A hit in hot or warm moves the object to the newest end of that list; a
+//! hit in cold, to that of warm. After each access what warm and then hot have beyond their shares
+//! goes, oldest first, to the newest end of cold. The oldest of cold is evicted; where cold is
+//! empty, that of hot, and then that of warm.
 
 use super::Simulator;
 use super::list::List;

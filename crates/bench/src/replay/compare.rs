@@ -1,9 +1,10 @@
 //! The same requests through plain simulators, and what makes the engine differ from them.
 //!
-//! For traces without sizes the rival holds exactly as many objects as the engine does at the end. For traces with
-//! sizes, one rival has as many bytes of keys and values as the engine holds at the end, which leaves the policy and the
-//! size classes as causes; a second has all of the cache's memory for keys and values, which adds what the engine spends
-//! on headers, slack, free chunks and metadata.
+//! For traces without sizes the rival holds exactly as many objects as the engine does at the end.
+//! For traces with sizes, one rival has as many bytes of keys and values as the engine holds at the
+//! end, which leaves the policy and the size classes as causes; a second has all of the cache's
+//! memory for keys and values, which adds what the engine spends on headers, slack, free chunks and
+//! metadata.
 
 use std::fmt;
 use std::path::Path;
@@ -54,7 +55,8 @@ impl Runner {
     }
 }
 
-/// Replays `trace` through the rivals that suit it, one of which holds as many `items` as the engine did.
+/// Replays `trace` through the rivals that suit it, one of which holds as many `items` as the
+/// engine did.
 pub(super) fn compare(
     trace: &Path,
     options: &ReplayOptions,

@@ -1,12 +1,13 @@
 //! Replaying traces through the engine, and the hit ratios that come out.
 //!
-//! A request is a **hit** when its key is in the cache as the request comes, whatever it asks for; this is how the
-//! published miss-ratio curves and other simulators count. Look-aside: a request that misses puts its object in, and
-//! nothing else does. A write to a key that is there counts as an access to it; it makes a new item only where the size
-//! changed, or where [`ReplayOptions::writes_replace`] asks for it.
+//! A request is a **hit** when its key is in the cache as the request comes, whatever it asks for;
+//! this is how the published miss-ratio curves and other simulators count. Look-aside: a request
+//! that misses puts its object in, and nothing else does. A write to a key that is there counts as
+//! an access to it; it makes a new item only where the size changed, or where
+//! [`ReplayOptions::writes_replace`] asks for it.
 //!
-//! Values are not written but for a stamp that each hit checks: what is measured is what the engine keeps, not how fast
-//! memory is copied.
+//! Values are not written but for a stamp that each hit checks: what is measured is what the engine
+//! keeps, not how fast memory is copied.
 
 mod compare;
 mod report;
@@ -70,7 +71,8 @@ pub struct ReplayOptions {
     pub classes: SizeClassConfig,
     /// How classes trade slabs. Default the engine's.
     pub strategy: Strategy,
-    /// The engine's maintenance is done after each so many requests of a trace; 0 = never. Default 10,000.
+    /// The engine's maintenance is done after each so many requests of a trace; 0 = never. Default
+    /// 10,000.
     pub maintain_every: u64,
     /// Most bytes of slabs for a trace's pool, in whole slabs. Default none.
     pub pool_limit: Option<ByteSize>,
@@ -80,21 +82,23 @@ pub struct ReplayOptions {
     pub sizes: Option<Arc<KeySizes>>,
     /// Whether a request that misses puts its object in. Default true; without it, only writes do.
     pub look_aside: bool,
-    /// Whether a request that misses does so only if it tells a size. In a server's own log a read does exactly if it hit: what missed then
-    /// is filled by a write of its own, if by anything. Default false.
+    /// Whether a request that misses does so only if it tells a size. In a server's own log a read
+    /// does exactly if it hit: what missed then is filled by a write of its own, if by anything.
+    /// Default false.
     pub own_fills: bool,
     /// Whether writes are passed over. Default false.
     pub ignores_writes: bool,
     /// Whether a write to a key that is there makes a new item, as a client's would. Default false.
     pub writes_replace: bool,
-    /// Let the cache's clock follow the trace's times, and items expire as the trace says. Default: the cache has the
-    /// system's clock, and nothing expires.
+    /// Let the cache's clock follow the trace's times, and items expire as the trace says. Default:
+    /// the cache has the system's clock, and nothing expires.
     pub trace_time: Option<TimeUnit>,
     /// Replay no more than this many requests of each trace. Default all.
     pub limit: Option<u64>,
     /// The columns of traces without a header line.
     pub columns: Option<Vec<Column>>,
-    /// The tenant whose requests alone are replayed. `None`: all requests, whose keys are told apart by tenant.
+    /// The tenant whose requests alone are replayed. `None`: all requests, whose keys are told
+    /// apart by tenant.
     pub tenant: Option<String>,
     /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
     pub seed: u64,
@@ -139,7 +143,8 @@ impl ReplayOptions {
     }
 
     fn clock(&self) -> Clock {
-        // A manual clock begins late enough that no time of a trace lies before the engine's first second.
+        // A manual clock begins late enough that no time of a trace lies before the engine's first
+        // second.
         if self.trace_time.is_some() { Clock::manual(1_000_000) } else { Clock::System }
     }
 
@@ -208,8 +213,8 @@ pub fn replay(trace: &Path, options: &ReplayOptions) -> Result<ReplayReport> {
     Ok(report)
 }
 
-/// How many items a pool holds while it is full: some chunks are always on their way from one item to the next, at one moment more of
-/// them than at another.
+/// How many items a pool holds while it is full: some chunks are always on their way from one item
+/// to the next, at one moment more of them than at another.
 #[derive(Default)]
 struct HeldItems {
     sum: u64,
@@ -235,11 +240,12 @@ impl HeldItems {
     }
 }
 
-/// Replays traces through one cache in which each has a pool and keys of its own, a request of each in turn. A trace
-/// that ends leaves the others to go on.
+/// Replays traces through one cache in which each has a pool and keys of its own, a request of each
+/// in turn. A trace that ends leaves the others to go on.
 ///
 /// # Errors
-/// As [`replay_each`]; and where a comparison is asked for, which is for a trace that has a cache of its own.
+/// As [`replay_each`]; and where a comparison is asked for, which is for a trace that has a cache
+/// of its own.
 pub fn replay_together(traces: &[PathBuf], options: &ReplayOptions) -> Result<Vec<ReplayReport>> {
     if options.compare {
         bail!("a comparison with plain simulators is for traces that have a cache of their own");

@@ -1,7 +1,9 @@
-//! One connection to a server: requests that are out, bytes on their way, replies matched to requests.
+//! One connection to a server: requests that are out, bytes on their way, replies matched to
+//! requests.
 //!
-//! Invariant 1: `asked` holds the operations whose replies have not come, in the order in which they were sent; the
-//! reads of one request stand together, and the first of them says how many they are.
+//! Invariant 1: `asked` holds the operations whose replies have not come, in the order in which
+//! they were sent; the reads of one request stand together, and the first of them says how many
+//! they are.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -278,7 +280,8 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// Counts the operations of the request at the front; `outcome` where the reply says it for all of them.
+    /// Counts the operations of the request at the front; `outcome` where the reply says it for all
+    /// of them.
     fn finish(&mut self, outcome: Option<Outcome>, replies: &mut Replies<'_>) {
         self.requests -= 1;
         self.passed = 0;

@@ -58,7 +58,8 @@ impl<S: DirectSession> DirectThread<S> {
         }
     }
 
-    /// Latency runs from the due time, so that an operation that had to wait for an earlier one is charged for it.
+    /// Latency runs from the due time, so that an operation that had to wait for an earlier one is
+    /// charged for it.
     fn open_loop(&mut self, phase: &mut Phase<'_>, tally: &mut Tally) {
         while let Some(due) = phase.pace.as_ref().map(super::pace::Pace::due) {
             if due >= phase.deadline {

@@ -1,12 +1,13 @@
 //! Driving a declared workload against a target, and measuring what comes back.
 //!
-//! A run has up to three phases: every key is written once (load), the workload runs unmeasured (warm-up), and it runs
-//! measured. Each thread has its own operations, connections, counts and histograms; threads meet only between phases.
+//! A run has up to three phases: every key is written once (load), the workload runs unmeasured
+//! (warm-up), and it runs measured. Each thread has its own operations, connections, counts and
+//! histograms; threads meet only between phases.
 //!
-//! - **Closed loop**: a request follows the reply to the one before. It measures capacity; its latencies say little,
-//!   because a slow server is asked less.
-//! - **Open loop** (a rate is given): requests are due on a schedule that does not depend on replies, and latency runs
-//!   from the due time (no coordinated omission).
+//! - **Closed loop**: a request follows the reply to the one before. It measures capacity; its
+//!   latencies say little, because a slow server is asked less.
+//! - **Open loop** (a rate is given): requests are due on a schedule that does not depend on
+//!   replies, and latency runs from the due time (no coordinated omission).
 
 mod connection;
 mod direct;
@@ -150,8 +151,8 @@ pub fn run_direct<T: Direct + Send + 'static>(
 /// Drives the workload against a server.
 ///
 /// # Errors
-/// Where the options make no sense, the server cannot be reached, breaks a connection, answers what is no reply, or is
-/// silent for 30 seconds.
+/// Where the options make no sense, the server cannot be reached, breaks a connection, answers what
+/// is no reply, or is silent for 30 seconds.
 pub fn run_wire<W: Wire + Clone + Sync + 'static>(
     wire: W,
     address: &Address,
@@ -247,7 +248,8 @@ fn run_threads(options: &RunOptions, workload: &Arc<Workload>, body: Arc<Body>) 
 }
 
 impl Shared {
-    /// The life of one thread. Whatever fails, the thread meets the others at every barrier until all know of it.
+    /// The life of one thread. Whatever fails, the thread meets the others at every barrier until
+    /// all know of it.
     fn thread(&self, thread: usize, body: &Body) -> Result<Tally> {
         let mut measured = Tally::default();
         let mut met = false;
@@ -259,7 +261,8 @@ impl Shared {
             })
         });
         if !met {
-            // The target could not be set up: the others wait for this thread, then look at the flag, then wait again.
+            // The target could not be set up: the others wait for this thread, then look at the
+            // flag, then wait again.
             self.failed.store(true, Ordering::Relaxed);
             self.barrier.wait();
             self.barrier.wait();
@@ -293,7 +296,8 @@ impl Shared {
                 (Ok(tally), Stage::Measure(_)) => *measured = tally,
                 (Ok(_), _) => {}
                 (Err(error), _) => {
-                    // The others are about to look at the flag and then to meet once more, unless this was the last.
+                    // The others are about to look at the flag and then to meet once more, unless
+                    // this was the last.
                     if i + 1 < self.stages.len() {
                         self.barrier.wait();
                     }
@@ -342,7 +346,8 @@ impl Shared {
     }
 }
 
-/// A panic of the target is an error of the run: the other threads must not wait for this one for ever.
+/// A panic of the target is an error of the run: the other threads must not wait for this one for
+/// ever.
 fn without_panic<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(anyhow!("the target panicked; its message is above")))

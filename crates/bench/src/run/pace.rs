@@ -58,7 +58,8 @@ impl Pace {
 /// Below this the processor is kept: sleeping costs up to 70 us more than was asked for.
 const SPIN_NANOS: u64 = 100_000;
 
-/// Waits until `due`, asleep where there is time for that. Returns the time. A manual clock is moved instead.
+/// Waits until `due`, asleep where there is time for that. Returns the time. A manual clock is
+/// moved instead.
 pub(crate) fn wait_until(clock: &Clock, due: u64) -> u64 {
     loop {
         let now = clock.monotonic_nanos();
@@ -148,7 +149,8 @@ mod tests {
         }
     }
 
-    /// Ten thousand requests at a thousand a second are due within ten seconds, whatever their gaps.
+    /// Ten thousand requests at a thousand a second are due within ten seconds, whatever their
+    /// gaps.
     #[test]
     fn schedules_keep_their_rate() {
         for (arrivals, tolerance) in [(Arrivals::Even, 1e-9), (Arrivals::Poisson, 0.03)] {

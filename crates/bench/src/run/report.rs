@@ -57,7 +57,8 @@ pub struct RunReport {
     pub bytes_written: u64,
     /// Counts and latencies by kind of operation; kinds that did not occur are left out.
     pub kinds: Vec<KindReport>,
-    /// What an operation costs the bench itself; of embedded caches, where it is a part of every figure.
+    /// What an operation costs the bench itself; of embedded caches, where it is a part of every
+    /// figure.
     pub bench_ns_per_operation: Option<f64>,
     /// What the cache holds at the end, where it can say.
     pub holdings: Option<Holdings>,

@@ -31,7 +31,8 @@ pub(crate) struct PoolCounts {
 /// Counts and latencies of a phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    /// Operations finished, by kind in the order of [`OpKind::ALL`]; what a look-aside miss writes is not among them.
+    /// Operations finished, by kind in the order of [`OpKind::ALL`]; what a look-aside miss writes
+    /// is not among them.
     pub(crate) done: [u64; OpKind::ALL.len()],
     pub(crate) latencies: [Latencies; OpKind::ALL.len()],
     pub(crate) hits: u64,

@@ -115,7 +115,8 @@ fn a_cache_that_mixes_up_values_is_found_out() {
     }
 }
 
-/// A stall of a second at 1,000 requests a second delays about a thousand of them. In closed loop one is seen.
+/// A stall of a second at 1,000 requests a second delays about a thousand of them. In closed loop
+/// one is seen.
 #[test]
 fn open_loop_charges_a_stall_to_all_that_it_delayed() {
     let workload = workload("keys = 50\nmix = \"get=1\"");

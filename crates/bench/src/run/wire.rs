@@ -1,11 +1,13 @@
 //! One thread's load on a server, over one or many connections.
 //!
-//! In closed loop each connection sends as many requests as the pipeline is deep in one write, takes all replies, and
-//! begins again; connections do not wait for each other. In open loop a request is sent when it is due, on the next
-//! connection that has room; where none has, it waits, and its latency runs all the same.
+//! In closed loop each connection sends as many requests as the pipeline is deep in one write,
+//! takes all replies, and begins again; connections do not wait for each other. In open loop a
+//! request is sent when it is due, on the next connection that has room; where none has, it waits,
+//! and its latency runs all the same.
 //!
-//! A single connection without pipelining waits in `read` itself. Everything else waits in epoll; the next due time is
-//! a timer among its descriptors, because epoll's own timeout counts in milliseconds.
+//! A single connection without pipelining waits in `read` itself. Everything else waits in epoll;
+//! the next due time is a timer among its descriptors, because epoll's own timeout counts in
+//! milliseconds.
 
 use anyhow::{Context, Error, Result, anyhow};
 use rustix::buffer::spare_capacity;
@@ -132,8 +134,8 @@ impl<W: Wire + Clone> WireThread<W> {
         self.flush(i)
     }
 
-    /// Puts the operations of the next request into `group`: one, or reads that follow each other. False when the
-    /// phase is over.
+    /// Puts the operations of the next request into `group`: one, or reads that follow each other.
+    /// False when the phase is over.
     fn next_group(&mut self, phase: &mut Phase<'_>) -> bool {
         self.group.clear();
         while self.group.len() < phase.multi_get {
@@ -191,7 +193,8 @@ impl<W: Wire + Clone> WireThread<W> {
         Some(found)
     }
 
-    /// Waits for replies until the time `until`, and takes them in. `events` then holds the connections with news.
+    /// Waits for replies until the time `until`, and takes them in. `events` then holds the
+    /// connections with news.
     fn wait(&mut self, phase: &Phase<'_>, until: u64, tally: &mut Tally) -> Result<()> {
         self.events.clear();
         if self.waits_in_read {
@@ -241,7 +244,8 @@ impl<W: Wire + Clone> WireThread<W> {
         Ok(())
     }
 
-    /// Takes in the replies that have come on a connection, and writes what look-aside reads missed.
+    /// Takes in the replies that have come on a connection, and writes what look-aside reads
+    /// missed.
     fn take(&mut self, i: usize, phase: &Phase<'_>, tally: &mut Tally) -> Result<()> {
         let now = phase.clock.monotonic_nanos();
         let connection = &mut self.links[i].connection;

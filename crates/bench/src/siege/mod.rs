@@ -1,14 +1,16 @@
-//! A siege: a server of our own with two tenants, a victim with a steady load and a neighbour from where it is attacked, in every way that
-//! a client has.
+//! A siege: a server of our own with two tenants, a victim with a steady load and a neighbour from
+//! where it is attacked, in every way that a client has.
 //!
-//! Each attack is judged by what the victim and an onlooker see: the process lives; every value of the victim is the right one, and none
-//! is gone; limits of connections and memory hold; and when the attack is over, everything is given back. How much slower the
-//! victim became is set against the same load just before, round by round, because a machine that others use is as fast as it is at
-//! that moment.
+//! Each attack is judged by what the victim and an onlooker see: the process lives; every value of
+//! the victim is the right one, and none is gone; limits of connections and memory hold; and when
+//! the attack is over, everything is given back. How much slower the victim became is set against
+//! the same load just before, round by round, because a machine that others use is as fast as it is
+//! at that moment.
 //!
-//! Server, victim and attackers are on one machine, so that an attacker could harm by taking processors, which is not the server's
-//! doing. The server's workers have processors for themselves, the attackers share those of the victim's clients and run
-//! only when these have nothing to do. What the machine itself takes is measured by an attack on another process.
+//! Server, victim and attackers are on one machine, so that an attacker could harm by taking
+//! processors, which is not the server's doing. The server's workers have processors for
+//! themselves, the attackers share those of the victim's clients and run only when these have
+//! nothing to do. What the machine itself takes is measured by an attack on another process.
 
 mod attack;
 mod place;
@@ -67,7 +69,8 @@ pub struct SiegeOptions {
 /// Besieges a server.
 ///
 /// # Errors
-/// Where the options make no sense or the server cannot be started. What goes wrong under attack is in the report.
+/// Where the options make no sense or the server cannot be started. What goes wrong under attack is
+/// in the report.
 pub fn siege(options: &SiegeOptions) -> Result<SiegeReport> {
     let chosen = chosen(&options.only)?;
     if options.rounds == 0 || options.time.is_zero() || options.memory < LEAST_MEMORY {
@@ -154,7 +157,8 @@ impl<'o> Siege<'o> {
         Ok(Self { options, place, decoy, victim: Arc::new(victim), cpus, base_files })
     }
 
-    /// Measures the victim alone, then under attack, and judges what was seen. Returns whether the server withstood it.
+    /// Measures the victim alone, then under attack, and judges what was seen. Returns whether the
+    /// server withstood it.
     fn round(&mut self, attack: &Attack, round: usize, report: &mut AttackReport) -> Result<bool> {
         self.place.set_rate(attack.is_rated).context("setting the neighbour's rate")?;
         let prepared = attack.prepare(&self.scene(attack, round));

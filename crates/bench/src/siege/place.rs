@@ -1,4 +1,5 @@
-//! The place that is besieged: how its server is set, as a platform team would, and where its tenants are to be found.
+//! The place that is besieged: how its server is set, as a platform team would, and where its
+//! tenants are to be found.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,8 +17,8 @@ pub(super) const NEIGHBOUR_CONNECTIONS: u64 = 300;
 const ALL_CONNECTIONS: u64 = 500;
 /// What the neighbour may have answered in a second, where it has a rate.
 pub(super) const NEIGHBOUR_RATE: u64 = 20_000;
-/// Resident memory that is in no bill: the program itself (up to 18 MiB of a build without optimisation), stacks, the admin server. It does
-/// not grow with the cache.
+/// Resident memory that is in no bill: the program itself (up to 18 MiB of a build without
+/// optimisation), stacks, the admin server. It does not grow with the cache.
 pub(super) const BESIDE_BILL: ByteSize = ByteSize::mib(32);
 
 /// A server with two tenants, the certificate of one of its listeners, and where they are.
@@ -36,7 +37,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Starts it: `memory` of which each tenant may have three eighths, and so many workers, pinned to the first processors.
+    /// Starts it: `memory` of which each tenant may have three eighths, and so many workers, pinned
+    /// to the first processors.
     pub(super) fn start(program: &Path, memory: ByteSize, workers: usize) -> Result<Self> {
         let certificate = tempfile::tempdir().context("making a folder for a certificate")?;
         let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])

@@ -1,4 +1,5 @@
-//! The victim: a tenant with a steady load, each of whose values is known, so that a wrong or missing one is noticed.
+//! The victim: a tenant with a steady load, each of whose values is known, so that a wrong or
+//! missing one is noticed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::target::Address;
 use crate::target::memcached::Memcached;
 use crate::workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
-/// What the tenant's limit is to the bytes of its values: they fit three times over, so that nothing ever has to leave.
+/// What the tenant's limit is to the bytes of its values: they fit three times over, so that
+/// nothing ever has to leave.
 const ROOM: u64 = 3;
 /// Small values mostly, and some that are sent from where they lie.
 const VALUE_SIZES: &str = "64:60,1KiB:35,16KiB:5";
@@ -37,7 +39,8 @@ pub(super) struct Seen {
 }
 
 impl Victim {
-    /// A victim that may have `limit` bytes, and asks `rate` times a second, from the processors `cpus`.
+    /// A victim that may have `limit` bytes, and asks `rate` times a second, from the processors
+    /// `cpus`.
     pub(super) fn new(
         address: SocketAddr,
         limit: ByteSize,

@@ -1,4 +1,5 @@
-//! What the server is seen to take while it is attacked, looked at from outside, and whether it gives it back.
+//! What the server is seen to take while it is attacked, looked at from outside, and whether it
+//! gives it back.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use super::place::{NEIGHBOUR_CONNECTIONS, Place, VICTIM_CONNECTIONS, number, ten
 
 /// How often it is looked at.
 pub(super) const INTERVAL: Duration = Duration::from_millis(200);
-/// So many looks the server has to give back what an attack made it take: longer than every time-out of its configuration.
+/// So many looks the server has to give back what an attack made it take: longer than every
+/// time-out of its configuration.
 const PATIENCE: u32 = 75;
 
 /// The most that was seen of everything, and what its limit was.
@@ -120,7 +122,8 @@ pub(super) fn base_files(place: &Place) -> Result<u64> {
     Ok(least)
 }
 
-/// Waits until connections, their buffers and their descriptors are given back, and returns what is not.
+/// Waits until connections, their buffers and their descriptors are given back, and returns what is
+/// not.
 pub(super) fn await_return(place: &Place, base_files: u64) -> Vec<String> {
     let mut kept = Vec::new();
     for _ in 0..PATIENCE {

@@ -1,7 +1,8 @@
 //! A client that calls: each call is told to the history of its tenant before and after.
 //!
-//! When its connection ends in the middle of a call, nobody knows whether the call was carried out. Nothing will be done for it any
-//! more, since the end was seen, so that the history is told just that.
+//! When its connection ends in the middle of a call, nobody knows whether the call was carried out.
+//! Nothing will be done for it any more, since the end was seen, so that the history is told just
+//! that.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The certificates of the listener with TLS: a root of the run's own, and what it signs anew again and again.
+//! The certificates of the listener with TLS: a root of the run's own, and what it signs anew again
+//! and again.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

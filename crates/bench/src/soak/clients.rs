@@ -31,7 +31,8 @@ pub(super) enum Speech {
 /// What a client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Gets, sets, deletes and touches keys, and closes its connection after so many turns, 0 for never.
+    /// Gets, sets, deletes and touches keys, and closes its connection after so many turns, 0 for
+    /// never.
     Calls(Holding, u32),
     /// Keeps copies of what it reads.
     Copies,

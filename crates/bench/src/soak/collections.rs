@@ -1,7 +1,8 @@
 //! A client that keeps each value as a hash, a list, a set or a sorted set.
 //!
-//! A value is cut into pieces, each of which is a field's value, an element or a member, and replaced by a transaction. Joined
-//! again, pieces of two values, too few or too many are no value. The first letter of a key says what it holds.
+//! A value is cut into pieces, each of which is a field's value, an element or a member, and
+//! replaced by a transaction. Joined again, pieces of two values, too few or too many are no value.
+//! The first letter of a key says what it holds.
 
 use anyhow::{Context, Result, bail};
 
@@ -108,7 +109,8 @@ impl Caller for Client {
     }
 }
 
-/// Changes parts of collections and strings at random, for what it does to the server: nothing is told to a history.
+/// Changes parts of collections and strings at random, for what it does to the server: nothing is
+/// told to a history.
 pub(super) fn change_a_part(client: &mut Resp, draw: u64) -> Result<()> {
     let number = (draw >> 8) % 50;
     let text = (draw >> 16) % 400;

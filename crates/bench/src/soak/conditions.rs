@@ -1,8 +1,8 @@
-//! What is being done to the server, so that its clients can tell an end of their connection that was to be expected from
-//! one that was not.
+//! What is being done to the server, so that its clients can tell an end of their connection that
+//! was to be expected from one that was not.
 //!
-//! Whoever disturbs says so before doing it. Whoever connects first notes how things stand, and is wronged only if its
-//! connection ends while they stand as they did.
+//! Whoever disturbs says so before doing it. Whoever connects first notes how things stand, and is
+//! wronged only if its connection ends while they stand as they did.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub(super) struct Standing {
 }
 
 impl Conditions {
-    /// Waits until the server is up and has the tenant, and notes how things stand; `None` when the run is over.
+    /// Waits until the server is up and has the tenant, and notes how things stand; `None` when the
+    /// run is over.
     pub(super) fn settled(&self, tenant: Tenant) -> Option<Standing> {
         loop {
             if self.is_over() {

@@ -92,8 +92,8 @@ impl Control {
         Self { served, scene, settings, authority, rng, kinds, bag, done, old_tls }
     }
 
-    /// What comes next: an end of the server's life, or one of the others, each once before any comes again. `None` where there is
-    /// none of that sort.
+    /// What comes next: an end of the server's life, or one of the others, each once before any
+    /// comes again. `None` where there is none of that sort.
     pub(super) fn draw(&mut self, ends_a_life: bool) -> Option<EventKind> {
         let mut fitting: Vec<_> =
             self.kinds.iter().copied().filter(|kind| kind.ends_a_life() == ends_a_life).collect();

@@ -1,7 +1,8 @@
 //! A client that keeps copies of what it reads, and is told by `CLIENT TRACKING` which to forget.
 //!
-//! A copy that is still there some time after a moment, with all that was said since then heard, is as good as a get that began at that
-//! moment: so it is held against the history. If its value was gone before that moment, the client was not told.
+//! A copy that is still there some time after a moment, with all that was said since then heard, is
+//! as good as a get that began at that moment: so it is held against the history. If its value was
+//! gone before that moment, the client was not told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use crate::workload::Sampler;
 
 /// Of so many keys, the most popular ones, copies are kept.
 const COPIED_KEYS: u64 = 512;
-/// For so long a client may not be told of a change: workers tell after their rounds, the rest is told once a second.
+/// For so long a client may not be told of a change: workers tell after their rounds, the rest is
+/// told once a second.
 const DELAY_NANOS: u64 = 5_000_000_000;
 /// The same for what expires, with the slack of expiry.
 const EXPIRY_DELAY_SECS: u32 = 10;

@@ -1,12 +1,15 @@
-//! A long run of a server under mixed load while everything about it changes: `millpond bench soak`.
+//! A long run of a server under mixed load while everything about it changes:
+//! `millpond bench soak`.
 //!
-//! Clients of every protocol read and write the keys of several tenants at a modest rate. Meanwhile tenants come and go, limits and
-//! settings move, certificates are replaced, and the server is restarted and killed over and over, with its items in shared memory.
-//! Every answer is told to the histories of `bench check`, which go on over restarts: a call whose connection ended has been
-//! carried out or not, and nothing older than what was seen may come back. `docs/soak.md` is its page.
+//! Clients of every protocol read and write the keys of several tenants at a modest rate. Meanwhile
+//! tenants come and go, limits and settings move, certificates are replaced, and the server is
+//! restarted and killed over and over, with its items in shared memory. Every answer is told to the
+//! histories of `bench check`, which go on over restarts: a call whose connection ended has been
+//! carried out or not, and nothing older than what was seen may come back. `docs/soak.md` is its
+//! page.
 //!
-//! - `clients`: who they are. `calls`, `copies`, `vanishing`: what they do. `meta`, `binary`, `collections`: what they speak beside
-//!   what `check` knows already.
+//! - `clients`: who they are. `calls`, `copies`, `vanishing`: what they do. `meta`, `binary`,
+//!   `collections`: what they speak beside what `check` knows already.
 //! - `tenants`: their keys and histories. `conditions`: what explains an end of a connection.
 //! - `settings`, `certificates`: the server's configuration. `control`: what is done to it.
 //! - `samples`: whether it grows. `tally`, `report`: what is said about it.
@@ -95,7 +98,8 @@ pub struct SoakOptions {
     pub life: Duration,
     /// What is done to the server; nothing is everything.
     pub only: Vec<EventKind>,
-    /// A fault to plant between clients and histories, and in how many of the calls at which it can strike it does so once.
+    /// A fault to plant between clients and histories, and in how many of the calls at which it can
+    /// strike it does so once.
     pub plant: Option<(PlantKind, u64)>,
 }
 
@@ -185,7 +189,8 @@ impl Scene {
     fn failed(&self, client: &Client, since: Standing, error: &anyhow::Error) {
         let lost = error.chain().any(|cause| cause.is::<io::Error>());
         let why = self.conditions.explain(since, client.tenant);
-        // A restart ends connections, and explains no other answers. The removal of a tenant explains both.
+        // A restart ends connections, and explains no other answers. The removal of a tenant
+        // explains both.
         let why = why.filter(|why| lost || *why != "restart");
         // Ctrl-C at a terminal ends the server as well.
         let why = why.or(self.is_stopped().then_some("interrupted"));
@@ -199,8 +204,8 @@ impl Scene {
 
     /// A write was refused.
     fn refused(&self, client: &Client, why: &str) {
-        // Whether a user may write changes from one moment to the next; and one tenant has fewer slabs than size classes, which trade
-        // them only once a second.
+        // Whether a user may write changes from one moment to the next; and one tenant has fewer
+        // slabs than size classes, which trade them only once a second.
         let forbidden = client.user == Some(settings::BOB) && why.starts_with("NOPERM");
         let full =
             client.tenant == Tenant::Guest && (why.starts_with("OOM") || why.contains("out of memory"));
@@ -414,8 +419,8 @@ impl<'a> Run<'a> {
         );
     }
 
-    /// With all clients gone: descriptors are given back, nothing was logged that should not be, and the server stops in order. How
-    /// many descriptors there were.
+    /// With all clients gone: descriptors are given back, nothing was logged that should not be,
+    /// and the server stops in order. How many descriptors there were.
     fn settle(&mut self) -> Result<u64> {
         let until = Clock::System.monotonic_nanos() + PATIENCE.as_nanos() as u64;
         let mut files = self.control.served.open_files()?;

@@ -48,7 +48,8 @@ pub struct SoakReport {
     pub errors: Vec<ErrorKind>,
     /// Whether resident memory stayed as it was.
     pub memory: Flatness,
-    /// Open descriptors before the first client came, and after the last one left, where the server was there to be asked.
+    /// Open descriptors before the first client came, and after the last one left, where the server
+    /// was there to be asked.
     pub open_files: (u64, Option<u64>),
     /// The process over time.
     pub samples: Vec<Sample>,

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::served::Served;
 
-/// For so long after a start what a process takes up is not judged, in seconds; and no longer than a third of its life.
+/// For so long after a start what a process takes up is not judged, in seconds; and no longer than
+/// a third of its life.
 const WARM_UP_SECS: f64 = 60.0;
 /// Growth that is not judged as such: what one more connection's buffers or a larger index come to.
 const SPARE_BYTES: f64 = 4.0 * 1024.0 * 1024.0;
@@ -69,12 +70,13 @@ pub struct Flatness {
     pub first_max_bytes: u64,
     /// The most in the last quarter.
     pub last_max_bytes: u64,
-    /// By how much it grows in an hour: the least-squares slope over the second half of the run, each process around its own mean.
+    /// By how much it grows in an hour: the least-squares slope over the second half of the run,
+    /// each process around its own mean.
     pub slope_bytes_per_hour: f64,
     /// What that slope comes to in the longest life of a process in that half.
     pub growth_bytes: f64,
-    /// Whether it is flat: neither does growth exceed a tenth and 4 MiB, nor the last most the first by as much. `None` where the
-    /// run is too short.
+    /// Whether it is flat: neither does growth exceed a tenth and 4 MiB, nor the last most the
+    /// first by as much. `None` where the run is too short.
     pub is_flat: Option<bool>,
 }
 

@@ -73,7 +73,8 @@ impl Settings {
         }
     }
 
-    /// Another weight and rate for a tenant, and another limit where that is the tenant's. What was changed, in words.
+    /// Another weight and rate for a tenant, and another limit where that is the tenant's. What was
+    /// changed, in words.
     pub(super) fn change_tenant(&mut self, rng: &mut SeededRng) -> String {
         let tenant = Tenant::ALL[rng.random_range(0..Tenant::ALL.len())];
         let place = tenant as usize;

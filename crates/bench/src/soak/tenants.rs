@@ -1,6 +1,7 @@
 //! The tenants of a soak, what each holds as the history knows it, and what keys are called.
 //!
-//! All tenants have keys of the same texts. A value names its tenant beside its key, so that one that crosses over shows.
+//! All tenants have keys of the same texts. A value names its tenant beside its key, so that one
+//! that crosses over shows.
 
 use crate::check::Violation;
 use crate::check::history::{Found, History};
@@ -32,7 +33,8 @@ impl Tenant {
     }
 }
 
-/// Seconds by which a value may be returned after its end: clocks tick once a second, and the server reads its own.
+/// Seconds by which a value may be returned after its end: clocks tick once a second, and the
+/// server reads its own.
 const SLACK_SECS: u64 = 2;
 /// Where a stamp's number has its tenant.
 const TENANT_SHIFT: u32 = 40;

@@ -1,7 +1,7 @@
 //! A client that is gone in the middle of requests, and looks whether the server has noticed.
 //!
-//! Whether a request that was sent whole is carried out nobody knows, until the server has dropped the connection. One that was sent
-//! in part must not be.
+//! Whether a request that was sent whole is carried out nobody knows, until the server has dropped
+//! the connection. One that was sent in part must not be.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -137,7 +137,8 @@ impl Vanishing {
     }
 }
 
-/// Whether `stats conns` has the connection. A client's port alone says nothing: it may have another connection, to another listener.
+/// Whether `stats conns` has the connection. A client's port alone says nothing: it may have
+/// another connection, to another listener.
 fn is_listed(text: &str, (client, server): Ends) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let is_at = |line: &str, address: SocketAddr| line.ends_with(&format!(":{address}"));

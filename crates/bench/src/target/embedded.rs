@@ -18,7 +18,8 @@ pub struct EmbeddedOptions {
     pub policy: PolicyKind,
     /// The chunk sizes of its pools. Default by factor 1.25.
     pub classes: SizeClassConfig,
-    /// How slabs are rebalanced, whenever [`Cache::rebalance`] is called. Default as the engine has it.
+    /// How slabs are rebalanced, whenever [`Cache::rebalance`] is called. Default as the engine has
+    /// it.
     pub strategy: Strategy,
     /// Where time comes from. Default the system.
     pub clock: Clock,

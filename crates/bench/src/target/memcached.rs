@@ -1,7 +1,8 @@
 //! memcached's text protocol as a client sees it: `get`, `set`, `delete`, `touch`.
 //!
-//! It is the classic protocol and not the meta one because every server and proxy in the field answers it, and because
-//! a bench must not share its parser with the server under test. Source: memcached `doc/protocol.txt`.
+//! It is the classic protocol and not the meta one because every server and proxy in the field
+//! answers it, and because a bench must not share its parser with the server under test. Source:
+//! memcached `doc/protocol.txt`.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,7 +14,8 @@ use super::{Event, Wire, WireError};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memcached;
 
-/// The longest line that a server may answer, in bytes: a key, flags, a length and a CAS token are far shorter.
+/// The longest line that a server may answer, in bytes: a key, flags, a length and a CAS token are
+/// far shorter.
 const MAX_REPLY_LINE: usize = 2_048;
 
 impl Wire for Memcached {

@@ -1,7 +1,8 @@
 //! What a load can be driven against.
 //!
-//! A cache inside the process is a [`Direct`] target: a call is an operation. A server is reached through a [`Wire`]:
-//! the text of its requests and replies, apart from sockets and time. Both are small, so that a peer is a file.
+//! A cache inside the process is a [`Direct`] target: a call is an operation. A server is reached
+//! through a [`Wire`]: the text of its requests and replies, apart from sockets and time. Both are
+//! small, so that a peer is a file.
 
 pub mod embedded;
 pub mod memcached;
@@ -16,8 +17,8 @@ use serde::Serialize;
 
 /// A cache inside this process. Methods may be called by many threads at once.
 ///
-/// Keys are text of 1 to 250 bytes; `pool` is the number of the workload's pool. A target with fewer pools than the
-/// workload puts several into one.
+/// Keys are text of 1 to 250 bytes; `pool` is the number of the workload's pool. A target with
+/// fewer pools than the workload puts several into one.
 pub trait Direct: Sync {
     /// What a thread needs for its calls.
     type Session<'a>: DirectSession
@@ -38,7 +39,8 @@ pub trait Direct: Sync {
 
 /// The calls of one thread to a [`Direct`] target.
 pub trait DirectSession {
-    /// Reads a value: `seen` is called with it on a hit, while it is still in the cache. True on a hit.
+    /// Reads a value: `seen` is called with it on a hit, while it is still in the cache. True on a
+    /// hit.
     fn get(&mut self, pool: u16, key: &[u8], seen: impl FnOnce(&[u8])) -> bool;
 
     /// Reads many values of one pool; `seen` is called for each hit with its place among `keys`.
@@ -48,7 +50,8 @@ pub trait DirectSession {
         }
     }
 
-    /// Writes a value that lives for `ttl_secs` seconds, 0 for ever. False where the cache refuses it.
+    /// Writes a value that lives for `ttl_secs` seconds, 0 for ever. False where the cache refuses
+    /// it.
     fn set(&mut self, pool: u16, key: &[u8], value: &[u8], ttl_secs: u32) -> bool;
 
     /// Removes a key; true when it was there.
@@ -83,8 +86,8 @@ pub trait Wire: Send {
     /// Appends a change of lifetime.
     fn touch(&self, key: &[u8], ttl_secs: u32, out: &mut Vec<u8>);
 
-    /// Takes the next event out of the beginning of `input`; with it, the number of bytes it takes up. `None` where
-    /// there is not yet a whole one.
+    /// Takes the next event out of the beginning of `input`; with it, the number of bytes it takes
+    /// up. `None` where there is not yet a whole one.
     ///
     /// # Errors
     /// Where the bytes are no reply of this protocol: the connection is of no further use.
@@ -111,8 +114,9 @@ pub enum Event<'a> {
 #[error("the server answered `{0}`, which is no reply of its protocol")]
 pub struct WireError(pub String);
 
-/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port`, `redis://host:port` and, for sockets in the file
-/// system, `memcached+unix:///path` and `redis+unix:///path`.
+/// Where a load is driven to. Parses from `embedded`, `null`, `memcached://host:port`,
+/// `redis://host:port` and, for sockets in the file system, `memcached+unix:///path` and
+/// `redis+unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetUrl {
     /// Millpond inside this process.

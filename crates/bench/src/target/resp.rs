@@ -1,6 +1,7 @@
 //! RESP as a client sees it: commands, and replies in versions 2 and 3.
 //!
-//! A bench must not share its parser with the server under test. Source: Redis's protocol specification.
+//! A bench must not share its parser with the server under test. Source: Redis's protocol
+//! specification.
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,8 +16,8 @@ const MAX_LENGTH: usize = 64 << 20;
 /// How deep replies may be nested.
 const MAX_DEPTH: u32 = 8;
 
-/// A reply. What version 3 tells apart beyond version 2 is not: a map is a list of keys and values, a set a list, and
-/// numbers with a point are text.
+/// A reply. What version 3 tells apart beyond version 2 is not: a map is a list of keys and values,
+/// a set a list, and numbers with a point are text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A status or a string.
@@ -51,8 +52,8 @@ pub fn command(parts: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the next reply out of the beginning of `input`; with it, the number of bytes it takes up. `None` where there is
-/// not yet a whole one.
+/// Takes the next reply out of the beginning of `input`; with it, the number of bytes it takes up.
+/// `None` where there is not yet a whole one.
 ///
 /// # Errors
 /// Where the bytes are no reply of RESP: the connection is of no further use.

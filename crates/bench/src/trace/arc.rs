@@ -1,7 +1,8 @@
 //! ARC's `.lis` traces: `start count ignored request`, one range of 512-byte sectors a line.
 //!
-//! Source: N. Megiddo and D. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, section V. Each
-//! sector of a range is a request of its own, which is how the paper's Table III counts them.
+//! Source: N. Megiddo and D. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST
+//! 2003, section V. Each sector of a range is a request of its own, which is how the paper's Table
+//! III counts them.
 
 use super::error::excerpt;
 use super::lines::Lines;

@@ -1,11 +1,14 @@
 //! CSV traces: the project's own named columns, and the two dialects of CacheLib's trace replay.
 //!
-//! Fields are separated by commas and are not quoted; columns that mean nothing here are passed over.
+//! Fields are separated by commas and are not quoted; columns that mean nothing here are passed
+//! over.
 //!
 //! - With `op_count`, a line stands for that many equal requests (CacheLib kvcache traces).
-//! - With `cache_hits`, a read of size 0 was a miss where the trace was taken, and its size is unknown.
-//! - With `block_id`, `io_offset` and `io_size`, a line is an access to a range of a block, which is cut into pieces of
-//!   [`PIECE_BYTES`], each a request of its own (CacheLib block traces; CacheBench's `chunkSizeKB`).
+//! - With `cache_hits`, a read of size 0 was a miss where the trace was taken, and its size is
+//!   unknown.
+//! - With `block_id`, `io_offset` and `io_size`, a line is an access to a range of a block, which
+//!   is cut into pieces of [`PIECE_BYTES`], each a request of its own (CacheLib block traces;
+//!   CacheBench's `chunkSizeKB`).
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -297,7 +300,8 @@ impl CsvRows {
         }))
     }
 
-    /// Returns whether the row is to be read. Where those of all tenants are, it gets a key that no other tenant has.
+    /// Returns whether the row is to be read. Where those of all tenants are, it gets a key that no
+    /// other tenant has.
     #[inline]
     fn admit(&mut self, line: &[u8]) -> bool {
         let Some(tenants) = &mut self.tenants else { return true };
@@ -317,7 +321,8 @@ impl CsvRows {
         true
     }
 
-    /// Returns whether the columns are those that the server, or the engine, writes of its own requests.
+    /// Returns whether the columns are those that the server, or the engine, writes of its own
+    /// requests.
     pub(super) fn has_own_fills(&self) -> bool {
         self.has_own_fills
     }
@@ -409,7 +414,8 @@ fn key_only(line: &[u8]) -> Request<'_> {
     Request { key, key_size: None, size: None, op: Op::Get, ts: None, ttl_secs: None }
 }
 
-/// The number that `text` is the only way to write; `007` and `+7` stay texts, so that they differ from `7`.
+/// The number that `text` is the only way to write; `007` and `+7` stay texts, so that they differ
+/// from `7`.
 #[inline]
 fn canonical_number(text: &[u8]) -> Option<u64> {
     if text.len() > 1 && text.first() == Some(&b'0') { None } else { parse_u64(text) }

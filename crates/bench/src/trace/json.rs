@@ -1,6 +1,8 @@
-//! JSON lines of language-model prompts: each line is a prompt, each of its `hash_ids` a block of the KV cache.
+//! JSON lines of language-model prompts: each line is a prompt, each of its `hash_ids` a block of
+//! the KV cache.
 //!
-//! The blocks of a prompt are asked for in order, because a block can be used only where all blocks before it are.
+//! The blocks of a prompt are asked for in order, because a block can be used only where all blocks
+//! before it are.
 
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
-//! Comments in the request log of a server: how it was sampled, where it goes on after a restart, and
-//! what is missing in it (`docs/formats/traces.md`, "Requests of a server").
+//! Comments in the request log of a server: how it was sampled, where it goes on after a restart,
+//! and what is missing in it (`docs/formats/traces.md`, "Requests of a server").
 
 use super::csv::parse_u64;
 

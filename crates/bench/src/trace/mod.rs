@@ -1,14 +1,17 @@
 //! Traces: one request after another out of the files in which they are published.
 //!
-//! A trace is read as a stream, whatever its size: CSV with named columns, plain lists of keys, ARC `.lis` files,
-//! JSON lines of LLM prompt blocks, and the two CSV dialects of CacheLib's trace replay. Compression (zstd, gzip) is
-//! recognised by the first bytes of the file, never by its name. `docs/formats/traces.md` describes the formats.
+//! A trace is read as a stream, whatever its size: CSV with named columns, plain lists of keys, ARC
+//! `.lis` files, JSON lines of LLM prompt blocks, and the two CSV dialects of CacheLib's trace
+//! replay. Compression (zstd, gzip) is recognised by the first bytes of the file, never by its
+//! name. `docs/formats/traces.md` describes the formats.
 //!
 //! Invariants:
-//! 1. No input makes the reader panic or grow without bound: a line longer than [`MAX_LINE_BYTES`] is an error.
-//!    A line stands for at most 2^32 requests.
-//! 2. Every error names the file and, where there is one, the line and the column, and says what to do.
-//! 3. Reading a request allocates nothing once the buffers have grown to the longest line (JSON lines excepted).
+//! 1. No input makes the reader panic or grow without bound: a line longer than [`MAX_LINE_BYTES`]
+//!    is an error. A line stands for at most 2^32 requests.
+//! 2. Every error names the file and, where there is one, the line and the column, and says what to
+//!    do.
+//! 3. Reading a request allocates nothing once the buffers have grown to the longest line (JSON
+//!    lines excepted).
 
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used)]
 
@@ -39,7 +42,8 @@ use csv::CsvRows;
 use json::JsonRows;
 use lines::Lines;
 
-/// The longest key that a request hands out, in bytes; longer ones are shortened by [`Request::write_key`].
+/// The longest key that a request hands out, in bytes; longer ones are shortened by
+/// [`Request::write_key`].
 pub const MAX_KEY_BYTES: usize = 250;
 
 /// The most requests that a line may stand for; more is a mistake of the file, not a trace.
@@ -56,12 +60,14 @@ pub enum TraceKey<'a> {
     Piece(&'a [u8], u64),
 }
 
-/// What a request does. Commands that the trace names more finely are mapped to the nearest of these.
+/// What a request does. Commands that the trace names more finely are mapped to the nearest of
+/// these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A read: `get`, `gets`, `gat`, `r`, `read`, `GET_LEASE`, `getChunkData…`.
     Get,
-    /// A write: `set`, `add`, `replace`, `cas`, `append`, `prepend`, `incr`, `decr`, `w`, `SET_LEASE`, `putChunk…`.
+    /// A write: `set`, `add`, `replace`, `cas`, `append`, `prepend`, `incr`, `decr`, `w`,
+    /// `SET_LEASE`, `putChunk…`.
     Set,
     /// A new expiry without a new value: `touch`.
     Touch,
@@ -99,12 +105,12 @@ impl Request<'_> {
         len.max(self.key_size.map_or(1, |size| size as usize)).clamp(1, MAX_KEY_BYTES)
     }
 
-    /// Writes the key into `out` (cleared first) as the bytes under which a cache may store it: 1 to
-    /// [`MAX_KEY_BYTES`] of them, different for different keys.
+    /// Writes the key into `out` (cleared first) as the bytes under which a cache may store it: 1
+    /// to [`MAX_KEY_BYTES`] of them, different for different keys.
     ///
-    /// A number becomes its eight little-endian bytes, a text itself. Where the trace tells a longer original length,
-    /// the key is padded to it with `0`, as CacheBench does. A text that is too long keeps its beginning and ends in
-    /// 16 hexadecimal digits of its hash.
+    /// A number becomes its eight little-endian bytes, a text itself. Where the trace tells a
+    /// longer original length, the key is padded to it with `0`, as CacheBench does. A text that is
+    /// too long keeps its beginning and ends in 16 hexadecimal digits of its hash.
     pub fn write_key(&self, out: &mut Vec<u8>) {
         out.clear();
         match self.key {
@@ -134,8 +140,8 @@ impl Request<'_> {
 pub struct TraceOptions {
     /// The columns of a CSV without a header line, in order. `None`: the first line names them.
     pub columns: Option<Vec<Column>>,
-    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all requests, whose keys are told apart by
-    /// tenant.
+    /// The tenant whose requests alone are read, of a file with a column `tenant`. `None`: all
+    /// requests, whose keys are told apart by tenant.
     pub tenant: Option<String>,
 }
 
@@ -205,14 +211,15 @@ impl TraceReader {
         }
     }
 
-    /// Returns whether this is a log of a server's requests, or of a cache's events: its times are microseconds, a read tells a size
-    /// exactly if it hit, and what fills a miss is a write of its own.
+    /// Returns whether this is a log of a server's requests, or of a cache's events: its times are
+    /// microseconds, a read tells a size exactly if it hit, and what fills a miss is a write of its
+    /// own.
     pub fn has_own_fills(&self) -> bool {
         matches!(&self.rows, Rows::Csv(rows) if rows.has_own_fills())
     }
 
-    /// What the request log of a server says of itself, up to the line that was read last: how it was
-    /// sampled, and what is missing in it. `None`: the trace is no such log.
+    /// What the request log of a server says of itself, up to the line that was read last: how it
+    /// was sampled, and what is missing in it. `None`: the trace is no such log.
     pub fn marks(&self) -> Option<&LogMarks> {
         match &self.rows {
             Rows::Csv(rows) => rows.marks(),
@@ -220,8 +227,8 @@ impl TraceReader {
         }
     }
 
-    /// Warns on standard error if what was read of a server's request log is not whole, is a sample, or
-    /// is of several runs of the server.
+    /// Warns on standard error if what was read of a server's request log is not whole, is a
+    /// sample, or is of several runs of the server.
     pub fn warn_of_marks(&self) {
         for warning in self.marks().map(LogMarks::warnings).unwrap_or_default() {
             eprintln!("millpond: {}: {warning}", self.name);
@@ -231,8 +238,8 @@ impl TraceReader {
     /// The next request; `None` at the end of the trace.
     ///
     /// # Errors
-    /// Where the stream breaks off or a line cannot be understood. The reader may be asked again: it goes on after
-    /// the bad line.
+    /// Where the stream breaks off or a line cannot be understood. The reader may be asked again:
+    /// it goes on after the bad line.
     #[inline]
     pub fn next_request(&mut self) -> Result<Option<Request<'_>>, TraceError> {
         match &mut self.rows {

@@ -4,7 +4,8 @@ use std::io::{self, Chain, Cursor, Read};
 
 use super::TraceError;
 
-/// The widest zstd window that is accepted (`zstd --long=31`); the decoder allocates it only if the file asks for it.
+/// The widest zstd window that is accepted (`zstd --long=31`); the decoder allocates it only if the
+/// file asks for it.
 const MAX_ZSTD_WINDOW_LOG: u32 = 31;
 
 type Peeked = Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;

@@ -1,4 +1,5 @@
-//! Whose requests are read of a trace with a column of tenants, as a server's own request log has it.
+//! Whose requests are read of a trace with a column of tenants, as a server's own request log has
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,8 @@ impl Tenants {
         is_of
     }
 
-    /// Returns the seed by which keys of a tenant are hashed where all are read: each has a key space of its own.
+    /// Returns the seed by which keys of a tenant are hashed where all are read: each has a key
+    /// space of its own.
     #[inline]
     pub(super) fn seed_of(&self, tenant: &[u8]) -> Option<u64> {
         self.only.is_none().then(|| base::hash::key_hash(0, tenant))

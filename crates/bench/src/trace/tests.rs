@@ -297,7 +297,8 @@ fn published_traces_are_read_to_the_last_request() {
     assert!(checked > 40, "only {checked} traces were here");
 }
 
-/// The two CacheLib samples and the prompts: every line is understood, and the totals are those of the files.
+/// The two CacheLib samples and the prompts: every line is understood, and the totals are those of
+/// the files.
 #[test]
 fn published_samples_of_other_formats_are_read() {
     let Some(folder) = traces() else { return };
@@ -334,7 +335,8 @@ fn reader_of(log: &str, tenant: Option<&str>) -> TraceReader {
     TraceReader::from_source("log", Box::new(std::io::Cursor::new(log.to_owned())), &options).unwrap()
 }
 
-/// Keys are the same number, or text, for every tenant: `curve` and `bench replay` took them for one key.
+/// Keys are the same number, or text, for every tenant: `curve` and `bench replay` took them for
+/// one key.
 #[test]
 fn the_same_key_of_two_tenants_is_two_keys_of_its_length() {
     let log = "tenant,key,key_size\nshop,7,9\nblog,7,9\nshop,7,9\nshop,user:1,\nblog,user:1,\nblog,long key of a blog,\n";

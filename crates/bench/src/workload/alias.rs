@@ -1,12 +1,12 @@
 //! Drawing one of many by weight in constant time: Walker's alias table in Vose's form.
 //!
-//! Source: M. D. Vose, "A Linear Algorithm For Generating Random Numbers With a Given Distribution", IEEE Transactions
-//! on Software Engineering 17(9), 1991.
+//! Source: M. D. Vose, "A Linear Algorithm For Generating Random Numbers With a Given
+//! Distribution", IEEE Transactions on Software Engineering 17(9), 1991.
 
 use base::rng::{Rng, SeededRng};
 
-/// A table from which index `i` is drawn in proportion to the `i`-th weight. A draw costs one random number and one
-/// look into 8 bytes per entry; building is linear.
+/// A table from which index `i` is drawn in proportion to the `i`-th weight. A draw costs one
+/// random number and one look into 8 bytes per entry; building is linear.
 #[derive(Clone, Debug)]
 pub(crate) struct Alias {
     /// The share of a slot, in 2^-32, that belongs to the slot itself; and whose the rest is.
@@ -14,7 +14,8 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// A table over `weights`; `None` where there are none, one is negative or not a number, or their sum is zero.
+    /// A table over `weights`; `None` where there are none, one is negative or not a number, or
+    /// their sum is zero.
     pub(crate) fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let fine = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);

@@ -1,8 +1,8 @@
 //! CacheBench's configurations with Meta's published distributions, read as CacheBench means them.
 //!
-//! A configuration is a folder with a `config.json`, or such a file; it names its popularity and size files. Only what
-//! shapes the requests is used; what is not is listed, so that nobody takes it for done. Source: facebook/CacheLib,
-//! `cachebench/util/Config.h` and `cachebench/workload`.
+//! A configuration is a folder with a `config.json`, or such a file; it names its popularity and
+//! size files. Only what shapes the requests is used; what is not is listed, so that nobody takes
+//! it for done. Source: facebook/CacheLib, `cachebench/util/Config.h` and `cachebench/workload`.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,8 @@ const KNOWN: [&str; 29] = [
     "name",
 ];
 
-/// Reads the configuration at `path`; `keys` overrides its number of keys. What is not used is noted.
+/// Reads the configuration at `path`; `keys` overrides its number of keys. What is not used is
+/// noted.
 pub(super) fn load(path: &Path, keys: Option<u64>) -> Result<CacheBench, WorkloadError> {
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let root = read_json(&file)?;
@@ -169,7 +170,8 @@ impl Reader<'_> {
 
     /// The popularity over a pool's keys, and how many these are when scaled.
     ///
-    /// What is scaled are the keys that can be asked for at all: a cache that is scaled alike then sees the same curve.
+    /// What is scaled are the keys that can be asked for at all: a cache that is scaled alike then
+    /// sees the same curve.
     fn popular(&self, config: &Map<String, Value>, keys: u64) -> Result<(Popular, u64), WorkloadError> {
         let scaled = |keys: u64| ((keys as f64 * self.scale).ceil() as u64).clamp(1, keys.max(1));
         let from_file = self.file_of(config, "popDistFile")?;
@@ -212,8 +214,8 @@ impl Reader<'_> {
         if mix.weights().iter().sum::<f64>() > 0.0 { Ok(mix) } else { Err(self.wrong("all ratios are 0")) }
     }
 
-    /// Sizes with probabilities: as many of both are exact sizes; one size more is the bounds of ranges, the upper one
-    /// not included.
+    /// Sizes with probabilities: as many of both are exact sizes; one size more is the bounds of
+    /// ranges, the upper one not included.
     fn distribution(
         &self,
         config: &Map<String, Value>,
@@ -286,7 +288,8 @@ pub(super) fn read_json(path: &Path) -> Result<Value, WorkloadError> {
     serde_json::from_str(&without_comments(&text)).map_err(|error| WorkloadError::file(path, error))
 }
 
-/// CacheBench's JSON has `//` comments to the end of the line. They become blanks, so that places in errors stay right.
+/// CacheBench's JSON has `//` comments to the end of the line. They become blanks, so that places
+/// in errors stay right.
 fn without_comments(text: &str) -> String {
     let (mut out, mut in_string, mut escaped, mut in_comment) =
         (String::with_capacity(text.len()), false, false, false);

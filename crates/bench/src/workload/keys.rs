@@ -1,7 +1,8 @@
 //! Keys as text: a key's number in base 64, padded to the key's size.
 //!
-//! Keys of different numbers differ whatever their sizes, because the padding is no digit. A size that is too small for
-//! the number is exceeded; CacheBench instead draws random letters, and short keys may coincide.
+//! Keys of different numbers differ whatever their sizes, because the padding is no digit. A size
+//! that is too small for the number is exceeded; CacheBench instead draws random letters, and short
+//! keys may coincide.
 
 /// The digits; none of them is blank or a control character, as memcached's protocol demands.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -10,7 +11,8 @@ const PADDING: u8 = b'.';
 /// The longest key that is written, in bytes: memcached's limit.
 pub const MAX_KEY_BYTES: usize = 250;
 
-/// Writes the key of number `number` into `out` (cleared first), `size` bytes long if that is enough for the number.
+/// Writes the key of number `number` into `out` (cleared first), `size` bytes long if that is
+/// enough for the number.
 #[inline]
 pub fn write_key(number: u64, size: usize, out: &mut Vec<u8>) {
     let mut digits = [PADDING; 16];

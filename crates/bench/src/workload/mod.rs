@@ -1,8 +1,10 @@
-//! Declared workloads: which keys are asked for how often, how large their values are, what is done with them.
+//! Declared workloads: which keys are asked for how often, how large their values are, what is done
+//! with them.
 //!
-//! A workload is declared by a TOML file or by flags ([`WorkloadSpec`]), or taken from a CacheBench configuration with
-//! Meta's published distributions. From the same declaration and seed the same requests follow on every machine.
-//! Drawing one is a few nanoseconds: all distributions are tables that stay in a core's cache.
+//! A workload is declared by a TOML file or by flags ([`WorkloadSpec`]), or taken from a CacheBench
+//! configuration with Meta's published distributions. From the same declaration and seed the same
+//! requests follow on every machine. Drawing one is a few nanoseconds: all distributions are tables
+//! that stay in a core's cache.
 //!
 //! Invariants:
 //! 1. The size of a key and of its value depends on the key's number and the workload's seed alone.
@@ -208,7 +210,8 @@ impl Workload {
         Self::in_pools(spec, &[1.0], seed)
     }
 
-    /// Builds the tables of a declared workload whose keys and operations are shared out among pools.
+    /// Builds the tables of a declared workload whose keys and operations are shared out among
+    /// pools.
     ///
     /// # Errors
     /// As [`Workload::new`], and where a pool gets no key.
@@ -240,19 +243,20 @@ impl Workload {
         Self::build(plans, spec.look_aside, description, Vec::new(), seed)
     }
 
-    /// Reads a CacheBench configuration: a folder with a `config.json`, or such a file. `keys` overrides its number of
-    /// keys.
+    /// Reads a CacheBench configuration: a folder with a `config.json`, or such a file. `keys`
+    /// overrides its number of keys.
     ///
     /// # Errors
-    /// Where a file cannot be read, is not as CacheBench has it, or asks for operations that are not driven here.
+    /// Where a file cannot be read, is not as CacheBench has it, or asks for operations that are
+    /// not driven here.
     pub fn from_cachebench(path: &Path, keys: Option<u64>, seed: u64) -> Result<Self, WorkloadError> {
         let config = cachelib::load(path, keys)?;
         let description = format!("CacheBench configuration {}", path.display());
         Self::build(config.pools, config.look_aside, description, config.notes, seed)
     }
 
-    /// The requests of a CacheBench `test_config` that stands in `file`, with the share `scale` (above 0, at most 1) of its
-    /// keys.
+    /// The requests of a CacheBench `test_config` that stands in `file`, with the share `scale`
+    /// (above 0, at most 1) of its keys.
     ///
     /// # Errors
     /// As [`Workload::from_cachebench`].
@@ -357,7 +361,8 @@ impl Workload {
         self.pools.iter().map(|pool| pool.values.largest()).max().unwrap_or(0)
     }
 
-    /// A set of the `i`-th key that can be asked for, `i` below [`Workload::distinct_keys`]; for loading them all.
+    /// A set of the `i`-th key that can be asked for, `i` below [`Workload::distinct_keys`]; for
+    /// loading them all.
     pub fn load(&self, mut i: u64) -> Option<Operation> {
         for (number, pool) in self.pools.iter().enumerate() {
             let distinct = pool.distinct_keys();

@@ -1,8 +1,9 @@
 //! Which key is asked for next.
 //!
-//! All distributions are independent draws (no recency, no churn) but for the scan. Which keys are the popular ones is
-//! scattered over the key numbers by a bijection, so that popularity has nothing to do with the order in which keys
-//! are loaded; CacheLib's buckets keep CacheBench's order, in which the most popular objects have the lowest numbers.
+//! All distributions are independent draws (no recency, no churn) but for the scan. Which keys are
+//! the popular ones is scattered over the key numbers by a bijection, so that popularity has
+//! nothing to do with the order in which keys are loaded; CacheLib's buckets keep CacheBench's
+//! order, in which the most popular objects have the lowest numbers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,8 +25,8 @@ pub enum Popularity {
     Uniform,
     /// Every key in turn, over and over; each thread begins elsewhere.
     Scan,
-    /// Normal around the middle key number, with a quarter of the keys as standard deviation: what CacheBench does
-    /// where nothing is said.
+    /// Normal around the middle key number, with a quarter of the keys as standard deviation: what
+    /// CacheBench does where nothing is said.
     Normal,
 }
 
@@ -110,8 +111,9 @@ impl Popular {
     }
 }
 
-/// A popularity with its tables, from which key numbers are drawn that keep their rank: key 0 is the most popular one under Zipf's law,
-/// however many keys there are. So the number of keys can change without all keys changing.
+/// A popularity with its tables, from which key numbers are drawn that keep their rank: key 0 is
+/// the most popular one under Zipf's law, however many keys there are. So the number of keys can
+/// change without all keys changing.
 #[derive(Debug)]
 pub struct Ranks(Popular);
 
@@ -149,11 +151,13 @@ fn normal(rng: &mut SeededRng, keys: u64) -> u64 {
     }
 }
 
-/// How many of the most popular ranks have a slot of their own: 256 KiB of table, which stays in a core's cache.
+/// How many of the most popular ranks have a slot of their own: 256 KiB of table, which stays in a
+/// core's cache.
 const HEAD_RANKS: u64 = 1 << 15;
 
-/// Zipf-distributed ranks from 0. The head is drawn exactly from an alias table; the tail by inverting the integral of
-/// `x^-alpha`, whose difference from the sum is below 10^-8 of a rank's weight so far out (midpoint rule).
+/// Zipf-distributed ranks from 0. The head is drawn exactly from an alias table; the tail by
+/// inverting the integral of `x^-alpha`, whose difference from the sum is below 10^-8 of a rank's
+/// weight so far out (midpoint rule).
 #[derive(Debug)]
 pub(super) struct ZipfRanks {
     head: Alias,
@@ -201,8 +205,8 @@ fn inverse_integral(area: f64, alpha: f64) -> f64 {
     if power.abs() < 1e-9 { area.exp() } else { ((area * power).ln_1p() / power).exp() }
 }
 
-/// A bijection of the numbers below `keys`: multiplication by a number that has no divisor in common with it, modulo
-/// `keys`.
+/// A bijection of the numbers below `keys`: multiplication by a number that has no divisor in
+/// common with it, modulo `keys`.
 #[derive(Debug)]
 pub(super) struct Scatter {
     keys: u64,
@@ -234,8 +238,9 @@ impl Scatter {
     #[inline]
     pub(super) fn apply(&self, rank: u64) -> u64 {
         if self.keys <= u64::from(u32::MAX) {
-            // The fractional part of `rank * factor / keys`, times `keys`: two multiplications instead of a division.
-            // The fraction is too large by less than 2^-64, `rank` times that is less than 1/keys: exact.
+            // The fractional part of `rank * factor / keys`, times `keys`: two multiplications
+            // instead of a division. The fraction is too large by less than 2^-64, `rank` times
+            // that is less than 1/keys: exact.
             let part = rank.wrapping_mul(self.fraction);
             ((u128::from(part) * u128::from(self.keys)) >> 64) as u64
         } else {
@@ -254,23 +259,26 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 /// How many buckets of equal weight a popularity file is cut into.
 const EQUAL_BUCKETS: f64 = 2_048.0;
 
-/// CacheBench's popularity: groups of objects that share a weight, cut again into buckets of equal weight, whose numbers of
-/// objects are scaled to the number of keys. A draw takes a bucket and then a key in it, all alike.
+/// CacheBench's popularity: groups of objects that share a weight, cut again into buckets of equal
+/// weight, whose numbers of objects are scaled to the number of keys. A draw takes a bucket and
+/// then a key in it, all alike.
 ///
-/// An object that is heavier than a bucket becomes several objects, one per bucket, as in CacheBench. Unlike there, the
-/// last bucket is kept where rounding leaves it a little short of its weight.
+/// An object that is heavier than a bucket becomes several objects, one per bucket, as in
+/// CacheBench. Unlike there, the last bucket is kept where rounding leaves it a little short of its
+/// weight.
 #[derive(Debug)]
 pub(super) struct Buckets {
     /// Where each bucket's objects begin; one more than there are buckets.
     offsets: Vec<u64>,
-    /// Keys per object. Where it is below 1, several objects are one key, and buckets may share one.
+    /// Keys per object. Where it is below 1, several objects are one key, and buckets may share
+    /// one.
     scale: f64,
     keys: u64,
 }
 
 impl Buckets {
-    /// `objects[i]` objects share `weights[i]`. `keys` is the number of keys they are scaled to; `None` leaves the
-    /// objects' numbers as they are (`useLegacyKeyGen`).
+    /// `objects[i]` objects share `weights[i]`. `keys` is the number of keys they are scaled to;
+    /// `None` leaves the objects' numbers as they are (`useLegacyKeyGen`).
     pub(super) fn new(mut objects: Vec<u64>, mut weights: Vec<f64>, keys: Option<u64>) -> Option<Self> {
         let total_objects: f64 = objects.iter().map(|objects| *objects as f64).sum();
         let total_weight: f64 = weights.iter().sum();

@@ -1,10 +1,11 @@
 //! Sizes: of values, of keys, in bytes.
 //!
-//! A distribution is a list of ranges with weights; within a range every size is equally likely. A workload draws a
-//! table of [`TABLE_SIZES`] sizes from it once and gives each key the size at its number modulo the table, so that a
-//! key always has the same size and a draw costs one load. The table is stratified: its `i`-th entry comes from the
-//! `i`-th of equal slices of the distribution, so that its mean is that of the distribution even where rare sizes are
-//! huge. (CacheBench's online generator draws the same number of sizes, but independently.)
+//! A distribution is a list of ranges with weights; within a range every size is equally likely. A
+//! workload draws a table of [`TABLE_SIZES`] sizes from it once and gives each key the size at its
+//! number modulo the table, so that a key always has the same size and a draw costs one load. The
+//! table is stratified: its `i`-th entry comes from the `i`-th of equal slices of the distribution,
+//! so that its mean is that of the distribution even where rare sizes are huge. (CacheBench's
+//! online generator draws the same number of sizes, but independently.)
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,8 +19,9 @@ use super::alias::{below, unit};
 /// How many sizes a table holds; 128 KiB.
 pub(super) const TABLE_SIZES: usize = 1 << 15;
 
-/// A distribution of sizes in bytes. Parses from `100`, `1KiB`, `64-1KiB` (every size from 64 to 1024 alike) and
-/// `64:50,1KiB:30,4KiB-8KiB:20` (sizes or ranges with weights, which need not sum to anything).
+/// A distribution of sizes in bytes. Parses from `100`, `1KiB`, `64-1KiB` (every size from 64 to
+/// 1024 alike) and `64:50,1KiB:30,4KiB-8KiB:20` (sizes or ranges with weights, which need not sum
+/// to anything).
 ///
 /// ```
 /// let sizes: millpond_bench::workload::Sizes = "100:3,1KiB-2KiB:1".parse().unwrap();
@@ -63,8 +65,8 @@ impl Sizes {
         Self { parts: vec![(size, size, 1.0)] }
     }
 
-    /// Ranges (smallest, largest, weight); `None` where a range is upside down, a weight is negative or not a number,
-    /// or all are zero.
+    /// Ranges (smallest, largest, weight); `None` where a range is upside down, a weight is
+    /// negative or not a number, or all are zero.
     pub fn weighted(parts: Vec<(u32, u32, f64)>) -> Option<Self> {
         let fine =
             parts.iter().all(|(low, high, weight)| low <= high && weight.is_finite() && *weight >= 0.0);

@@ -21,7 +21,8 @@ use super::{Popularity, Sizes, WorkloadError};
 pub struct WorkloadSpec {
     /// How many keys there are. Default 1,000,000.
     pub keys: u64,
-    /// Key sizes in bytes. Default 16; at most 250; a size too small for the key's number is exceeded.
+    /// Key sizes in bytes. Default 16; at most 250; a size too small for the key's number is
+    /// exceeded.
     pub key_size: Sizes,
     /// Value sizes in bytes. Default 100.
     pub value_size: Sizes,
@@ -53,7 +54,8 @@ impl WorkloadSpec {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// Where the file cannot be read or says what is not understood; the error names the place and what is possible.
+    /// Where the file cannot be read or says what is not understood; the error names the place and
+    /// what is possible.
     pub fn read(path: &Path) -> Result<Self, WorkloadError> {
         let text = std::fs::read_to_string(path).map_err(|error| WorkloadError::file(path, error))?;
         text.parse().map_err(|error| WorkloadError::file(path, error))
@@ -68,7 +70,8 @@ impl FromStr for WorkloadSpec {
     }
 }
 
-/// How often each operation is asked for: weights that need not sum to anything. Parses from `get=90,set=10`.
+/// How often each operation is asked for: weights that need not sum to anything. Parses from
+/// `get=90,set=10`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
     /// Reads of keys by popularity.

@@ -87,7 +87,8 @@ fn operations_come_in_their_mix() {
     }
 }
 
-/// The head and the tail of a Zipf distribution each get the requests that the sum of their ranks' weights says.
+/// The head and the tail of a Zipf distribution each get the requests that the sum of their ranks'
+/// weights says.
 #[test]
 fn zipf_ranks_follow_the_power_law() {
     for (alpha, keys) in
@@ -212,7 +213,8 @@ fn buckets_of_unequal_groups_get_their_weight() {
     }
 }
 
-/// Scaled up, a bucket has more keys than objects, and all can be drawn; scaled down, objects share keys.
+/// Scaled up, a bucket has more keys than objects, and all can be drawn; scaled down, objects share
+/// keys.
 #[test]
 fn buckets_are_scaled_to_the_number_of_keys() {
     for keys in [100, 1_000, 50_000] {
@@ -233,8 +235,8 @@ fn buckets_are_scaled_to_the_number_of_keys() {
     }
 }
 
-/// What is published about each distribution: share of requests of the top 0.1, 1, 10 and 20 % of the objects, and
-/// the values' mean, median, 90th and 99th percentile and maximum.
+/// What is published about each distribution: share of requests of the top 0.1, 1, 10 and 20 % of
+/// the objects, and the values' mean, median, 90th and 99th percentile and maximum.
 type Published = (&'static str, Option<u64>, [f64; 4], [f64; 5]);
 
 const PUBLISHED: [Published; 6] = [
@@ -303,7 +305,8 @@ fn cachelib_distributions_have_their_published_statistics() {
     }
 }
 
-/// What is drawn, not only the tables: the most popular hundredth of kvcache_reg gets its share, lone gets get theirs.
+/// What is drawn, not only the tables: the most popular hundredth of kvcache_reg gets its share,
+/// lone gets get theirs.
 #[test]
 fn draws_from_kvcache_reg_have_its_shares() {
     let Some(folder) = traces() else { return };

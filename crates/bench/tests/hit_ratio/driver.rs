@@ -1,4 +1,5 @@
-//! The real policies of `evict`, driven as plain values: a cache of a fixed number of keys without an engine.
+//! The real policies of `evict`, driven as plain values: a cache of a fixed number of keys without
+//! an engine.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,18 +1,21 @@
 //! Every policy of `evict`, driven as a plain value, beside its plain simulator.
 //!
-//! The traces without sizes, or their first [`MOST_REQUESTS`] requests, at 1, 10 and 25 % of the keys among those, as far as
-//! that is [`LEAST_KEYS`] or more: LRU, 2Q, S3-FIFO and SIEVE must be within half a point of the plain ones. What the
-//! others are allowed, and why:
+//! The traces without sizes, or their first [`MOST_REQUESTS`] requests, at 1, 10 and 25 % of the
+//! keys among those, as far as that is [`LEAST_KEYS`] or more: LRU, 2Q, S3-FIFO and SIEVE must be
+//! within half a point of the plain ones. What the others are allowed, and why:
 //!
-//! - LRU with an insertion point: 1.25 points. While the cache fills up, the order of what was put below the top is kept by
-//!   generation only; it shows in the shortest traces (of LIRS), elsewhere the difference is below 0.4.
-//! - ARC: 1 point. Its ghosts are parts of hashes that are forgotten by the 64th, and the target moves an eviction later
-//!   than in the paper.
-//! - TinyLFU and W-TinyLFU: three quarters of a point in the mean over all traces but those of loops and of few keys, and
-//!   none of these may be 3 points worse. The plain ones count frequencies exactly; which of several keys of the same
-//!   frequency stays is decided by what else fell on their counters, and in a loop all keys have the same frequency.
+//! - LRU with an insertion point: 1.25 points. While the cache fills up, the order of what was put
+//!   below the top is kept by generation only; it shows in the shortest traces (of LIRS), elsewhere
+//!   the difference is below 0.4.
+//! - ARC: 1 point. Its ghosts are parts of hashes that are forgotten by the 64th, and the target
+//!   moves an eviction later than in the paper.
+//! - TinyLFU and W-TinyLFU: three quarters of a point in the mean over all traces but those of
+//!   loops and of few keys, and none of these may be 3 points worse. The plain ones count
+//!   frequencies exactly; which of several keys of the same frequency stays is decided by what else
+//!   fell on their counters, and in a loop all keys have the same frequency.
 //!
-//! And a generated trace of Zipf-distributed keys with scans, which is always there, whose hit ratios are pinned.
+//! And a generated trace of Zipf-distributed keys with scans, which is always there, whose hit
+//! ratios are pinned.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -69,7 +72,8 @@ fn hit_ratio(cache: &mut dyn Simulator, keys: &[u64]) -> f64 {
     hits as f64 / keys.len() as f64
 }
 
-/// The hit ratios of the policy and of its plain simulator, and the bytes per key that the policy takes.
+/// The hit ratios of the policy and of its plain simulator, and the bytes per key that the policy
+/// takes.
 fn both(kind: PolicyKind, capacity: u64, keys: &[u64]) -> (f64, f64, f64) {
     let mut driven = Driven::new(kind, capacity);
     let ours = hit_ratio(&mut driven, keys);

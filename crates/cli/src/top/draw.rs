@@ -1,4 +1,5 @@
-//! What `millpond top` draws: the server in a few lines, the memory bill, and one table, in as much room as there is.
+//! What `millpond top` draws: the server in a few lines, the memory bill, and one table, in as much
+//! room as there is.
 
 use base::Part;
 use ratatui::buffer::Buffer;
@@ -102,8 +103,8 @@ impl Screen {
     }
 }
 
-/// All of it in as many lines as it takes. Tables are `width` wide; so are the lines above them, or where `grows` as wide as
-/// they are long.
+/// All of it in as many lines as it takes. Tables are `width` wide; so are the lines above them, or
+/// where `grows` as wide as they are long.
 pub(super) fn whole(known: &Known, width: u16, grows: bool) -> Buffer {
     let empty = Sample::default();
     let now = known.now.as_ref().unwrap_or(&empty);

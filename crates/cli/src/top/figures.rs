@@ -1,6 +1,7 @@
 //! What comes of two samples: how much a second, how many of a hundred, how long. Pure.
 //!
-//! Counters only grow while a server runs. One that went back is that of another process, and makes no figure.
+//! Counters only grow while a server runs. One that went back is that of another process, and makes
+//! no figure.
 
 use super::sample::{Class, Pool, Sample, Tenant, Timed};
 
@@ -80,7 +81,8 @@ impl<'a> Pair<'a> {
         Some(grown(of(before)?, of(self.now)?)? as f64 / secs)
     }
 
-    /// The share of hits in what was looked up meanwhile; without an earlier sample since the start.
+    /// The share of hits in what was looked up meanwhile; without an earlier sample since the
+    /// start.
     fn hit_ratio(self, of: impl Fn(&Sample) -> Option<(u64, u64)>) -> Option<f64> {
         let (hits, misses) = of(self.now)?;
         let (old_hits, old_misses) = self.before.and_then(&of).unwrap_or((0, 0));
@@ -185,8 +187,9 @@ fn grown(before: u64, now: u64) -> Option<u64> {
     now.checked_sub(before)
 }
 
-/// The value below which so large a share lies, evenly spread within a bucket as Prometheus's `histogram_quantile` has it. In a bucket without
-/// an upper bound it is the lower one. `None` where nothing was counted.
+/// The value below which so large a share lies, evenly spread within a bucket as Prometheus's
+/// `histogram_quantile` has it. In a bucket without an upper bound it is the lower one. `None`
+/// where nothing was counted.
 fn quantile(buckets: &[(Option<f64>, u64)], share: f64) -> Option<f64> {
     let total: u64 = buckets.iter().map(|(_, count)| count).sum();
     if total == 0 {

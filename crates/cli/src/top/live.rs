@@ -1,4 +1,5 @@
-//! The live view: a thread that asks, a loop that draws and reads keys, and a terminal that is as it was afterwards, however this ends.
+//! The live view: a thread that asks, a loop that draws and reads keys, and a terminal that is as
+//! it was afterwards, however this ends.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(super) fn run(admin: AdminArguments, interval: Duration) -> Result<(), Strin
     end.map_err(failed)
 }
 
-/// Asks on a thread of its own, so that a server that does not answer holds up no key. The thread ends when nobody listens any more.
+/// Asks on a thread of its own, so that a server that does not answer holds up no key. The thread
+/// ends when nobody listens any more.
 fn ask_again_and_again(admin: AdminArguments, interval: Duration) -> io::Result<Answers> {
     let (teller, answers) = channel();
     base::thread::spawn("ask", move || {

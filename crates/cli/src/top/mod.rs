@@ -1,7 +1,8 @@
-//! `millpond top`: what a running server does, as a live view in a terminal or as one frame of text.
+//! `millpond top`: what a running server does, as a live view in a terminal or as one frame of
+//! text.
 //!
-//! It is a client of the admin API and nothing more: one thread asks for `/stats.json` and `/hotkeys.json` at each interval, and the
-//! figures are the differences of the last two answers.
+//! It is a client of the admin API and nothing more: one thread asks for `/stats.json` and
+//! `/hotkeys.json` at each interval, and the figures are the differences of the last two answers.
 
 mod draw;
 mod figures;
@@ -33,7 +34,8 @@ pub(crate) struct TopArguments {
     /// How often the server is asked.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print one frame as text, of one interval, and end; as is done where standard output is no terminal.
+    /// Print one frame as text, of one interval, and end; as is done where standard output is no
+    /// terminal.
     #[arg(long)]
     once: bool,
 }

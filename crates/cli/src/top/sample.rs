@@ -1,6 +1,8 @@
-//! What a server says of itself at one moment: the part of `/stats.json` and `/hotkeys.json` that is shown.
+//! What a server says of itself at one moment: the part of `/stats.json` and `/hotkeys.json` that
+//! is shown.
 //!
-//! A field that a server does not have, being older or newer than this program, counts as absent and stops nothing.
+//! A field that a server does not have, being older or newer than this program, counts as absent
+//! and stops nothing.
 
 use std::collections::BTreeMap;
 
@@ -145,8 +147,8 @@ impl Sample {
 }
 
 impl Class {
-    /// For how long what leaves next has not been used, or, where the policy does not know that, for how long the oldest
-    /// item has been there.
+    /// For how long what leaves next has not been used, or, where the policy does not know that,
+    /// for how long the oldest item has been there.
     pub(super) fn age_secs(&self) -> Option<u64> {
         self.tail_age_secs.or_else(|| self.queues.iter().filter_map(|queue| queue.age_secs).max())
     }

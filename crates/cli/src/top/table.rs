@@ -1,4 +1,5 @@
-//! The tables of `millpond top`: what their columns are, how they are sorted, and which columns there is room for.
+//! The tables of `millpond top`: what their columns are, how they are sorted, and which columns
+//! there is room for.
 
 use std::cmp::Ordering;
 

@@ -4,8 +4,9 @@ use super::{Confidence, CurveError, MissRatioCurve, Point, Unit};
 use crate::MonotoneCubic;
 
 impl MissRatioCurve {
-    /// The curve of a cache whose keys take `factor` times the room: what it missed at a size, it misses at `factor` times the
-    /// size. Turns items into bytes by the bytes of an item, and a shard's curve into that of all shards together.
+    /// The curve of a cache whose keys take `factor` times the room: what it missed at a size, it
+    /// misses at `factor` times the size. Turns items into bytes by the bytes of an item, and a
+    /// shard's curve into that of all shards together.
     ///
     /// # Panics
     /// Where `factor` is not a positive number.
@@ -26,7 +27,8 @@ impl MissRatioCurve {
         Self { unit, points, confidence: self.confidence }
     }
 
-    /// The same curve over other sizes: `size_of` of those that it has, which must not fall where these rise.
+    /// The same curve over other sizes: `size_of` of those that it has, which must not fall where
+    /// these rise.
     #[must_use]
     pub fn resized(&self, size_of: impl Fn(u64) -> u64) -> Self {
         let mut points: Vec<Point> = Vec::with_capacity(self.points.len());
@@ -40,7 +42,8 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
-    /// The smallest size at which no more is missed than `miss_ratio`; `None` where that is at no size.
+    /// The smallest size at which no more is missed than `miss_ratio`; `None` where that is at no
+    /// size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);
         let right = self.points.get(after)?;
@@ -49,8 +52,8 @@ impl MissRatioCurve {
         Some(left.size + ((right.size - left.size) as f64 * share).ceil() as u64)
     }
 
-    /// The same curve, whose observations weigh `factor` of what they did, from 0 to 1: halved, 0.5. What it says does not change,
-    /// but how it counts in a merge.
+    /// The same curve, whose observations weigh `factor` of what they did, from 0 to 1: halved,
+    /// 0.5. What it says does not change, but how it counts in a merge.
     #[must_use]
     pub fn aged(&self, factor: f64) -> Self {
         let aged = |confidence: Confidence| Confidence {
@@ -61,8 +64,9 @@ impl MissRatioCurve {
         Self { confidence: self.confidence.map(aged), ..self.clone() }
     }
 
-    /// The mean of curves, each weighted: what requests miss that go to one of several caches of the same size. Weights are
-    /// request rates, or the requests of [`Confidence`]. A curve of weight 0 changes nothing.
+    /// The mean of curves, each weighted: what requests miss that go to one of several caches of
+    /// the same size. Weights are request rates, or the requests of [`Confidence`]. A curve of
+    /// weight 0 changes nothing.
     ///
     /// ```
     /// use millpond_curve::{MissRatioCurve, Unit};
@@ -106,8 +110,9 @@ impl MissRatioCurve {
         MonotoneCubic::new(self.points.iter().map(|point| (point.size as f64, point.miss_ratio)))
     }
 
-    /// A curve of at most `points` points, at least 2, that stays as near to this one as it can: of all points left out, the one
-    /// that lies farthest from the line between its neighbours joins, until there are enough. Costs `O(n log n)` on most curves.
+    /// A curve of at most `points` points, at least 2, that stays as near to this one as it can: of
+    /// all points left out, the one that lies farthest from the line between its neighbours joins,
+    /// until there are enough. Costs `O(n log n)` on most curves.
     ///
     /// # Panics
     /// Where fewer than 2 points are asked for.

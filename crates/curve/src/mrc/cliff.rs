@@ -1,6 +1,8 @@
-//! Performance cliffs: ranges of sizes where the curve lies well above its hull (Cliffhanger, NSDI 2016, section 3.5).
+//! Performance cliffs: ranges of sizes where the curve lies well above its hull (Cliffhanger, NSDI
+//! 2016, section 3.5).
 //!
-//! Within one, a little more memory saves next to nothing, and enough more saves a lot: whoever goes by the slope alone stops there.
+//! Within one, a little more memory saves next to nothing, and enough more saves a lot: whoever
+//! goes by the slope alone stops there.
 
 use serde::Serialize;
 
@@ -15,13 +17,14 @@ pub struct Cliff {
     pub to: u64,
     /// The size between at which it lies highest above.
     pub at: u64,
-    /// How high it lies there, in misses per request: what splitting the keys between two partitions would save.
+    /// How high it lies there, in misses per request: what splitting the keys between two
+    /// partitions would save.
     pub depth: f64,
 }
 
 impl MissRatioCurve {
-    /// The cliffs that are at least `depth` deep, in misses per request, by size. Noise of an estimate makes shallow ones: 0.02 is a
-    /// good least depth for sampled curves.
+    /// The cliffs that are at least `depth` deep, in misses per request, by size. Noise of an
+    /// estimate makes shallow ones: 0.02 is a good least depth for sampled curves.
     pub fn cliffs(&self, depth: f64) -> Vec<Cliff> {
         let hull = self.hull();
         let cliffs = hull.points.windows(2).filter_map(|ends| {

@@ -12,8 +12,9 @@ use crate::error::{Error, ErrorKind};
 use crate::life::Life;
 use crate::plant::Plant;
 
-/// Links of an item that is moved to another chunk, at most: it takes a millisecond or so to tell them, with the item's bucket locked. An
-/// item with more of them is evicted, with its chain, where it should be moved.
+/// Links of an item that is moved to another chunk, at most: it takes a millisecond or so to tell
+/// them, with the item's bucket locked. An item with more of them is evicted, with its chain, where
+/// it should be moved.
 const MOST_FOLLOWED: u32 = 16_384;
 
 impl Core {
@@ -21,13 +22,15 @@ impl Core {
         self.chain_locks.0[tag as usize % STRIPES].lock()
     }
 
-    /// What all links have in common that are ever chained to the key of an item that somebody holds or owns.
+    /// What all links have in common that are ever chained to the key of an item that somebody
+    /// holds or owns.
     pub(super) fn chain_tag(&self, parent: ItemPtr) -> u32 {
         // SAFETY: the caller's duty.
         fingerprint(unsafe { self.hash_of_item(parent) })
     }
 
-    /// Whether an item that somebody holds has a chain that may be changed: not that in which a long value lies.
+    /// Whether an item that somebody holds has a chain that may be changed: not that in which a
+    /// long value lies.
     pub(super) fn is_open(&self, parent: ItemPtr) -> bool {
         let item = self.arena.item(parent).0;
         // SAFETY: the caller's duty.
@@ -76,7 +79,8 @@ impl Core {
         let item = self.arena.item(parent).0;
         let Some(tag) = self.common_tag(parent, &link) else { return Err(link) };
         let locked = self.lock_chain(tag);
-        // SAFETY: the lock is held, the caller holds the item, and `link` is owned until it is published.
+        // SAFETY: the lock is held, the caller holds the item, and `link` is owned until it is
+        // published.
         unsafe {
             let (first, count) = item.chain();
             link.item.set_link(first, Some(parent));
@@ -114,7 +118,8 @@ impl Core {
             return None;
         }
         let locked = self.lock_chain(self.chain_tag(parent));
-        // SAFETY: the lock is held and the caller holds the item; what is in its chain is in memory.
+        // SAFETY: the lock is held and the caller holds the item; what is in its chain is in
+        // memory.
         let first = unsafe {
             let (first, count) = item.chain();
             let link = self.arena.item(first?).0;
@@ -142,7 +147,8 @@ impl Core {
         let old = old.ptr;
         let locked = self.lock_chain(tag);
         let link = self.arena.item(old).0;
-        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned until it is published.
+        // SAFETY: the lock is held, the caller holds the item and the old link, and `new` is owned
+        // until it is published.
         let replaced = unsafe {
             let is_there = link.state().is_indexed() && link.link().1 == Some(parent);
             if is_there {
@@ -161,11 +167,12 @@ impl Core {
         Ok(())
     }
 
-    /// Puts the link `new`, which nobody sees yet, in the place of `old` in the chain of `parent`. Takes the same time in any chain.
+    /// Puts the link `new`, which nobody sees yet, in the place of `old` in the chain of `parent`.
+    /// Takes the same time in any chain.
     ///
     /// # Safety
-    /// The chain's lock is held; `old` is in the chain, or was when it was claimed under that lock; the caller holds the item and
-    /// `old` or owns them, and owns `new`.
+    /// The chain's lock is held; `old` is in the chain, or was when it was claimed under that lock;
+    /// the caller holds the item and `old` or owns them, and owns `new`.
     unsafe fn exchange_link(&self, parent: ItemPtr, old: ItemPtr, new: Item<'_>, new_ptr: ItemPtr) {
         let (item, link) = (self.arena.item(parent).0, self.arena.item(old).0);
         // SAFETY: passed on; all that is in the chain is in memory.
@@ -194,11 +201,13 @@ impl Core {
         }
     }
 
-    /// Moves the chain of an item to another one of the same key, behind what that has. The caller holds both.
+    /// Moves the chain of an item to another one of the same key, behind what that has. The caller
+    /// holds both.
     pub(super) fn move_chain(&self, from: ItemPtr, to: ItemPtr) {
         let _locked = self.lock_chain(self.chain_tag(from));
         let (source, target) = (self.arena.item(from).0, self.arena.item(to).0);
-        // SAFETY: the lock is held, and the caller holds both items; what is in a chain is in memory.
+        // SAFETY: the lock is held, and the caller holds both items; what is in a chain is in
+        // memory.
         unsafe {
             let ((first, count), (own_first, own_count)) = (source.chain(), target.chain());
             self.set_parents(first, to);
@@ -242,7 +251,8 @@ impl Core {
         unsafe { item.chain().1 }
     }
 
-    /// The link with this number, from 0, in the chain of an item. Called with the chain's lock held.
+    /// The link with this number, from 0, in the chain of an item. Called with the chain's lock
+    /// held.
     pub(super) fn nth_link(&self, parent: ItemPtr, number: u32) -> Option<ItemPtr> {
         // SAFETY: the lock is held, and somebody holds or owns the item.
         let mut at = unsafe { self.arena.item(parent).0.chain().0 };
@@ -259,7 +269,8 @@ impl Core {
         let mut links = Vec::new();
         {
             let _locked = self.lock_chain(self.chain_tag(parent));
-            // SAFETY: the lock is held, and this thread owns the item; what is in its chain is in memory.
+            // SAFETY: the lock is held, and this thread owns the item; what is in its chain is in
+            // memory.
             unsafe {
                 let (mut at, _) = item.chain();
                 at = at.filter(|_| !self.strikes(Plant::LinksStay));
@@ -278,14 +289,16 @@ impl Core {
         }
     }
 
-    /// Claims the item that a link is chained to, because the link's turn to be evicted has come. The caller holds a reference to that item
-    /// then ([`Self::parent_of_claimed`]) and has to end it.
+    /// Claims the item that a link is chained to, because the link's turn to be evicted has come.
+    /// The caller holds a reference to that item then ([`Self::parent_of_claimed`]) and has to end
+    /// it.
     ///
     /// # Safety
-    /// `link` is a link that was in a chain when the caller took the lock of its class, or since, and the caller holds that.
+    /// `link` is a link that was in a chain when the caller took the lock of its class, or since,
+    /// and the caller holds that.
     pub(crate) unsafe fn claim_by_link(&self, link: Item<'_>, life: Option<&Life>) -> Claim {
-        // SAFETY: the link's chunk is not used again before the lock of its class is given back; and while it is in a chain,
-        // the item that it is chained to is in memory.
+        // SAFETY: the link's chunk is not used again before the lock of its class is given back;
+        // and while it is in a chain, the item that it is chained to is in memory.
         unsafe {
             let _locked = self.lock_chain(link.link_tag());
             let Some(parent) = link.link().1.filter(|_| link.state().is_indexed()) else {
@@ -304,17 +317,19 @@ impl Core {
     /// The caller has claimed the item in the chunk, and still holds the lock of its class.
     pub(crate) unsafe fn parent_of_claimed(&self, ptr: ItemPtr) -> Option<ItemPtr> {
         let item = self.arena.item(ptr).0;
-        // SAFETY: passed on; the claim keeps the item that it is chained to, and with it its chain, as they are.
+        // SAFETY: passed on; the claim keeps the item that it is chained to, and with it its chain,
+        // as they are.
         unsafe { if item.is_link() { item.link().1 } else { None } }
     }
 
-    /// Moves the link at `from`, if nobody holds it, to `to`, which the caller owns. The caller owns `from` then.
-    /// Returns its policy bits, and its tag.
+    /// Moves the link at `from`, if nobody holds it, to `to`, which the caller owns. The caller
+    /// owns `from` then. Returns its policy bits, and its tag.
     pub(crate) fn relocate_link(&self, class: &Class, from: ItemPtr, to: ItemPtr) -> Option<(u8, u32)> {
         let (link, target) = (self.arena.item(from).0, self.arena.item(to).0);
         let mut inner = class.inner.lock();
-        // SAFETY: with the lock of the class held, no chunk that was freed since then is used again: what was a link when
-        // the caller looked, and is in a chain under the chain's lock, is a link still.
+        // SAFETY: with the lock of the class held, no chunk that was freed since then is used
+        // again: what was a link when the caller looked, and is in a chain under the chain's lock,
+        // is a link still.
         unsafe {
             if !link.state().is_indexed() || !link.is_link() {
                 return None;
@@ -334,7 +349,8 @@ impl Core {
         }
     }
 
-    /// Whether the item's chain is short enough for the item to be moved with it: each of its links is told where the item is then.
+    /// Whether the item's chain is short enough for the item to be moved with it: each of its links
+    /// is told where the item is then.
     ///
     /// # Safety
     /// The caller holds the chain's lock, and the item is in the index.
@@ -357,7 +373,8 @@ impl Core {
         self.lock_chain(fingerprint(hash))
     }
 
-    /// Whether a link is in the chain of the item that it names, as far as its neighbours say. For tests, on a cache at rest.
+    /// Whether a link is in the chain of the item that it names, as far as its neighbours say. For
+    /// tests, on a cache at rest.
     pub(crate) fn is_chained(&self, link: ItemPtr) -> bool {
         // SAFETY: nobody changes anything.
         unsafe {
@@ -372,7 +389,8 @@ impl Core {
         }
     }
 
-    /// Whether the chain of an item has as many links as it says, all in memory and of this item. For tests, on a cache at rest.
+    /// Whether the chain of an item has as many links as it says, all in memory and of this item.
+    /// For tests, on a cache at rest.
     pub(crate) fn is_whole(&self, parent: ItemPtr) -> bool {
         // SAFETY: nobody changes anything.
         unsafe {

@@ -1,7 +1,7 @@
 //! A bucket of a compact cache: a word, and entries in the order of their last use.
 //!
-//! The word has the number of entries (8 bits), the lock (1 bit) and a version (23 bits) that each change raises. An entry is
-//! its key and its value, each from a word's beginning.
+//! The word has the number of entries (8 bits), the lock (1 bit) and a version (23 bits) that each
+//! change raises. An entry is its key and its value, each from a word's beginning.
 
 use std::sync::atomic::AtomicU32;
 
@@ -143,7 +143,8 @@ impl<'t> Bucket<'t> {
         }
     }
 
-    /// Takes the lock if the head still is `head`, which is unlocked: what was read under it is so now.
+    /// Takes the lock if the head still is `head`, which is unlocked: what was read under it is so
+    /// now.
     pub(super) fn try_lock(self, head: Head) -> Option<Locked<'t>> {
         sequence::try_open(self.word(), head.0, head.0 | LOCK).then(|| Locked {
             bucket: self,
@@ -186,7 +187,8 @@ impl Locked<'_> {
         let (first, end) = (form.entry(0), form.entry(number + 1));
         let (mut left, mut taken) = (form.entry_words(), [0; AT_ONCE]);
         self.changed = true;
-        // The end of the entry goes to the front of all, then what was before it, which has come to stand where that was.
+        // The end of the entry goes to the front of all, then what was before it, which has come to
+        // stand where that was.
         while left > 0 {
             let taken = &mut taken[..left.min(AT_ONCE)];
             let start = end - taken.len();
@@ -247,7 +249,8 @@ impl Locked<'_> {
         (0..self.count).map(entry).collect()
     }
 
-    /// Makes these the entries, in this order; those that there is no room for are left out. Returns how many.
+    /// Makes these the entries, in this order; those that there is no room for are left out.
+    /// Returns how many.
     pub(super) fn replace(&mut self, entries: &[Vec<u32>]) -> Look<usize> {
         self.changed = true;
         self.count = entries.len().min(self.bucket.form.entries);

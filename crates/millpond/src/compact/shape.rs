@@ -1,9 +1,10 @@
 //! How many buckets there are, and which one is a hash's home, while their number changes.
 //!
-//! The upper half of a hash, taken as a fraction, names a place in the array, as in the index. A larger array has each place at
-//! the same bucket or a later one, so that buckets are moved from the last to the first; a smaller one has it at the same or
-//! an earlier one, and they are moved from the first to the last. The *frontier* parts those that were moved from those that
-//! were not. It moves under the lock of the bucket that it passes.
+//! The upper half of a hash, taken as a fraction, names a place in the array, as in the index. A
+//! larger array has each place at the same bucket or a later one, so that buckets are moved from
+//! the last to the first; a smaller one has it at the same or an earlier one, and they are moved
+//! from the first to the last. The *frontier* parts those that were moved from those that were not.
+//! It moves under the lock of the bucket that it passes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +28,8 @@ pub(super) struct View {
     pub(super) old: u32,
     /// The same as `old` while the number of buckets does not change.
     pub(super) new: u32,
-    /// In terms of `old`: growing, the first bucket that was moved; shrinking, the first one that was not.
+    /// In terms of `old`: growing, the first bucket that was moved; shrinking, the first one that
+    /// was not.
     pub(super) frontier: u32,
 }
 

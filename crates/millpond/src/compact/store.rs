@@ -1,4 +1,5 @@
-//! The buckets of one compact cache, whatever its types: finding, locking, counting, and changing their number.
+//! The buckets of one compact cache, whatever its types: finding, locking, counting, and changing
+//! their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -126,7 +127,8 @@ impl Store {
         (key_hash(self.seed, key) >> 32) as u32
     }
 
-    /// The entry of a key, with what `seen` makes of it: as they were at one moment. The caller has pinned.
+    /// The entry of a key, with what `seen` makes of it: as they were at one moment. The caller has
+    /// pinned.
     #[inline]
     pub(super) fn find<R>(
         &self,
@@ -142,8 +144,8 @@ impl Store {
             if !head.is_locked() {
                 let found = bucket.find(key, head.count());
                 let found = found.and_then(|found| found.map(|at| Ok((at, seen(bucket, at)?))).transpose());
-                // The home of a key changes only while its bucket is locked, so that where both are still the same, this was its
-                // bucket all the time.
+                // The home of a key changes only while its bucket is locked, so that where both are
+                // still the same, this was its bucket all the time.
                 if bucket.is_still(head) && self.shape.load().home(fraction) == home {
                     let (number, seen) = found.ok().flatten()?;
                     return Some((Place { bucket, head, number }, seen));
@@ -165,8 +167,8 @@ impl Store {
         }
     }
 
-    /// The words of the entries of the home of `fraction`, if they lie before the next home, and where that begins. The caller has
-    /// pinned.
+    /// The words of the entries of the home of `fraction`, if they lie before the next home, and
+    /// where that begins. The caller has pinned.
     pub(super) fn read_home(&self, fraction: u32) -> (Vec<Vec<u32>>, u64) {
         loop {
             let view = self.shape.load();
@@ -212,7 +214,8 @@ impl Store {
         Ok(())
     }
 
-    /// Gives up some buckets because the cache has no memory. `false`: another thread resizes it, or there is nothing to give.
+    /// Gives up some buckets because the cache has no memory. `false`: another thread resizes it,
+    /// or there is nothing to give.
     pub(crate) fn shrink(&self, core: &Core) -> bool {
         let Some(_resizing) = self.resizer.try_lock() else { return false };
         let now = self.buckets();
@@ -278,7 +281,8 @@ impl Store {
         self.shape.store(after);
     }
 
-    /// Checks that every entry is where it is looked for. For tests, at rest. Returns how many there are.
+    /// Checks that every entry is where it is looked for. For tests, at rest. Returns how many
+    /// there are.
     pub(super) fn validate(&self) -> u64 {
         let view = self.shape.load();
         assert_eq!((view.old, view.new), (self.buckets(), self.buckets()), "at rest");
@@ -297,8 +301,8 @@ impl Store {
     }
 }
 
-/// Two orders of use made one: nobody knows which of two entries was used later, but what is at the same part of its list
-/// was probably used at about the same time.
+/// Two orders of use made one: nobody knows which of two entries was used later, but what is at the
+/// same part of its list was probably used at about the same time.
 fn interleave(a: &[Vec<u32>], b: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let (mut i, mut j) = (0, 0);
     let mut merged = Vec::with_capacity(a.len() + b.len());

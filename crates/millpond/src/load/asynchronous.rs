@@ -1,8 +1,8 @@
 //! The same for callers that must not block: futures of the standard library, bound to no runtime.
 //!
-//! A future here waits by leaving its waker with the flight. Time-outs need a timer, which every runtime has its own of,
-//! so the caller brings it. Dropping a future is a cancellation: one that waits just leaves; one that leads ends its
-//! flight, and one of those who wait leads in its place.
+//! A future here waits by leaving its waker with the flight. Time-outs need a timer, which every
+//! runtime has its own of, so the caller brings it. Dropping a future is a cancellation: one that
+//! waits just leaves; one that leads ends its flight, and one of those who wait leads in its place.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -20,9 +20,10 @@ use super::{Loader, STALE};
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
 impl Loader {
-    /// [`Self::get_or_load`] for futures: `load` is polled only if this caller is the one that loads. `timer` makes a
-    /// future that is ready after a time, such as `tokio::time::sleep`; it is asked only where there is something to wait
-    /// for and [`LoadOptions::wait`] is set. `|_| std::future::pending::<()>()` waits for ever.
+    /// [`Self::get_or_load`] for futures: `load` is polled only if this caller is the one that
+    /// loads. `timer` makes a future that is ready after a time, such as `tokio::time::sleep`; it
+    /// is asked only where there is something to wait for and [`LoadOptions::wait`] is set.
+    /// `|_| std::future::pending::<()>()` waits for ever.
     ///
     /// ```
     /// # use millpond::{Cache, CacheConfig, LoadError, LoadOptions, Loaded, Loader};
@@ -58,8 +59,8 @@ impl Loader {
         }
     }
 
-    /// [`Self::get_or_spawn`] for futures: a stale value is returned at once, and loading it anew is a future that is
-    /// handed to `spawn`, such as `|task| drop(tokio::spawn(task))`.
+    /// [`Self::get_or_spawn`] for futures: a stale value is returned at once, and loading it anew
+    /// is a future that is handed to `spawn`, such as `|task| drop(tokio::spawn(task))`.
     ///
     /// # Errors
     /// As for [`Self::get_or_load`].
@@ -84,7 +85,8 @@ impl Loader {
             Turn::Lead(claim, Some(Held { handle, is_stale: true })) => {
                 let (loader, options) = (self.clone(), *options);
                 spawn(Box::pin(async move {
-                    // Nobody is there to hear of an error; it is counted, and those who joined are told.
+                    // Nobody is there to hear of an error; it is counted, and those who joined are
+                    // told.
                     let _ = loader.lead_async(claim, &options, None, load).await;
                 }));
                 self.count(STALE);

@@ -1,15 +1,18 @@
 //! Flights: who loads which key, and who waits for it.
 //!
-//! A *flight* is one run of a loader for one key. The table of flights has shards by the key's hash; a flight is in the
-//! table while another caller may join it. Whoever starts one has its [`Claim`]; dropping the claim ends the flight, so
-//! that no way out of a loader – return, error, panic, a future that is dropped – leaves anybody waiting.
+//! A *flight* is one run of a loader for one key. The table of flights has shards by the key's
+//! hash; a flight is in the table while another caller may join it. Whoever starts one has its
+//! [`Claim`]; dropping the claim ends the flight, so that no way out of a loader – return, error,
+//! panic, a future that is dropped – leaves anybody waiting.
 //!
 //! What must hold:
-//! 1. At most one flight of a key is in the table. A flight leaves it when it is done, or before that when it is void.
-//! 2. A void flight stores nothing. It cannot become void once it stores: [`Flights::void`] then waits until it is done,
-//!    so that what it stored is there for the caller to remove.
+//! 1. At most one flight of a key is in the table. A flight leaves it when it is done, or before
+//!    that when it is void.
+//! 2. A void flight stores nothing. It cannot become void once it stores: [`Flights::void`] then
+//!    waits until it is done, so that what it stored is there for the caller to remove.
 //! 3. Whoever waits is woken when the flight is done, and it is done when its claim is gone.
-//! 4. Locks: a shard of the table, then the state of a flight. No engine call, loader or waker runs under either.
+//! 4. Locks: a shard of the table, then the state of a flight. No engine call, loader or waker runs
+//!    under either.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -125,8 +128,8 @@ impl Flights {
         Joined::Leads(Claim { flights: Arc::clone(self), flight, is_done: false })
     }
 
-    /// Starts a flight in the place of one that takes too long, which becomes void. `None`: it is about to end, or was
-    /// replaced already; look again.
+    /// Starts a flight in the place of one that takes too long, which becomes void. `None`: it is
+    /// about to end, or was replaced already; look again.
     pub(super) fn take_over(self: &Arc<Self>, late: &Arc<Flight>) -> Option<Claim> {
         let mut shard = self.shard(&late.key).lock();
         if !shard.get(&late.key).is_some_and(|flight| Arc::ptr_eq(flight, late)) {
@@ -143,10 +146,11 @@ impl Flights {
         Some(Claim { flights: Arc::clone(self), flight, is_done: false })
     }
 
-    /// Makes the key's flight void: what it loads may be older than what the caller is about to do to the key. Who joined
-    /// it gets its value all the same; who comes later starts another.
+    /// Makes the key's flight void: what it loads may be older than what the caller is about to do
+    /// to the key. Who joined it gets its value all the same; who comes later starts another.
     ///
-    /// Waits for a flight that is putting its value into the cache, unless it is this thread that does.
+    /// Waits for a flight that is putting its value into the cache, unless it is this thread that
+    /// does.
     pub(super) fn void(&self, key: &[u8]) {
         let mut shard = self.shard(key).lock();
         let Some(flight) = shard.get(key).cloned() else { return };
@@ -222,7 +226,8 @@ impl Claim {
         Arc::clone(&self.flight.key)
     }
 
-    /// Says that the value is now put into the cache, by this thread. `false`: the flight is void, and it must not be.
+    /// Says that the value is now put into the cache, by this thread. `false`: the flight is void,
+    /// and it must not be.
     pub(super) fn begin_storing(&self) -> bool {
         let mut state = self.flight.state.lock();
         if state.void {
@@ -260,8 +265,8 @@ impl Drop for Claim {
         if self.is_done {
             return;
         }
-        // A loader that panics would most likely do so for the next caller too; a future that was dropped says nothing
-        // about the loader, and one of those who wait goes on in its place.
+        // A loader that panics would most likely do so for the next caller too; a future that was
+        // dropped says nothing about the loader, and one of those who wait goes on in its place.
         let panicking = std::thread::panicking();
         self.end(if panicking { Outcome::Failed(LoadError::Panicked) } else { Outcome::Again });
     }

@@ -1,4 +1,5 @@
-//! What a loader does with the cache: looks a key up and tells its age, takes a lease, stores what was loaded.
+//! What a loader does with the cache: looks a key up and tells its age, takes a lease, stores what
+//! was loaded.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ pub(super) enum Found<'c> {
     Nothing,
 }
 
-/// What must still be so when a loaded value is stored: that the key has no item, or that it has this one.
+/// What must still be so when a loaded value is stored: that the key has no item, or that it has
+/// this one.
 pub(super) struct Lease<'c> {
     item: Option<ReadHandle<'c>>,
     /// With a negative cache, what the loader may note there.
@@ -76,7 +78,8 @@ impl Loader {
     /// A lease for the leader of a flight, who calls this before the loader runs.
     ///
     /// # Errors
-    /// The value, where it is fresh by now: another flight ended between the look-up and the start of this one.
+    /// The value, where it is fresh by now: another flight ended between the look-up and the start
+    /// of this one.
     pub(super) fn lease(&self, key: &[u8], options: &LoadOptions) -> Result<Lease<'_>, Fetched<'_>> {
         // Begun before the cache is looked at, and so before the owner is asked.
         let ticket = self.inner.negative.as_ref().map(|negative| negative.begin(key));
@@ -104,7 +107,8 @@ impl Loader {
         Ok(writer.finish().ok())
     }
 
-    /// Whether what is loaded for a key could be kept: asked before a loader runs whose work would be done again for each caller.
+    /// Whether what is loaded for a key could be kept: asked before a loader runs whose work would
+    /// be done again for each caller.
     ///
     /// # Errors
     /// [`LoadError::Failed`], for a key that is no key and a pool that is gone.
@@ -114,8 +118,8 @@ impl Loader {
         self.inner.cache.core().pool(self.inner.pool).map(drop).map_err(refused)
     }
 
-    /// Stores what was loaded under a lease, if that still holds and the flight is not void. Whatever becomes of it, the
-    /// callers get the value.
+    /// Stores what was loaded under a lease, if that still holds and the flight is not void.
+    /// Whatever becomes of it, the callers get the value.
     pub(super) fn store<'c>(
         &'c self,
         claim: &Claim,
@@ -149,7 +153,8 @@ impl Loader {
         stored
     }
 
-    /// Notes that there is no value, if the lease still holds and the flight is not void; an older value goes.
+    /// Notes that there is no value, if the lease still holds and the flight is not void; an older
+    /// value goes.
     fn store_absent(
         &self,
         claim: &Claim,
@@ -160,7 +165,8 @@ impl Loader {
         if expiry_of(options, loaded).is_none() {
             return;
         }
-        // A value that is put between this and the note makes the ticket void, and one that is put after the note voids that.
+        // A value that is put between this and the note makes the ticket void, and one that is put
+        // after the note voids that.
         let holds = || match &lease.item {
             Some(old) => self.inner.cache.remove_matching(old),
             None => self.inner.cache.keys(self.inner.pool).peek(&claim.key()).is_none(),
@@ -170,7 +176,8 @@ impl Loader {
         }
     }
 
-    /// Notes that there is no value for as long as a loaded absence is kept. `false`: it is not noted.
+    /// Notes that there is no value for as long as a loaded absence is kept. `false`: it is not
+    /// noted.
     pub(super) fn note_absent(&self, ticket: Ticket, options: &LoadOptions, loaded: &Loaded) -> bool {
         let secs = match expiry_of(options, loaded) {
             Some(Expiry::After(secs)) => secs,

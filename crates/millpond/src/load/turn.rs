@@ -64,7 +64,8 @@ impl<'c> Patience<'c> {
 }
 
 impl Loader {
-    /// Answers from the cache or from another caller's flight, waiting on this thread; or lets the caller lead one.
+    /// Answers from the cache or from another caller's flight, waiting on this thread; or lets the
+    /// caller lead one.
     ///
     /// `found` is what the cache had for the key.
     pub(super) fn turn<'c>(
@@ -107,7 +108,8 @@ impl Loader {
         }
     }
 
-    /// What a caller does after its wait, whose `outcome` is `None` where the time was over first. `None`: it looks again.
+    /// What a caller does after its wait, whose `outcome` is `None` where the time was over first.
+    /// `None`: it looks again.
     pub(super) fn after_wait<'c>(
         &'c self,
         flight: &Arc<Flight>,
@@ -130,7 +132,8 @@ impl Loader {
                 let take_over = options.on_timeout == OnTimeout::Load;
                 match fail(LoadError::TimedOut { waited: options.wait.unwrap_or_default() }) {
                     Err(_) if take_over => {
-                        // Where it cannot be taken over it is about to end, or somebody else has just taken it over.
+                        // Where it cannot be taken over it is about to end, or somebody else has
+                        // just taken it over.
                         patience.renew();
                         Ok(self.inner.flights.take_over(flight).map(|claim| Turn::Lead(claim, None)))
                     }

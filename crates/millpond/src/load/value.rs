@@ -10,21 +10,25 @@ use crate::handle::ReadHandle;
 
 /// How [`crate::Loader`] treats a key.
 ///
-/// A value is *fresh* for `fresh_secs` after it was loaded, then *stale* for `stale_secs`, then a *fallback* for
-/// `fallback_secs`, and then gone. The cache keeps only when the value expires, so that for an item which some other
-/// writer made, the same two times are counted back from its own expiry; one without expiry is fresh for ever.
+/// A value is *fresh* for `fresh_secs` after it was loaded, then *stale* for `stale_secs`, then a
+/// *fallback* for `fallback_secs`, and then gone. The cache keeps only when the value expires, so
+/// that for an item which some other writer made, the same two times are counted back from its own
+/// expiry; one without expiry is fresh for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// For how long a value is returned without a question, in seconds. `None` = for ever. Default `None`.
+    /// For how long a value is returned without a question, in seconds. `None` = for ever. Default
+    /// `None`.
     pub fresh_secs: Option<u32>,
-    /// For how long after that it is still returned at once, while one caller loads it anew, in seconds. Default 0.
+    /// For how long after that it is still returned at once, while one caller loads it anew, in
+    /// seconds. Default 0.
     pub stale_secs: u32,
-    /// For how long after that it is kept for callers whose load fails or is waited for in vain, in seconds. Default 0.
+    /// For how long after that it is kept for callers whose load fails or is waited for in vain, in
+    /// seconds. Default 0.
     pub fallback_secs: u32,
     /// For how long it is remembered that there is no value, in seconds. Default 0: it is not.
     pub negative_secs: u32,
-    /// For how long a caller waits for another one's loader; `None` = for ever. A caller's own loader is not cut short.
-    /// Default 10 seconds.
+    /// For how long a caller waits for another one's loader; `None` = for ever. A caller's own
+    /// loader is not cut short. Default 10 seconds.
     pub wait: Option<Duration>,
     /// What a caller does who has waited so long and has no fallback. Default: fail.
     pub on_timeout: OnTimeout,
@@ -49,8 +53,8 @@ pub enum OnTimeout {
     /// Returns [`LoadError::TimedOut`].
     #[default]
     Fail,
-    /// Runs its own loader in the place of the late one, whose value will not be stored; who comes later waits for this
-    /// one. So at most one loader more runs for each `wait` that passes.
+    /// Runs its own loader in the place of the late one, whose value will not be stored; who comes
+    /// later waits for this one. So at most one loader more runs for each `wait` that passes.
     Load,
 }
 
@@ -102,7 +106,8 @@ impl From<Option<Vec<u8>>> for Loaded {
     }
 }
 
-/// A value, where it lies: in the cache, or, where it was not stored or another caller loaded it, beside it.
+/// A value, where it lies: in the cache, or, where it was not stored or another caller loaded it,
+/// beside it.
 #[derive(Clone, Debug)]
 pub enum Value<'c> {
     /// The item's own memory.
@@ -127,9 +132,11 @@ impl Deref for Value<'_> {
 pub enum Origin {
     /// The cache, where it was fresh.
     Fresh,
-    /// The cache, where it was stale: another caller, or a job that this one has handed on, loads it anew.
+    /// The cache, where it was stale: another caller, or a job that this one has handed on, loads
+    /// it anew.
     Stale,
-    /// The cache, where it was stale or a fallback, after loading it had failed or was waited for in vain.
+    /// The cache, where it was stale or a fallback, after loading it had failed or was waited for
+    /// in vain.
     Fallback,
     /// This caller's loader.
     Loaded,
@@ -150,12 +157,13 @@ pub struct Fetched<'c> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The loader returned this error: this caller's, or the one that it waited for. Whether a retry helps is for the
-    /// loader to say: [`LoadError::source`] gives its own error.
+    /// The loader returned this error: this caller's, or the one that it waited for. Whether a
+    /// retry helps is for the loader to say: [`LoadError::source`] gives its own error.
     Failed(Arc<dyn Error + Send + Sync>),
     /// The loader that this caller waited for panicked. A retry runs this caller's own.
     Panicked,
-    /// Another caller's loader took longer than [`LoadOptions::wait`]. Retry later; it may have stored its value by then.
+    /// Another caller's loader took longer than [`LoadOptions::wait`]. Retry later; it may have
+    /// stored its value by then.
     TimedOut {
         /// For how long this caller has waited.
         waited: Duration,
@@ -200,7 +208,8 @@ pub struct LoadStats {
     pub timeouts: u64,
     /// Loaded values that were not stored, because the key was written or removed meanwhile.
     pub overtaken: u64,
-    /// Loaded values that were not stored, because the cache had no room for them or the key is no key.
+    /// Loaded values that were not stored, because the cache had no room for them or the key is no
+    /// key.
     pub refused: u64,
     /// Flights under way that may be joined, now.
     pub flights: u64,

@@ -20,8 +20,8 @@ pub enum Mode {
     FreeMemory,
     /// What this process has resident: `VmRSS` of `/proc/self/status`.
     ResidentMemory,
-    /// What is available to this process's cgroup and all above it, and on the machine, whichever is least; and how long
-    /// tasks wait for memory (PSI).
+    /// What is available to this process's cgroup and all above it, and on the machine, whichever
+    /// is least; and how long tasks wait for memory (PSI).
     Cgroup,
 }
 
@@ -32,9 +32,11 @@ pub struct MonitorConfig {
     pub mode: Mode,
     /// How often. Default 1 second; CacheLib: off.
     pub interval: Duration,
-    /// Below so much available memory the cache gives back; below so much resident memory it takes back. Default 10 GiB.
+    /// Below so much available memory the cache gives back; below so much resident memory it takes
+    /// back. Default 10 GiB.
     pub lower: ByteSize,
-    /// Above so much available memory the cache takes back; above so much resident memory it gives back. Default 15 GiB.
+    /// Above so much available memory the cache takes back; above so much resident memory it gives
+    /// back. Default 15 GiB.
     pub upper: ByteSize,
     /// How much is given back in one run, in percent of `upper` − `lower`. Default 5.
     pub give_percent: u32,
@@ -42,11 +44,12 @@ pub struct MonitorConfig {
     pub take_percent: u32,
     /// The most that may ever be given back, in percent of the cache's memory. Default 20.
     pub max_given_percent: u32,
-    /// Over how long the rate is measured at which memory is getting short, by which taking back is slowed. Default 0: it
-    /// is not slowed.
+    /// Over how long the rate is measured at which memory is getting short, by which taking back is
+    /// slowed. Default 0: it is not slowed.
     pub take_window: Duration,
-    /// In [`Mode::Cgroup`]: give back, and take nothing back, while in the last ten seconds some task waited for memory for
-    /// more than so many percent of the time. `None` = pressure is not read. Default 10.
+    /// In [`Mode::Cgroup`]: give back, and take nothing back, while in the last ten seconds some
+    /// task waited for memory for more than so many percent of the time. `None` = pressure is not
+    /// read. Default 10.
     pub max_pressure_percent: Option<f64>,
 }
 
@@ -107,7 +110,8 @@ impl MonitorConfig {
 pub struct Readings {
     /// Available memory, or resident memory where that is watched, in bytes.
     pub watched_bytes: u64,
-    /// For how much of the last ten seconds some task waited for memory, in percent, if it was read.
+    /// For how much of the last ten seconds some task waited for memory, in percent, if it was
+    /// read.
     pub pressure_percent: Option<f64>,
     /// What the cache may use now, in bytes.
     pub memory_bytes: u64,
@@ -122,8 +126,8 @@ pub enum Decision {
     Stay,
     /// Lower the cache's memory.
     GiveBack {
-        /// How much memory that frees, in bytes: what the cache uses above its new memory. 0 where it uses less anyway
-        /// and only may no longer grow so far.
+        /// How much memory that frees, in bytes: what the cache uses above its new memory. 0 where
+        /// it uses less anyway and only may no longer grow so far.
         bytes: u64,
         /// What the cache may use from now on, in bytes.
         memory_bytes: u64,
@@ -139,7 +143,8 @@ pub enum Decision {
         /// Why, for people.
         reason: String,
     },
-    /// Memory is short, and the cache has given all that it may: somebody should hear of it, for a kill may follow.
+    /// Memory is short, and the cache has given all that it may: somebody should hear of it, for a
+    /// kill may follow.
     Exhausted {
         /// Why, for people.
         reason: String,
@@ -153,7 +158,8 @@ enum Supply {
     Enough,
 }
 
-/// Decides by what was read, and remembers what the cache had before. No lock, clock, thread or I/O.
+/// Decides by what was read, and remembers what the cache had before. No lock, clock, thread or
+/// I/O.
 #[derive(Clone, Debug)]
 pub struct Policy {
     config: MonitorConfig,
@@ -185,8 +191,8 @@ impl Policy {
         self.full_bytes - self.memory_bytes
     }
 
-    /// One run. Where the cache's memory is not what was decided last, somebody else has set it, and that is from now on
-    /// what the cache has when nothing is given back.
+    /// One run. Where the cache's memory is not what was decided last, somebody else has set it,
+    /// and that is from now on what the cache has when nothing is given back.
     pub fn observe(&mut self, readings: &Readings) -> Decision {
         if readings.memory_bytes != self.memory_bytes {
             self.full_bytes = readings.memory_bytes;
@@ -242,7 +248,8 @@ impl Policy {
         let slabs = (span / slab * u64::from(self.config.give_percent) / 100).max(1);
         let most = self.full_bytes / slab * u64::from(self.config.max_given_percent) / 100 * slab;
         let least = (self.full_bytes - most).max(LEAST_MEMORY).min(self.memory_bytes);
-        // Memory that the cache does not use cannot be given: what it uses is where the step begins.
+        // Memory that the cache does not use cannot be given: what it uses is where the step
+        // begins.
         let used = readings.spent_bytes.min(self.memory_bytes);
         let memory_bytes = used.saturating_sub(slabs * slab).max(least);
         if memory_bytes >= self.memory_bytes {
@@ -269,7 +276,8 @@ impl Policy {
     }
 }
 
-/// How fast memory is getting short, in bytes per run, over a window of runs; and how much taking back is slowed by it.
+/// How fast memory is getting short, in bytes per run, over a window of runs; and how much taking
+/// back is slowed by it.
 #[derive(Clone, Debug)]
 struct Rate {
     /// Runs; below 2 nothing is slowed.

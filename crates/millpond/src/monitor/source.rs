@@ -1,7 +1,9 @@
-//! Reading what the kernel tells about memory: `/proc` and the cgroup file systems of both versions.
+//! Reading what the kernel tells about memory: `/proc` and the cgroup file systems of both
+//! versions.
 //!
-//! All paths start at two roots, so that tests read folders of their own. What is read comes from the kernel, but nothing is
-//! taken for granted: a file that is missing or does not read as it should is an error that names it.
+//! All paths start at two roots, so that tests read folders of their own. What is read comes from
+//! the kernel, but nothing is taken for granted: a file that is missing or does not read as it
+//! should is an error that names it.
 
 use std::fs;
 use std::io;
@@ -9,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::policy::Mode;
 
-/// Limits of cgroup version 1 from here on mean none: the kernel writes the largest multiple of a page.
+/// Limits of cgroup version 1 from here on mean none: the kernel writes the largest multiple of a
+/// page.
 const NO_LIMIT: u64 = 1 << 62;
 
 /// Why memory cannot be watched.
@@ -96,7 +99,8 @@ impl Source {
     /// What [`super::Readings::watched_bytes`] is under a mode.
     ///
     /// # Errors
-    /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`]; [`MonitorError::NoController`] under [`Mode::Cgroup`].
+    /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`]; [`MonitorError::NoController`]
+    /// under [`Mode::Cgroup`].
     pub fn watched_bytes(&self, mode: Mode) -> Result<u64, MonitorError> {
         match mode {
             Mode::FreeMemory => self.machine_available_bytes(),
@@ -124,8 +128,8 @@ impl Source {
         kib_after(&self.proc.join("self/status"), "VmRSS:")
     }
 
-    /// What this process's cgroup and all above it could still use before one of them reaches its limit, the page cache
-    /// that the kernel drops first not counted as used. `None`: no limit.
+    /// What this process's cgroup and all above it could still use before one of them reaches its
+    /// limit, the page cache that the kernel drops first not counted as used. `None`: no limit.
     ///
     /// # Errors
     /// [`MonitorError::Unreadable`], [`MonitorError::Malformed`], [`MonitorError::NoController`].
@@ -144,12 +148,12 @@ impl Source {
         }
     }
 
-    /// For how much of the last ten seconds some task waited for memory, in percent: in this process's cgroup where it
-    /// is told (version 2), else on the machine.
+    /// For how much of the last ten seconds some task waited for memory, in percent: in this
+    /// process's cgroup where it is told (version 2), else on the machine.
     ///
     /// # Errors
-    /// [`MonitorError::Unreadable`] where the kernel was built or started without pressure stall information;
-    /// [`MonitorError::Malformed`].
+    /// [`MonitorError::Unreadable`] where the kernel was built or started without pressure stall
+    /// information; [`MonitorError::Malformed`].
     pub fn pressure_percent(&self) -> Result<f64, MonitorError> {
         let own = self.cgroup().ok().map(|cgroup| cgroup.folder.join("memory.pressure"));
         let path = own.filter(|path| path.exists()).unwrap_or_else(|| self.proc.join("pressure/memory"));
@@ -163,8 +167,9 @@ impl Source {
         percent.ok_or(MonitorError::Malformed { path, what: "`some avg10`" })
     }
 
-    /// Finds the memory cgroup: in version 1 where a hierarchy has the memory controller, else in version 2. In a container
-    /// the path that the kernel names may not be visible; then the root of the hierarchy is this process's own cgroup.
+    /// Finds the memory cgroup: in version 1 where a hierarchy has the memory controller, else in
+    /// version 2. In a container the path that the kernel names may not be visible; then the root
+    /// of the hierarchy is this process's own cgroup.
     fn cgroup(&self) -> Result<Cgroup, MonitorError> {
         let path = self.proc.join("self/cgroup");
         let text = read(&path)?;
@@ -179,7 +184,8 @@ impl Source {
             }
         }
         let at = |names: &'static Names, root: PathBuf, cgroup: &str| {
-            // What the kernel names starts with a slash; a path with `..` lies outside of this namespace.
+            // What the kernel names starts with a slash; a path with `..` lies outside of this
+            // namespace.
             let below = root.join(cgroup.trim_start_matches('/'));
             let is_visible = !cgroup.contains("..") && below.join(names.usage).exists();
             let folder = if is_visible { below } else { root.clone() };

@@ -40,7 +40,8 @@ impl Lifecycle for Ends {
     }
 }
 
-/// A cache in which items of all kinds share one size class, come and go in every way, and whose pools and slabs do so too.
+/// A cache in which items of all kinds share one size class, come and go in every way, and whose
+/// pools and slabs do so too.
 struct Mixture {
     cache: Cache,
     clock: Clock,
@@ -145,7 +146,8 @@ impl Mixture {
         }
     }
 
-    /// Has a pool of small items that nobody is told of give all its memory back, a run with many of them at a time.
+    /// Has a pool of small items that nobody is told of give all its memory back, a run with many
+    /// of them at a time.
     fn give_all_back(&self) {
         let pool = self.cache.add_pool(PoolConfig::named("small")).expect("a new name");
         for i in 0..200 {
@@ -272,7 +274,8 @@ fn items_of_all_kinds_in_one_class_leave_nothing_behind_under_any_policy() {
         let mut mixture = Mixture::new(policy, 11);
         mixture.run(OPERATIONS);
         if policy == PolicyKind::S3_FIFO {
-            // Only when the small queue has shrunk to its tenth are items evicted from the main queue, between those of the small one.
+            // Only when the small queue has shrunk to its tenth are items evicted from the main
+            // queue, between those of the small one.
             let mut rounds = 0;
             while small_share(&mixture) > 0.12 {
                 mixture.run(OPERATIONS / 4);

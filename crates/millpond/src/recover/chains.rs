@@ -17,8 +17,8 @@ pub(super) struct Chains {
 }
 
 impl Core {
-    /// Takes over those items with room for a chain whose chain is whole, with what is chained to them, and gives up all other
-    /// links.
+    /// Takes over those items with room for a chain whose chain is whole, with what is chained to
+    /// them, and gives up all other links.
     pub(super) fn recover_chains(&self, chains: &mut Chains) {
         let mut torn = Vec::new();
         for ptr in std::mem::take(&mut chains.items) {
@@ -59,8 +59,8 @@ impl Core {
         }
     }
 
-    /// The links of an item that was left behind, taken out of those that are `known`. `None`: the chain was being changed,
-    /// or leads in a circle.
+    /// The links of an item that was left behind, taken out of those that are `known`. `None`: the
+    /// chain was being changed, or leads in a circle.
     fn links_of_recovered(&self, parent: ItemPtr, known: &mut HashSet<u32>) -> Option<Vec<ItemPtr>> {
         // SAFETY: the item is complete, and this thread alone knows of it.
         let (mut at, count) = unsafe { self.arena.item(parent).0.chain() };

@@ -1,21 +1,24 @@
 //! The sizes with the least slack, exactly.
 //!
-//! Let the useful chunk sizes be s₁ < s₂ < …, Wᵢ the items that fit into sᵢ, and uᵢ what a chunk of sᵢ takes of its slab. A class of
-//! size sᵢ above one of size sⱼ takes (Wᵢ − Wⱼ) · uᵢ. The least that k classes up to sᵢ take is then the least over j of what k − 1
-//! classes up to sⱼ take, plus that: a dynamic programme with a layer for each class. The cost satisfies the quadrangle inequality
-//! ((Wⱼ′ − Wⱼ)(uᵢ − uᵢ′) ≤ 0), also where steps that are too large cost infinity, so the best j grows with i, and a layer is
-//! found by halving: n log n instead of n² (Knuth; Galil and Park, "Dynamic programming with convexity, concavity and
-//! sparsity", TCS 1992). For 48 classes of 1,440 sizes that is a few milliseconds.
+//! Let the useful chunk sizes be s₁ < s₂ < …, Wᵢ the items that fit into sᵢ, and uᵢ what a chunk of
+//! sᵢ takes of its slab. A class of size sᵢ above one of size sⱼ takes (Wᵢ − Wⱼ) · uᵢ. The least
+//! that k classes up to sᵢ take is then the least over j of what k − 1 classes up to sⱼ take, plus
+//! that: a dynamic programme with a layer for each class. The cost satisfies the quadrangle
+//! inequality ((Wⱼ′ − Wⱼ)(uᵢ − uᵢ′) ≤ 0), also where steps that are too large cost infinity, so the
+//! best j grows with i, and a layer is found by halving: n log n instead of n² (Knuth; Galil and
+//! Park, "Dynamic programming with convexity, concavity and sparsity", TCS 1992). For 48 classes of
+//! 1,440 sizes that is a few milliseconds.
 
 use super::Range;
 use super::histogram::{SizeHistogram, chunk_share, useful_sizes};
 
-/// A further size must save so much of the memory, and so many bytes: each has a slab that is not full, and a pool with more classes
-/// than slabs has allocations fight for them.
+/// A further size must save so much of the memory, and so many bytes: each has a slab that is not
+/// full, and a pool with more classes than slabs has allocations fight for them.
 const LEAST_EARNING: Earning = Earning { share: 0.0002, bytes: 262_144.0 };
 
-/// The chunk sizes with the least slack for these items, ascending, in bytes: at most as many as `range` allows, with its largest among
-/// them. A further size must save 0.02 % of the memory and 256 KiB, a 16th of a slab.
+/// The chunk sizes with the least slack for these items, ascending, in bytes: at most as many as
+/// `range` allows, with its largest among them. A further size must save 0.02 % of the memory and
+/// 256 KiB, a 16th of a slab.
 pub fn choose(items: &SizeHistogram, range: &Range) -> Vec<u32> {
     let programme = Programme::new(items, range);
     let least_step = Range::GREATEST_STEP;
@@ -72,7 +75,8 @@ impl Programme {
         Self { sizes, unit, items, min_bytes: range.min_bytes.into() }
     }
 
-    /// The best sizes with steps of at most `step`, or `None` where so few cannot reach from the smallest to the largest.
+    /// The best sizes with steps of at most `step`, or `None` where so few cannot reach from the
+    /// smallest to the largest.
     pub(super) fn solve(&self, most: usize, step: f64, least: &Earning) -> Option<Vec<u32>> {
         let last = self.sizes.len().checked_sub(1)?;
         let first = |i: usize| {

@@ -12,9 +12,9 @@ pub(super) fn useful_sizes() -> &'static [u32] {
 
 /// How many items there are of each size, and how many bytes these have.
 ///
-/// A cell for each chunk size that is worth having holds the items that fit into it and not into the one below: multiples of 8 bytes up
-/// to 5.8 KiB, beyond that one for each number of chunks per slab. So nothing is lost of what a choice of sizes needs. Takes 23 KiB,
-/// whatever is added.
+/// A cell for each chunk size that is worth having holds the items that fit into it and not into
+/// the one below: multiples of 8 bytes up to 5.8 KiB, beyond that one for each number of chunks per
+/// slab. So nothing is lost of what a choice of sizes needs. Takes 23 KiB, whatever is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeHistogram {
     cells: Box<[Cell]>,
@@ -105,12 +105,14 @@ impl SizeHistogram {
         cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.items))
     }
 
-    /// The slack of these items in chunks of `sizes`, ascending. Items that fit into none are left out.
+    /// The slack of these items in chunks of `sizes`, ascending. Items that fit into none are left
+    /// out.
     pub fn slack(&self, sizes: &[u32]) -> Slack {
         let mut slack = Slack::default();
         let mut classes = sizes.iter().copied().peekable();
         for (cell, largest) in self.cells.iter().zip(useful_sizes()) {
-            // All items of a cell fit into a chunk of its size, and none does into a useful one that is smaller.
+            // All items of a cell fit into a chunk of its size, and none does into a useful one
+            // that is smaller.
             while classes.next_if(|size| size < largest).is_some() {}
             let Some(size) = classes.peek() else { break };
             slack.item_bytes += cell.bytes as f64;

@@ -81,7 +81,8 @@ fn few_sizes_have_no_slack_but_the_ends_of_slabs() {
     let slack = items.slack(&sizes);
     assert!(slack.share() < 0.001, "{:.4} of {sizes:?}", slack.share());
     assert!(items.slack(&default_sizes()).share() > 0.05);
-    // What saves next to nothing is not there: three sizes, and the steps of two between them and up to the largest.
+    // What saves next to nothing is not there: three sizes, and the steps of two between them and
+    // up to the largest.
     assert!(sizes.len() <= 24, "{sizes:?}");
 }
 

@@ -4,7 +4,8 @@ use base::rng::{RngExt, SeededRng};
 
 use super::view::ClassView;
 
-/// Which class gives a slab to one whose allocations fail, where the strategy has no victim of its own.
+/// Which class gives a slab to one whose allocations fail, where the strategy has no victim of its
+/// own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VictimRule {
     /// The one with most slabs, of those with two or more.

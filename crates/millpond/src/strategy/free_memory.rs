@@ -41,7 +41,8 @@ impl FreeMemory {
     }
 }
 
-/// Of the classes that evict nothing, the one with most free memory, if that is more than `free_bytes`.
+/// Of the classes that evict nothing, the one with most free memory, if that is more than
+/// `free_bytes`.
 pub(super) fn by_free_memory<'r>(
     victims: &[&'r ClassView],
     free_bytes: u64,

@@ -7,9 +7,9 @@ use super::view::{ClassView, Round};
 
 /// Moves slabs toward the classes with most hits per slab.
 ///
-/// Hits count from the last move on. Victim: by free memory, else the smallest ⌊hits ÷ (slabs − 1)⌋ × weight: what its slabs
-/// would earn with one less. Receiver: of the classes that evict, the largest ⌊hits ÷ slabs⌋ × weight. They must differ by
-/// both thresholds.
+/// Hits count from the last move on. Victim: by free memory, else the smallest ⌊hits ÷ (slabs − 1)⌋
+/// × weight: what its slabs would earn with one less. Receiver: of the classes that evict, the
+/// largest ⌊hits ÷ slabs⌋ × weight. They must differ by both thresholds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HitsPerSlab {
     /// Least difference, in hits per slab. Default 100.
@@ -18,17 +18,19 @@ pub struct HitsPerSlab {
     pub min_difference_ratio: f64,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A class that evicts nothing and has more free memory than so many slabs is the first victim. Default 3.
+    /// A class that evicts nothing and has more free memory than so many slabs is the first victim.
+    /// Default 3.
     pub free_slabs: u64,
     /// Whether there are victims by free memory. Default: yes.
     pub by_free_memory: bool,
-    /// A class whose tail is younger than this, in seconds, is no victim, and is preferred as a receiver. Default 0: off.
+    /// A class whose tail is younger than this, in seconds, is no victim, and is preferred as a
+    /// receiver. Default 0: off.
     pub min_tail_age_secs: u32,
-    /// A class whose tail is older than this, in seconds, is preferred as a victim, and is no receiver if there is
-    /// another. Default 0: off.
+    /// A class whose tail is older than this, in seconds, is preferred as a victim, and is no
+    /// receiver if there is another. Default 0: off.
     pub max_tail_age_secs: u32,
-    /// By class, the tail age that it should have, in seconds: below it, it is no victim and comes first as a receiver.
-    /// Default: none.
+    /// By class, the tail age that it should have, in seconds: below it, it is no victim and comes
+    /// first as a receiver. Default: none.
     pub target_tail_age_secs: Vec<(u8, u32)>,
     /// Whether hits count from the last round on rather than from the last move. Default: no.
     pub reset_hits_always: bool,

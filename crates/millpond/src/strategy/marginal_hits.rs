@@ -1,4 +1,5 @@
-//! Marginal hits: a slab goes from where the last one is missed least to where one more would be hit most.
+//! Marginal hits: a slab goes from where the last one is missed least to where one more would be
+//! hit most.
 
 use allocate::marginal::Ranks;
 
@@ -7,12 +8,13 @@ use super::view::{ClassView, Round};
 
 /// Moves slabs toward the classes with most hits in their last slab.
 ///
-/// Classes are ranked by the tail hits of the round, and ranks smoothed: new = `moving_average` · old + (1 − `moving_average`) ·
-/// rank. Victim: the lowest smoothed rank. Receiver: the highest, of those with little free memory. Needs a policy that
-/// tracks tail hits.
+/// Classes are ranked by the tail hits of the round, and ranks smoothed: new = `moving_average` ·
+/// old + (1 − `moving_average`) · rank. Victim: the lowest smoothed rank. Receiver: the highest, of
+/// those with little free memory. Needs a policy that tracks tail hits.
 ///
-/// By ranks alone some class is always the lowest and some the highest, and a slab moves in every round, for ever. So the
-/// tail hits of the round must also differ by two thresholds, and a receiver is held off as under the other strategies.
+/// By ranks alone some class is always the lowest and some the highest, and a slab moves in every
+/// round, for ever. So the tail hits of the round must also differ by two thresholds, and a
+/// receiver is held off as under the other strategies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarginalHits {
     /// How much of the old average is kept. Default 0.3.
@@ -23,7 +25,8 @@ pub struct MarginalHits {
     pub max_free_slabs: u64,
     /// Least difference of tail hits in the round. Default 10; CacheLib: none.
     pub min_difference: u64,
-    /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1; CacheLib: none.
+    /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1;
+    /// CacheLib: none.
     pub min_difference_ratio: f64,
     /// Rounds without evictions for which a receiver is no victim. Default 10; CacheLib: none.
     pub hold_off_rounds: u32,

@@ -16,7 +16,8 @@ pub struct OptimizerConfig {
     pub max_free_slabs: u64,
     /// Least difference of tail hits in the round. Default 10; CacheLib: none.
     pub min_difference: u64,
-    /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1; CacheLib: none.
+    /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1;
+    /// CacheLib: none.
     pub min_difference_ratio: f64,
     /// Rounds for which a receiver is no victim. Default 10; CacheLib: none.
     pub hold_off_rounds: u32,
@@ -47,10 +48,12 @@ pub struct LimitMove {
     pub reason: String,
 }
 
-/// Moves a slab's worth of limit per round from the pool that misses it least to the one that gains most.
+/// Moves a slab's worth of limit per round from the pool that misses it least to the one that gains
+/// most.
 ///
-/// A pool's score is the most tail hits that any of its classes has had in the round: one slab more would go there. Ranks are
-/// smoothed as in [`MarginalHits`]. A victim evicts and has more than one slab; a receiver has little free memory.
+/// A pool's score is the most tail hits that any of its classes has had in the round: one slab more
+/// would go there. Ranks are smoothed as in [`MarginalHits`]. A victim evicts and has more than one
+/// slab; a receiver has little free memory.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
@@ -73,8 +76,8 @@ impl Optimizer {
         Self { config, last: None, ranks: Ranks::default(), hold_off: BTreeMap::new() }
     }
 
-    /// One round over the pools whose limits may be changed: what should move now, if anything. The first call only
-    /// remembers their counts.
+    /// One round over the pools whose limits may be changed: what should move now, if anything. The
+    /// first call only remembers their counts.
     pub fn decide(&mut self, pools: &[PoolView]) -> Option<LimitMove> {
         let now = pools
             .iter()

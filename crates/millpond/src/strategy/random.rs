@@ -1,4 +1,5 @@
-//! Random: from any class to any other. For tests of the machinery that moves slabs, and as the straw man of comparisons.
+//! Random: from any class to any other. For tests of the machinery that moves slabs, and as the
+//! straw man of comparisons.
 
 use base::rng::{RngExt, SeededRng};
 

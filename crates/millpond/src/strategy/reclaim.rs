@@ -1,15 +1,18 @@
 //! Memory that pools share beyond their reserves: who takes some from whom, a step at a time.
 //!
-//! Limits may come to more than the memory, so that what one pool leaves idle another may use. Then somebody has to give when the one
-//! wants its part. Each pool has a reserve, which nobody takes from it, and a weight. What it has over its reserve, by its weight, is its
-//! *level*; a pool that wants a step more takes it from the pool of the highest level, if it stands no higher with it than the other does
-//! without. So levels even out, as in weighted max-min fairness (Bertsekas and Gallager, "Data Networks", section 6.5.2), among those
-//! that want memory; those that do not keep theirs for as long as nobody stands lower.
+//! Limits may come to more than the memory, so that what one pool leaves idle another may use. Then
+//! somebody has to give when the one wants its part. Each pool has a reserve, which nobody takes
+//! from it, and a weight. What it has over its reserve, by its weight, is its *level*; a pool that
+//! wants a step more takes it from the pool of the highest level, if it stands no higher with it
+//! than the other does without. So levels even out, as in weighted max-min fairness (Bertsekas and
+//! Gallager, "Data Networks", section 6.5.2), among those that want memory; those that do not keep
+//! theirs for as long as nobody stands lower.
 //!
 //! What must hold:
 //! 1. A victim keeps its reserve.
 //! 2. A pool below its reserve takes from any that is above its own.
-//! 3. No memory goes back and forth: of two pools, the one that could take from the other still could not after the other took from it.
+//! 3. No memory goes back and forth: of two pools, the one that could take from the other still
+//!    could not after the other took from it.
 
 use std::cmp::Ordering;
 
@@ -22,7 +25,8 @@ pub(crate) struct Stake {
     pub bytes: u64,
     /// Bytes that nobody takes from it.
     pub reserve_bytes: u64,
-    /// Its part of what is beyond the reserves, against the other pools; 0 = it takes nothing beyond its own.
+    /// Its part of what is beyond the reserves, against the other pools; 0 = it takes nothing
+    /// beyond its own.
     pub weight: u32,
     /// Whether there was no memory for it when it asked for some.
     pub wants: bool,
@@ -71,18 +75,21 @@ pub(crate) fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u1
     gives.then_some(highest.pool)
 }
 
-/// Of the pools that want memory, and may take it from others, the one that would stand lowest with a step more.
+/// Of the pools that want memory, and may take it from others, the one that would stand lowest with
+/// a step more.
 pub(crate) fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
     let wanting = stakes.iter().filter(|stake| stake.wants && stake.may_take(1));
     wanting.min_by(|a, b| a.level(1).compare(&b.level(1))).copied()
 }
 
-/// Whether a pool shall get no memory that is free, as the one that wants it would stand lower with it.
+/// Whether a pool shall get no memory that is free, as the one that wants it would stand lower with
+/// it.
 pub(crate) fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
     lowest.pool != pool.pool && lowest.level(1).compare(&pool.level(1)).is_lt()
 }
 
-/// The pool that should give memory for what is not a pool's: that of the highest level, or, where none is over its reserve, the largest.
+/// The pool that should give memory for what is not a pool's: that of the highest level, or, where
+/// none is over its reserve, the largest.
 pub(crate) fn first_to_give(stakes: &[Stake]) -> Option<u16> {
     let with_memory = || stakes.iter().filter(|stake| stake.bytes > 0);
     let over =
@@ -150,7 +157,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever takes, in whatever order: reserves are kept, it comes to an end, and then who wants is even with the others.
+        /// Whoever takes, in whatever order: reserves are kept, it comes to an end, and then who
+        /// wants is even with the others.
         #[test]
         fn levels_even_out(
             pools in prop::collection::vec((0..40_u64, 0..20_u64, 0..4_u32, any::<bool>()), 1..6),

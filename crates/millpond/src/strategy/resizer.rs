@@ -24,8 +24,9 @@ pub struct Shrink {
     pub reason: String,
 }
 
-/// What each pool over its limit gives back in one run: what it has too much, at most `most_bytes` (CacheLib: five
-/// slabs), so that a run stays short. Which class gives them, [`super::Rebalancer::victim_for_resizing`] says.
+/// What each pool over its limit gives back in one run: what it has too much, at most `most_bytes`
+/// (CacheLib: five slabs), so that a run stays short. Which class gives them,
+/// [`super::Rebalancer::victim_for_resizing`] says.
 pub fn resize(pools: &[PoolSize], most_bytes: u64) -> Vec<Shrink> {
     let shrink = |pool: &PoolSize| {
         let over = pool.bytes.checked_sub(pool.limit_bytes?).filter(|over| *over > 0)?;

@@ -6,8 +6,9 @@ use super::view::{ClassView, Round};
 
 /// Evens out the age of what classes evict.
 ///
-/// Victim: by free memory, else the largest projected age × weight. Receiver: of the classes that evict, the smallest
-/// tail age × weight. They must differ by both thresholds; weights set the thresholds aside.
+/// Victim: by free memory, else the largest projected age × weight. Receiver: of the classes that
+/// evict, the smallest tail age × weight. They must differ by both thresholds; weights set the
+/// thresholds aside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailAge {
     /// Least difference of the ages, as a part of the victim's. Default 0.25.
@@ -16,10 +17,11 @@ pub struct TailAge {
     pub min_difference_secs: u32,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A class that evicts nothing and has more free memory than so many slabs is the first victim. Default 3.
+    /// A class that evicts nothing and has more free memory than so many slabs is the first victim.
+    /// Default 3.
     pub free_slabs: u64,
-    /// How many slabs' worth of items from the tail the projected age is measured, for whoever fills in
-    /// [`ClassView::projected_age_secs`]. Default 1.
+    /// How many slabs' worth of items from the tail the projected age is measured, for whoever
+    /// fills in [`ClassView::projected_age_secs`]. Default 1.
     pub projected_slabs: u64,
     /// Weights of ages by class; 1 where none is given. Default: none.
     pub weights: Vec<(u8, f64)>,

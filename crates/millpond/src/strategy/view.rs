@@ -20,7 +20,8 @@ pub(super) const HOLD_OFF_ROUNDS: u32 = 10;
 pub struct Counts {
     /// Finds that found something.
     pub hits: u64,
-    /// Those among them in the last slab's worth of items before eviction. 0 where the policy does not track it.
+    /// Those among them in the last slab's worth of items before eviction. 0 where the policy does
+    /// not track it.
     pub tail_hits: u64,
     /// Items evicted.
     pub evictions: u64,
@@ -56,8 +57,9 @@ pub struct ClassView {
     pub items: u64,
     /// For how long the item that leaves next has not been used, in seconds. `None` = not known.
     pub tail_age_secs: Option<u32>,
-    /// The same of the item that would leave next if the class had [`TailAge::projected_slabs`](super::TailAge) slabs less,
-    /// in seconds. `None` = not known; then the tail's own age stands for it.
+    /// The same of the item that would leave next if the class had
+    /// [`TailAge::projected_slabs`](super::TailAge) slabs less, in seconds. `None` = not known;
+    /// then the tail's own age stands for it.
     pub projected_age_secs: Option<u32>,
     /// What happened in it since the pool was made.
     pub counts: Counts,
@@ -82,7 +84,8 @@ impl fmt::Display for ClassView {
 }
 
 impl ClassView {
-    /// A class from its statistics. Projected ages are those with one slab less, where the policy knows.
+    /// A class from its statistics. Projected ages are those with one slab less, where the policy
+    /// knows.
     fn of(class: &ClassStats, step_bytes: u64) -> Self {
         Self {
             number: class.number,
@@ -107,7 +110,8 @@ impl ClassView {
 pub struct PoolView {
     /// Its number.
     pub number: u16,
-    /// What moves at a time, and what is called a slab here, in bytes; 0 = a slab. Of a small pool it is less than that.
+    /// What moves at a time, and what is called a slab here, in bytes; 0 = a slab. Of a small pool
+    /// it is less than that.
     pub step_bytes: u64,
     /// Slabs that it may have and has given to no class.
     pub free_slabs: u64,
@@ -144,7 +148,8 @@ impl PoolView {
     }
 }
 
-/// What moves at a time in a pool with so much memory, in bytes: a slab, or in a small pool a sixteenth of it, and 64 KiB at least.
+/// What moves at a time in a pool with so much memory, in bytes: a slab, or in a small pool a
+/// sixteenth of it, and 64 KiB at least.
 pub(crate) fn step_for(pool_bytes: u64) -> u64 {
     let step = (pool_bytes / STEPS_OF_POOL).clamp(LEAST_STEP_BYTES, SLAB_BYTES as u64);
     step / UNIT_BYTES as u64 * UNIT_BYTES as u64

@@ -50,7 +50,8 @@ impl From<Corrupt> for Miss {
     }
 }
 
-/// A current item whose stripe is locked. The lock is given back before the reference, which may be the last.
+/// A current item whose stripe is locked. The lock is given back before the reference, which may be
+/// the last.
 struct Locked<'c> {
     _stripe: MutexGuard<'c, ()>,
     item: ReadHandle<'c>,
@@ -63,7 +64,8 @@ impl Locked<'_> {
 }
 
 impl Handle {
-    /// Makes a structure with a tail of at least `words`, which `fill` lays out. `None`: the key has an item.
+    /// Makes a structure with a tail of at least `words`, which `fill` lays out. `None`: the key
+    /// has an item.
     pub(super) fn create(
         cache: &Cache,
         pool: PoolId,
@@ -141,7 +143,8 @@ impl Handle {
         if tail.identify(self.shape).is_ok_and(|id| id == self.id) { Ok(tail) } else { Err(Miss::Gone) }
     }
 
-    /// What `look` sees, with the sequence that it belongs to. `look` may run several times, and on torn content.
+    /// What `look` sees, with the sequence that it belongs to. `look` may run several times, and on
+    /// torn content.
     pub(super) fn read<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
         let seen = self.keys().find_with(&self.key, |found| {
             let tail = self.ours(found.tail().map(Tail))?;
@@ -164,7 +167,8 @@ impl Handle {
         }
     }
 
-    /// The same with writers kept out while the words are copied; `look` runs on the copy, with no lock held.
+    /// The same with writers kept out while the words are copied; `look` runs on the copy, with no
+    /// lock held.
     fn read_locked<R>(&self, look: impl Fn(Tail<'_>) -> Look<R>) -> Result<(u32, R), Error> {
         let locked = self.lock()?;
         let copy = locked.tail().and_then(|tail| {
@@ -206,8 +210,8 @@ impl Handle {
         }
     }
 
-    /// Makes a change, letting the structure grow where it has no room for it. `rebuild` copies all that is in one tail to an
-    /// empty one with room for so much, and says whether it fits.
+    /// Makes a change, letting the structure grow where it has no room for it. `rebuild` copies all
+    /// that is in one tail to an empty one with room for so much, and says whether it fits.
     ///
     /// With `expected`, only if the sequence is still that: `None` = it is not.
     pub(super) fn write<R>(
@@ -243,7 +247,8 @@ impl Handle {
         }
     }
 
-    /// How many words the next tail should have, where `words` are the least: half as many more, as far as an item goes.
+    /// How many words the next tail should have, where `words` are the least: half as many more, as
+    /// far as an item goes.
     fn wanted(&self, words: usize) -> Result<usize, Error> {
         let most = self.cache.core().largest_tail(self.pool, self.key.len())? / WORD;
         // What fills the largest chunk to the last word would be copied at every other change.
@@ -259,7 +264,8 @@ impl Handle {
         Ok((words + words / 2).min(most))
     }
 
-    /// Copies the structure to a new item with a tail of at least `words`, which takes the place of the old one.
+    /// Copies the structure to a new item with a tail of at least `words`, which takes the place of
+    /// the old one.
     pub(super) fn rebuild(
         &self,
         words: usize,
@@ -296,7 +302,8 @@ impl Handle {
                 new.set_expiry(old.expires_at().map_or(Expiry::Never, Expiry::At));
             }
             Ok(_) => {}
-            // It is not the item of its key any more, or has expired; it might be given more time yet.
+            // It is not the item of its key any more, or has expired; it might be given more time
+            // yet.
             Err(_) => {
                 let _ = old.tail().map(Tail).map(|tail| tail.freeze(0));
             }
@@ -304,7 +311,8 @@ impl Handle {
         Ok(())
     }
 
-    /// What the structure takes: `look` says how many entries there are, and how many words they and what they left take.
+    /// What the structure takes: `look` says how many entries there are, and how many words they
+    /// and what they left take.
     pub(super) fn usage(
         &self,
         look: impl Fn(Tail<'_>) -> Look<(usize, usize, usize)>,

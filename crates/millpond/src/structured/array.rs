@@ -83,7 +83,8 @@ impl<T: Pod> Array<T> {
         Ok(handle.map(|handle| Self { handle, elements: PhantomData }))
     }
 
-    /// The array that the key has, or a new one of `len` zeros; `true`: a new one. One that is there may have another length.
+    /// The array that the key has, or a new one of `len` zeros; `true`: a new one. One that is
+    /// there may have another length.
     ///
     /// # Errors
     /// As for [`Self::open`] and [`Self::create`].
@@ -122,8 +123,9 @@ impl<T: Pod> Array<T> {
         self.change(None, |tail| store(tail, index, value)).map(Option::flatten)
     }
 
-    /// Sets the element at `index` to what `update` makes of it, as one step, and returns what it was; `None` = it is beyond the
-    /// end. `update` runs with no lock held, and again where another thread was quicker.
+    /// Sets the element at `index` to what `update` makes of it, as one step, and returns what it
+    /// was; `None` = it is beyond the end. `update` runs with no lock held, and again where another
+    /// thread was quicker.
     ///
     /// # Errors
     /// [`ErrorKind::Gone`].
@@ -139,7 +141,8 @@ impl<T: Pod> Array<T> {
         }
     }
 
-    /// Sets the elements from `index` on, as one step. `false`, and nothing is set: they go beyond the end.
+    /// Sets the elements from `index` on, as one step. `false`, and nothing is set: they go beyond
+    /// the end.
     ///
     /// # Errors
     /// [`ErrorKind::Gone`].

@@ -1,9 +1,11 @@
-//! Collections of byte strings in an item: hashes, sets, lists and sorted sets, as clients of Redis know them.
+//! Collections of byte strings in an item: hashes, sets, lists and sorted sets, as clients of Redis
+//! know them.
 //!
-//! A [`Collection`] is a view of one that an item holds. Reading is a function of a [`View`], which runs without a lock and again where
-//! somebody wrote meanwhile; writing is a list of [`Edit`]s, made as one step if nothing has changed since the reading that they come from. So
-//! every change that depends on what is there is a reading, a decision with no lock held, and an attempt (invariant 7 of
-//! [`crate::structured`]).
+//! A [`Collection`] is a view of one that an item holds. Reading is a function of a [`View`], which
+//! runs without a lock and again where somebody wrote meanwhile; writing is a list of [`Edit`]s,
+//! made as one step if nothing has changed since the reading that they come from. So every change
+//! that depends on what is there is a reading, a decision with no lock held, and an attempt
+//! (invariant 7 of [`crate::structured`]).
 //!
 //! ```
 //! use millpond::structured::{Collection, CollectionKind, Edit};
@@ -24,9 +26,10 @@
 //! ```
 //!
 //! Invariants, beside those of [`crate::structured`]:
-//! 9. A collection has an entry. One that has none any more is gone: nobody adds to it, who finds it removes it.
-//! 10. Nothing is written before it is known that all of it fits, as it lies, or in a copy that takes the item's place with the changes
-//!     made.
+//! 9. A collection has an entry. One that has none any more is gone: nobody adds to it, who finds
+//!    it removes it.
+//! 10. Nothing is written before it is known that all of it fits, as it lies, or in a copy that
+//!     takes the item's place with the changes made.
 
 mod bag;
 mod edit;
@@ -48,7 +51,8 @@ use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::{ReadHandle, WriteHandle};
 
-/// Words that an item may have for nothing before it is copied to a smaller one: at most this many times what it needs.
+/// Words that an item may have for nothing before it is copied to a smaller one: at most this many
+/// times what it needs.
 const SHRINK: usize = 8;
 /// The part of an item that must be free beside what is there for it to grow.
 const SLACK: usize = 16;
@@ -64,7 +68,8 @@ pub enum CollectionKind {
     Set,
     /// Elements in the order that they were put into.
     List,
-    /// Members with scores, in the order of scores and, where these are the same, of the members' bytes.
+    /// Members with scores, in the order of scores and, where these are the same, of the members'
+    /// bytes.
     Sorted,
 }
 
@@ -94,7 +99,8 @@ pub struct Member {
     pub score: f64,
 }
 
-/// A collection that an item holds: see the [module](crate::structured). It is the collection of this item, whatever the key has by now.
+/// A collection that an item holds: see the [module](crate::structured). It is the collection of
+/// this item, whatever the key has by now.
 pub struct Collection<'a> {
     cache: &'a Cache,
     item: &'a ReadHandle<'a>,
@@ -111,7 +117,8 @@ impl std::fmt::Debug for Collection<'_> {
 type Locked<'a> = MutexGuard<'a, ()>;
 
 impl<'a> Collection<'a> {
-    /// The collection that an item holds. `None`: it holds none, or one that is gone (invariant 9), or is an item of another cache.
+    /// The collection that an item holds. `None`: it holds none, or one that is gone (invariant 9),
+    /// or is an item of another cache.
     pub fn of(cache: &'a Cache, item: &'a ReadHandle<'a>) -> Option<Self> {
         if !item.is_of(cache.core()) {
             return None;
@@ -130,8 +137,8 @@ impl<'a> Collection<'a> {
         self.bag.kind
     }
 
-    /// What tells this state from every other one of any collection of the cache: which collection it is, and how often it was changed.
-    /// `None`: it is gone.
+    /// What tells this state from every other one of any collection of the cache: which collection
+    /// it is, and how often it was changed. `None`: it is gone.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -147,7 +154,8 @@ impl<'a> Collection<'a> {
         Ok(self.read(|view| view.deadline())?.map_or(Some(0), |(_, deadline)| deadline))
     }
 
-    /// An item with a collection to which these changes were made. To be put into the cache by the caller: there is none of no entries.
+    /// An item with a collection to which these changes were made. To be put into the cache by the
+    /// caller: there is none of no entries.
     ///
     /// # Errors
     /// As for [`Cache::allocate`]; [`ErrorKind::TooLarge`] where one item cannot hold it.
@@ -173,7 +181,8 @@ impl<'a> Collection<'a> {
         Ok(with_end(new, edits))
     }
 
-    /// An item for another key with a copy of the collection, its end and its mark. `None`: it is gone.
+    /// An item for another key with a copy of the collection, its end and its mark. `None`: it is
+    /// gone.
     ///
     /// # Errors
     /// As for [`Self::make`].
@@ -195,8 +204,9 @@ impl<'a> Collection<'a> {
         Ok(fits.then(|| with_end(new, &[Edit::Deadline(deadline)])))
     }
 
-    /// What `look` sees at one moment, with the sequence that it belongs to. `None`: the collection is gone. `look` may run several times, and on
-    /// torn content. Takes no lock, unless writers keep it from reading.
+    /// What `look` sees at one moment, with the sequence that it belongs to. `None`: the collection
+    /// is gone. `look` may run several times, and on torn content. Takes no lock, unless writers
+    /// keep it from reading.
     ///
     /// # Errors
     /// [`ErrorKind::WrongType`] where it is corrupt.
@@ -279,12 +289,13 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Makes changes as one step, if nothing was changed since the reading that had this sequence. `false`: it was, or the collection is gone or has grown;
-    /// the caller finds the item anew. Where no entry is left, the item is removed.
+    /// Makes changes as one step, if nothing was changed since the reading that had this sequence.
+    /// `false`: it was, or the collection is gone or has grown; the caller finds the item anew.
+    /// Where no entry is left, the item is removed.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] where one item cannot hold what is there and what is written, and [`ErrorKind::OutOfMemory`] where there is no room to grow: then
-    /// nothing has changed.
+    /// [`ErrorKind::TooLarge`] where one item cannot hold what is there and what is written, and
+    /// [`ErrorKind::OutOfMemory`] where there is no room to grow: then nothing has changed.
     pub fn apply(&self, expected: u32, edits: &[Edit<'_>]) -> Result<bool, Error> {
         let more = edit::room_for(self.kind(), edits);
         let Some(locked) = self.lock()? else { return Ok(false) };
@@ -342,7 +353,8 @@ impl<'a> Collection<'a> {
         Ok(())
     }
 
-    /// Copies the collection, with the changes, to an item with at least `words` words, which takes the place of the old one.
+    /// Copies the collection, with the changes, to an item with at least `words` words, which takes
+    /// the place of the old one.
     fn grow(&self, expected: u32, words: usize, more: Room, edits: &[Edit<'_>]) -> Result<bool, Error> {
         let (core, key) = (self.cache.core(), self.item.key());
         // What fills the largest chunk to the last word would be copied at every other change.
@@ -385,7 +397,8 @@ impl<'a> Collection<'a> {
                 }
                 Ok(true)
             }
-            // It is not the item of its key any more, or has expired; it might be given more time yet.
+            // It is not the item of its key any more, or has expired; it might be given more time
+            // yet.
             Err(_) => {
                 let _ = self.bag.tail.freeze(0);
                 Ok(false)

@@ -1,8 +1,9 @@
 //! The entries of a map, ordered or not: behind the directory, in the order in which they came.
 //!
-//! An entry is its key, from a word's beginning, and its value, from the next word's beginning; where values vary, a word with the value's
-//! length stands between. A word of the directory names an entry by the number of its first word (20 bits). Entries whose
-//! values do not vary are used again when they are given back; others are garbage until the map is rebuilt.
+//! An entry is its key, from a word's beginning, and its value, from the next word's beginning;
+//! where values vary, a word with the value's length stands between. A word of the directory names
+//! an entry by the number of its first word (20 bits). Entries whose values do not vary are used
+//! again when they are given back; others are garbage until the map is rebuilt.
 
 use super::StructureOptions;
 use super::header::{FREE, GARBAGE, HEADER, Kind, LEN, NEXT, SLOTS, Shape, VARIES};
@@ -77,10 +78,12 @@ impl Entries {
         HEADER + self.slots(room.entries) + room.words
     }
 
-    /// Lays an empty tail out for `entries` entries that take `words` words. `false`: they do not fit.
+    /// Lays an empty tail out for `entries` entries that take `words` words. `false`: they do not
+    /// fit.
     pub(super) fn lay_out(self, tail: Tail<'_>, entries: usize, words: usize) -> Look<bool> {
         let body = tail.len() - HEADER.min(tail.len());
-        // Directory and entries are to be full at the same time, if entries stay as long as they are.
+        // Directory and entries are to be full at the same time, if entries stay as long as they
+        // are.
         let fitting = body * entries / (self.slots(entries) + words).max(1);
         let slots = [fitting, entries].map(|entries| self.slots(entries));
         let Some(slots) = slots.into_iter().find(|slots| slots + words <= body) else { return Ok(false) };
@@ -105,7 +108,8 @@ impl Entries {
         usize::try_from(live).map_err(|_| Corrupt)
     }
 
-    /// The room that is needed for an entry more, or to change one that is there, which stays until the change is made.
+    /// The room that is needed for an entry more, or to change one that is there, which stays until
+    /// the change is made.
     fn needed(self, tail: Tail<'_>, value_len: usize, is_new: bool) -> Look<Room> {
         let Room { entries, words } = self.taken(tail)?;
         Ok(Room { entries: entries + usize::from(is_new), words: words + self.words_of(value_len) })
@@ -267,7 +271,8 @@ mod tests {
             [6, 0, 2, u32::MAX],
             [2, 25, 0, 1],
             [3, 0, 0, 0],
-            // The directory, and the first entry with the word that its value does not need any more.
+            // The directory, and the first entry with the word that its value does not need any
+            // more.
             [19, 23, 0, word(*b"k1\0\0")],
             [3, word(*b"Val\0"), word([b'e', 0, 0, 0]), word(*b"k2\0\0")],
             [0, u32::MAX, u32::MAX, u32::MAX],

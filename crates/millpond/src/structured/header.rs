@@ -23,7 +23,8 @@ const AT_VALUE_BYTES: usize = 7;
 pub(super) const LEN: usize = 8;
 /// The first word that no entry has used yet.
 pub(super) const NEXT: usize = 9;
-/// The first of the entries that were given back; 0 = none. Each has the next one in its first word.
+/// The first of the entries that were given back; 0 = none. Each has the next one in its first
+/// word.
 pub(super) const FREE: usize = 10;
 /// Words that removed and overwritten entries left behind.
 pub(super) const GARBAGE: usize = 11;
@@ -113,8 +114,8 @@ impl Tail<'_> {
         Ok(sequence::is_still(self.word(AT_SEQUENCE)?, before))
     }
 
-    /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of the stripe, and the
-    /// sequence is even. It is left odd where `change` panics (invariant 4).
+    /// Runs `change`, which writes, between two steps of the sequence. The caller holds the lock of
+    /// the stripe, and the sequence is even. It is left odd where `change` panics (invariant 4).
     pub(super) fn change<R>(self, change: impl FnOnce(Self) -> Look<R>) -> Look<R> {
         let (word, before) = (self.word(AT_SEQUENCE)?, self.get(AT_SEQUENCE)?);
         sequence::open(word, before.wrapping_add(1));

@@ -1,8 +1,9 @@
 //! A hash map in an item.
 //!
-//! The directory is hashed, with linear probing: a word names the entry and has 12 bits of the key's hash, so that a probe
-//! that is not the one hardly ever reads a key. Removal moves what follows back (Knuth, TAOCP vol. 3, 6.4, algorithm R), so
-//! that no tombstones are left. CacheLib's `Map` probes by Robin Hood's rule.
+//! The directory is hashed, with linear probing: a word names the entry and has 12 bits of the
+//! key's hash, so that a probe that is not the one hardly ever reads a key. Removal moves what
+//! follows back (Knuth, TAOCP vol. 3, 6.4, algorithm R), so that no tombstones are left. CacheLib's
+//! `Map` probes by Robin Hood's rule.
 
 use std::marker::PhantomData;
 
@@ -18,7 +19,8 @@ use crate::cache::{Cache, PoolId};
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::error::Error;
 
-/// A map from plain data to plain data or byte strings, in an item of the cache: see [`crate::structured`].
+/// A map from plain data to plain data or byte strings, in an item of the cache: see
+/// [`crate::structured`].
 ///
 /// ```
 /// use millpond::structured::{Map, StructureOptions};
@@ -43,8 +45,9 @@ pub struct Map<K, V: ?Sized> {
 impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     const ENTRIES: Entries = Entries::new(Kind::Map, size_of::<K>(), V::BYTES);
 
-    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes what is returned, or is removed.
-    /// Returns what it was. `update` runs with no lock held, and again where another thread has changed the map meanwhile.
+    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes
+    /// what is returned, or is removed. Returns what it was. `update` runs with no lock held, and
+    /// again where another thread has changed the map meanwhile.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -85,8 +88,9 @@ impl<K: Pod, V: Value + ?Sized> Map<K, V> {
     /// Sets the value of `key` and returns what it was.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it all, and
-    /// [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is as it was.
+    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it
+    /// all, and [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
+    /// as it was.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
         self.put(None, key, value).map(Option::flatten)
     }

@@ -1,7 +1,7 @@
 //! An ordered map in an item.
 //!
-//! The directory is the entries' numbers in the order of their keys: a search is binary, and an insertion moves the numbers behind its
-//! place, 4 bytes each. CacheLib's `RangeMap` does the same.
+//! The directory is the entries' numbers in the order of their keys: a search is binary, and an
+//! insertion moves the numbers behind its place, 4 bytes each. CacheLib's `RangeMap` does the same.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -18,8 +18,8 @@ use crate::cache::{Cache, PoolId};
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::error::Error;
 
-/// A map in the order of its keys, from plain data to plain data or byte strings, in an item of the cache: see
-/// [`crate::structured`].
+/// A map in the order of its keys, from plain data to plain data or byte strings, in an item of the
+/// cache: see [`crate::structured`].
 ///
 /// The order is that of the keys' [`Ord`], which runs with no lock held.
 ///
@@ -50,8 +50,9 @@ type Place = (usize, Option<usize>);
 impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     const ENTRIES: Entries = Entries::new(Kind::Ordered, size_of::<K>(), V::BYTES);
 
-    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes what is returned, or is removed.
-    /// Returns what it was. `update` runs with no lock held, and again where another thread has changed the map meanwhile.
+    /// What `update` makes of the value of a key, as one step: its value now, or `None`, becomes
+    /// what is returned, or is removed. Returns what it was. `update` runs with no lock held, and
+    /// again where another thread has changed the map meanwhile.
     ///
     /// # Errors
     /// As for [`Self::insert`].
@@ -99,8 +100,9 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
     /// Sets the value of `key` and returns what it was.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it all, and
-    /// [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is as it was.
+    /// [`crate::ErrorKind::Gone`]; [`crate::ErrorKind::TooLarge`] where one item cannot hold it
+    /// all, and [`crate::ErrorKind::OutOfMemory`] where there is no room to grow: then the map is
+    /// as it was.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
         loop {
             let (sequence, place) = self.handle.read(|tail| self.search(tail, key))?;
@@ -126,8 +128,8 @@ impl<K: Pod + Ord, V: Value + ?Sized> OrderedMap<K, V> {
         }
     }
 
-    /// The first `limit` entries whose keys are in `range`, in order, as they were at one moment. To go on, ask for what is behind the
-    /// last one.
+    /// The first `limit` entries whose keys are in `range`, in order, as they were at one moment.
+    /// To go on, ask for what is behind the last one.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Gone`].

@@ -6,8 +6,8 @@ use bytemuck::Pod;
 
 use crate::cells::{Cells as Tail, Corrupt, Look};
 
-/// The values of a [`super::Map`] or [`super::OrderedMap`]: plain data, or `[u8]` for byte strings of any length. Not to be
-/// implemented elsewhere.
+/// The values of a [`super::Map`] or [`super::OrderedMap`]: plain data, or `[u8]` for byte strings
+/// of any length. Not to be implemented elsewhere.
 pub trait Value: sealed::Sealed {
     /// What is returned of it: a copy.
     type Owned: Borrow<Self>;

@@ -7,7 +7,8 @@ pub type CodecError = Box<dyn Error + Send + Sync>;
 
 /// Turns values into bytes and back. What [`super::TypedCache`] keeps is what `encode` wrote.
 ///
-/// What cannot be decoded any more, as after a change of the type where the cache outlives the process, counts as absent.
+/// What cannot be decoded any more, as after a change of the type where the cache outlives the
+/// process, counts as absent.
 pub trait Codec<V> {
     /// Appends a value's bytes to `out`.
     ///
@@ -48,8 +49,8 @@ impl Codec<String> for Plain {
     }
 }
 
-/// Whatever `serde` can write and read, in the compact format of the crate `postcard`. It says nothing of the type: a value is read as
-/// the type that wrote it, or not at all.
+/// Whatever `serde` can write and read, in the compact format of the crate `postcard`. It says
+/// nothing of the type: a value is read as the type that wrote it, or not at all.
 #[cfg(feature = "postcard")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Postcard;

@@ -4,8 +4,8 @@ use base::hash::key_hash;
 
 use crate::MAX_KEY_BYTES;
 
-/// Bytes that a value can be found by: those of strings as they are, those of numbers from the highest to the lowest. Two keys are the same if
-/// their bytes are.
+/// Bytes that a value can be found by: those of strings as they are, those of numbers from the
+/// highest to the lowest. Two keys are the same if their bytes are.
 pub trait Key {
     /// The bytes.
     type Bytes<'k>: AsRef<[u8]> + Send
@@ -88,8 +88,9 @@ const LONG_KEY_SEED: u64 = 0x6c6f_6e67_206b_6579;
 
 /// What the engine knows a key by.
 ///
-/// Keys of 1 to 254 bytes are the engine's. Of others the engine's key, of 255 bytes, is a hash and the beginning; the rest stands before the value, and is
-/// compared with the key when the value is read: two keys with one hash take each other's place, and are never taken for each other.
+/// Keys of 1 to 254 bytes are the engine's. Of others the engine's key, of 255 bytes, is a hash and
+/// the beginning; the rest stands before the value, and is compared with the key when the value is
+/// read: two keys with one hash take each other's place, and are never taken for each other.
 #[expect(clippy::large_enum_variant, reason = "one lives on the stack for the time of a call")]
 pub(super) enum Place<'k> {
     Short(&'k [u8]),

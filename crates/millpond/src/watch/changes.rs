@@ -1,14 +1,17 @@
-//! Changes: which of the followed keys have another value than before, for whoever keeps copies of values.
+//! Changes: which of the followed keys have another value than before, for whoever keeps copies of
+//! values.
 //!
-//! What is followed is counted by the hash of the key, in a table of fixed size: two keys may share a counter, so that now and then a
-//! change is told of a key that nobody follows. None that happened after the key was followed is missing: either the follower reads
-//! the new value, or who changes it sees the counter (invariant 2). Where changes come faster than they are read, what does not fit is
-//! counted as lost, and the reader has to take every key for changed.
+//! What is followed is counted by the hash of the key, in a table of fixed size: two keys may share
+//! a counter, so that now and then a change is told of a key that nobody follows. None that
+//! happened after the key was followed is missing: either the follower reads the new value, or who
+//! changes it sees the counter (invariant 2). Where changes come faster than they are read, what
+//! does not fit is counted as lost, and the reader has to take every key for changed.
 //!
 //! Invariants:
-//! 1. A change is noted after it can be read, and a key is followed before it is read; between the two steps of either lies
-//!    a sequentially consistent fence.
-//! 2. So of two that do both at once, at least one sees the other: the change is noted, or its value is read.
+//! 1. A change is noted after it can be read, and a key is followed before it is read; between the
+//!    two steps of either lies a sequentially consistent fence.
+//! 2. So of two that do both at once, at least one sees the other: the change is noted, or its
+//!    value is read.
 //! 3. The lock of the buffer is taken last, and nothing is called under it.
 
 use std::cell::Cell;
@@ -24,7 +27,8 @@ use crate::find::Keys;
 
 /// Counters of followed keys: half a MiB.
 const COUNTERS: usize = 1 << 19;
-/// A record before its key: the pool's number, the life of that number, the key's length, nothing, the author; 2, 2, 2, 2 and 8 bytes.
+/// A record before its key: the pool's number, the life of that number, the key's length, nothing,
+/// the author; 2, 2, 2, 2 and 8 bytes.
 const RECORD_BYTES: usize = 16;
 
 thread_local! {
@@ -32,8 +36,9 @@ thread_local! {
     static AUTHOR: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Says on whose behalf this thread makes changes from now on: a number that [`ChangeReader::drain`] tells with each of them; 0, as at the start, = of
-/// nobody in particular. What a call evicts or finds to have expired is of nobody.
+/// Says on whose behalf this thread makes changes from now on: a number that
+/// [`ChangeReader::drain`] tells with each of them; 0, as at the start, = of nobody in particular.
+/// What a call evicts or finds to have expired is of nobody.
 pub fn set_author(author: u64) {
     AUTHOR.set(author);
 }
@@ -127,7 +132,8 @@ impl Watch {
 }
 
 impl Core {
-    /// Notes that a key `of` a pool has another value than before, or none, where somebody follows it. Called after the change can be seen.
+    /// Notes that a key `of` a pool has another value than before, or none, where somebody follows
+    /// it. Called after the change can be seen.
     #[inline]
     pub(crate) fn note_change<'a>(&self, hash: u64, of: impl FnOnce() -> (PoolId, &'a [u8])) {
         if let Some(changes) = self.watch.tells(hash) {
@@ -147,12 +153,15 @@ impl Core {
 }
 
 impl Cache {
-    /// Begins to tell of changes of keys that are followed ([`ChangeReader::follow`]), for as long as the reader lives. There is one at a
-    /// time. `buffer` bounds how much is kept that was not read yet: a change takes its key and 16 bytes.
+    /// Begins to tell of changes of keys that are followed ([`ChangeReader::follow`]), for as long
+    /// as the reader lives. There is one at a time. `buffer` bounds how much is kept that was not
+    /// read yet: a change takes its key and 16 bytes.
     ///
-    /// A change is that an item was made visible, replaced, removed, evicted or has expired, that it was given another time to
-    /// expire, or that a structured item was changed in place; not that everything was flushed, and not that a chain got longer or shorter. While there is a reader, a
-    /// call that changes something pays for a fence and a look at a table of half a MiB; that of a followed key takes a lock that all share.
+    /// A change is that an item was made visible, replaced, removed, evicted or has expired, that
+    /// it was given another time to expire, or that a structured item was changed in place; not
+    /// that everything was flushed, and not that a chain got longer or shorter. While there is a
+    /// reader, a call that changes something pays for a fence and a look at a table of half a MiB;
+    /// that of a followed key takes a lock that all share.
     ///
     /// ```
     /// use base::ByteSize;
@@ -171,8 +180,9 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1 GiB or has no room for a
-    /// change; [`ErrorKind::OutOfMemory`] where held items keep the cache from making room for it.
+    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1
+    /// GiB or has no room for a change; [`ErrorKind::OutOfMemory`] where held items keep the cache
+    /// from making room for it.
     pub fn changes(&self, buffer: ByteSize) -> Result<ChangeReader, Error> {
         let least = RECORD_BYTES + crate::MAX_KEY_BYTES;
         if buffer.as_usize() < least || buffer > ByteSize::gib(1) {
@@ -197,8 +207,8 @@ impl Cache {
     }
 }
 
-/// Tells of changes of the keys that it follows. Made by [`Cache::changes`]; may be shared by threads. When it is dropped, nothing is
-/// followed any more.
+/// Tells of changes of the keys that it follows. Made by [`Cache::changes`]; may be shared by
+/// threads. When it is dropped, nothing is followed any more.
 #[derive(Debug)]
 pub struct ChangeReader {
     cache: Cache,
@@ -210,8 +220,8 @@ impl ChangeReader {
         self.cache.core().watch.changes.get()
     }
 
-    /// From now on every change of this key is told, but not that an item leaves which is over already. To be called before the value is read, and as often as
-    /// [`Self::unfollow`] will be.
+    /// From now on every change of this key is told, but not that an item leaves which is over
+    /// already. To be called before the value is read, and as often as [`Self::unfollow`] will be.
     pub fn follow(&self, keys: Keys<'_>, key: &[u8]) {
         let Some(changes) = self.all() else { return };
         keys.clear_dead(keys.hash(key), key);
@@ -236,8 +246,8 @@ impl ChangeReader {
         }
     }
 
-    /// Stops telling of changes, so that calls pay nothing for it, until it is told to go on. What was followed, and what was not read yet, is
-    /// forgotten.
+    /// Stops telling of changes, so that calls pay nothing for it, until it is told to go on. What
+    /// was followed, and what was not read yet, is forgotten.
     pub fn pause(&self) {
         let core = self.cache.core();
         let _switching = core.watch.switching.lock();
@@ -268,8 +278,9 @@ impl ChangeReader {
         self.all().is_some_and(|changes| changes.is_waiting.load(Ordering::Acquire))
     }
 
-    /// Calls `tell` with every change that is there, with no lock of the cache held; returns how many were
-    /// lost for want of room since the last call. Of two threads that call it at once the second waits for the first.
+    /// Calls `tell` with every change that is there, with no lock of the cache held; returns how
+    /// many were lost for want of room since the last call. Of two threads that call it at once the
+    /// second waits for the first.
     pub fn drain(&self, mut tell: impl FnMut(Change<'_>)) -> u64 {
         let Some(changes) = self.all() else { return 0 };
         let mut spare = self.spare.lock();

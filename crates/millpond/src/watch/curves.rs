@@ -1,16 +1,21 @@
-//! The miss-ratio curve of a pool, learnt while it serves: what it would miss with less memory, and with more.
+//! The miss-ratio curve of a pool, learnt while it serves: what it would miss with less memory, and
+//! with more.
 //!
-//! The accesses of a sample of keys go to SHARDS (`curve::shards`). Which keys is a comparison on the hash that a call has at hand anyway. An access to one
-//! of them is put into a buffer of the pool; the call that fills it hands it to the estimator. No call waits: where another
-//! thread has the buffer, or the estimator, what was to be put there is left out and counted as lost, which the correction of the curve makes good.
+//! The accesses of a sample of keys go to SHARDS (`curve::shards`). Which keys is a comparison on
+//! the hash that a call has at hand anyway. An access to one of them is put into a buffer of the
+//! pool; the call that fills it hands it to the estimator. No call waits: where another thread has
+//! the buffer, or the estimator, what was to be put there is left out and counted as lost, which
+//! the correction of the curve makes good.
 //!
 //! What counts as a request:
-//! - A find that finds something, for the pool of the item. A find that finds nothing, for the pool that has its keys to itself; the key
-//!   is there, and has a size, once its item comes. One whose item never comes is a miss each time.
-//! - In the key space that pools share, a find that finds nothing belongs to no pool. There, the insertion of a key that was absent stands for it.
+//! - A find that finds something, for the pool of the item. A find that finds nothing, for the pool
+//!   that has its keys to itself; the key is there, and has a size, once its item comes. One whose
+//!   item never comes is a miss each time.
+//! - In the key space that pools share, a find that finds nothing belongs to no pool. There, the
+//!   insertion of a key that was absent stands for it.
 //! - Other insertions make the key recent and are not counted.
-//! - A removal, or an expiry, takes the key out: the next find misses with any memory. The expiry of an item that was evicted before is
-//!   not seen.
+//! - A removal, or an expiry, takes the key out: the next find misses with any memory. The expiry
+//!   of an item that was evicted before is not seen.
 //!
 //! Sizes are those of chunks: what an item takes of a pool's memory.
 
@@ -32,20 +37,22 @@ use crate::pool::Pool;
 const BUFFER: usize = 128;
 /// Points of a curve that is handed out.
 const POINTS: usize = 128;
-/// The largest cache that is asked about is so many times this one, where nothing else is said: HopperKV's bound.
+/// The largest cache that is asked about is so many times this one, where nothing else is said:
+/// HopperKV's bound.
 const TIMES_MEMORY: u64 = 4;
 
 /// How a pool's curve is learnt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveConfig {
-    /// How many keys are followed at most, 64 to 1,048,576. Each takes about 60 bytes: 0.6 MiB for the default of 8192, whatever the
-    /// number of keys in the pool.
+    /// How many keys are followed at most, 64 to 1,048,576. Each takes about 60 bytes: 0.6 MiB for
+    /// the default of 8192, whatever the number of keys in the pool.
     pub keys: usize,
-    /// The largest share of all keys that is followed, above 0 and at most 1. Decides the cost, and what a small pool can know: at the
-    /// default of 1/64, one of 64,000 items has a sample of 1,000. Default 1/64.
+    /// The largest share of all keys that is followed, above 0 and at most 1. Decides the cost, and
+    /// what a small pool can know: at the default of 1/64, one of 64,000 items has a sample of
+    /// 1,000. Default 1/64.
     pub rate: f64,
-    /// The largest size that is asked about, in bytes; keys that only a larger cache would hold are given up. 0, the default, stands for four times the
-    /// memory of the cache.
+    /// The largest size that is asked about, in bytes; keys that only a larger cache would hold are
+    /// given up. 0, the default, stands for four times the memory of the cache.
     pub max_bytes: u64,
     /// After this time a request counts half; whole seconds, at least 1. Default 300 s.
     pub half_life: Duration,
@@ -80,13 +87,14 @@ impl CurveConfig {
 /// A pool's curve, and how it came about.
 #[derive(Clone, Debug)]
 pub struct PoolCurve {
-    /// Misses by the pool's memory in chunks, in bytes, at 128 points at most. Its [`curve::Confidence`] tells how far it can be
-    /// trusted. It is that of LRU, whatever the pool's policy.
+    /// Misses by the pool's memory in chunks, in bytes, at 128 points at most. Its
+    /// [`curve::Confidence`] tells how far it can be trusted. It is that of LRU, whatever the
+    /// pool's policy.
     pub curve: MissRatioCurve,
     /// Bytes of the cache's memory for a byte of chunks, as the pool's slabs are used now: at least 1.
     pub memory_per_byte: f64,
-    /// What the pool has of the cache's memory, in bytes: its slabs, and what index, queues and ghosts take when all of its
-    /// chunks are in use.
+    /// What the pool has of the cache's memory, in bytes: its slabs, and what index, queues and
+    /// ghosts take when all of its chunks are in use.
     pub memory_bytes: u64,
     /// The share of keys that is followed now.
     pub rate: f64,
@@ -149,7 +157,8 @@ impl Curves {
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
-        // Under the learner's lock the buffer is exchanged; what is in it is learnt without the buffer's.
+        // Under the learner's lock the buffer is exchanged; what is in it is learnt without the
+        // buffer's.
         let Some(mut learner) = self.learner.try_lock() else { return };
         let Some(learner) = &mut *learner else { return };
         let full = std::mem::replace(&mut *buffer, std::mem::take(&mut learner.spare));
@@ -188,10 +197,11 @@ impl Learner {
         (buffers + Shards::bytes_for(config.keys)) as u64
     }
 
-    /// Tells the estimator how many reads there were besides those that it was handed, and ages it when its time has come.
+    /// Tells the estimator how many reads there were besides those that it was handed, and ages it
+    /// when its time has come.
     fn catch_up(&mut self, pool_reads: u64, now_secs: u32) {
-        // By sums from the beginning on: a read that another thread has counted and not handed over yet, or the other way
-        // round, is made up for the next time.
+        // By sums from the beginning on: a read that another thread has counted and not handed over
+        // yet, or the other way round, is made up for the next time.
         let besides = pool_reads.saturating_sub(self.reads_before).saturating_sub(self.recorded);
         let more = besides.saturating_sub(self.passed);
         self.shards.pass(more);
@@ -206,15 +216,16 @@ impl Learner {
 }
 
 impl Cache {
-    /// Begins to learn the miss-ratio curve of a pool, or ends it (`None`), while serving. What was learnt before is forgotten. Off at
-    /// the start.
+    /// Begins to learn the miss-ratio curve of a pool, or ends it (`None`), while serving. What was
+    /// learnt before is forgotten. Off at the start.
     ///
-    /// Calls on keys that are not followed pay for one comparison; what the others pay is in `docs/curves.md`. [`Self::maintain`] ages
-    /// the curve.
+    /// Calls on keys that are not followed pay for one comparison; what the others pay is in
+    /// `docs/curves.md`. [`Self::maintain`] ages the curve.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range; [`ErrorKind::OutOfMemory`] if less than a
-    /// quarter of the memory would be left to items, or held items keep the cache from making room.
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range;
+    /// [`ErrorKind::OutOfMemory`] if less than a quarter of the memory would be left to items, or
+    /// held items keep the cache from making room.
     pub fn set_curve(&self, pool: PoolId, config: Option<CurveConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), CurveConfig::check)?;
         let core = self.core();
@@ -259,7 +270,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The miss-ratio curve of a pool, as learnt so far; `None` where nobody learns it. Costs some 100 µs.
+    /// The miss-ratio curve of a pool, as learnt so far; `None` where nobody learns it. Costs some
+    /// 100 µs.
     ///
     /// ```
     /// use millpond::watch::CurveConfig;
@@ -307,7 +319,8 @@ impl Cache {
 }
 
 impl Core {
-    /// What the pool has of the memory, as [`PoolCurve::memory_bytes`] has it, and how many bytes of chunks that makes.
+    /// What the pool has of the memory, as [`PoolCurve::memory_bytes`] has it, and how many bytes
+    /// of chunks that makes.
     fn memory_of(&self, pool: &Pool) -> (u64, u64) {
         let of_class = |(_, class): (u8, &Class)| {
             let inner = class.inner.lock();

@@ -1,9 +1,11 @@
 //! Events: what happens to a sample of keys, one call after the other.
 //!
-//! A key is sampled by its hash, so that of a sampled key every event is seen, and what is sampled at one rate is sampled at
-//! every higher one. A call that meets a sampled key writes a record into a buffer of fixed size; where that is full the event
-//! is dropped, and counted. Whoever reads takes the whole buffer at once and sees the events in the order in which they were
-//! recorded, with no lock of the cache held. (CacheLib's EventTracker, with a queue of fixed size and a thread.)
+//! A key is sampled by its hash, so that of a sampled key every event is seen, and what is sampled
+//! at one rate is sampled at every higher one. A call that meets a sampled key writes a record into
+//! a buffer of fixed size; where that is full the event is dropped, and counted. Whoever reads
+//! takes the whole buffer at once and sees the events in the order in which they were recorded,
+//! with no lock of the cache held. (CacheLib's EventTracker, with a queue of fixed size and a
+//! thread.)
 
 use std::io;
 use std::time::Duration;
@@ -102,11 +104,14 @@ pub struct Event<'a> {
     pub pool: Option<PoolId>,
     /// In which size class, as in [`crate::ClassStats::number`]; `None` where there was no item.
     pub class: Option<u8>,
-    /// Bytes of the value; `None` where there was no item, and for an allocation that failed what was asked for.
+    /// Bytes of the value; `None` where there was no item, and for an allocation that failed what
+    /// was asked for.
     pub value_bytes: Option<u64>,
-    /// Seconds until the item expires, at the time of the event; `None` = never, or there was no item.
+    /// Seconds until the item expires, at the time of the event; `None` = never, or there was no
+    /// item.
     pub ttl_secs: Option<u32>,
-    /// When, in nanoseconds since the Unix epoch, by the cache's clock. Never less than that of the event before.
+    /// When, in nanoseconds since the Unix epoch, by the cache's clock. Never less than that of the
+    /// event before.
     pub time_nanos: u64,
 }
 
@@ -115,8 +120,8 @@ pub struct Event<'a> {
 pub struct EventConfig {
     /// The events of one key in so many are recorded; 1 = of all, 0 = of none. Default 1,000.
     pub one_in: u32,
-    /// How much the events may take that were not read yet. Twice that is charged to the ledger, for events that are being
-    /// read. An event takes 32 bytes and its key. Default 1 MiB.
+    /// How much the events may take that were not read yet. Twice that is charged to the ledger,
+    /// for events that are being read. An event takes 32 bytes and its key. Default 1 MiB.
     pub buffer: ByteSize,
 }
 
@@ -164,8 +169,8 @@ const NO_CLASS: u16 = u16::MAX;
 const NO_POOL: u16 = u16::MAX;
 const NO_NUMBER: u32 = u32::MAX;
 const NO_BYTES: u64 = u64::MAX;
-/// Kind, result, key length, pool, class, time to live, life of the pool's number, nothing, value length, time: 1, 1, 2, 2, 2,
-/// 4, 2, 2, 8 and 8 bytes.
+/// Kind, result, key length, pool, class, time to live, life of the pool's number, nothing, value
+/// length, time: 1, 1, 2, 2, 2, 4, 2, 2, 8 and 8 bytes.
 const RECORD_BYTES: usize = 32;
 
 impl Buffer {
@@ -221,10 +226,11 @@ fn first(records: &[u8]) -> Option<(Event<'_>, &[u8])> {
 }
 
 impl Cache {
-    /// Begins to record events of a sample of keys, for as long as the reader lives. There is one reader at a time.
+    /// Begins to record events of a sample of keys, for as long as the reader lives. There is one
+    /// reader at a time.
     ///
-    /// A call on a key that is not sampled pays for a comparison; one on a sampled key takes a lock that all share, for as
-    /// long as it takes to copy the key.
+    /// A call on a key that is not sampled pays for a comparison; one on a sampled key takes a lock
+    /// that all share, for as long as it takes to copy the key.
     ///
     /// ```
     /// use millpond::watch::{Event, EventConfig, EventKind};
@@ -243,8 +249,9 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1 GiB or has no room for
-    /// an event; [`ErrorKind::OutOfMemory`] where held items keep the cache from making room for it.
+    /// [`ErrorKind::Config`] where there is a reader already, or where the buffer is larger than 1
+    /// GiB or has no room for an event; [`ErrorKind::OutOfMemory`] where held items keep the cache
+    /// from making room for it.
     pub fn events(&self, config: EventConfig) -> Result<EventReader, Error> {
         let least = RECORD_BYTES + crate::MAX_KEY_BYTES;
         if config.buffer.as_usize() < least || config.buffer > ByteSize::gib(1) {
@@ -267,7 +274,8 @@ impl Cache {
         Ok(EventReader { cache: self.clone(), spare: Vec::with_capacity(config.buffer.as_usize()) })
     }
 
-    /// Changes which share of the keys is sampled, at once: one in so many; 0 = none. `false`: nobody reads events.
+    /// Changes which share of the keys is sampled, at once: one in so many; 0 = none. `false`:
+    /// nobody reads events.
     pub fn set_events_one_in(&self, one_in: u32) -> bool {
         let watch = &self.core().watch;
         let _switching = watch.switching.lock();
@@ -321,13 +329,14 @@ impl Drop for EventReader {
     }
 }
 
-/// A thread that reads events now and then, until this is stopped or dropped; then it reads what is left.
+/// A thread that reads events now and then, until this is stopped or dropped; then it reads what is
+/// left.
 #[derive(Debug)]
 pub struct EventThread<S>(Repeating<(EventReader, S)>);
 
 impl<S: EventSink + Send + 'static> EventThread<S> {
-    /// Starts a thread that gives the events to `sink`, at every `interval`. What comes within an interval must find room
-    /// in the buffer.
+    /// Starts a thread that gives the events to `sink`, at every `interval`. What comes within an
+    /// interval must find room in the buffer.
     ///
     /// # Errors
     /// Where the operating system refuses another thread.
@@ -338,7 +347,8 @@ impl<S: EventSink + Send + 'static> EventThread<S> {
         Ok(Self(Repeating::start("events", interval, (reader, sink), read)?))
     }
 
-    /// Ends the recording and returns the sink, which has all events then; `None` where it panicked.
+    /// Ends the recording and returns the sink, which has all events then; `None` where it
+    /// panicked.
     pub fn stop(self) -> Option<S> {
         self.0.stop().map(|(_, sink)| sink)
     }

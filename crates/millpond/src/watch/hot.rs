@@ -1,15 +1,17 @@
 //! Which keys of a pool are hot: those with most accesses, in a fixed amount of memory.
 //!
-//! Accesses are sampled at random, so that a hot key is seen however its key is hashed. The sampled ones go to a
-//! HeavyKeeper (Gong et al., "HeavyKeeper: An Accurate Algorithm for Finding Top-k Elephant Flows", USENIX ATC 2018): rows of
-//! counters, each of which belongs to one key at a time and fades with accesses to others, with a probability that falls
-//! exponentially with its count. A key whose count comes above the least of the list joins it.
+//! Accesses are sampled at random, so that a hot key is seen however its key is hashed. The sampled
+//! ones go to a HeavyKeeper (Gong et al., "HeavyKeeper: An Accurate Algorithm for Finding Top-k
+//! Elephant Flows", USENIX ATC 2018): rows of counters, each of which belongs to one key at a time
+//! and fades with accesses to others, with a probability that falls exponentially with its count. A
+//! key whose count comes above the least of the list joins it.
 //!
-//! Departures from the paper: a key in the list is counted there, exactly, where the paper goes on with the counters, which
-//! fade; and all counts are halved at every half-life, so that the list follows what changes.
+//! Departures from the paper: a key in the list is counted there, exactly, where the paper goes on
+//! with the counters, which fade; and all counts are halved at every half-life, so that the list
+//! follows what changes.
 //!
-//! Invariant 1: a count is never more than the number of sampled accesses, but for keys of one row whose 32-bit fingerprints
-//! are the same.
+//! Invariant 1: a count is never more than the number of sampled accesses, but for keys of one row
+//! whose 32-bit fingerprints are the same.
 
 use std::time::Duration;
 
@@ -30,8 +32,8 @@ const MOST_FADING: usize = 256;
 /// How hot keys are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotKeysConfig {
-    /// How many keys are kept, 1 to 1,024. Those at the end of the list are less exact; ask for fewer. Each takes 524 to
-    /// 780 bytes. Default 64.
+    /// How many keys are kept, 1 to 1,024. Those at the end of the list are less exact; ask for
+    /// fewer. Each takes 524 to 780 bytes. Default 64.
     pub keys: usize,
     /// One access in so many is looked at, at least 1. Default 100.
     pub one_in: u32,
@@ -50,7 +52,8 @@ impl Default for HotKeysConfig {
 pub struct HotKey {
     /// The key.
     pub key: Vec<u8>,
-    /// About how many accesses it had: those of the present half-life whole, those of the one before half, and so on.
+    /// About how many accesses it had: those of the present half-life whole, those of the one
+    /// before half, and so on.
     pub accesses: u64,
     /// Which part of all accesses to the pool that was, 0 to 1.
     pub share: f64,
@@ -240,16 +243,16 @@ impl Kept {
 }
 
 impl Cache {
-    /// Begins to look for the hot keys of a pool, or ends it (`None`), while serving. Finds count, and where a pool has keys of
-    /// its own, also those that find nothing; others find nothing in no pool. What was counted before is forgotten. Off at the
-    /// start.
+    /// Begins to look for the hot keys of a pool, or ends it (`None`), while serving. Finds count,
+    /// and where a pool has keys of its own, also those that find nothing; others find nothing in
+    /// no pool. What was counted before is forgotten. Off at the start.
     ///
-    /// A find pays for a random draw then; one that is in the sample counts under the lock of the pool's hot keys, and is left out
-    /// where another thread has that.
+    /// A find pays for a random draw then; one that is in the sample counts under the lock of the
+    /// pool's hot keys, and is left out where another thread has that.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range; [`ErrorKind::OutOfMemory`] where held items
-    /// keep the cache from making room.
+    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range;
+    /// [`ErrorKind::OutOfMemory`] where held items keep the cache from making room.
     pub fn set_hot_keys(&self, pool: PoolId, config: Option<HotKeysConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), HotKeys::check)?;
         let core = self.core();
@@ -270,7 +273,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The `k` keys of a pool that had most accesses of late, the hottest first. Empty where nobody looks for them.
+    /// The `k` keys of a pool that had most accesses of late, the hottest first. Empty where nobody
+    /// looks for them.
     ///
     /// ```
     /// use millpond::watch::HotKeysConfig;
@@ -300,7 +304,8 @@ impl Cache {
 }
 
 impl Core {
-    /// Looks at as many finds for hot keys, and follows as many keys for curves, as the pools want that are there now.
+    /// Looks at as many finds for hot keys, and follows as many keys for curves, as the pools want
+    /// that are there now.
     pub(crate) fn watch_as_pools_want(&self) {
         let _switching = self.watch.switching.lock();
         self.watch.sample_for_hot_keys(self.pools.all().iter().map(|pool| pool.hot.share()));
@@ -416,7 +421,8 @@ mod tests {
             "{:?}",
             top.iter().map(key_of).collect::<Vec<_>>()
         );
-        // 500 a second, just after the fourth half-life of 60 s: 30,000 halved once, twice and so on.
+        // 500 a second, just after the fourth half-life of 60 s: 30,000 halved once, twice and so
+        // on.
         let all = top[0].accesses as f64 / top[0].share;
         assert_eq!(all.round(), 28_125.0);
         assert!(hot.top(4, 1_240 + 60 * 20).is_empty(), "nobody asked for 20 half-lives");

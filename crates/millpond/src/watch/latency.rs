@@ -1,7 +1,8 @@
 //! How long calls take: a sample of them, in histograms that all threads add to.
 //!
-//! A histogram has 32 buckets for each power of two, so that a value is known to 3 %. It takes 16 KiB, whatever it holds
-//! (as HdrHistogram with one and a half significant digits; Tene). Adding is two atomic additions, which only a sampled call pays.
+//! A histogram has 32 buckets for each power of two, so that a value is known to 3 %. It takes 16
+//! KiB, whatever it holds (as HdrHistogram with one and a half significant digits; Tene). Adding is
+//! two atomic additions, which only a sampled call pays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Timed {
-    /// `find`, `find_with`, and each key of `find_many` and `find_many_with` at the mean of its batch. Without what the
-    /// caller does with an item that it is shown.
+    /// `find`, `find_with`, and each key of `find_many` and `find_many_with` at the mean of its
+    /// batch. Without what the caller does with an item that it is shown.
     Find,
     /// `allocate`: a free chunk or, in a full cache, eviction.
     Allocate,
@@ -55,7 +56,8 @@ impl Default for Histogram {
     }
 }
 
-/// The bucket of a value. Below [`STEPS`] each value has its own; above, the leading [`STEPS_LOG2`] + 1 bits name it.
+/// The bucket of a value. Below [`STEPS`] each value has its own; above, the leading [`STEPS_LOG2`] +
+/// 1 bits name it.
 fn bucket(nanos: u64) -> usize {
     let top = nanos.max(STEPS).ilog2();
     let shift = top - STEPS_LOG2;
@@ -118,8 +120,9 @@ impl Histogram {
     }
 }
 
-/// How long calls of one kind took, in nanoseconds, by those that were sampled since sampling was last switched on. Each holds
-/// the time of reading the clock once (23 to 42 ns). Percentiles are known to 3 %, from above.
+/// How long calls of one kind took, in nanoseconds, by those that were sampled since sampling was
+/// last switched on. Each holds the time of reading the clock once (23 to 42 ns). Percentiles are
+/// known to 3 %, from above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyStats {
     /// What was timed.

@@ -1,8 +1,9 @@
 //! A sink for events that writes a trace: CSV that `millpond bench replay` reads.
 //!
-//! The columns are `ts,key,key_size,size,op,op_count,ttl,event,result,pool,class`, the times microseconds since the Unix epoch
-//! (`--trace-time us`). A find is a read, an insertion or replacement a write, a touch a touch, a removal by its caller a removal.
-//! What the cache did on its own – allocations, evictions, expiries – and what was refused has `op_count` 0: a replay
+//! The columns are `ts,key,key_size,size,op,op_count,ttl,event,result,pool,class`, the times
+//! microseconds since the Unix epoch (`--trace-time us`). A find is a read, an insertion or
+//! replacement a write, a touch a touch, a removal by its caller a removal. What the cache did on
+//! its own – allocations, evictions, expiries – and what was refused has `op_count` 0: a replay
 //! passes it over, and people can read it. `docs/formats/traces.md` says how keys are written.
 
 use std::io::{self, Write};
@@ -111,8 +112,8 @@ fn write_optional(number: Option<u64>, line: &mut Vec<u8>) {
     line.push(b',');
 }
 
-/// Different keys as different texts without commas, blanks and control characters: bytes other than letters, digits and
-/// most marks as `%` and two hexadecimal digits.
+/// Different keys as different texts without commas, blanks and control characters: bytes other
+/// than letters, digits and most marks as `%` and two hexadecimal digits.
 fn write_key(key: &[u8], line: &mut Vec<u8>) {
     for byte in key {
         if byte.is_ascii_graphic() && !matches!(byte, b',' | b'%' | b'"') {

@@ -1,8 +1,10 @@
-//! The proof: in one cgroup with a limit, a cache that fills most of it and a neighbour that grows until both together
-//! need more than there is. With the monitor nobody is killed, and without it somebody is.
+//! The proof: in one cgroup with a limit, a cache that fills most of it and a neighbour that grows
+//! until both together need more than there is. With the monitor nobody is killed, and without it
+//! somebody is.
 //!
-//! Needs to make cgroups, so it runs only when asked for (`docs/memory-monitor.md`). The cache and the neighbour are processes
-//! of their own, started from this very test program. They and this test talk through files in a folder.
+//! Needs to make cgroups, so it runs only when asked for (`docs/memory-monitor.md`). The cache and
+//! the neighbour are processes of their own, started from this very test program. They and this
+//! test talk through files in a folder.
 
 use std::fs;
 use std::io;
@@ -28,7 +30,8 @@ const TICKS: u32 = 6_000;
 const FOLDER: &str = "MILLPOND_SQUEEZE_FOLDER";
 /// Whether the cache has a monitor, for its process.
 const MONITORED: &str = "MILLPOND_SQUEEZE_MONITORED";
-/// Where the cgroup is made, for whoever runs the proof. Default: below this process's own memory cgroup.
+/// Where the cgroup is made, for whoever runs the proof. Default: below this process's own memory
+/// cgroup.
 const PARENT: &str = "MILLPOND_SQUEEZE_CGROUP";
 
 /// A cgroup with a limit, which is removed in the end.

@@ -198,7 +198,8 @@ fn version_seen(item: Seen<'_>) -> Option<(u32, u64)> {
     Some((key, version_of(key, value)))
 }
 
-/// One look at everything, held against the victim's book from before and after it. Returns how many items were held.
+/// One look at everything, held against the victim's book from before and after it. Returns how
+/// many items were held.
 fn look(onlooker: &mut ReadOnlyCache, folder: &Folder) -> u64 {
     let book = Book::open(&folder.0);
     let (before, mut versions) = (book.versions(), Vec::new());

@@ -1,4 +1,5 @@
-//! Collections of byte strings: against std's collections, in full caches, over restarts, and with many threads.
+//! Collections of byte strings: against std's collections, in full caches, over restarts, and with
+//! many threads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -28,7 +29,8 @@ fn all(cache: &Cache, key: &[u8]) -> Vec<Member> {
     read(cache, key, |view| view.all()).map(|(_, all)| all).unwrap_or_default()
 }
 
-/// Makes changes as a client of the engine does: what is there is changed, and what is not there made.
+/// Makes changes as a client of the engine does: what is there is changed, and what is not there
+/// made.
 fn apply(cache: &Cache, pool: PoolId, key: &[u8], kind: CollectionKind, edits: &[Edit<'_>]) {
     loop {
         let Some(item) = cache.find(key) else {
@@ -406,8 +408,9 @@ fn collections_outlive_the_process() {
     cache.validate();
 }
 
-/// What several threads do to a few collections that grow, get empty and come again: numbers go from one list to the other and back, both ends of
-/// a hash's pair are always the same, and nothing is lost.
+/// What several threads do to a few collections that grow, get empty and come again: numbers go
+/// from one list to the other and back, both ends of a hash's pair are always the same, and nothing
+/// is lost.
 #[test]
 fn no_change_is_lost_or_seen_in_part() {
     const THREADS: u64 = 3;

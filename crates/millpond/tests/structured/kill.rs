@@ -1,5 +1,5 @@
-//! A process that changes structures and is killed at random moments: what the next one finds is whole, and has all that was
-//! done before.
+//! A process that changes structures and is killed at random moments: what the next one finds is
+//! whole, and has all that was done before.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,5 @@
-//! Many threads and one structure: no change is lost, none is seen in part, and the lost structure is a clear answer.
+//! Many threads and one structure: no change is lost, none is seen in part, and the lost structure
+//! is a clear answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -198,7 +199,8 @@ fn a_structure_that_goes_at_any_moment_is_gone_whole() {
     cache.validate();
 }
 
-/// Moves slabs within their classes until it is told to stop, and says how many. It may be late: then it goes on, as what was written is there still.
+/// Moves slabs within their classes until it is told to stop, and says how many. It may be late:
+/// then it goes on, as what was written is there still.
 fn move_slabs(cache: &Cache, pool: PoolId, stop: &AtomicBool) -> u32 {
     let (mut moved, mut more) = (0, 1_000);
     while !stop.load(Ordering::Relaxed) || (moved == 0 && more > 0) {
@@ -255,7 +257,8 @@ fn what_is_moved_while_it_is_written_to_loses_nothing() {
                                 })
                             };
                         if let Err(error) = outcome {
-                            // Held in the one moment and not in the next, it is evicted with its slab.
+                            // Held in the one moment and not in the next, it is evicted with its
+                            // slab.
                             assert_eq!(error.kind(), ErrorKind::Gone);
                             gone += 1;
                             *life = None;
@@ -325,7 +328,8 @@ fn what_was_read_before_another_thread_wrote_is_read_again() {
                 for round in 0..ROUNDS {
                     map.update(&((round % 3) as u32), |count| Some(count.unwrap_or(0) + 1)).expect("room");
                     array.update(1, |count| count + 1).expect("there");
-                    // New keys before, between and behind those of the others, and some of them away again.
+                    // New keys before, between and behind those of the others, and some of them
+                    // away again.
                     let key = mix64(round) % 500 * THREADS + thread;
                     ordered.insert(&key, &round).expect("room");
                     if round % 4 == 0 {

@@ -130,7 +130,8 @@ fn what_finds_no_room_is_counted_and_a_reader_pays_for_what_it_takes() {
     }
 }
 
-/// One thread follows a key and then reads it, while another writes it: either the new value is read, or the change is told.
+/// One thread follows a key and then reads it, while another writes it: either the new value is
+/// read, or the change is told.
 #[test]
 fn who_follows_before_reading_misses_nothing() {
     const ROUNDS: u64 = 5_000;

@@ -65,7 +65,8 @@ fn less_common<'a>(name: &'a [u8], words: Tokens<'a>, limits: &Limits) -> Parsed
     Ok(Command::Request(request))
 }
 
-/// Checks and counts the keys of a retrieval, so that nothing is answered before all are known to be good.
+/// Checks and counts the keys of a retrieval, so that nothing is answered before all are known to
+/// be good.
 #[inline]
 fn keys<'a>(words: Tokens<'a>, limits: &Limits) -> Result<Keys<'a>, WireError> {
     let mut count = 0_usize;
@@ -96,7 +97,8 @@ fn get_and_touch<'a>(mut words: Tokens<'a>, with_cas: bool, limits: &Limits) -> 
     Ok(Command::Request(Request::Get(GetRequest { keys, with_cas, touch: Some(Exptime::written(exptime)) })))
 }
 
-/// `set key flags exptime bytes [noreply]`, and `cas` with a token before `noreply`. Any other last word is let through.
+/// `set key flags exptime bytes [noreply]`, and `cas` with a token before `noreply`. Any other last
+/// word is let through.
 fn store<'a>(command: StoreCommand, words: Tokens<'a>, limits: &Limits) -> Parsed<'a> {
     let words = Words::<6>::collect(words).ok_or(WireError::UnknownCommand)?;
     let is_cas = matches!(command, StoreCommand::Cas);

@@ -1,7 +1,7 @@
 //! Requests of a client, appended to an output buffer.
 //!
-//! Keys are the caller's to keep legal: at most [`super::KEY_MAX_BYTES`] bytes, no spaces, no control characters. Nothing
-//! is checked here.
+//! Keys are the caller's to keep legal: at most [`super::KEY_MAX_BYTES`] bytes, no spaces, no
+//! control characters. Nothing is checked here.
 
 use super::expiry::Exptime;
 use super::key::{Key, write_base64};
@@ -27,7 +27,8 @@ pub fn get_and_touch<'k>(
     end(out);
 }
 
-/// Appends a classic storage command. `compare_cas` is for [`StoreCommand::Cas`] alone, which takes 0 where it is `None`.
+/// Appends a classic storage command. `compare_cas` is for [`StoreCommand::Cas`] alone, which takes
+/// 0 where it is `None`.
 #[expect(clippy::too_many_arguments, reason = "they are the words of the command, in its order")]
 pub fn store(
     out: &mut Vec<u8>,
@@ -89,8 +90,8 @@ pub fn line<'k>(out: &mut Vec<u8>, name: &[u8], parameters: impl IntoIterator<It
     end(out);
 }
 
-/// Appends a meta command without data: `mg`, `md`, `ma` or `me`. Flags are written as given, each with its token; with
-/// `base64` the key is encoded and flag `b` is put in front of them.
+/// Appends a meta command without data: `mg`, `md`, `ma` or `me`. Flags are written as given, each
+/// with its token; with `base64` the key is encoded and flag `b` is put in front of them.
 pub fn meta<'k>(
     out: &mut Vec<u8>,
     name: &[u8; 2],

@@ -38,7 +38,8 @@ pub enum DataState {
     Missing(usize),
     /// Complete.
     Good,
-    /// Complete, but it does not end in `\r\n`: store nothing, and answer [`super::WireError::BadDataChunk`].
+    /// Complete, but it does not end in `\r\n`: store nothing, and answer
+    /// [`super::WireError::BadDataChunk`].
     Bad,
 }
 
@@ -53,13 +54,14 @@ impl DataBlock {
         Self { data_left: data_len, end_left: 0, good: true }
     }
 
-    /// How many bytes of data, without the line end, are missing. A caller may read them itself, and then says so to
-    /// [`Self::advance`].
+    /// How many bytes of data, without the line end, are missing. A caller may read them itself,
+    /// and then says so to [`Self::advance`].
     pub const fn data_left(&self) -> usize {
         self.data_left
     }
 
-    /// The caller has taken `bytes` of data past this block; more than are missing count as those that are.
+    /// The caller has taken `bytes` of data past this block; more than are missing count as those
+    /// that are.
     pub const fn advance(&mut self, bytes: usize) {
         self.data_left = self.data_left.saturating_sub(bytes);
     }

@@ -2,7 +2,8 @@
 
 /// An error line. [`Self::as_bytes`] is what a client reads.
 ///
-/// The first group comes from the parser, the second is there for the server that acts on a well-formed request.
+/// The first group comes from the parser, the second is there for the server that acts on a
+/// well-formed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireError {
     /// No such command, or the wrong number of words for it.
@@ -13,7 +14,8 @@ pub enum WireError {
     DeleteUsage,
     /// The data block did not end in `\r\n` where its length said that it ends.
     BadDataChunk,
-    /// The line exceeds its limit. The connection is closed, because where the line ends is unknown.
+    /// The line exceeds its limit. The connection is closed, because where the line ends is
+    /// unknown.
     LineTooLong,
     /// A retrieval names more keys than the limit.
     TooManyKeys,

@@ -3,7 +3,8 @@
 /// Up to this many seconds (30 days) an expiration time counts from now; above, it is a Unix time.
 pub const RELATIVE_EXPTIME_MAX_SECS: i64 = 60 * 60 * 24 * 30;
 
-/// An expiration time as the client meant it. What it means depends on the time of day: see [`Self::expiry`].
+/// An expiration time as the client meant it. What it means depends on the time of day: see
+/// [`Self::expiry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exptime(pub i64);
 
@@ -19,9 +20,10 @@ pub enum Expiry {
 }
 
 impl Exptime {
-    /// What a number in a text command says. The last 30 days of 32 unsigned bits, in the year 2106, are a negative number whose
-    /// client has written it without its sign: libmemcached sends -1, "at once", as 4294967295. (memcached takes all of the upper half
-    /// for negative, and with it each time after January 2038.)
+    /// What a number in a text command says. The last 30 days of 32 unsigned bits, in the year
+    /// 2106, are a negative number whose client has written it without its sign: libmemcached sends
+    /// -1, "at once", as 4294967295. (memcached takes all of the upper half for negative, and with
+    /// it each time after January 2038.)
     ///
     /// ```
     /// use millpond_protocol::memcached::Exptime;
@@ -39,9 +41,10 @@ impl Exptime {
 
     /// What this expiration time means at the Unix time `now_secs`.
     ///
-    /// 0 is never, a negative number is already over, up to [`RELATIVE_EXPTIME_MAX_SECS`] counts from now, and anything
-    /// larger is a Unix time. Unix times are held in 32 unsigned bits, so that they are good until 2106; a larger one is
-    /// taken for the largest. (memcached keeps 32 signed bits and takes a time after January 2038 for one long past.)
+    /// 0 is never, a negative number is already over, up to [`RELATIVE_EXPTIME_MAX_SECS`] counts
+    /// from now, and anything larger is a Unix time. Unix times are held in 32 unsigned bits, so
+    /// that they are good until 2106; a larger one is taken for the largest. (memcached keeps 32
+    /// signed bits and takes a time after January 2038 for one long past.)
     ///
     /// ```
     /// use millpond_protocol::memcached::{Expiry, Exptime};

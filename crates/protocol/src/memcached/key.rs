@@ -1,8 +1,8 @@
 //! Keys, plain or base64, and base64 itself.
 //!
-//! The alphabet is that of RFC 4648 section 4, with padding. As memcached does, the bits after the last byte are not
-//! looked at; unlike memcached, nothing may follow the padding, and padding stands only at the end (memcached makes up
-//! some bytes there).
+//! The alphabet is that of RFC 4648 section 4, with padding. As memcached does, the bits after the
+//! last byte are not looked at; unlike memcached, nothing may follow the padding, and padding
+//! stands only at the end (memcached makes up some bytes there).
 
 use std::fmt;
 
@@ -16,15 +16,16 @@ const DECODED_MAX_BYTES: usize = 189;
 
 /// A key as it stands in the request.
 ///
-/// A plain key is 1 to [`KEY_MAX_BYTES`] bytes without a space; control characters are let through, as memcached does.
-/// A base64 key has been checked to be base64 and decodes to 1 to 186 bytes.
+/// A plain key is 1 to [`KEY_MAX_BYTES`] bytes without a space; control characters are let through,
+/// as memcached does. A base64 key has been checked to be base64 and decodes to 1 to 186 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key<'a> {
     wire: &'a [u8],
     base64: bool,
 }
 
-/// Where a base64 key is decoded to, so that nothing is allocated. Make one and use it for every request.
+/// Where a base64 key is decoded to, so that nothing is allocated. Make one and use it for every
+/// request.
 #[derive(Clone, Debug)]
 pub struct KeyBuf([u8; DECODED_MAX_BYTES]);
 
@@ -68,7 +69,8 @@ impl<'a> Key<'a> {
         (self.wire.len() / 4).saturating_mul(3).saturating_sub(padding)
     }
 
-    /// The key itself: borrowed from the request where it is plain, decoded into `scratch` where it is base64.
+    /// The key itself: borrowed from the request where it is plain, decoded into `scratch` where it
+    /// is base64.
     ///
     /// ```
     /// use millpond_protocol::memcached::{KeyBuf, Limits, Parse, Parser, Request};

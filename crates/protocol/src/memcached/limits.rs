@@ -3,20 +3,25 @@
 /// Bounds on one request. The defaults are memcached 1.6.18's, where it has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest command line in bytes, counted up to its `\n`, of every command but the retrievals. Default 2,048.
+    /// Longest command line in bytes, counted up to its `\n`, of every command but the retrievals.
+    /// Default 2,048.
     pub max_line_bytes: usize,
-    /// Longest line of `get`, `gets`, `gat` and `gats`, in bytes. Default 1 MiB (memcached: unbounded).
+    /// Longest line of `get`, `gets`, `gat` and `gats`, in bytes. Default 1 MiB (memcached:
+    /// unbounded).
     pub max_get_line_bytes: usize,
     /// Most keys in one retrieval. Default 65,536 (memcached: unbounded).
     pub max_keys: usize,
-    /// Largest item in bytes, counted as memcached counts for its `-I`: key, value and [`Self::item_overhead`].
-    /// Default 1 MiB, so that a value of exactly 1 MiB is refused as memcached refuses it.
+    /// Largest item in bytes, counted as memcached counts for its `-I`: key, value and
+    /// [`Self::item_overhead`]. Default 1 MiB, so that a value of exactly 1 MiB is refused as
+    /// memcached refuses it.
     pub max_item_bytes: usize,
-    /// Whether the data block of a storage command is skipped when its *line* was refused but its length was legible.
+    /// Whether the data block of a storage command is skipped when its *line* was refused but its
+    /// length was legible.
     ///
-    /// memcached skips it only where the item is too large or a meta flag is wrong; for an overlong key or a wrong
-    /// number it goes on to read the data as commands, which lets a client that does not check its keys be made to send
-    /// commands hidden in values. Default false, as memcached does.
+    /// memcached skips it only where the item is too large or a meta flag is wrong; for an overlong
+    /// key or a wrong number it goes on to read the data as commands, which lets a client that does
+    /// not check its keys be made to send commands hidden in values. Default false, as memcached
+    /// does.
     pub skip_refused_data: bool,
 }
 
@@ -38,8 +43,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What memcached adds to key and value when it compares an item with its size limit: 59 bytes, and 4 more where
-    /// the client flags are not zero.
+    /// What memcached adds to key and value when it compares an item with its size limit: 59 bytes,
+    /// and 4 more where the client flags are not zero.
     pub const fn item_overhead(client_flags: u32) -> usize {
         if client_flags == 0 {
             ITEM_OVERHEAD_BYTES

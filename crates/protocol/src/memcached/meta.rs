@@ -1,8 +1,9 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma`, `me`.
 //!
-//! All of them take flags of one letter, some with a token right behind the letter. Every command accepts every known
-//! flag and ignores those that mean nothing to it, as memcached does. The flags are checked once, while parsing, and are
-//! then read from the command line when asked for: most requests carry two or three and a server asks for each once.
+//! All of them take flags of one letter, some with a token right behind the letter. Every command
+//! accepts every known flag and ignores those that mean nothing to it, as memcached does. The flags
+//! are checked once, while parsing, and are then read from the command line when asked for: most
+//! requests carry two or three and a server asks for each once.
 //!
 //! Where a line has several faults, the one that memcached 1.6.18 reports is reported.
 
@@ -24,7 +25,8 @@ const OPAQUE_MAX_BYTES: usize = 31;
 /// Longest data block that has a legal length.
 const DATA_MAX_BYTES: i64 = i32::MAX as i64 - 2;
 
-/// The flags of a meta command, in the order in which the client gave them, each at most once and each legal.
+/// The flags of a meta command, in the order in which the client gave them, each at most once and
+/// each legal.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct MetaFlags<'a> {
     words: Tokens<'a>,
@@ -46,7 +48,8 @@ impl fmt::Debug for MetaToken<'_> {
     }
 }
 
-/// Flags in the order of the line. Made by [`MetaFlags::iter`] and found in the answers of a server.
+/// Flags in the order of the line. Made by [`MetaFlags::iter`] and found in the answers of a
+/// server.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct MetaTokens<'a>(Tokens<'a>);
 
@@ -115,7 +118,8 @@ impl<'a> MetaFlags<'a> {
         signed(self.argument(letter)?).map(Exptime::written)
     }
 
-    /// `q`: leave out the answers that say nothing new (`HD` of a store, a delete or an increment, `EN` of a get).
+    /// `q`: leave out the answers that say nothing new (`HD` of a store, a delete or an increment,
+    /// `EN` of a get).
     pub fn quiet(&self) -> bool {
         self.has(b'q')
     }
@@ -195,7 +199,8 @@ impl<'a> MetaFlags<'a> {
     }
 }
 
-/// Checks the flags and, where `b` is among them, the key. More than `most` flags are `too_many`, whatever they are.
+/// Checks the flags and, where `b` is among them, the key. More than `most` flags are `too_many`,
+/// whatever they are.
 fn check<'a>(
     words: Tokens<'a>,
     key: Key<'a>,
@@ -217,7 +222,8 @@ fn check_each<'a>(
     sized: bool,
 ) -> Result<(MetaFlags<'a>, Key<'a>), WireError> {
     let mut seen = 0_u64;
-    // memcached goes on after a wrong token and reports the last of them, but stops at a wrong flag.
+    // memcached goes on after a wrong token and reports the last of them, but stops at a wrong
+    // flag.
     let mut fault = None;
     for token in MetaTokens(words) {
         let letter = token.letter;

@@ -1,18 +1,22 @@
 //! memcached's protocols: text, classic and meta, and binary.
 //!
-//! A server feeds what it has read to a [`Parser`] and acts on the [`Parse`] it gets back; it composes answers with
-//! [`Reply`], [`WireError`] and the functions of [`reply`]. A client composes with [`command`] and reads answers with a
-//! [`ResponseParser`]. The deprecated binary protocol has a parser and answers of its own, in [`binary`].
+//! A server feeds what it has read to a [`Parser`] and acts on the [`Parse`] it gets back; it
+//! composes answers with [`Reply`], [`WireError`] and the functions of [`reply`]. A client composes
+//! with [`command`] and reads answers with a [`ResponseParser`]. The deprecated binary protocol has
+//! a parser and answers of its own, in [`binary`].
 //!
 //! # What holds
-//! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the caller's buffer.
+//! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the
+//!    caller's buffer.
 //! 2. How the bytes were cut into pieces never changes what is parsed.
-//! 3. A parse consumes at most what is in the buffer, and either consumes something or says that more is needed.
+//! 3. A parse consumes at most what is in the buffer, and either consumes something or says that
+//!    more is needed.
 //! 4. No byte sequence panics.
 //!
 //! # Source
-//! memcached's `doc/protocol.txt`, and the observed behaviour of Debian's memcached 1.6.18, which decides where the
-//! document is silent. `docs/protocol-memcached.md` lists the grammar, every error text and the deliberate differences.
+//! memcached's `doc/protocol.txt`, and the observed behaviour of Debian's memcached 1.6.18, which
+//! decides where the document is silent. `docs/protocol-memcached.md` lists the grammar, every
+//! error text and the deliberate differences.
 //!
 //! ```
 //! use millpond_protocol::memcached::{Limits, Parse, Parser, Reply, Request};

@@ -1,7 +1,8 @@
 //! Decimal numbers, read as memcached reads them and written without the formatting machinery.
 
-/// Reads an unsigned number of 64 bits as C's `strtoull` and memcached's checks around it do: leading white space and one
-/// sign are allowed, the digits end at the end of the word or at white space, and a negative number is none.
+/// Reads an unsigned number of 64 bits as C's `strtoull` and memcached's checks around it do:
+/// leading white space and one sign are allowed, the digits end at the end of the word or at white
+/// space, and a negative number is none.
 #[inline]
 pub(crate) fn unsigned(word: &[u8]) -> Option<u64> {
     match word {
@@ -78,7 +79,8 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Appends `value` in decimal. Costs a few nanoseconds; nothing is allocated beyond what `out` needs to grow.
+/// Appends `value` in decimal. Costs a few nanoseconds; nothing is allocated beyond what `out`
+/// needs to grow.
 ///
 /// ```
 /// let mut out = b"s".to_vec();

@@ -1,7 +1,7 @@
 //! From bytes to requests, however they arrive.
 //!
-//! The parser keeps three small facts between calls and no bytes: how far it has looked for a line end, how much of a
-//! refused data block is still to come, and whether anything was parsed before.
+//! The parser keeps three small facts between calls and no bytes: how far it has looked for a line
+//! end, how much of a refused data block is still to come, and whether anything was parsed before.
 
 use memchr::{memchr, memchr2};
 
@@ -13,8 +13,8 @@ use super::token::Tokens;
 
 /// What the front of the buffer is.
 ///
-/// The caller drops `consumed` bytes from the front of its buffer before it parses again, with every variant that has
-/// them; with the others it parses the same bytes again once there are more.
+/// The caller drops `consumed` bytes from the front of its buffer before it parses again, with
+/// every variant that has them; with the others it parses the same bytes again once there are more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse<'a> {
     /// Not a whole command line yet.
@@ -31,8 +31,9 @@ pub enum Parse<'a> {
     },
     /// The whole command line of a storage command that will be accepted, but not all of its data.
     ///
-    /// The caller may wait for `missing` more bytes and parse again. Or it drops `header_len` bytes, takes the data
-    /// itself, wherever it is wanted, with a [`super::DataBlock`] of `header.data_len` bytes, and parses what follows.
+    /// The caller may wait for `missing` more bytes and parse again. Or it drops `header_len`
+    /// bytes, takes the data itself, wherever it is wanted, with a [`super::DataBlock`] of
+    /// `header.data_len` bytes, and parses what follows.
     NeedData {
         /// The command line.
         header: StoreHeader<'a>,
@@ -41,9 +42,11 @@ pub enum Parse<'a> {
         /// How many bytes of the data and its line end are not in the buffer yet; never 0.
         missing: usize,
     },
-    /// A storage command whose item is larger than the limit. Its data is skipped by the parses that follow.
+    /// A storage command whose item is larger than the limit. Its data is skipped by the parses
+    /// that follow.
     ///
-    /// memcached removes what is stored under the key in the case of `set` and `ms`, so that no one reads an old value.
+    /// memcached removes what is stored under the key in the case of `set` and `ms`, so that no one
+    /// reads an old value.
     TooLarge {
         /// The command line.
         header: StoreHeader<'a>,
@@ -185,7 +188,8 @@ impl Parser {
         Parse::Skipped { consumed }
     }
 
-    /// Finds the line at the front of `buf`. A line ends at `\n` or `\r\n`; what follows a NUL is not looked at.
+    /// Finds the line at the front of `buf`. A line ends at `\n` or `\r\n`; what follows a NUL is
+    /// not looked at.
     #[inline]
     fn line<'a>(&mut self, buf: &'a [u8]) -> Line<'a> {
         let (end, nul) = if self.scanned == 0 {
@@ -211,7 +215,8 @@ impl Parser {
         Line::Whole(line, end.saturating_add(1))
     }
 
-    /// The positions of the line end and of the first NUL before it, when the front of the buffer is known already.
+    /// The positions of the line end and of the first NUL before it, when the front of the buffer
+    /// is known already.
     #[cold]
     fn resume(&self, buf: &[u8]) -> (Option<usize>, Option<usize>) {
         // A caller that dropped bytes in between is looked at from the start.

@@ -1,7 +1,8 @@
 //! Answers of a server, appended to an output buffer.
 //!
-//! Nothing here formats: fixed answers are slices, numbers are written by hand. Whether to answer at all (`noreply`, quiet
-//! meta commands) is decided by the caller, which alone knows the outcome; [`MetaStatus::is_nominal`] helps.
+//! Nothing here formats: fixed answers are slices, numbers are written by hand. Whether to answer
+//! at all (`noreply`, quiet meta commands) is decided by the caller, which alone knows the outcome;
+//! [`MetaStatus::is_nominal`] helps.
 
 use super::key::write_base64;
 use super::meta::{MetaFlags, MetaToken};
@@ -50,7 +51,8 @@ impl Reply {
     }
 }
 
-/// Appends the line that announces a value: `VALUE key flags length [cas]`. The data and another `\r\n` follow it.
+/// Appends the line that announces a value: `VALUE key flags length [cas]`. The data and another
+/// `\r\n` follow it.
 #[inline]
 pub fn value_header(out: &mut Vec<u8>, key: &[u8], client_flags: u32, data_len: usize, cas: Option<u64>) {
     out.extend_from_slice(b"VALUE ");
@@ -123,8 +125,8 @@ pub enum MetaStatus {
 }
 
 impl MetaStatus {
-    /// Whether flag `q` keeps this answer back: `EN` of a get, and `HD` of everything else. A get that found something is
-    /// always answered, so are all other outcomes and all errors.
+    /// Whether flag `q` keeps this answer back: `EN` of a get, and `HD` of everything else. A get
+    /// that found something is always answered, so are all other outcomes and all errors.
     pub const fn is_nominal(self, get: bool) -> bool {
         match self {
             Self::Miss => get,
@@ -154,13 +156,15 @@ pub enum Remaining {
     Secs(u32),
 }
 
-/// What is known of the item that a meta command met. A flag that asks for something is answered where that is known here,
-/// and passed over where it is `None`: a miss answers only `O` and `k`, a store also `c`, a get everything.
+/// What is known of the item that a meta command met. A flag that asks for something is answered
+/// where that is known here, and passed over where it is `None`: a miss answers only `O` and `k`, a
+/// store also `c`, a get everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFacts<'a> {
     /// The bytes of the key, decoded where the wire had base64. Sent back for `k`.
     pub key: &'a [u8],
-    /// Send the key as base64, and say so. memcached goes by the item where there is one and else by the request.
+    /// Send the key as base64, and say so. memcached goes by the item where there is one and else
+    /// by the request.
     pub key_is_base64: bool,
     /// `s`: length of the value in bytes.
     pub size: Option<u64>,
@@ -189,8 +193,9 @@ pub struct MetaMarks {
     pub won: bool,
 }
 
-/// Appends the line that answers `mg`, `ms`, `md` or `ma`: status, what the flags asked for in the order in which they
-/// asked, marks. With [`MetaStatus::Value`] the data and another `\r\n` follow it.
+/// Appends the line that answers `mg`, `ms`, `md` or `ma`: status, what the flags asked for in the
+/// order in which they asked, marks. With [`MetaStatus::Value`] the data and another `\r\n` follow
+/// it.
 pub fn meta(out: &mut Vec<u8>, status: MetaStatus, flags: &MetaFlags<'_>, facts: &MetaFacts<'_>) {
     out.extend_from_slice(status.code());
     if let MetaStatus::Value { len } = status {
@@ -274,7 +279,8 @@ pub struct DebugFacts<'a> {
 
 /// Appends the answer to `me`. A miss is [`MetaStatus::Miss`] without flags.
 ///
-/// `exp` counts down to the end in negative numbers, as in memcached, and is -1 as well where there is none.
+/// `exp` counts down to the end in negative numbers, as in memcached, and is -1 as well where there
+/// is none.
 pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
     out.extend_from_slice(b"ME ");
     if facts.key_is_base64 {
@@ -319,7 +325,8 @@ pub struct DumpFacts<'a> {
     pub size_bytes: u64,
 }
 
-/// Appends a line of `lru_crawler metadump`, which as in memcached ends in `\n` alone. [`Reply::End`] comes after the last.
+/// Appends a line of `lru_crawler metadump`, which as in memcached ends in `\n` alone.
+/// [`Reply::End`] comes after the last.
 pub fn dump_facts(out: &mut Vec<u8>, facts: &DumpFacts<'_>) {
     out.extend_from_slice(b"key=");
     write_percent_encoded(out, facts.key);
@@ -342,8 +349,8 @@ pub fn dump_facts(out: &mut Vec<u8>, facts: &DumpFacts<'_>) {
     out.push(b'\n');
 }
 
-/// Appends a line of `lru_crawler mgdump`: the `mg` that gets the item, with its key in base64 where a line cannot have it
-/// otherwise. `EN` comes after the last.
+/// Appends a line of `lru_crawler mgdump`: the `mg` that gets the item, with its key in base64
+/// where a line cannot have it otherwise. `EN` comes after the last.
 pub fn dump_get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"mg ");
     if key.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
@@ -355,14 +362,16 @@ pub fn dump_get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A key as it is written in listings: all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits.
+/// A key as it is written in listings: all but letters, digits, `-`, `.`, `_` and `~` as `%` and
+/// two digits.
 pub fn shown_key(key: &[u8]) -> String {
     let mut shown = Vec::new();
     write_percent_encoded(&mut shown, key);
     String::from_utf8(shown).unwrap_or_default()
 }
 
-/// Appends `bytes` with all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits (RFC 3986, section 2.1).
+/// Appends `bytes` with all but letters, digits, `-`, `.`, `_` and `~` as `%` and two digits (RFC
+/// 3986, section 2.1).
 fn write_percent_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
     let digit = |value: u8| *b"0123456789ABCDEF".get(usize::from(value & 15)).unwrap_or(&b'0');
     for &byte in bytes {

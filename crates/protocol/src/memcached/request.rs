@@ -24,7 +24,8 @@ pub enum Request<'a> {
     Meta(MetaRequest<'a>),
     /// `mn`: answer `MN`, and flush what has been answered so far.
     MetaNoop,
-    /// `flush_all`: everything that is stored before the delay has passed is gone then. 0 and less is now.
+    /// `flush_all`: everything that is stored before the delay has passed is gone then. 0 and less
+    /// is now.
     FlushAll {
         /// When, by the rules of expiration times.
         delay: Exptime,
@@ -53,8 +54,9 @@ pub enum Request<'a> {
     Shutdown(ShutdownMode),
     /// `quit`: close without an answer, once earlier answers are written.
     Quit,
-    /// A command of memcached that steers memcached's own engine (`slabs`, `lru`, `lru_crawler`, `watch`, `extstore`,
-    /// `refresh_certs`). What a server does not implement it answers with [`super::WireError::UnknownCommand`].
+    /// A command of memcached that steers memcached's own engine (`slabs`, `lru`, `lru_crawler`,
+    /// `watch`, `extstore`, `refresh_certs`). What a server does not implement it answers with
+    /// [`super::WireError::UnknownCommand`].
     Unsupported {
         /// The command.
         name: &'a [u8],
@@ -74,8 +76,8 @@ pub struct GetRequest<'a> {
     pub touch: Option<Exptime>,
 }
 
-/// The keys of a retrieval, read from the command line as they are asked for. Every one of them is 1 to
-/// [`super::KEY_MAX_BYTES`] bytes long, and their number is within the limits.
+/// The keys of a retrieval, read from the command line as they are asked for. Every one of them is
+/// 1 to [`super::KEY_MAX_BYTES`] bytes long, and their number is within the limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Keys<'a> {
     words: Tokens<'a>,
@@ -123,7 +125,8 @@ pub enum StoreCommand {
     Append,
     /// Puts the data in front of it; client flags and expiration stay as they are.
     Prepend,
-    /// Replaces it where its compare-and-swap token is the one given. `ms` with flag `C` and mode set or replace is this.
+    /// Replaces it where its compare-and-swap token is the one given. `ms` with flag `C` and mode
+    /// set or replace is this.
     Cas,
 }
 
@@ -134,11 +137,13 @@ pub struct StoreHeader<'a> {
     pub command: StoreCommand,
     /// Under which key.
     pub key: Key<'a>,
-    /// What the client wants back with the value. memcached and Millpond keep the low 32 bits of what was sent.
+    /// What the client wants back with the value. memcached and Millpond keep the low 32 bits of
+    /// what was sent.
     pub client_flags: u32,
     /// When it ends.
     pub exptime: Exptime,
-    /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the others through `ms`.
+    /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the
+    /// others through `ms`.
     pub compare_cas: Option<u64>,
     /// Whether the answer has the token of what was stored, or the client is likely to ask for it.
     pub wants_cas: bool,
@@ -223,7 +228,8 @@ pub struct TouchRequest<'a> {
     pub noreply: bool,
 }
 
-/// Which meta command. `ms` is a [`StoreRequest`], because it is handled like the other storage commands.
+/// Which meta command. `ms` is a [`StoreRequest`], because it is handled like the other storage
+/// commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaCommand {
     /// `mg`.

@@ -1,8 +1,8 @@
 //! Answers of a server, read by a client: the load bench, the wire tests.
 //!
-//! An answer of several lines is read as several [`Response`]s: a retrieval gives its values one by one and then
-//! [`Response::End`], statistics likewise. Which answer belongs to which request is for the caller to know, as the
-//! protocol does not say it.
+//! An answer of several lines is read as several [`Response`]s: a retrieval gives its values one by
+//! one and then [`Response::End`], statistics likewise. Which answer belongs to which request is
+//! for the caller to know, as the protocol does not say it.
 
 use std::fmt;
 
@@ -189,8 +189,9 @@ impl ResponseParser {
         Self { limits, scanned: 0 }
     }
 
-    /// Parses the front of `buf`, which holds everything that was received and not yet dropped. Between calls that return
-    /// [`ParsedResponse::Incomplete`] the caller must only append to the buffer.
+    /// Parses the front of `buf`, which holds everything that was received and not yet dropped.
+    /// Between calls that return [`ParsedResponse::Incomplete`] the caller must only append to the
+    /// buffer.
     pub fn parse<'a>(&mut self, buf: &'a [u8]) -> ParsedResponse<'a> {
         let known = if self.scanned <= buf.len() { self.scanned } else { 0 };
         let end = memchr(b'\n', buf.get(known..).unwrap_or_default()).map(|at| at.saturating_add(known));

@@ -4,8 +4,8 @@ use std::fmt;
 
 use memchr::memchr;
 
-/// The words of a command line, without copying. Words are separated by one or more spaces and by nothing else: a tab is
-/// part of a word, as in memcached.
+/// The words of a command line, without copying. Words are separated by one or more spaces and by
+/// nothing else: a tab is part of a word, as in memcached.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens<'a> {
     rest: &'a [u8],
@@ -61,7 +61,8 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
-/// At most `N` words, how many there are in all (counting stops at `N + 1`), and the last of those counted.
+/// At most `N` words, how many there are in all (counting stops at `N + 1`), and the last of those
+/// counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a, const N: usize> {
     words: [&'a [u8]; N],

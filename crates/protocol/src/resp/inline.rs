@@ -1,7 +1,8 @@
 //! Requests as lines of words: what a person types into a terminal.
 
-/// The words of a line, as Redis splits them: by white space; `"…"` with `\n` `\r` `\t` `\b` `\a` `\xHH` and `\` before any other byte;
-/// `'…'` with `\'`. `None` where a quotation is not closed, or goes on behind its end.
+/// The words of a line, as Redis splits them: by white space; `"…"` with `\n` `\r` `\t` `\b` `\a`
+/// `\xHH` and `\` before any other byte; `'…'` with `\'`. `None` where a quotation is not closed,
+/// or goes on behind its end.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;

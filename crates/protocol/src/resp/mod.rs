@@ -1,7 +1,8 @@
-//! RESP, the protocol of Redis, in its versions 2 and 3: requests parsed and replies composed, no I/O.
+//! RESP, the protocol of Redis, in its versions 2 and 3: requests parsed and replies composed, no
+//! I/O.
 //!
-//! A request is an array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line of words, `GET k\r\n`, for people who type. What is
-//! accepted, refused and said of it is as in Redis 7.0.
+//! A request is an array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line of words,
+//! `GET k\r\n`, for people who type. What is accepted, refused and said of it is as in Redis 7.0.
 //!
 //! - [`Parser`]: requests out of the bytes of a connection, however they are cut, without a copy.
 //! - [`reply`]: every kind of reply, for either version.

@@ -1,12 +1,15 @@
 //! Requests out of the bytes of a connection.
 //!
-//! The caller hands over everything of the connection that is not consumed yet, from the beginning of a request on, again each time
-//! that more has come. The parser remembers how far it got, so that nothing is looked at twice: not an argument of
-//! megabytes, of which it waits for the last byte by its length, and not the arguments before it.
+//! The caller hands over everything of the connection that is not consumed yet, from the beginning
+//! of a request on, again each time that more has come. The parser remembers how far it got, so
+//! that nothing is looked at twice: not an argument of megabytes, of which it waits for the last
+//! byte by its length, and not the arguments before it.
 //!
 //! Invariants:
-//! 1. `spans` are the arguments read so far, in the bytes from the request's beginning on; `at` is where the next begins.
-//! 2. What a request makes the parser keep is bounded by the bytes that were sent for it: a span for each argument that is there.
+//! 1. `spans` are the arguments read so far, in the bytes from the request's beginning on; `at` is
+//!    where the next begins.
+//! 2. What a request makes the parser keep is bounded by the bytes that were sent for it: a span
+//!    for each argument that is there.
 
 use memchr::memchr;
 
@@ -16,13 +19,16 @@ use super::inline::split_words;
 /// Bounds on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most arguments of a request, with the command's name. Beyond it the connection cannot be read on.
+    /// The most arguments of a request, with the command's name. Beyond it the connection cannot be
+    /// read on.
     pub max_args: usize,
-    /// The longest argument, in bytes. Beyond it the connection cannot be read on. At most 4 GiB less one byte.
+    /// The longest argument, in bytes. Beyond it the connection cannot be read on. At most 4 GiB
+    /// less one byte.
     pub max_bulk_bytes: usize,
     /// The longest line: a request of words, or a number of bytes or arguments.
     pub max_line_bytes: usize,
-    /// The longest argument that is kept. A request with a longer one is dropped as it comes: [`Parse::TooLarge`].
+    /// The longest argument that is kept. A request with a longer one is dropped as it comes:
+    /// [`Parse::TooLarge`].
     pub max_kept_bulk_bytes: usize,
     /// The longest request that is kept. A longer one is dropped as well.
     pub max_request_bytes: usize,
@@ -44,7 +50,8 @@ impl Default for Limits {
 /// What is at the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// A request, of so many bytes; [`Parser::arg`] has its arguments until the next is parsed. It has at least one.
+    /// A request, of so many bytes; [`Parser::arg`] has its arguments until the next is parsed. It
+    /// has at least one.
     Request {
         /// Its length in bytes.
         consumed: usize,
@@ -56,7 +63,8 @@ pub enum Parse {
         /// Its arguments.
         words: Vec<Vec<u8>>,
     },
-    /// Nothing that is answered: an empty line, a request without arguments, a part of one that is dropped.
+    /// Nothing that is answered: an empty line, a request without arguments, a part of one that is
+    /// dropped.
     Nothing {
         /// Its length in bytes, at least 1.
         consumed: usize,
@@ -186,7 +194,8 @@ impl Parser {
         self.spans.len()
     }
 
-    /// Argument number `index` of the request that was parsed from `input`, or of the part of it that is there.
+    /// Argument number `index` of the request that was parsed from `input`, or of the part of it
+    /// that is there.
     #[inline]
     pub fn arg<'i>(&self, input: &'i [u8], index: usize) -> Option<&'i [u8]> {
         let span = self.spans.get(index)?;
@@ -200,15 +209,17 @@ impl Parser {
         Some(PendingBulk { index: self.spans.len(), len, start: self.at, behind })
     }
 
-    /// Leaves the data of the pending argument, and its line end, to the caller, who takes them off the front of the bytes; what was
-    /// parsed before goes as well. Then the arguments behind it are parsed as a request of their own, which may have none.
+    /// Leaves the data of the pending argument, and its line end, to the caller, who takes them off
+    /// the front of the bytes; what was parsed before goes as well. Then the arguments behind it
+    /// are parsed as a request of their own, which may have none.
     pub fn leave_pending(&mut self) {
         let behind = self.missing.saturating_sub(1);
         self.restart();
         (self.state, self.missing) = (State::Argument, behind);
     }
 
-    /// The line at `at`, without its end, and where the next begins. Redis looks for the `\r` and takes the byte behind it unseen.
+    /// The line at `at`, without its end, and where the next begins. Redis looks for the `\r` and
+    /// takes the byte behind it unseen.
     fn line<'i>(&mut self, input: &'i [u8], error: ProtocolError) -> Result<(&'i [u8], usize), Parse> {
         let rest = input.get(self.at..).unwrap_or_default();
         let skip = self.searched.saturating_sub(self.at).min(rest.len());

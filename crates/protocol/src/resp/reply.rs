@@ -1,4 +1,5 @@
-//! Replies, composed into a buffer. Where the two versions of the protocol differ, the function takes the version.
+//! Replies, composed into a buffer. Where the two versions of the protocol differ, the function
+//! takes the version.
 
 /// The version that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,7 +149,8 @@ pub fn boolean(out: &mut Vec<u8>, version: Version, truth: bool) {
     }
 }
 
-/// A number with a fraction, in the shortest decimal that reads back as the same; in RESP2 a bulk string.
+/// A number with a fraction, in the shortest decimal that reads back as the same; in RESP2 a bulk
+/// string.
 pub fn double(out: &mut Vec<u8>, version: Version, number: f64) {
     let text = if number.is_nan() {
         "nan".to_owned()

@@ -1,4 +1,5 @@
-//! The binary protocol's part of what property tests and fuzz targets share: a connection that cuts its input as told.
+//! The binary protocol's part of what property tests and fuzz targets share: a connection that cuts
+//! its input as told.
 
 #![allow(dead_code, reason = "every user needs a part of it")]
 
@@ -10,7 +11,8 @@ pub(crate) fn small_limits() -> Limits {
     Limits { max_item_bytes: 200, ..Limits::default() }
 }
 
-/// What all of `input` comes to, cut into pieces of `step` bytes: every parse as text, and what was left.
+/// What all of `input` comes to, cut into pieces of `step` bytes: every parse as text, and what was
+/// left.
 pub(crate) fn seen(input: &[u8], step: usize, take_data: bool) -> (Vec<String>, usize) {
     let mut parser = Parser::new(small_limits());
     let (mut events, mut buffer) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! A memcached that never holds anything: enough of a server to turn requests into bytes, so that a table of inputs and
-//! outputs can be held against the real one.
+//! A memcached that never holds anything: enough of a server to turn requests into bytes, so that a
+//! table of inputs and outputs can be held against the real one.
 
 use millpond_protocol::memcached::{
     GetRequest, KeyBuf, Limits, MetaCommand, MetaFacts, MetaFlags, MetaStatus, Parse, Parser, Refusal, Reply,

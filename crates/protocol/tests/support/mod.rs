@@ -1,5 +1,5 @@
-//! What the property tests, the wire tests and the fuzz targets share: a connection that cuts its input as told, and
-//! oracles that must hold for every input. Only the public interface is used.
+//! What the property tests, the wire tests and the fuzz targets share: a connection that cuts its
+//! input as told, and oracles that must hold for every input. Only the public interface is used.
 
 #![allow(dead_code, reason = "every user needs a part of it")]
 
@@ -37,7 +37,8 @@ pub(crate) struct Seen {
     pub closed: bool,
 }
 
-/// Feeds `input` in pieces; `cuts` are the lengths of the pieces, used over and over. No cuts is one piece.
+/// Feeds `input` in pieces; `cuts` are the lengths of the pieces, used over and over. No cuts is
+/// one piece.
 pub(crate) fn connection(input: &[u8], cuts: &[usize], limits: &Limits, data: Data) -> Seen {
     let mut parser = Parser::new(limits.clone());
     let mut buffer: Vec<u8> = Vec::new();
@@ -122,7 +123,8 @@ fn step(
     }
 }
 
-/// The event of a storage command whose data was taken piece by piece: the same as if it had come in one.
+/// The event of a storage command whose data was taken piece by piece: the same as if it had come
+/// in one.
 fn finished(command: &Pending, state: DataState, limits: &Limits) -> String {
     if state == DataState::Bad {
         let error = WireError::BadDataChunk;
@@ -196,8 +198,8 @@ pub(crate) fn check_fragments(input: &[u8], cuts: &[usize], limits: &Limits) -> 
     whole
 }
 
-/// A parsed request that is composed and parsed again is the same request. Composing ends lines in `\r\n` and spells out a
-/// delay of 0, so that the line may grow by a few bytes.
+/// A parsed request that is composed and parsed again is the same request. Composing ends lines in
+/// `\r\n` and spells out a delay of 0, so that the line may grow by a few bytes.
 pub(crate) fn check_round_trip(input: &[u8], limits: &Limits) {
     let Parse::Request { request, .. } = Parser::new(limits.clone()).parse(input) else { return };
     let mut composed = Vec::new();

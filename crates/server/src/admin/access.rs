@@ -1,8 +1,9 @@
 //! Who may ask the admin server, and what.
 //!
-//! Without tokens and certificates it answers whoever connects, and lets those on this machine change settings. Browsers run on
-//! this machine too, and pages of anybody run in them; so a request must have a Host that is the server's own, which keeps out a
-//! page whose name was made to lead here, and no Origin but that. Tokens and certificates are nothing that a page has, and a
+//! Without tokens and certificates it answers whoever connects, and lets those on this machine
+//! change settings. Browsers run on this machine too, and pages of anybody run in them; so a
+//! request must have a Host that is the server's own, which keeps out a page whose name was made to
+//! lead here, and no Origin but that. Tokens and certificates are nothing that a page has, and a
 //! page's name is not in the server's certificate: with either, and with TLS, names do not matter.
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +27,8 @@ use crate::users::Password;
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 /// The longest file with tokens.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// What needs neither token nor name: it tells that a server is there, which whoever reached it knows.
+/// What needs neither token nor name: it tells that a server is there, which whoever reached it
+/// knows.
 const OPEN: [&str; 1] = ["/healthz"];
 /// What needs no token: a page without a figure in it, which asks for one itself.
 const TOKENLESS: [&str; 1] = ["/"];
@@ -173,8 +175,8 @@ impl Connected<IncomingStream<'_, PatientListener>> for Caller {
     }
 }
 
-/// A caller who may see and change settings: somebody on this machine, or with a token or a certificate. A handler that takes one
-/// refuses everybody else before it looks at the request.
+/// A caller who may see and change settings: somebody on this machine, or with a token or a
+/// certificate. A handler that takes one refuses everybody else before it looks at the request.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
     pub(super) address: SocketAddr,

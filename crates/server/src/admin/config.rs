@@ -44,7 +44,8 @@ pub(super) async fn set(
     make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)))
 }
 
-/// Makes a change, and if the query asks for that writes what was asked for, and nothing else, into the configuration file.
+/// Makes a change, and if the query asks for that writes what was asked for, and nothing else, into
+/// the configuration file.
 pub(super) fn make(
     shared: &Shared,
     query: Option<String>,
@@ -134,7 +135,8 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
     answer
 }
 
-/// `POST /config/rewrite`: writes what was changed into the file. A page in a browser cannot send JSON to another server unasked.
+/// `POST /config/rewrite`: writes what was changed into the file. A page in a browser cannot send
+/// JSON to another server unasked.
 pub(super) async fn rewrite(State(shared): State<Arc<Shared>>, _: Operator, headers: HeaderMap) -> Response {
     let is_json = headers
         .get(header::CONTENT_TYPE)

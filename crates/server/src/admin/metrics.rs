@@ -1,7 +1,7 @@
 //! `/metrics`: what the server and the cache count, in OpenMetrics text.
 //!
-//! Nothing is kept for it: a scrape reads the counters where they are. Labels come from sets that the configuration bounds:
-//! listener, pool, size class, and names that are fixed in the code.
+//! Nothing is kept for it: a scrape reads the counters where they are. Labels come from sets that
+//! the configuration bounds: listener, pool, size class, and names that are fixed in the code.
 
 use std::fmt;
 use std::sync::Arc;

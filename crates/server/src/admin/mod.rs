@@ -1,8 +1,9 @@
-//! HTTP for operators: a page at `/`, `/metrics` for Prometheus, `/healthz`, `/stats.json`, `/hotkeys.json`, `/curves.json`,
-//! `/config`, `/tenants`.
+//! HTTP for operators: a page at `/`, `/metrics` for Prometheus, `/healthz`, `/stats.json`,
+//! `/hotkeys.json`, `/curves.json`, `/config`, `/tenants`.
 //!
-//! It runs on one thread of its own with tokio, so that a scrape takes no time from workers. Connections are few and short
-//! by construction: beyond a bound they wait to be accepted, and one that is silent for a while is closed.
+//! It runs on one thread of its own with tokio, so that a scrape takes no time from workers.
+//! Connections are few and short by construction: beyond a bound they wait to be accepted, and one
+//! that is silent for a while is closed.
 
 mod access;
 mod config;
@@ -104,7 +105,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// What the page may do: be itself, and ask this server. Nothing in it comes from elsewhere, and it is in no other page's frame.
+/// What the page may do: be itself, and ask this server. Nothing in it comes from elsewhere, and it
+/// is in no other page's frame.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 const INDEX: &str = "\

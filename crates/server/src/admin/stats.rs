@@ -15,8 +15,8 @@ use crate::metrics::Counter;
 use crate::shared::{ListenerState, Shared};
 use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
 
-/// The whole document, with what is told of each tenant and pool made only as it is written: that of a thousand pools at once
-/// would take hundreds of mebibytes.
+/// The whole document, with what is told of each tenant and pool made only as it is written: that
+/// of a thousand pools at once would take hundreds of mebibytes.
 pub(super) struct Document<'a>(pub(super) &'a Shared);
 
 impl Serialize for Document<'_> {
@@ -122,8 +122,8 @@ pub(super) fn curves(shared: &Shared) -> Value {
     Value::Object(shared.directory().pools.iter().map(of_pool).collect())
 }
 
-/// How long requests take, by what is spoken: buckets by their upper bounds in seconds, null for the last, with the requests in each and not in the one
-/// before.
+/// How long requests take, by what is spoken: buckets by their upper bounds in seconds, null for
+/// the last, with the requests in each and not in the one before.
 fn requests(shared: &Shared) -> Map<String, Value> {
     let of = |spoken: Spoken| {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);

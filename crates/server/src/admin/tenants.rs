@@ -46,7 +46,8 @@ fn shown(config: &Config, tenant: &TenantFigures) -> Value {
     })
 }
 
-/// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and makes the tenant where there is none.
+/// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and makes the tenant
+/// where there is none.
 pub(super) async fn set(
     State(shared): State<Arc<Shared>>,
     operator: Operator,

@@ -17,7 +17,8 @@ pub struct Change {
     pub new: String,
     /// Whether it takes effect now; otherwise at the next start.
     pub online: bool,
-    /// Whether it comes or goes with an entry of a list, and says no more than that its value is the default.
+    /// Whether it comes or goes with an entry of a list, and says no more than that its value is
+    /// the default.
     pub is_default: bool,
 }
 
@@ -49,7 +50,8 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
             if was == is {
                 return None;
             }
-            // A list entry that comes or goes is a restart, whatever its settings are; tenants alone may.
+            // A list entry that comes or goes is a restart, whatever its settings are; tenants
+            // alone may.
             let both = was.is_some() && is.is_some();
             let online = match path.starts_with("tenant.") || path.starts_with("user.") {
                 true if !both => !moved.contains(path),

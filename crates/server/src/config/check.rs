@@ -73,7 +73,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     above.chain(unreached).chain(super::folder::warnings(&config.shared_memory, memory)).collect()
 }
 
-/// Whether a client can be a tenant of that name: by its listener, by its user, or by switching to it.
+/// Whether a client can be a tenant of that name: by its listener, by its user, or by switching to
+/// it.
 fn is_reached(config: &Config, name: &str) -> bool {
     let is_among = |tenants: &[String]| tenants.iter().any(|tenant| tenant == name || tenant == "*");
     config.listeners.iter().any(|listener| listener.tenant() == name || is_among(&listener.tenants))

@@ -7,7 +7,8 @@ use std::path::Path;
 use base::ByteSize;
 use rustix::fs::statfs;
 
-/// File systems that are memory, by the numbers that `statfs` knows them by: tmpfs, ramfs, hugetlbfs.
+/// File systems that are memory, by the numbers that `statfs` knows them by: tmpfs, ramfs,
+/// hugetlbfs.
 const IN_MEMORY: [u32; 3] = [0x0102_1994, RAMFS, 0x9584_58f6];
 /// The one that has no limit of its own.
 const RAMFS: u32 = 0x8584_58f6;

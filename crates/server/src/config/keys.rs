@@ -3,7 +3,8 @@
 /// One setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they were tables.
+    /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they
+    /// were tables.
     pub path: &'static str,
     /// Whether SIGHUP applies a new value; otherwise it needs a restart.
     pub online: bool,

@@ -1,7 +1,7 @@
 //! Reads the file and lays environment variables and flags over it.
 //!
-//! Every refusal names where the setting came from – file and line, variable or flag – so that it can be mended without
-//! reading the whole configuration.
+//! Every refusal names where the setting came from – file and line, variable or flag – so that it
+//! can be mended without reading the whole configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -71,12 +71,12 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-/// The configuration from `file` (or defaults without one), the process environment and `flags`, the later over the
-/// earlier; checked, also by `survey`.
+/// The configuration from `file` (or defaults without one), the process environment and `flags`,
+/// the later over the earlier; checked, also by `survey`.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] if the file cannot be read, a setting is unknown, of the wrong type or out of range, or `survey` finds a
-/// problem: with all of these, each with its place.
+/// [`ErrorKind::Config`] if the file cannot be read, a setting is unknown, of the wrong type or out
+/// of range, or `survey` finds a problem: with all of these, each with its place.
 pub fn load(file: Option<&Path>, flags: &Flags, survey: Survey<'_>) -> Result<Loaded, Error> {
     let text = match file {
         None => String::new(),
@@ -213,8 +213,9 @@ const OPTIONS: [&str; 6] = [
     "MILLPOND_ADMIN_KEY",
 ];
 
-/// The settings among `environment`, and what is wrong with each variable that was probably meant to be one. Others are left
-/// alone: service managers and orchestrators make some of their own, as `MILLPOND_SERVICE_HOST`.
+/// The settings among `environment`, and what is wrong with each variable that was probably meant
+/// to be one. Others are left alone: service managers and orchestrators make some of their own, as
+/// `MILLPOND_SERVICE_HOST`.
 fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<String>) {
     let names: Vec<(String, &str)> =
         KEYS.iter().filter_map(|key| Some((keys::environment_name(key)?, key.path))).collect();
@@ -275,7 +276,8 @@ fn no_slot(config: &Config, path: &str) -> String {
     }
 }
 
-/// `text` as TOML where it is that, else as a string, so that `64MiB` needs no quotes on a command line.
+/// `text` as TOML where it is that, else as a string, so that `64MiB` needs no quotes on a command
+/// line.
 fn read_value(text: &str) -> toml::Value {
     toml::from_str::<toml::Table>(&format!("value = {text}"))
         .ok()

@@ -1,12 +1,15 @@
-//! What an operator may set: one TOML file, then environment variables, then flags, over defaults that live here.
+//! What an operator may set: one TOML file, then environment variables, then flags, over defaults
+//! that live here.
 //!
-//! A setting has one name everywhere: `limits.max_connections` in the file is `MILLPOND_LIMITS_MAX_CONNECTIONS` in the
-//! environment and `--set limits.max_connections=…` on the command line. [`keys::KEYS`] lists every one with its help
-//! and whether it changes while serving; a test holds that list, the structures below, `config/millpond.toml` and
-//! `docs/configuration.md` together.
+//! A setting has one name everywhere: `limits.max_connections` in the file is
+//! `MILLPOND_LIMITS_MAX_CONNECTIONS` in the environment and `--set limits.max_connections=…` on the
+//! command line. [`keys::KEYS`] lists every one with its help and whether it changes while serving;
+//! a test holds that list, the structures below, `config/millpond.toml` and `docs/configuration.md`
+//! together.
 //!
-//! Invariant 1: a [`Config`] that came out of [`load::load`] has passed [`check::check`], so the rest of the server may
-//! rely on its names being unique, its references resolving and its sizes being in range.
+//! Invariant 1: a [`Config`] that came out of [`load::load`] has passed [`check::check`], so the
+//! rest of the server may rely on its names being unique, its references resolving and its sizes
+//! being in range.
 
 pub mod change;
 pub mod check;
@@ -45,10 +48,11 @@ pub(crate) const MAX_MEMORY: ByteSize = ByteSize::gib(256);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// All memory of the cache: items, index, queues and connection buffers. Auto: a quarter of the machine's memory, at
-    /// most 1 GiB.
+    /// All memory of the cache: items, index, queues and connection buffers. Auto: a quarter of the
+    /// machine's memory, at most 1 GiB.
     pub memory: Auto<ByteSize>,
-    /// How far `memory` may be raised while serving. Auto: to what the machine or the container has.
+    /// How far `memory` may be raised while serving. Auto: to what the machine or the container
+    /// has.
     pub max_memory: Auto<ByteSize>,
     /// Worker threads. Auto: one for each processor the process may use.
     pub threads: Auto<usize>,
@@ -133,7 +137,8 @@ pub struct ListenerConfig {
     pub by_prefix: bool,
     /// What is spoken there.
     pub protocol: Protocol,
-    /// Whether clients must authenticate. Auto: if users are configured, and `default` has a password.
+    /// Whether clients must authenticate. Auto: if users are configured, and `default` has a
+    /// password.
     pub auth: Auto<bool>,
     /// Whether the server starts without it if another program has its address.
     pub optional: bool,
@@ -172,8 +177,8 @@ impl Default for ListenerConfig {
 }
 
 impl ListenerConfig {
-    /// The listeners of a server for which none is configured: the ports where clients of memcached and of Redis look, each
-    /// unless another program has it.
+    /// The listeners of a server for which none is configured: the ports where clients of memcached
+    /// and of Redis look, each unless another program has it.
     fn usual() -> Vec<Self> {
         let usual = |name: &str, port| Self {
             name: name.to_owned(),
@@ -264,7 +269,8 @@ pub struct Limits {
     pub max_requests_per_turn: usize,
     /// Seconds without a request after which a connection is closed; 0 for never.
     pub idle_timeout_secs: u32,
-    /// Seconds without progress in the middle of a request or response after which a connection is closed; 0 for never.
+    /// Seconds without progress in the middle of a request or response after which a connection is
+    /// closed; 0 for never.
     pub stall_timeout_secs: u32,
     /// Seconds that a client has for the handshake of TLS; 0 for as long as it likes.
     pub handshake_timeout_secs: u32,
@@ -350,7 +356,8 @@ impl Admin {
 pub struct Watch {
     /// One call of the engine in so many is timed; 0 = none.
     pub latency_one_in: u32,
-    /// A request of RESP that takes so many microseconds comes into the slow log; 0 = every one does, -1 = none.
+    /// A request of RESP that takes so many microseconds comes into the slow log; 0 = every one
+    /// does, -1 = none.
     pub slow_log_micros: i64,
     /// How many requests the slow log keeps.
     pub slow_log_entries: usize,
@@ -360,7 +367,8 @@ pub struct Watch {
     pub hot_keys: usize,
     /// One find in so many is looked at for them.
     pub hot_keys_one_in: u32,
-    /// How many keys of each pool are followed to learn its miss-ratio curve; 0 = nothing is learnt.
+    /// How many keys of each pool are followed to learn its miss-ratio curve; 0 = nothing is
+    /// learnt.
     pub curve_keys: usize,
     /// Of all keys at most one in so many is followed for that.
     pub curve_one_in: u32,
@@ -407,9 +415,11 @@ pub struct MonitorSettings {
     pub mode: MonitorMode,
     /// How often.
     pub interval_millis: u32,
-    /// Below so much available memory it is given back; below so much resident memory it is taken back.
+    /// Below so much available memory it is given back; below so much resident memory it is taken
+    /// back.
     pub lower_bytes: ByteSize,
-    /// Above so much available memory it is taken back; above so much resident memory it is given back.
+    /// Above so much available memory it is taken back; above so much resident memory it is given
+    /// back.
     pub upper_bytes: ByteSize,
     /// How much is given back at once, in percent of what lies between.
     pub give_percent: u32,

@@ -1,7 +1,8 @@
 //! Reads the text of a configuration file, and finds every mistake in it rather than the first.
 //!
-//! Each setting is read by itself, so that one of a wrong type hides no other. What is good goes on to be checked as a whole;
-//! [`Mistakes`] knows the line of each setting, and so says where a problem that [`super::check`] finds was written.
+//! Each setting is read by itself, so that one of a wrong type hides no other. What is good goes on
+//! to be checked as a whole; [`Mistakes`] knows the line of each setting, and so says where a
+//! problem that [`super::check`] finds was written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -238,7 +239,8 @@ impl Reader<'_> {
         toml::Value::Table(read)
     }
 
-    /// What is good of the settings of a section, which is called `shown`; `alone` makes a file of one of them.
+    /// What is good of the settings of a section, which is called `shown`; `alone` makes a file of
+    /// one of them.
     fn section(
         &mut self,
         section: &str,
@@ -302,7 +304,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// A message about the type of a setting without the names of Rust's types, which says what the setting can be.
+/// A message about the type of a setting without the names of Rust's types, which says what the
+/// setting can be.
 pub(super) fn in_words(path: &str, message: &str) -> String {
     let words = [
         ("expected usize", "expected a whole number"),
@@ -346,7 +349,8 @@ struct Quoted {
     line: String,
 }
 
-/// `text` with quotes around the texts that lack them, as `512MiB` and `0700`, if it is no TOML as it is; and these lines.
+/// `text` with quotes around the texts that lack them, as `512MiB` and `0700`, if it is no TOML as
+/// it is; and these lines.
 fn with_quotes(text: &str) -> (String, Vec<Quoted>) {
     let (mut lines, mut quoted) = (Vec::new(), String::new());
     if DeTable::parse(text).is_ok() {
@@ -369,7 +373,8 @@ fn with_quotes(text: &str) -> (String, Vec<Quoted>) {
     (quoted, lines)
 }
 
-/// `memory = "512MiB"` for `memory = 512MiB` with the reason, if the line is no TOML and a setting takes that text.
+/// `memory = "512MiB"` for `memory = 512MiB` with the reason, if the line is no TOML and a setting
+/// takes that text.
 fn quote(line: &str) -> Option<(&'static str, String)> {
     let line = line.trim_end();
     let (key, rest) = line.split_once('=')?;

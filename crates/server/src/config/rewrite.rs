@@ -1,4 +1,5 @@
-//! Writes single settings into a configuration file and leaves everything else in it, comments included, as it is.
+//! Writes single settings into a configuration file and leaves everything else in it, comments
+//! included, as it is.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -9,10 +10,12 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 use super::{Config, change, keys};
 use crate::error::{Error, ErrorKind};
 
-/// Writes the settings of `paths` as they are in `config` into `file`, or into the file that it leads to as a symbolic link.
+/// Writes the settings of `paths` as they are in `config` into `file`, or into the file that it
+/// leads to as a symbolic link.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] where the file cannot be read, [`ErrorKind::System`] where it cannot be written.
+/// [`ErrorKind::Config`] where the file cannot be read, [`ErrorKind::System`] where it cannot be
+/// written.
 pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
     let name = file.display();
     let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
@@ -30,7 +33,8 @@ pub(crate) fn link_target(file: &Path) -> Option<PathBuf> {
     is_link.then(|| std::fs::canonicalize(file).ok()).flatten()
 }
 
-/// Puts `text` into `file` by way of a file beside it, so that it is whole at any time. Nothing stays beside it on an error.
+/// Puts `text` into `file` by way of a file beside it, so that it is whole at any time. Nothing
+/// stays beside it on an error.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".new");
@@ -66,7 +70,8 @@ fn edited(text: &str, config: &Config, paths: &BTreeSet<String>) -> Result<Strin
     Ok(document.to_string())
 }
 
-/// Takes the entries out of tenants that are among `paths` and that `config` does not have, each with the comment right above it.
+/// Takes the entries out of tenants that are among `paths` and that `config` does not have, each
+/// with the comment right above it.
 fn remove_tenants<'p>(
     document: &mut DocumentMut,
     config: &Config,
@@ -87,7 +92,8 @@ fn with_unit(path: &str, value: &str) -> String {
     bytes.and_then(keys::written_size).map_or_else(|| value.to_owned(), |size| format!("\"{size}\""))
 }
 
-/// Whether a setting of a tenant need not be written: it has its default, and the file says nothing else.
+/// Whether a setting of a tenant need not be written: it has its default, and the file says nothing
+/// else.
 fn is_left_out(document: &DocumentMut, path: &str, value: &str, defaults: &[(String, String)]) -> bool {
     let named = path.strip_prefix("tenant.").and_then(|path| path.rsplit_once('.'));
     let Some((name, key)) = named else { return false };
@@ -99,7 +105,8 @@ fn is_left_out(document: &DocumentMut, path: &str, value: &str, defaults: &[(Str
     key != "name" && !is_written && defaults.iter().find(example).is_some_and(|(_, default)| default == value)
 }
 
-/// Puts `value` at `path`, in whatever way the section is written; sections and entries that are missing are added.
+/// Puts `value` at `path`, in whatever way the section is written; sections and entries that are
+/// missing are added.
 fn place(document: &mut DocumentMut, path: &str, value: Value) -> Option<()> {
     let parts: Vec<&str> = path.split('.').collect();
     match parts.as_slice() {
@@ -113,7 +120,8 @@ fn place(document: &mut DocumentMut, path: &str, value: Value) -> Option<()> {
             let list = document.entry(list).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
             let list = list.as_array_of_tables_mut()?;
             let only = list.len() == 1;
-            // An entry without a name has the one that it has by default, and there is but one such.
+            // An entry without a name has the one that it has by default, and there is but one
+            // such.
             let is_it =
                 |entry: &Table| entry.get("name").map_or(only, |it| it.as_str().is_some_and(|it| it == name));
             if !list.iter().any(is_it) {

@@ -18,7 +18,8 @@ pub struct Telemetry {
     pub otlp_endpoint: String,
     /// One turn of a connection in so many is traced; 0 = none.
     pub sample_one_in: u32,
-    /// A command in such a turn that takes so many microseconds has a span of its own; 0 = every one has.
+    /// A command in such a turn that takes so many microseconds has a span of its own; 0 = every
+    /// one has.
     pub slow_command_micros: u32,
     /// What the server calls itself.
     pub service_name: String,

@@ -14,13 +14,15 @@ use super::{Auto, Config, PoolSettings, UserSettings, check};
 pub struct TenantSettings {
     /// Its name in listeners, users, logs and metrics.
     pub name: String,
-    /// Where its items are. Empty: in the pool of its own name, which is made where there is no such `[[pool]]`.
+    /// Where its items are. Empty: in the pool of its own name, which is made where there is no
+    /// such `[[pool]]`.
     pub pool: String,
     /// The most that the pool which is made for it may hold. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
     /// What other pools do not take from that pool.
     pub reserve: ByteSize,
-    /// Its turns in a worker, and its part of the memory, against those of the others that want some.
+    /// Its turns in a worker, and its part of the memory, against those of the others that want
+    /// some.
     pub weight: u32,
     /// The databases under which `SELECT` finds it.
     pub databases: Vec<u32>,
@@ -75,7 +77,8 @@ impl TenantSettings {
 }
 
 impl Config {
-    /// The configuration with these settings of a tenant, which is made if there is none of that name; checked.
+    /// The configuration with these settings of a tenant, which is made if there is none of that
+    /// name; checked.
     pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Edited {
         let mut config = self.clone();
         if !config.tenants.iter().any(|tenant| tenant.name == name) {
@@ -115,8 +118,8 @@ impl Config {
         Self { tenants: vec![tenant], users: vec![user], ..Self::default() }
     }
 
-    /// All tenants: those that are configured, and one without limits for each pool that a listener names and no tenant is called
-    /// after.
+    /// All tenants: those that are configured, and one without limits for each pool that a listener
+    /// names and no tenant is called after.
     pub fn all_tenants(&self) -> Vec<TenantSettings> {
         let mut tenants = self.tenants.clone();
         for listener in &self.listeners {

@@ -15,7 +15,8 @@ pub struct TlsSettings {
     pub certificate: PathBuf,
     /// The file with its private key, in PEM.
     pub key: PathBuf,
-    /// The file with the roots of clients' certificates, in PEM; empty = clients are not asked for one.
+    /// The file with the roots of clients' certificates, in PEM; empty = clients are not asked for
+    /// one.
     pub client_ca: PathBuf,
     /// Whether clients must have one.
     pub client_auth: ClientAuth,

@@ -117,7 +117,8 @@ pub(crate) fn shown_rules(rules: &str) -> String {
 }
 
 impl Config {
-    /// Whether a client must authenticate before it may do anything, if its listener says nothing of that.
+    /// Whether a client must authenticate before it may do anything, if its listener says nothing
+    /// of that.
     pub(crate) fn needs_users(&self) -> bool {
         !self.users.is_empty() && !self.users.iter().any(UserSettings::is_open)
     }

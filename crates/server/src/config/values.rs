@@ -166,7 +166,8 @@ impl FromStr for Address {
 
 serde_as_text!(Address);
 
-/// A listener as it is given on a command line: an address, whose scheme may say what is spoken there.
+/// A listener as it is given on a command line: an address, whose scheme may say what is spoken
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// Where.

@@ -146,7 +146,8 @@ mod tests {
         wait_for(&pipe, "last\n");
         let text = String::from_utf8(pipe.0.lock().expect("a lock").clone()).expect("text");
         assert!(text.starts_with("first\n") && text.contains("line 0\n"), "{text}");
-        // The writer may have counted before the last of them were dropped, and then tells of those apart.
+        // The writer may have counted before the last of them were dropped, and then tells of those
+        // apart.
         let told =
             text.lines().filter_map(|line| line.strip_prefix('(')?.split_once(" log lines were dropped"));
         let told: u64 = told.map(|(count, _)| count.parse::<u64>().expect("a number")).sum();

@@ -132,7 +132,8 @@ impl<'c> Commands<'_, 'c> {
         old: &ReadHandle<'_>,
         change: &Change,
     ) -> Result<Option<Changed>, WireError> {
-        // As in memcached, this is found before the token is compared, and what else is no number after it.
+        // As in memcached, this is found before the token is compared, and what else is no number
+        // after it.
         if old.is_empty() {
             return Err(WireError::NonNumeric);
         }
@@ -159,7 +160,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(replaced.then_some(Changed::Yes { number, cas, expires_at, created: false }))
     }
 
-    /// Creates the number that the client asked for, if it did; nothing where there is an item by now.
+    /// Creates the number that the client asked for, if it did; nothing where there is an item by
+    /// now.
     fn create_number(&mut self, key: &[u8], change: &Change) -> Result<Option<Changed>, WireError> {
         let Some((exptime, number)) = change.create else { return Ok(Some(Changed::NotFound)) };
         let expires_at = match EndsAt::new(exptime, self.now_secs) {
@@ -172,8 +174,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(created.then_some(Changed::Yes { number, cas, expires_at, created: true }))
     }
 
-    /// An item with `number` in decimal, padded with spaces to `min_len` bytes: as in memcached, a number that gets shorter
-    /// keeps its length.
+    /// An item with `number` in decimal, padded with spaces to `min_len` bytes: as in memcached, a
+    /// number that gets shorter keeps its length.
     fn make_number(
         &self,
         key: &[u8],
@@ -196,8 +198,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// Reads a number as C's `strtoull` does, with memcached's conditions: white space before it, and white space or nothing
-/// after it.
+/// Reads a number as C's `strtoull` does, with memcached's conditions: white space before it, and
+/// white space or nothing after it.
 fn parse_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = value.iter().position(|byte| !is_space(byte))?;

@@ -1,7 +1,8 @@
-//! Who a memcached client is, where it must say so: as memcached with `-Y`, by a first `set` of any key whose value is `user password`.
+//! Who a memcached client is, where it must say so: as memcached with `-Y`, by a first `set` of any
+//! key whose value is `user password`.
 //!
-//! Where `default` may do something without saying so, it is by a `set` that `default` may not carry out ([`super::permission`]). The binary
-//! protocol has no way in.
+//! Where `default` may do something without saying so, it is by a `set` that `default` may not
+//! carry out ([`super::permission`]). The binary protocol has no way in.
 
 use millpond::ReadHandle;
 use protocol::http;

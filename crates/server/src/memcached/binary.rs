@@ -1,7 +1,7 @@
 //! The binary protocol: the same commands as in text, in and out of packets.
 //!
-//! memcached has deprecated it; it is there for clients that have not moved yet. Nothing is decided here but how a request is
-//! read and its outcome told: what a command does is in the other files.
+//! memcached has deprecated it; it is there for clients that have not moved yet. Nothing is decided
+//! here but how a request is read and its outcome told: what a command does is in the other files.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! The engine as a client of one listener sees it, and the commands that need no more than a call of it.
+//! The engine as a client of one listener sees it, and the commands that need no more than a call
+//! of it.
 
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// What a new item is made with. It has a token at once if it `has_cas`, or if it is so long that one does not count.
+    /// What a new item is made with. It has a token at once if it `has_cas`, or if it is so long
+    /// that one does not count.
     pub(super) fn options(
         &self,
         (expires_at, client_flags): (Option<u32>, u32),
@@ -119,7 +121,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Gives an item that was found a new end. One that is over is removed, unless it has been replaced meanwhile.
+    /// Gives an item that was found a new end. One that is over is removed, unless it has been
+    /// replaced meanwhile.
     pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
         match end {
             EndsAt::Later(expires_at) => {
@@ -290,8 +293,9 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Removes what is stored under the key of a storage command that was refused for its size, so that nobody goes on
-    /// reading the old value. As memcached, only where the command would have replaced whatever there is.
+    /// Removes what is stored under the key of a storage command that was refused for its size, so
+    /// that nobody goes on reading the old value. As memcached, only where the command would have
+    /// replaced whatever there is.
     pub(super) fn forget_refused(&mut self, header: &StoreHeader<'_>) {
         if header.command == StoreCommand::Set || header.meta.is_some() {
             self.with_key(header.key, |commands, key| commands.keys().remove(key));

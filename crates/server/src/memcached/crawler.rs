@@ -1,8 +1,8 @@
 //! `lru_crawler`: listing what is stored, and what memcached's crawler is told otherwise.
 //!
-//! memcached's crawler takes expired items out. Here the cache does that by itself, so that most of these commands have
-//! nothing to change, and answer as if they had. A listing goes through the items of the listener's pool while others
-//! change them, some in each turn of the connection.
+//! memcached's crawler takes expired items out. Here the cache does that by itself, so that most of
+//! these commands have nothing to change, and answer as if they had. A listing goes through the
+//! items of the listener's pool while others change them, some in each turn of the connection.
 
 use millpond::{Items, ReadHandle, Step};
 use protocol::memcached::{Reply, Tokens, WireError, reply};
@@ -13,7 +13,8 @@ use super::store::cas_of;
 use crate::net::Output;
 use crate::session::Next;
 
-/// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
+/// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
+/// all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
 /// The highest number that a class can have.
 const MAX_CLASS: u16 = 255;
@@ -71,7 +72,8 @@ impl<'c> Commands<'_, 'c> {
             },
             (Some(b"crawl"), Some(classes)) => match parse_classes(classes, false) {
                 Some(_) => {
-                    // What the maintenance thread does is done for all tenants, and at its own pace where there are several.
+                    // What the maintenance thread does is done for all tenants, and at its own pace
+                    // where there are several.
                     if !self.shared.is_shared() {
                         self.shared.maintenance.wake();
                     }
@@ -98,8 +100,8 @@ impl<'c> Commands<'_, 'c> {
         Some(Dump { items, classes, form })
     }
 
-    /// Lists up to `max_items` more, until the output has `max_output_bytes`. Returns how many items were looked at, and
-    /// what is needed to go on; nothing where the listing is complete.
+    /// Lists up to `max_items` more, until the output has `max_output_bytes`. Returns how many
+    /// items were looked at, and what is needed to go on; nothing where the listing is complete.
     pub(super) fn continue_dump(
         &mut self,
         dump: &mut Dump<'c>,
@@ -147,7 +149,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// `all`, `hash` for a listing, or class numbers with commas between them. Nothing where it is neither.
+/// `all`, `hash` for a listing, or class numbers with commas between them. Nothing where it is
+/// neither.
 fn parse_classes(text: &[u8], listing: bool) -> Option<Vec<u16>> {
     if text == b"all" || (listing && text == b"hash") {
         return Some(Vec::new());

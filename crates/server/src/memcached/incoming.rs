@@ -1,6 +1,7 @@
 //! A large value on its way, received straight into the item it will be.
 //!
-//! The command line is kept and parsed again at the end: what borrows from it cannot outlive the receive buffer.
+//! The command line is kept and parsed again at the end: what borrows from it cannot outlive the
+//! receive buffer.
 
 use millpond::ReadHandle;
 use protocol::memcached::{DataBlock, DataState, Limits, Parse, Parser, StoreHeader, WireError, binary};

@@ -11,7 +11,8 @@ use crate::metrics::Counter;
 use crate::net::{MIN_IN_PLACE_BYTES, Output};
 use crate::requests::{Asked, Does};
 
-/// The most that an answer with a small value takes: the value, the key, and what else stands in a line or a header.
+/// The most that an answer with a small value takes: the value, the key, and what else stands in a
+/// line or a header.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + KEY_MAX_BYTES + 256;
 
 /// How a lookup is answered.
@@ -55,8 +56,8 @@ impl Answer<'_> {
     }
 }
 
-/// Whether an `mg` can be answered from the item as it was found: it neither changes anything nor asks what was so before it
-/// was looked up.
+/// Whether an `mg` can be answered from the item as it was found: it neither changes anything nor
+/// asks what was so before it was looked up.
 pub(super) fn is_plain(request: &MetaRequest<'_>) -> bool {
     !request.key.is_base64() && !b"NRThluIE".iter().any(|flag| request.flags.has(*flag))
 }
@@ -71,8 +72,8 @@ struct Tally {
 }
 
 impl<'c> Commands<'_, 'c> {
-    /// Makes the lookups of `batch` and answers them in order until the output has `max_output_bytes`. Returns how many
-    /// were answered.
+    /// Makes the lookups of `batch` and answers them in order until the output has
+    /// `max_output_bytes`. Returns how many were answered.
     pub(super) fn lookup(
         &mut self,
         batch: &Batch<'_, Answer<'_>>,

@@ -67,7 +67,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The item, and what was so of it before it was found. With `u` it is looked at without being counted as used.
+    /// The item, and what was so of it before it was found. With `u` it is looked at without being
+    /// counted as used.
     fn find_for_meta(&mut self, key: &[u8], flags: &MetaFlags<'_>) -> (Option<ReadHandle<'c>>, Before) {
         let before =
             |item: &ReadHandle<'_>| Before { fetched: item.was_fetched(), last_access: item.last_access() };
@@ -158,7 +159,8 @@ impl<'c> Commands<'_, 'c> {
         self.write_hit(key, request.key.is_base64(), flags, Value::Held(item), told, output);
     }
 
-    /// Carries out, in the order of the flags, those that change the item or depend on how it is at that point.
+    /// Carries out, in the order of the flags, those that change the item or depend on how it is at
+    /// that point.
     fn tell(&self, item: &ReadHandle<'_>, flags: &MetaFlags<'_>, created: bool) -> Told {
         let mut told = Told::default();
         let mut expires_at = item.expires_at();
@@ -271,7 +273,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The copy of `old` that `I` (stale) or `x` (without its value) puts in its place; nothing where it has ended then.
+    /// The copy of `old` that `I` (stale) or `x` (without its value) puts in its place; nothing
+    /// where it has ended then.
     fn invalidated(
         &mut self,
         key: &[u8],
@@ -280,7 +283,8 @@ impl<'c> Commands<'_, 'c> {
     ) -> Result<Option<WriteHandle<'c>>, WireError> {
         let end = match flags.ttl() {
             Some(exptime) => EndsAt::new(exptime, self.now_secs),
-            // As in memcached, what is left without its value is another item, and has no end of its own.
+            // As in memcached, what is left without its value is another item, and has no end of
+            // its own.
             None if flags.remove_value() => EndsAt::Later(None),
             None => EndsAt::Later(old.expires_at()),
         };

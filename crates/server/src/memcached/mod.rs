@@ -1,11 +1,13 @@
 //! What a memcached client is answered: classic, meta and binary commands on the engine.
 //!
-//! A [`Session`] is given what a connection has received and answers every whole request in it. Lookups that follow one
-//! another – the keys of a retrieval, pipelined retrievals, plain `mg` – are gathered and looked up at once. Commands that
-//! change an item depending on what it is are optimistic: read, make a new item, put it in place of exactly the one that
-//! was read, and begin again if that is no longer there. No command takes a lock of the server's.
+//! A [`Session`] is given what a connection has received and answers every whole request in it.
+//! Lookups that follow one another – the keys of a retrieval, pipelined retrievals, plain `mg` –
+//! are gathered and looked up at once. Commands that change an item depending on what it is are
+//! optimistic: read, make a new item, put it in place of exactly the one that was read, and begin
+//! again if that is no longer there. No command takes a lock of the server's.
 //!
-//! Semantics are those of memcached 1.6.18, which the wire tests compare with; `docs/compatibility.md` has the exceptions.
+//! Semantics are those of memcached 1.6.18, which the wire tests compare with;
+//! `docs/compatibility.md` has the exceptions.
 
 mod arithmetic;
 mod authentication;
@@ -317,8 +319,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
-    /// Whether a request with this key is another tenant's, or without one the connection's own. `Some` ends the turn, and the
-    /// request is still to come.
+    /// Whether a request with this key is another tenant's, or without one the connection's own.
+    /// `Some` ends the turn, and the request is still to come.
     fn goes_elsewhere(&mut self, key: Option<Key<'i>>) -> Option<Next> {
         let route = self.route.as_ref()?;
         let mut scratch = KeyBuf::default();
@@ -430,8 +432,8 @@ impl<'i> Round<'_, '_, 'i> {
         if self.batch.is_full() { self.answer_batch() } else { None }
     }
 
-    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn ends, and goes on from
-    /// there with the next.
+    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn
+    /// ends, and goes on from there with the next.
     fn answer_batch(&mut self) -> Option<Next> {
         if self.batch.len() == 0 {
             return None;
@@ -617,7 +619,8 @@ const fn name_of(request: &Request<'_>) -> &'static str {
     }
 }
 
-/// The key of a request, if it has one; nothing where it does not matter whose turn it is, or there may be several.
+/// The key of a request, if it has one; nothing where it does not matter whose turn it is, or there
+/// may be several.
 fn key_of<'i>(request: &Request<'i>) -> Option<Option<Key<'i>>> {
     match request {
         Request::Store(request) => Some(Some(request.header.key)),

@@ -1,8 +1,10 @@
-//! What a user may do by memcached's commands: what the rules say of the commands of Redis that do the same.
+//! What a user may do by memcached's commands: what the rules say of the commands of Redis that do
+//! the same.
 //!
-//! Rules name commands, categories and keys as Redis has them, so that one set of them holds for a user whatever it speaks. Each request
-//! of memcached is checked as if its counterparts of Redis had been sent, which `docs/security.md` lists. What says nothing of keys or
-//! settings and keeps the wire in step (`version`, `mn`, the binary no-op, `quit`) is free.
+//! Rules name commands, categories and keys as Redis has them, so that one set of them holds for a
+//! user whatever it speaks. Each request of memcached is checked as if its counterparts of Redis
+//! had been sent, which `docs/security.md` lists. What says nothing of keys or settings and keeps
+//! the wire in step (`version`, `mn`, the binary no-op, `quit`) is free.
 
 use std::ops::ControlFlow;
 
@@ -224,8 +226,8 @@ impl<'c> Commands<'_, 'c> {
         output.compose(|out| binary_reply::error_text(out, head, Status::NotAllowed, text.as_bytes()));
     }
 
-    /// Who a `set` that is not allowed says that the client is, if it could mean that: who is nobody in particular may be asking to be
-    /// somebody.
+    /// Who a `set` that is not allowed says that the client is, if it could mean that: who is
+    /// nobody in particular may be asking to be somebody.
     fn said<'i>(&self, request: &Request<'i>) -> Option<Said<'i>> {
         let Request::Store(request) = request else { return None };
         let is_set = request.header.command == StoreCommand::Set && request.header.meta.is_none();
@@ -235,8 +237,8 @@ impl<'c> Commands<'_, 'c> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
-    /// Refuses a request of `consumed` bytes that the client may not make. Goes on where it may make it, or else breaks with what ends the
-    /// turn, if something does.
+    /// Refuses a request of `consumed` bytes that the client may not make. Goes on where it may
+    /// make it, or else breaks with what ends the turn, if something does.
     pub(super) fn deny(&mut self, request: &Request<'i>, consumed: usize) -> ControlFlow<Option<Next>> {
         let Some(denial) = self.commands.denies_request(request) else { return ControlFlow::Continue(()) };
         if let Some(next) = self.answer_batch() {

@@ -1,10 +1,11 @@
 //! `stats` and its sub-commands, under the names that memcached's tools read.
 //!
-//! `stats items` and `stats slabs` are of the pool that the client is connected to. Everything else is over all pools and listeners
-//! where there is one tenant. Where there are several, a client sees what is its own tenant's, and of the process what tells nothing of
-//! what others do; all of it is the operator's to see, in `/metrics` and `/stats.json`. `stats` has
-//! every name of memcached 1.6.18, as programs look for them: what Millpond has no counterpart of,
-//! and so never happens, is 0.
+//! `stats items` and `stats slabs` are of the pool that the client is connected to. Everything else
+//! is over all pools and listeners where there is one tenant. Where there are several, a client
+//! sees what is its own tenant's, and of the process what tells nothing of what others do; all of
+//! it is the operator's to see, in `/metrics` and `/stats.json`. `stats` has every name of
+//! memcached 1.6.18, as programs look for them: what Millpond has no counterpart of, and so never
+//! happens, is 0.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -135,7 +136,8 @@ impl<'c> Commands<'_, 'c> {
                 return Ok(Reply::Ok.as_bytes());
             }
             (Some(b"detail"), Some(b"dump")) => self.details(out),
-            // Keys are listed by `lru_crawler`; clients of this older command take an empty list well.
+            // Keys are listed by `lru_crawler`; clients of this older command take an empty list
+            // well.
             (Some(b"cachedump"), Some(_)) if third.is_some() => {}
             (Some(b"cachedump"), _) => return Err(b"CLIENT_ERROR bad command line\r\n"),
             (Some(b"detail"), _) => return Err(WireError::StatsDetailUsage.as_bytes()),
@@ -226,7 +228,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// The first address of TCP and the first of a unix socket, or of several tenants' listeners the client's own alone.
+    /// The first address of TCP and the first of a unix socket, or of several tenants' listeners
+    /// the client's own alone.
     fn addresses(&self, config: &Config) -> (Option<SocketAddr>, Option<String>) {
         let own = [self.info.listener.address.clone()];
         let all: Vec<_> = config.listeners.iter().map(|listener| listener.address.clone()).collect();
@@ -275,8 +278,8 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "track_sizes", "no");
     }
 
-    /// Whether a `set` by a client that has just connected to this listener is its user and password. memcached names the
-    /// file with these, and has `no` if there is none.
+    /// Whether a `set` by a client that has just connected to this listener is its user and
+    /// password. memcached names the file with these, and has `no` if there is none.
     fn takes_passwords(&self) -> bool {
         let listener = &self.info.listener;
         let is_text = !matches!(listener.protocol, Protocol::MemcachedBinary | Protocol::Resp);
@@ -314,7 +317,8 @@ impl<'c> Commands<'_, 'c> {
                 reply::stat_number(out, &format!("items:{}:{name}", class_number(class.number)), value);
             };
             stat("number", class.items);
-            // memcached has `hot`, `warm` and `cold` here, as the policy 2q has; others have queues of other names.
+            // memcached has `hot`, `warm` and `cold` here, as the policy 2q has; others have queues
+            // of other names.
             for queue in &class.queues {
                 stat(&format!("number_{}", queue.name), queue.items);
                 if let Some(age) = queue.age_secs {
@@ -375,7 +379,8 @@ impl<'c> Commands<'_, 'c> {
         reply::stat_number(out, "total_malloced", pool.map_or(0, |pool| pool.slab_bytes));
     }
 
-    /// The keys of the pool that are found most often, the hottest first, if they are looked for. Keys are written as in listings.
+    /// The keys of the pool that are found most often, the hottest first, if they are looked for.
+    /// Keys are written as in listings.
     fn hot_keys(&self, out: &mut Vec<u8>) {
         let keys = self.shared.cache.hot_keys(self.pool.id, MAX_HOT_KEYS).unwrap_or_default();
         for (hot, rank) in keys.iter().zip(1..) {
@@ -409,8 +414,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Items by the size of their chunks: the classes are finer than memcached's steps of 32 bytes for small items, and
-    /// need no counting that would have to be switched on.
+    /// Items by the size of their chunks: the classes are finer than memcached's steps of 32 bytes
+    /// for small items, and need no counting that would have to be switched on.
     fn sizes(&self, out: &mut Vec<u8>) {
         for class in self.pool_stats().iter().flat_map(|pool| &pool.classes).filter(|class| class.items > 0) {
             reply::stat_number(out, &class.chunk_bytes.to_string(), class.items);

@@ -101,7 +101,8 @@ impl<'c> Commands<'_, 'c> {
         given.unwrap_or_else(|| self.shared.next_cas())
     }
 
-    /// A storage command failed for want of room. A set leaves no old value behind, as in memcached.
+    /// A storage command failed for want of room. A set leaves no old value behind, as in
+    /// memcached.
     pub(super) fn fail(&mut self, header: &StoreHeader<'_>, key: &[u8], error: WireError) -> Stored {
         if header.command == StoreCommand::Set {
             self.keys().remove(key);
@@ -133,7 +134,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// `replace` and `cas`: puts the draft in place of what is there, if that is as the command says.
+    /// `replace` and `cas`: puts the draft in place of what is there, if that is as the command
+    /// says.
     fn commit_over(&mut self, header: &StoreHeader<'_>, key: &[u8], draft: Draft<'c>) -> Stored {
         let Draft { mut item, cas } = draft;
         loop {
@@ -166,8 +168,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// `append` and `prepend`: flags and end stay as they are. With `N` of `ms`, an item that is not there is created.
-    /// `whole_len` becomes the length of the whole value.
+    /// `append` and `prepend`: flags and end stay as they are. With `N` of `ms`, an item that is
+    /// not there is created. `whole_len` becomes the length of the whole value.
     fn extend(&mut self, header: &StoreHeader<'_>, key: &[u8], data: &[u8], whole_len: &mut usize) -> Stored {
         let vivify = header.meta.as_ref().and_then(MetaFlags::vivify);
         loop {
@@ -335,14 +337,16 @@ pub(super) const fn name(command: StoreCommand) -> &'static str {
     }
 }
 
-/// Whether `old` may be replaced by the command, and whether the new item is stale then; else what to answer.
+/// Whether `old` may be replaced by the command, and whether the new item is stale then; else what
+/// to answer.
 fn compare(header: &StoreHeader<'_>, old: &ReadHandle<'_>) -> Result<bool, Stored> {
     let Some(wanted) = header.compare_cas else { return Ok(false) };
     let has = cas_of(old);
     if Some(wanted) == has {
         return Ok(false);
     }
-    // An older token may still replace the item when the client says that the result is to count as stale.
+    // An older token may still replace the item when the client says that the result is to count as
+    // stale.
     let invalidates = header.meta.as_ref().is_some_and(MetaFlags::invalidate);
     // An item without a token is younger than all that were given out.
     if invalidates && has.is_none_or(|has| wanted < has) { Ok(true) } else { Err(Stored::Exists) }

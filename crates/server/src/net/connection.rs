@@ -1,10 +1,10 @@
 //! One connection: receives, lets its session answer, sends, and says what it waits for.
 //!
 //! Invariants:
-//! 1. Nothing is received while anything is unsent. A client that does not read stops being read from, and what is unsent is
-//!    what one turn produced: at most the output limit and one item.
-//! 2. A connection that waits for its client owns buffers only for what is pending: a partial request, unsent responses.
-//!    Everything else uses the worker's.
+//! 1. Nothing is received while anything is unsent. A client that does not read stops being read
+//!    from, and what is unsent is what one turn produced: at most the output limit and one item.
+//! 2. A connection that waits for its client owns buffers only for what is pending: a partial
+//!    request, unsent responses. Everything else uses the worker's.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -95,8 +95,9 @@ pub(crate) struct Connection<'c> {
     closing: Option<Counter>,
     /// It is closed when nothing more has arrived.
     draining: bool,
-    /// Everything was said and the client was told that no more will come; what it still sends is dropped until it closes.
-    /// Closing at once would make the kernel reset the connection, and the client might lose the last answer.
+    /// Everything was said and the client was told that no more will come; what it still sends is
+    /// dropped until it closes. Closing at once would make the kernel reset the connection, and the
+    /// client might lose the last answer.
     lingering: Option<Lingering>,
     /// What epoll watches for.
     pub(crate) interest: EventFlags,
@@ -207,7 +208,8 @@ impl<'c> Connection<'c> {
         None
     }
 
-    /// Everything is sent: closes the connection, or begins to linger where the client may be sending still.
+    /// Everything is sent: closes the connection, or begins to linger where the client may be
+    /// sending still.
     fn finish(&mut self, reason: Counter, context: &mut Context<'c>) -> Step {
         if let (Some(tls), Some(buffers)) = (&mut self.tls, &mut context.tls) {
             tls.say_goodbye(&self.socket, buffers);
@@ -255,7 +257,8 @@ impl<'c> Connection<'c> {
         std::mem::take(&mut self.spent)
     }
 
-    /// It is to wait for its tenant's rate: nothing is read from it meanwhile, and it is not closed for being slow.
+    /// It is to wait for its tenant's rate: nothing is read from it meanwhile, and it is not closed
+    /// for being slow.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
         self.account().counters.add(Counter::PausedRate, 1);
@@ -287,7 +290,8 @@ impl<'c> Connection<'c> {
         self.paused
     }
 
-    /// Has it sent what nobody asked for, between two replies; false where more than `max` bytes wait for that.
+    /// Has it sent what nobody asked for, between two replies; false where more than `max` bytes
+    /// wait for that.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         self.session.push(bytes, max)
     }
@@ -387,7 +391,8 @@ impl<'c> Connection<'c> {
             (self.tls, context.tls) = (Some(tls), Some(buffers));
             return result;
         }
-        // The worker's buffer is taken for the time of the call, so that the context can be lent to the session.
+        // The worker's buffer is taken for the time of the call, so that the context can be lent to
+        // the session.
         let mut buffer = std::mem::take(&mut context.receive_buffer);
         let result = self.receive_into(&mut buffer, context);
         context.receive_buffer = buffer;
@@ -469,15 +474,16 @@ impl<'c> Connection<'c> {
         Ok(Received::Some)
     }
 
-    /// Counts bytes that were received, of which `direct` went straight into a value. Where the tenant is by the key, the others count as
-    /// they are consumed.
+    /// Counts bytes that were received, of which `direct` went straight into a value. Where the
+    /// tenant is by the key, the others count as they are consumed.
     fn count_received(&mut self, received: usize, direct: usize) {
         let bytes = if self.info.listener.by_prefix { direct } else { received } as u64;
         self.spent.received += bytes;
         self.account().counters.add(Counter::ReceivedBytes, bytes);
     }
 
-    /// Gives `bytes`, which came behind what is in `input`, to the session, and keeps what it leaves.
+    /// Gives `bytes`, which came behind what is in `input`, to the session, and keeps what it
+    /// leaves.
     fn take(&mut self, bytes: &[u8], context: &mut Context<'c>) {
         if self.input.is_empty() {
             let consumed = self.answer(bytes, context);
@@ -621,7 +627,8 @@ impl<'c> Connection<'c> {
             }
         }
         if sent == Sent::All {
-            // The buffer goes back to the worker; a second one, from a turn that began with the first away, is dropped.
+            // The buffer goes back to the worker; a second one, from a turn that began with the
+            // first away, is dropped.
             let buffer = std::mem::take(&mut self.output);
             if context.spare_output.buffer_bytes() < buffer.buffer_bytes() {
                 context.spare_output = buffer;

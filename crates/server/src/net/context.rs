@@ -10,7 +10,8 @@ use super::tls::TlsBuffers;
 use crate::shared::{Settings, Shared};
 use crate::telemetry::Sampled;
 
-/// Bytes that are received at a time: the requests of one turn, unless a value is received straight into its item.
+/// Bytes that are received at a time: the requests of one turn, unless a value is received straight
+/// into its item.
 pub(crate) const RECEIVE_BYTES: usize = 32 << 10;
 
 /// Buffers and facts of the worker, used by one connection after another.

@@ -1,11 +1,15 @@
-//! Whose turn it is: connections that have something to do stand in the lane of their tenant, and lanes are served in turn.
+//! Whose turn it is: connections that have something to do stand in the lane of their tenant, and
+//! lanes are served in turn.
 //!
-//! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995): in a round each lane
-//! may spend its weight in [`QUANTUM`]s, and what a turn cost beyond that is taken off its next rounds. A turn's cost is known when it is
-//! over, so a lane may overdraw by one turn. Where a worker has one tenant's connections only, all that stood in the lane when the round
-//! began have one turn each, unless that takes long: another tenant may be about to come.
+//! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round
+//! Robin", SIGCOMM 1995): in a round each lane may spend its weight in [`QUANTUM`]s, and what a
+//! turn cost beyond that is taken off its next rounds. A turn's cost is known when it is over, so a
+//! lane may overdraw by one turn. Where a worker has one tenant's connections only, all that stood
+//! in the lane when the round began have one turn each, unless that takes long: another tenant may
+//! be about to come.
 //!
-//! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in it, in their order.
+//! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in
+//! it, in their order.
 //!
 //! Invariant 1: a lane is among the active ones, once, exactly if something stands in it.
 
@@ -17,7 +21,8 @@ use crate::tenants::{Spent, Tenant};
 
 /// What a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;
-/// What a lane may spend in a round while it is the only one, of time alone: not so long that who comes meanwhile would notice.
+/// What a lane may spend in a round while it is the only one, of time alone: not so long that who
+/// comes meanwhile would notice.
 const ALONE: i64 = 1000;
 /// What a turn costs, whatever it does: a receive and a send.
 const TURN_COST: u64 = 4;
@@ -25,7 +30,8 @@ const TURN_COST: u64 = 4;
 const COST_BYTES: u64 = 1024;
 /// And so much time.
 const COST_NANOS: u64 = 1000;
-/// The most that time costs. A turn that seems to have taken longer may have lost the processor meanwhile.
+/// The most that time costs. A turn that seems to have taken longer may have lost the processor
+/// meanwhile.
 const MOST_TIME_COST: u64 = 1000;
 
 /// What the time of a turn is reckoned at.
@@ -33,14 +39,16 @@ fn time_cost(nanos: u64) -> u64 {
     (nanos / COST_NANOS).min(MOST_TIME_COST)
 }
 
-/// What a turn is reckoned at while there are several lanes: by what it did, or by the time that it took, where its requests were expensive.
+/// What a turn is reckoned at while there are several lanes: by what it did, or by the time that it
+/// took, where its requests were expensive.
 fn cost(spent: Spent, nanos: u64) -> i64 {
     let bytes = spent.received + spent.sent + spent.parsed_again;
     let done = TURN_COST + spent.requests + bytes / COST_BYTES;
     i64::try_from(done.max(time_cost(nanos))).unwrap_or(i64::MAX)
 }
 
-/// So many turns may find their key space closed, one after the other, before the lane waits for so long.
+/// So many turns may find their key space closed, one after the other, before the lane waits for so
+/// long.
 const MOST_VAIN: u32 = 64;
 const RETRY_NANOS: u64 = 50_000;
 
@@ -64,7 +72,8 @@ struct Lane {
     deficit: i64,
     /// Not served before, in nanoseconds of the monotonic clock.
     closed_until: u64,
-    /// Turns, one after the other, that found their key space closed, and not served before, after many.
+    /// Turns, one after the other, that found their key space closed, and not served before, after
+    /// many.
     vain: u32,
     retry_at: u64,
     /// Connections of the worker that are the tenant's.
@@ -162,7 +171,8 @@ impl Lanes {
         self.active.len()
     }
 
-    /// The next lane of the round, and how many of its connections stand in it. It is to be [given back](Self::end).
+    /// The next lane of the round, and how many of its connections stand in it. It is to be
+    /// [given back](Self::end).
     pub(crate) fn begin(&mut self) -> Option<(LaneId, usize)> {
         let id = self.active.pop_front()?;
         let several = self.are_several();
@@ -216,7 +226,8 @@ impl Lanes {
         }
     }
 
-    /// Nothing of the lane is served before that time, and connections that stand in it and do not know yet are told.
+    /// Nothing of the lane is served before that time, and connections that stand in it and do not
+    /// know yet are told.
     pub(crate) fn close_until(&mut self, id: LaneId, until: u64, mut tell: impl FnMut(Token)) {
         let Some(lane) = self.lane_mut(id) else { return };
         lane.closed_until = until;
@@ -232,8 +243,8 @@ impl Lanes {
         }
     }
 
-    /// A turn found its key space closed, or did not: who closes it is soon through, or else not for long, and then the lane
-    /// waits for a moment.
+    /// A turn found its key space closed, or did not: who closes it is soon through, or else not
+    /// for long, and then the lane waits for a moment.
     pub(crate) fn note_vain(&mut self, id: LaneId, is_vain: bool, now: impl FnOnce() -> u64) {
         let Some(lane) = self.lane_mut(id) else { return };
         if !is_vain {
@@ -296,7 +307,8 @@ mod tests {
         })
     }
 
-    /// Serves a round in which every connection has more to do after each turn of `cost`, and returns whose turns there were.
+    /// Serves a round in which every connection has more to do after each turn of `cost`, and
+    /// returns whose turns there were.
     fn round(lanes: &mut Lanes, cost: u64) -> Vec<u64> {
         let mut turns = Vec::new();
         for _ in 0..lanes.active() {

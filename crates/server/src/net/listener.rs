@@ -80,7 +80,8 @@ impl Listener {
         probed.map_err(|error| refusal(address, &error))
     }
 
-    /// Listens on a socket that another process has made, and whose file, if it has one, is that one's to remove.
+    /// Listens on a socket that another process has made, and whose file, if it has one, is that
+    /// one's to remove.
     ///
     /// # Errors
     /// [`ErrorKind::Listen`] where it has no address.

@@ -1,18 +1,21 @@
-//! Commands that take long: each worker has them carried out by a thread of its own, which gives way to the worker.
+//! Commands that take long: each worker has them carried out by a thread of its own, which gives
+//! way to the worker.
 //!
-//! Turns are short, but a command is carried out whole, and one on a large collection can take milliseconds, in which nobody else's
-//! request would be answered. Where several tenants share a worker, a connection whose next command is such a one is handed to that thread
-//! with all that it holds, has one turn there, and comes back. The scheduler does what the worker cannot do by itself: it stops the
-//! command whenever the worker has something to do (`SCHED_IDLE`). And the worker, where it always has, leaves the processor to the thread for a moment
-//! now and then, so that the command ends, and no lock that it has taken stays taken.
+//! Turns are short, but a command is carried out whole, and one on a large collection can take
+//! milliseconds, in which nobody else's request would be answered. Where several tenants share a
+//! worker, a connection whose next command is such a one is handed to that thread with all that it
+//! holds, has one turn there, and comes back. The scheduler does what the worker cannot do by
+//! itself: it stops the command whenever the worker has something to do (`SCHED_IDLE`). And the
+//! worker, where it always has, leaves the processor to the thread for a moment now and then, so
+//! that the command ends, and no lock that it has taken stays taken.
 //!
 //! One connection is there at a time; the others wait, and tenants take turns.
 //!
 //! Invariants:
-//! 1. A connection is in its worker's table, waits here, or is with the thread. While it is away, nothing else touches it, and its token stays
-//!    its own.
-//! 2. While connections of a key space are away its gate says so, and no worker closes it: a worker would wait for as long as the command
-//!    takes.
+//! 1. A connection is in its worker's table, waits here, or is with the thread. While it is away,
+//!    nothing else touches it, and its token stays its own.
+//! 2. While connections of a key space are away its gate says so, and no worker closes it: a worker
+//!    would wait for as long as the command takes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -92,7 +95,8 @@ pub(crate) struct Long<'c> {
 }
 
 impl<'c> Long<'c> {
-    /// For worker number `index`. The thread is started when it is first needed, and ends with the worker, in `scope`.
+    /// For worker number `index`. The thread is started when it is first needed, and ends with the
+    /// worker, in `scope`.
     pub(crate) fn new<'e>(scope: &'c Scope<'c, 'e>, shared: &'c Shared, index: usize) -> Self {
         let start = move |jobs: Receiver<Job<'c>>, done: Sender<Job<'c>>| {
             let body = move || serve(shared, index, &jobs, done);

@@ -1,10 +1,11 @@
-//! What a connection has yet to send: composed bytes, with large values in between that are sent from where they lie.
+//! What a connection has yet to send: composed bytes, with large values in between that are sent
+//! from where they lie.
 //!
 //! Invariants:
-//! 1. The stream to send is `bytes` with the value `values[i].1` inserted before position `values[i].0`; the positions
-//!    ascend.
-//! 2. `sent_bytes` of `bytes`, the values before `next_value`, and `sent_of_value` bytes of that one have been sent. A
-//!    value begins to be sent only when the bytes before its position are.
+//! 1. The stream to send is `bytes` with the value `values[i].1` inserted before position
+//!    `values[i].0`; the positions ascend.
+//! 2. `sent_bytes` of `bytes`, the values before `next_value`, and `sent_of_value` bytes of that
+//!    one have been sent. A value begins to be sent only when the bytes before its position are.
 
 use std::io::IoSlice;
 use std::ops::Deref;
@@ -184,7 +185,8 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         sendmsg(socket, slices.get(..count).unwrap_or_default(), &mut control, SendFlags::NOSIGNAL)
     }
 
-    /// What is to be sent next, in one piece of at most `chunk.len()` bytes: where it lies, or put together in `chunk` from several.
+    /// What is to be sent next, in one piece of at most `chunk.len()` bytes: where it lies, or put
+    /// together in `chunk` from several.
     pub(crate) fn next_chunk<'a>(&'a self, chunk: &'a mut [u8]) -> &'a [u8] {
         let most = chunk.len();
         let mut only: Option<&'a [u8]> = None;
@@ -233,7 +235,8 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         }
     }
 
-    /// Notes that `sent` more bytes are with the kernel, or encrypted for it, and lets go of values that are sent.
+    /// Notes that `sent` more bytes are with the kernel, or encrypted for it, and lets go of values
+    /// that are sent.
     pub(crate) fn advance(&mut self, mut sent: usize) {
         self.unsent -= sent;
         while let Some((at, value)) = self.values.get(self.next_value) {

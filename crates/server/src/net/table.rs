@@ -1,7 +1,7 @@
 //! A worker's connections, found by a token that epoll carries.
 //!
-//! Invariant 1: a token names one connection for ever. A slot that is used again gets the next generation, so that an event
-//! for a connection closed earlier in the same batch finds nothing.
+//! Invariant 1: a token names one connection for ever. A slot that is used again gets the next
+//! generation, so that an event for a connection closed earlier in the same batch finds nothing.
 
 /// Names a connection of a worker: generation in the upper half, slot in the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,8 @@ struct Slot<T> {
     entry: Option<T>,
 }
 
-/// Connections by token. Generations stay below 2^31, so that tokens never meet the worker's own marks.
+/// Connections by token. Generations stay below 2^31, so that tokens never meet the worker's own
+/// marks.
 pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
@@ -81,7 +82,8 @@ impl<T> Table<T> {
         Some(entry)
     }
 
-    /// Takes the entry of `token` out for a while: the token stays its own, and finds nothing until it is [put back](Self::put_back).
+    /// Takes the entry of `token` out for a while: the token stays its own, and finds nothing until
+    /// it is [put back](Self::put_back).
     pub(crate) fn lend(&mut self, token: Token) -> Option<T> {
         let slot = self.slots.get_mut(token.slot())?;
         if slot.generation == token.generation() { slot.entry.take() } else { None }

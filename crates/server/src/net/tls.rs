@@ -1,13 +1,16 @@
-//! TLS between a connection's socket and its session, with rustls doing the protocol and this file the moving of bytes.
+//! TLS between a connection's socket and its session, with rustls doing the protocol and this file
+//! the moving of bytes.
 //!
-//! Records are received into a buffer of the worker's, decrypted, and handed on; answers are encrypted into another, as many
-//! records as fit, and sent by one call. A connection keeps only what is left over: the start of a record whose rest has not come,
-//! and encrypted bytes that the kernel has not taken.
+//! Records are received into a buffer of the worker's, decrypted, and handed on; answers are
+//! encrypted into another, as many records as fit, and sent by one call. A connection keeps only
+//! what is left over: the start of a record whose rest has not come, and encrypted bytes that the
+//! kernel has not taken.
 //!
 //! Invariants:
-//! 1. `pending` is what rustls has not asked to discard, from the first such byte on; it is given to rustls in each call, before
-//!    anything that came later.
-//! 2. What is encrypted is sent in the order in which it was: nothing is encrypted while `unsent` is not sent.
+//! 1. `pending` is what rustls has not asked to discard, from the first such byte on; it is given
+//!    to rustls in each call, before anything that came later.
+//! 2. What is encrypted is sent in the order in which it was: nothing is encrypted while `unsent`
+//!    is not sent.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -29,10 +32,12 @@ const RECORD_BYTES: usize = 16 << 10;
 const RECORD_OVERHEAD_BYTES: usize = 256;
 /// Records that are decrypted or encrypted at a time.
 const RECORDS: usize = 4;
-/// Received bytes that are kept at most: a message of the handshake, which rustls bounds by 64 KiB, and a record.
+/// Received bytes that are kept at most: a message of the handshake, which rustls bounds by 64 KiB,
+/// and a record.
 const CIPHER_BYTES: usize = (RECORDS + 1) * (RECORD_BYTES + RECORD_OVERHEAD_BYTES);
-/// What the state of a connection takes in rustls besides its own size: keys, and what it knows of the peer. Of 4.5 KiB that an
-/// idle connection was seen to take (2,000 of them), 1.0 KiB are there without TLS.
+/// What the state of a connection takes in rustls besides its own size: keys, and what it knows of
+/// the peer. Of 4.5 KiB that an idle connection was seen to take (2,000 of them), 1.0 KiB are there
+/// without TLS.
 const STATE_BYTES: usize = 2048;
 
 /// What a worker encrypts and decrypts with, for one connection after the other.
@@ -192,7 +197,8 @@ impl TlsStream {
         Ok(Received::Some)
     }
 
-    /// Lets rustls have `bytes`, and returns how many of them it is done with. What it wants to say is put behind what is unsent.
+    /// Lets rustls have `bytes`, and returns how many of them it is done with. What it wants to say
+    /// is put behind what is unsent.
     fn process(
         &mut self,
         bytes: &mut [u8],
@@ -232,7 +238,8 @@ impl TlsStream {
                 }
                 ConnectionState::TransmitTlsData(data) => data.done(),
                 ConnectionState::PeerClosed => self.is_ended = true,
-                // It is open, or needs more, or is over. Early data is not offered, so that none comes.
+                // It is open, or needs more, or is over. Early data is not offered, so that none
+                // comes.
                 _ => is_done = true,
             }
             used += discard;

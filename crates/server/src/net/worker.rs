@@ -1,11 +1,12 @@
 //! A worker: one thread, one epoll instance, and the connections it was given.
 //!
-//! Every worker watches every listener (with EPOLLEXCLUSIVE, so that one is woken per connection), but a connection goes to
-//! the worker that has the fewest: who accepts hands over. Each connection then stays where it is, so that a request is
-//! received, answered and sent by one thread.
+//! Every worker watches every listener (with EPOLLEXCLUSIVE, so that one is woken per connection),
+//! but a connection goes to the worker that has the fewest: who accepts hands over. Each connection
+//! then stays where it is, so that a request is received, answered and sent by one thread.
 //!
-//! A connection with an event stands in the lane of its tenant until it gets a turn of bounded work, and stands there again if it has
-//! more to do. Events are fetched between rounds, in each of which every lane gets its share ([`super::lanes`]).
+//! A connection with an event stands in the lane of its tenant until it gets a turn of bounded
+//! work, and stands there again if it has more to do. Events are fetched between rounds, in each of
+//! which every lane gets its share ([`super::lanes`]).
 
 mod memory;
 
@@ -43,7 +44,8 @@ const MAX_ACCEPTS: usize = 64;
 const MAILBOX: u64 = 1 << 63;
 const LISTENER: u64 = MAILBOX + 1;
 
-/// While a command that takes long is under way a worker leaves its processor for so long, so often: some three parts in a hundred.
+/// While a command that takes long is under way a worker leaves its processor for so long, so
+/// often: some three parts in a hundred.
 const GIVE_WAY: Duration = Duration::from_micros(100);
 const GIVE_WAY_EVERY_NANOS: u64 = 4_000_000;
 
@@ -89,7 +91,8 @@ pub(crate) struct Worker<'c> {
     settings: Turns,
     /// Given up to accept, and refuse, a connection when there are no descriptors left.
     spare_descriptor: Option<OwnedFd>,
-    /// Connections that wait with their tenant's other clients, and until when at the latest, in nanoseconds of the monotonic clock.
+    /// Connections that wait with their tenant's other clients, and until when at the latest, in
+    /// nanoseconds of the monotonic clock.
     held: Vec<(Token, u64)>,
     /// Connections that wait for the answer to a wrong password, and until when, as there.
     late: Vec<(Token, u64)>,
@@ -103,7 +106,8 @@ impl<'c> Worker<'c> {
     /// What a worker needs for itself: the buffers that it lends to its connections.
     const OWN_BYTES: u64 = (RECEIVE_BYTES + SPARE_OUTPUT_BYTES + size_of::<Self>()) as u64;
 
-    /// Worker number `index`, watching its mailbox and `listeners`, which are numbered as in `shared`.
+    /// Worker number `index`, watching its mailbox and `listeners`, which are numbered as in
+    /// `shared`.
     ///
     /// # Errors
     /// Where there are no descriptors left.
@@ -179,8 +183,8 @@ impl<'c> Worker<'c> {
         self.connections.len() == 0 || self.context.now_secs >= until
     }
 
-    /// Fetches the next events. For a while after there was work it asks again and again instead of sleeping, if the
-    /// settings say so: waking up can take longer than answering.
+    /// Fetches the next events. For a while after there was work it asks again and again instead of
+    /// sleeping, if the settings say so: waking up can take longer than answering.
     fn wait(&self, events: &mut Vec<Event>) -> Result<(), Errno> {
         let was_busy = !events.is_empty();
         events.clear();
@@ -195,8 +199,9 @@ impl<'c> Worker<'c> {
         if events.is_empty() { self.fetch(events, self.timeout()) } else { Ok(()) }
     }
 
-    /// While a command that takes long is under way: sees to it that its thread, which runs when nothing else wants to, comes to run, even
-    /// where the worker always has something to do. It has waited for events since `since`.
+    /// While a command that takes long is under way: sees to it that its thread, which runs when
+    /// nothing else wants to, comes to run, even where the worker always has something to do. It
+    /// has waited for events since `since`.
     fn give_way(&mut self, since: u64) {
         let clock = &self.context.shared.clock;
         let now = clock.monotonic_nanos();
@@ -228,7 +233,8 @@ impl<'c> Worker<'c> {
     }
 
     fn timeout(&self) -> Option<Timespec> {
-        // A second is the resolution of all time-outs; with nobody connected there is nothing to time.
+        // A second is the resolution of all time-outs; with nobody connected there is nothing to
+        // time.
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
         let held_until = self.held.iter().chain(&self.late).map(|(_, until)| *until).min();
         match self.lanes.next_at().into_iter().chain(held_until).min() {
@@ -294,7 +300,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Whether a lane may be served now. Where its tenant's rate is spent, its connections wait, and nothing is read from them.
+    /// Whether a lane may be served now. Where its tenant's rate is spent, its connections wait,
+    /// and nothing is read from them.
     fn is_open(&mut self, lane: LaneId) -> bool {
         let clock = &self.context.shared.clock;
         if self.lanes.waits(lane, || clock.monotonic_nanos()) {
@@ -324,8 +331,8 @@ impl<'c> Worker<'c> {
         false
     }
 
-    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is in its tenant's lane. Returns what it
-    /// came to.
+    /// Takes what a turn came to out of the tenant's buckets, and sees to it that the connection is
+    /// in its tenant's lane. Returns what it came to.
     fn settle(&mut self, token: Token, lane: LaneId) -> Spent {
         let Some(connection) = self.connections.get_mut(token) else { return Spent::default() };
         let spent = connection.take_spent();
@@ -349,7 +356,8 @@ impl<'c> Worker<'c> {
         self.context.settings = Arc::clone(if self.lanes.are_several() { several } else { alone });
     }
 
-    /// Lets a connection do what it can, and sees to what it needs next. The turn began at `since`; returns when it was over.
+    /// Lets a connection do what it can, and sees to what it needs next. The turn began at `since`;
+    /// returns when it was over.
     fn drive(&mut self, token: Token, lane: LaneId, since: u64) -> u64 {
         let Some(connection) = self.connections.get_mut(token) else { return since };
         let step = connection.drive(&mut self.context);
@@ -429,7 +437,8 @@ impl<'c> Worker<'c> {
         self.away.insert(token.0, Away { lane, held_bytes, ..Away::default() });
         let job = Job::new(token, lane, connection, (&self.settings.away, self.context.now_secs));
         if let Err(job) = self.long.add(job) {
-            // Out of threads: as bad as out of memory, which this connection is to pay for, and nobody else.
+            // Out of threads: as bad as out of memory, which this connection is to pay for, and
+            // nobody else.
             self.away.insert(token.0, Away { closes: Some(Counter::ClosedMemory), ..Away::default() });
             self.take_back(job);
         }
@@ -442,7 +451,8 @@ impl<'c> Worker<'c> {
                 Ok(Some(job)) => self.take_back(job),
                 Ok(None) => return,
                 Err(_) => {
-                    // It has panicked, which was said already. The server ends when this worker does.
+                    // It has panicked, which was said already. The server ends when this worker
+                    // does.
                     self.drain_until_secs = Some(self.context.now_secs);
                     return;
                 }
@@ -495,17 +505,19 @@ impl<'c> Worker<'c> {
                             return;
                         }
                     }
-                    // The client was gone before it was accepted, or the kernel was short of memory for a moment.
+                    // The client was gone before it was accepted, or the kernel was short of memory
+                    // for a moment.
                     _ => tracing::debug!(%error, "A connection could not be accepted."),
                 },
             }
         }
     }
 
-    /// Takes a connection that waits and closes it at once, so that it does not wait, and wake the worker, for ever.
-    /// Returns whether that worked.
+    /// Takes a connection that waits and closes it at once, so that it does not wait, and wake the
+    /// worker, for ever. Returns whether that worked.
     fn refuse_for_want_of_descriptors(&mut self, listener: &Listener, number: usize) -> bool {
-        // Or else another worker would accept with the descriptor that is given up here, and it would not come back.
+        // Or else another worker would accept with the descriptor that is given up here, and it
+        // would not come back.
         let _accepting = self.context.shared.accepting();
         drop(self.spare_descriptor.take());
         let refused = listener.accept().map(|(socket, _)| {
@@ -736,8 +748,8 @@ fn settings_of(shared: &Shared) -> Turns {
     Turns { alone, several: Arc::new(several), away }
 }
 
-/// Tells a client that it is one too many. What it has sent already is read, so that closing does not reset the connection
-/// before the client has the answer.
+/// Tells a client that it is one too many. What it has sent already is read, so that closing does
+/// not reset the connection before the client has the answer.
 fn refuse(socket: &OwnedFd, listener: &ListenerState) {
     // Within TLS it could only be told after the handshake, which is what there is no room for.
     if listener.tls.get().is_none() {

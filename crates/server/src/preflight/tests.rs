@@ -190,7 +190,8 @@ fn an_address_of_the_command_line_has_no_line_of_the_file() {
     assert!(error.starts_with("--listen, --port or --redis: listener.main.address: "), "{error}");
 }
 
-/// In the place of a setting that cannot be read the default is checked, which nobody has asked for.
+/// In the place of a setting that cannot be read the default is checked, which nobody has asked
+/// for.
 #[test]
 fn a_setting_that_cannot_be_read_is_one_mistake() {
     let usual = Listener::bind(&Address::default(), crate::config::FileMode::default());

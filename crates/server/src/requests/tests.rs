@@ -48,7 +48,8 @@ fn a_full_buffer_drops_and_counts() {
     let (path, ledger) = (folder.path().join("log.csv"), Ledger::new(1 << 30));
     let log = Arc::new(RequestLog::new(Clock::System, 1));
     log.apply(&ledger, &watch(&path), Files::Reopen).expect("a file");
-    // More than the writer can have taken meanwhile is not certain; while its buffer is held nothing is kept at all.
+    // More than the writer can have taken meanwhile is not certain; while its buffer is held
+    // nothing is kept at all.
     let notes = log.notes(0, "t", Spoken::Memcached).expect("on");
     let held = lock(&log.buffers[0]);
     (0..10).for_each(|_| notes.note(&asked(b"k")));

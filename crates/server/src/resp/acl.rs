@@ -14,8 +14,8 @@ use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, User, of_category, r
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;
 const MAX_PASSWORD_BITS: i64 = 4096;
-/// What a client is told of users where several tenants share the server: others' users are none of its business, and a change of one
-/// could shut others out.
+/// What a client is told of users where several tenants share the server: others' users are none of
+/// its business, and a change of one could shut others out.
 const SHARED: &str = "ERR several tenants share the server: its users are the operator's to see and change, in the configuration";
 /// Entries that `ACL LOG` shows where it is not told how many.
 const LOG_ENTRIES: usize = 10;
@@ -56,7 +56,8 @@ impl<'c> Commands<'_, 'c> {
         })
     }
 
-    /// As [`Self::may`], of a command within a transaction: its user may have changed since it was queued.
+    /// As [`Self::may`], of a command within a transaction: its user may have changed since it was
+    /// queued.
     ///
     /// # Errors
     /// As there.

@@ -57,7 +57,8 @@ impl Unit {
         Self { is_seconds, is_absolute }
     }
 
-    /// The Unix millisecond that `time` of this unit is; `None` where that is beyond what 64 bits count.
+    /// The Unix millisecond that `time` of this unit is; `None` where that is beyond what 64 bits
+    /// count.
     pub(super) fn millis(self, time: i64, now_millis: u64) -> Option<i64> {
         let millis = if self.is_seconds { time.checked_mul(1000)? } else { time };
         if self.is_absolute { Some(millis) } else { millis.checked_add(now_millis as i64) }

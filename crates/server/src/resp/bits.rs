@@ -339,7 +339,8 @@ fn unit_of(name: Option<&[u8]>) -> Result<i64, Failure> {
     }
 }
 
-/// The bits from place `start` to place `end`, both included, below zero counted from the end: the first, and the one behind the last.
+/// The bits from place `start` to place `end`, both included, below zero counted from the end: the
+/// first, and the one behind the last.
 fn span(start: i64, end: i64, unit: i64, len: usize) -> Option<(u64, u64)> {
     let places = len as i64 * 8 / unit;
     let at = |place: i64| if place < 0 { place.saturating_add(places).max(0) } else { place };

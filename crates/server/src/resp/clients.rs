@@ -1,4 +1,5 @@
-//! Other connections: `CLIENT LIST` and `CLIENT KILL`. A client sees those of its own tenant that speak RESP.
+//! Other connections: `CLIENT LIST` and `CLIENT KILL`. A client sees those of its own tenant that
+//! speak RESP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

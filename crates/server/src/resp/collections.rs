@@ -1,7 +1,8 @@
 //! What commands on hashes, lists, sets and sorted sets have in common.
 //!
-//! A change is a reading, a plan that is made of it with no lock held, and an attempt to carry it out, which fails where somebody else was
-//! faster; then all of it is done again ([`millpond::structured`]).
+//! A change is a reading, a plan that is made of it with no lock held, and an attempt to carry it
+//! out, which fails where somebody else was faster; then all of it is done again
+//! ([`millpond::structured`]).
 
 use std::cell::RefCell;
 
@@ -28,7 +29,8 @@ const MAX_COMPACT_BYTES: usize = 64;
 /// The mark of a collection that Redis would not keep in one piece, nor would again.
 const SPREAD: u32 = 1;
 
-/// What is to be done about a collection, and what the reply is made of. Without edits nothing changes.
+/// What is to be done about a collection, and what the reply is made of. Without edits nothing
+/// changes.
 pub(super) type Plan<'x, R> = Result<(Vec<Edit<'x>>, R), Failure>;
 
 /// Options of a scan.
@@ -91,8 +93,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Changes the collection of a key by what `plan` makes of what `look` sees; `None`: there is none, and where edits come of that, one is
-    /// made.
+    /// Changes the collection of a key by what `plan` makes of what `look` sees; `None`: there is
+    /// none, and where edits come of that, one is made.
     pub(super) fn change<'x, I, R>(
         &self,
         key: &[u8],
@@ -159,8 +161,9 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Sets the end of the collection of a key to what `decide` makes of the one that it has; `None`: it stays, and of what is over the collection
-    /// is removed. Says whether it was set. `None`: the key has no collection.
+    /// Sets the end of the collection of a key to what `decide` makes of the one that it has;
+    /// `None`: it stays, and of what is over the collection is removed. Says whether it was set.
+    /// `None`: the key has no collection.
     pub(super) fn end_collection(
         &self,
         key: &[u8],
@@ -192,7 +195,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(Collection::of(&self.shared.cache, &item).map(|collection| collection.kind()))
     }
 
-    /// `HSCAN`, `SSCAN` and `ZSCAN`: a part of the entries, each told by `tell` as one or two strings.
+    /// `HSCAN`, `SSCAN` and `ZSCAN`: a part of the entries, each told by `tell` as one or two
+    /// strings.
     pub(super) fn scan_collection(
         &mut self,
         kind: CollectionKind,
@@ -226,7 +230,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// Which of the entries of a key are drawn for a count: below zero with repetition. `None`: there are none.
+    /// Which of the entries of a key are drawn for a count: below zero with repetition. `None`:
+    /// there are none.
     pub(super) fn draw(
         &self,
         key: &[u8],
@@ -266,7 +271,8 @@ fn most_compact(kind: CollectionKind) -> usize {
     }
 }
 
-/// Notes with the changes that Redis would spread the collection, which has had `len` entries, from now on.
+/// Notes with the changes that Redis would spread the collection, which has had `len` entries, from
+/// now on.
 fn mark(kind: CollectionKind, edits: &mut Vec<Edit<'_>>, marked: u32, len: usize) {
     let is_long = |bytes: &[u8]| bytes.len() > MAX_COMPACT_BYTES;
     let spreads = |edit: &Edit<'_>| match (edit, kind) {
@@ -322,7 +328,8 @@ pub(super) fn draws() -> impl Fn(usize) -> usize {
     move |below| rng.borrow_mut().random_range(0..below.max(1))
 }
 
-/// The places that a range from `start` to `end` names, both included, below zero counted from the end: the first, and how many.
+/// The places that a range from `start` to `end` names, both included, below zero counted from the
+/// end: the first, and how many.
 pub(super) fn places(start: i64, end: i64, len: usize) -> (usize, usize) {
     let len = len as i64;
     let at = |index: i64| if index < 0 { index.saturating_add(len) } else { index };

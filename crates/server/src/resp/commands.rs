@@ -74,7 +74,8 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// Whether the connection has become another tenant's, or known, in this turn, which the next is to go by.
+    /// Whether the connection has become another tenant's, or known, in this turn, which the next
+    /// is to go by.
     pub(super) fn has_moved(&self) -> bool {
         !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_known
     }
@@ -210,7 +211,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(item)
     }
 
-    /// Puts `new` in the place of `old`, or where there is nothing. The item comes back where that is not so any more.
+    /// Puts `new` in the place of `old`, or where there is nothing. The item comes back where that
+    /// is not so any more.
     pub(super) fn place(
         &self,
         key: &[u8],
@@ -232,8 +234,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Changes the string under `key` depending on what it is: `change` is asked again with what is there now where another client was
-    /// faster.
+    /// Changes the string under `key` depending on what it is: `change` is asked again with what is
+    /// there now where another client was faster.
     pub(super) fn modify<R>(
         &self,
         key: &[u8],

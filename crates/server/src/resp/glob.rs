@@ -1,7 +1,8 @@
-//! Patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that is meant as it is.
+//! Patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that is meant as
+//! it is.
 
-/// Whether `pattern` matches all of `text`. Takes at most time in proportion to the product of their lengths: where a `*` fails, only
-/// the last one is tried further on.
+/// Whether `pattern` matches all of `text`. Takes at most time in proportion to the product of
+/// their lengths: where a `*` fails, only the last one is tried further on.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     // What to go on with where this does not match: behind the last star, one byte further on.
@@ -43,8 +44,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Whether `byte` is in the class that `rest` begins with, and what is behind it. As in Redis, one that is not closed ends with the
-/// pattern.
+/// Whether `byte` is in the class that `rest` begins with, and what is behind it. As in Redis, one
+/// that is not closed ends with the pattern.
 fn class(rest: &[u8], byte: u8) -> (bool, &[u8]) {
     let (negated, mut rest) = match rest {
         [b'^', rest @ ..] => (true, rest),

@@ -215,7 +215,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// The count of `HRANDFIELD` and `ZRANDMEMBER`, and whether what belongs to the names is wanted, too.
+/// The count of `HRANDFIELD` and `ZRANDMEMBER`, and whether what belongs to the names is wanted,
+/// too.
 pub(super) fn drawn(count: &[u8], options: &[&[u8]], with: &str) -> Result<(i64, bool), Failure> {
     let count = signed_count(count)?;
     let with_values = match options {

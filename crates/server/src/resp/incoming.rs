@@ -1,6 +1,7 @@
 //! A large value on its way, received straight into the item it will be.
 //!
-//! What of the request came before the value is kept; what comes behind it is parsed when the value is there.
+//! What of the request came before the value is kept; what comes behind it is parsed when the value
+//! is there.
 
 use millpond::WriteHandle;
 use protocol::resp::PendingBulk;
@@ -67,8 +68,8 @@ impl<'i> Round<'_, '_, 'i> {
             && self.parser.pending().is_some_and(|pending| pending.len >= MIN_DIRECT_BYTES)
     }
 
-    /// Where the front of `input` is a command that sets a large value, of which a part has come: makes the item, so that the rest is received
-    /// there.
+    /// Where the front of `input` is a command that sets a large value, of which a part has come:
+    /// makes the item, so that the rest is received there.
     pub(super) fn begin_incoming(&mut self, input: &'i [u8]) -> bool {
         let Some(PendingBulk { index, len, start, .. }) = self.parser.pending() else { return false };
         if len < MIN_DIRECT_BYTES || self.commands.client.transaction.is_some() {
@@ -115,7 +116,8 @@ impl<'i> Round<'_, '_, 'i> {
         (!incoming.is_filled()).then_some(Next::Input)
     }
 
-    /// Carries out a command whose value has arrived, and the arguments behind it, which are of `consumed` bytes.
+    /// Carries out a command whose value has arrived, and the arguments behind it, which are of
+    /// `consumed` bytes.
     pub(super) fn finish_incoming(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
         let Incoming { spec, before, item, value_len, .. } = self.incoming.take()?;
         let behind: Vec<&[u8]> =

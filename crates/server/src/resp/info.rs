@@ -125,7 +125,8 @@ impl<'c> Commands<'_, 'c> {
                 lines
             }
             "memory" => self.memory_seen(),
-            // Nothing is loaded and nothing saved; clients and proxies wait for the first before they send anything.
+            // Nothing is loaded and nothing saved; clients and proxies wait for the first before
+            // they send anything.
             "persistence" => [
                 "loading",
                 "async_loading",

@@ -1,4 +1,5 @@
-//! Where the keys of commands stand and what becomes of them, and what proxies should know of commands: as `COMMAND INFO` of Redis 7.0 has it.
+//! Where the keys of commands stand and what becomes of them, and what proxies should know of
+//! commands: as `COMMAND INFO` of Redis 7.0 has it.
 
 use super::arguments::is;
 use super::table::{Command as C, Spec};
@@ -16,9 +17,11 @@ enum Begin {
 /// Which arguments from there on are keys.
 #[derive(Clone, Copy, Debug)]
 enum Find {
-    /// Up to the last one, by its place or, below zero, from the end; the step from key to key; what part of them, 0 for all.
+    /// Up to the last one, by its place or, below zero, from the end; the step from key to key;
+    /// what part of them, 0 for all.
     Range(i8, i8, i8),
-    /// As many as the argument in the first place says, from the second on; the step from key to key.
+    /// As many as the argument in the first place says, from the second on; the step from key to
+    /// key.
     Counted(i8, i8, i8),
     /// As the note says.
     Unknown,

@@ -40,7 +40,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// Gives the value of `from` to `to`; false where there is one that is to stay. The key space is closed.
+    /// Gives the value of `from` to `to`; false where there is one that is to stay. The key space
+    /// is closed.
     fn rename(&mut self, from: &[u8], to: &[u8], only_if_absent: bool) -> Result<bool, Failure> {
         let Some(item) = self.peek(from) else { return Err(Failure::NO_SUCH_KEY) };
         if from == to {

@@ -1,4 +1,5 @@
-//! `LATENCY`: how long commands took, and requests that took too long. A client sees those of its own tenant.
+//! `LATENCY`: how long commands took, and requests that took too long. A client sees those of its
+//! own tenant.
 
 use std::fmt::Write as _;
 
@@ -138,7 +139,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// How long requests took, a column for each second in which one was slow, with how long ago that was below.
+/// How long requests took, a column for each second in which one was slow, with how long ago that
+/// was below.
 fn graph(event: Event, series: &Series, now_secs: u32) -> String {
     let millis = || series.spikes.iter().map(|spike| spike.millis);
     let (high, low) = (millis().max().unwrap_or(0), millis().min().unwrap_or(0));

@@ -1,6 +1,8 @@
-//! `LCS`: the longest string that two strings have in common, their bytes in order but not necessarily side by side.
+//! `LCS`: the longest string that two strings have in common, their bytes in order but not
+//! necessarily side by side.
 //!
-//! The usual table of lengths is filled, and walked back from its end as Redis does, so that of several longest strings the same is found.
+//! The usual table of lengths is filled, and walked back from its end as Redis does, so that of
+//! several longest strings the same is found.
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;

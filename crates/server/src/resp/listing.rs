@@ -1,7 +1,7 @@
 //! Walks over all keys: `KEYS`, `SCAN`, `RANDOMKEY`, and `DBSIZE`.
 //!
-//! They go on turn by turn, between the requests of other connections, until the walk is over. `SCAN` does a part of a walk and tells
-//! the client where the next begins; nothing is kept for it.
+//! They go on turn by turn, between the requests of other connections, until the walk is over.
+//! `SCAN` does a part of a walk and tells the client where the next begins; nothing is kept for it.
 
 use base::rng;
 use millpond::{Items, Place, ReadHandle, Step};
@@ -14,9 +14,11 @@ use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::slow;
 
-/// What a walk may hold of item memory between two turns: the items that it has looked at ahead, all of one slab.
+/// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
+/// all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Chunks beyond which the size of the key space is taken from the counts instead of from a walk: some 50 ms.
+/// Chunks beyond which the size of the key space is taken from the counts instead of from a walk:
+/// some 50 ms.
 const MAX_COUNTED_CHUNKS: u64 = 1 << 20;
 
 /// Chunks that one `SCAN` goes past at most, over all its turns.
@@ -121,7 +123,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(Listing { items, wanted, number: command as usize, said: slow::shortened(args), nanos: 0 })
     }
 
-    /// As [`Self::continue_listing`], and counts the walk, and the time that it took, once it is over.
+    /// As [`Self::continue_listing`], and counts the walk, and the time that it took, once it is
+    /// over.
     pub(super) fn time_listing(
         &mut self,
         listing: &mut Listing<'c>,
@@ -159,7 +162,8 @@ impl<'c> Commands<'_, 'c> {
         false
     }
 
-    /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is over.
+    /// Goes on with a walk, past so many chunks at most, and answers at its end. Says whether it is
+    /// over.
     pub(super) fn continue_listing(
         &mut self,
         listing: &mut Listing<'c>,

@@ -316,7 +316,8 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// Takes an element off the end of one list and puts it to one of another. The key space is closed.
+    /// Takes an element off the end of one list and puts it to one of another. The key space is
+    /// closed.
     fn list_move(
         &mut self,
         (from, from_side): (&[u8], Side),

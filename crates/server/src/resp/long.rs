@@ -1,7 +1,8 @@
 //! Which commands take long: those that others should not wait for.
 //!
-//! Known before they are carried out, by what they would look at: the commands that Redis calls slow, since they look at all of a
-//! collection, by the bytes of it; others by how many keys or entries they name.
+//! Known before they are carried out, by what they would look at: the commands that Redis calls
+//! slow, since they look at all of a collection, by the bytes of it; others by how many keys or
+//! entries they name.
 
 use protocol::resp::number;
 
@@ -65,7 +66,8 @@ fn looks_at_all(spec: &Spec) -> bool {
     is("slow") && is_about_contents
 }
 
-/// Whether it says itself that it is about a few entries, which are found without looking at the others.
+/// Whether it says itself that it is about a few entries, which are found without looking at the
+/// others.
 fn asks_for_little(command: Command, args: &[&[u8]]) -> bool {
     use Command as C;
     let option = |name: &str| args.iter().position(|argument| is(argument, name));

@@ -1,9 +1,11 @@
 //! What a Redis client is answered: strings, collections and keys, in RESP2 and RESP3.
 //!
-//! A [`Session`] is given what a connection has received and answers every whole request in it. `GET`s that follow one another and
-//! the keys of `MGET` are gathered and looked up at once. Commands that change an item depending on what it is are optimistic: read,
-//! make a new item, put it in place of exactly the one that was read, and begin again if that is no longer there. What must not
-//! be interleaved with – `EXEC`, and commands that set several keys at once – closes the gate of the key space ([`base::pin::Gate`]).
+//! A [`Session`] is given what a connection has received and answers every whole request in it.
+//! `GET`s that follow one another and the keys of `MGET` are gathered and looked up at once.
+//! Commands that change an item depending on what it is are optimistic: read, make a new item, put
+//! it in place of exactly the one that was read, and begin again if that is no longer there. What
+//! must not be interleaved with – `EXEC`, and commands that set several keys at once – closes the
+//! gate of the key space ([`base::pin::Gate`]).
 //!
 //! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
 
@@ -193,7 +195,8 @@ impl<'c> Session<'c> {
         self.parser.held_bytes() + self.client.held_bytes() + listing + self.pushes.capacity()
     }
 
-    /// Keeps what is to be sent between two replies; false where that would be more than `max` bytes.
+    /// Keeps what is to be sent between two replies; false where that would be more than `max`
+    /// bytes.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         let fits = self.pushes.len() + bytes.len() <= max;
         if fits {
@@ -299,7 +302,8 @@ impl<'c> Session<'c> {
         turn
     }
 
-    /// Takes over what the user may do by now, and limits that have changed, or that are others now that it is known who asks. False: the user is no more.
+    /// Takes over what the user may do by now, and limits that have changed, or that are others now
+    /// that it is known who asks. False: the user is no more.
     fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
         if !self.identity.refresh(users) {
             return false;
@@ -323,7 +327,8 @@ struct Round<'a, 'c, 'i> {
     passed: Option<Passed<'a>>,
     input: &'i [u8],
     output: &'a mut Output<ReadHandle<'c>>,
-    /// Lookups that have been read but not answered; they come before `position`, but for those of an `MGET` there.
+    /// Lookups that have been read but not answered; they come before `position`, but for those of
+    /// an `MGET` there.
     batch: Batch<'i, Answer>,
     gathered: Gathered,
     /// Where the next request begins.
@@ -331,7 +336,8 @@ struct Round<'a, 'c, 'i> {
     answered: usize,
     /// When it began, in nanoseconds, where there is an end to it.
     began: Option<u64>,
-    /// The time at which the last request was answered, where nothing was done since, in nanoseconds.
+    /// The time at which the last request was answered, where nothing was done since, in
+    /// nanoseconds.
     mark: Option<u64>,
     /// The account that the next turn is to be of, where that is another.
     moves_to: Option<Arc<Account>>,
@@ -342,13 +348,15 @@ struct Round<'a, 'c, 'i> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
-    /// Runs as the connection `id`, and says what that came to, and whose account the next turn is to be of, where that is another.
+    /// Runs as the connection `id`, and says what that came to, and whose account the next turn is
+    /// to be of, where that is another.
     fn carry_out(mut self, id: u64) -> (Turn, Option<Arc<Account>>) {
         let next = self.run_as(id);
         (Turn { consumed: self.position, answered: self.answered, next }, self.moves_to)
     }
 
-    /// Runs, and has the engine tell others of changes as those of the connection `id`, where it tracks.
+    /// Runs, and has the engine tell others of changes as those of the connection `id`, where it
+    /// tracks.
     fn run_as(&mut self, id: u64) -> Next {
         let author = self.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(id));
         if author != 0 {
@@ -499,13 +507,15 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
-    /// Ends the turn: the request at the front is to be asked again once the tenant's clients go on.
+    /// Ends the turn: the request at the front is to be asked again once the tenant's clients go
+    /// on.
     fn wait(&mut self) -> Next {
         self.parser.restart();
         Next::Hold
     }
 
-    /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as another tenant.
+    /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as
+    /// another tenant.
     fn move_on(&mut self, parsed: usize) -> Next {
         self.parser.restart();
         Next::Elsewhere(parsed)
@@ -572,7 +582,8 @@ impl<'i> Round<'_, '_, 'i> {
         None
     }
 
-    /// Has the turn end before this key of the request at the front, where it has answered as many as it may.
+    /// Has the turn end before this key of the request at the front, where it has answered as many
+    /// as it may.
     fn pause_within(&mut self, index: usize, whole: Option<&Whole>) -> Option<Next> {
         if whole.is_some() || self.answered < self.commands.settings.max_requests_per_turn {
             return None;
@@ -582,8 +593,8 @@ impl<'i> Round<'_, '_, 'i> {
         Some(Next::Turn)
     }
 
-    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn ends, and goes on from
-    /// there with the next.
+    /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn
+    /// ends, and goes on from there with the next.
     fn answer_batch(&mut self) -> Option<Next> {
         if self.batch.len() == 0 {
             return None;
@@ -631,7 +642,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
         if let Some((position, key_index)) = self.batch.place_of(done) {
             *self.answered_keys = key_index;
-            // What was parsed beyond that place is parsed again; the request at the front, of however many keys, is not.
+            // What was parsed beyond that place is parsed again; the request at the front, of
+            // however many keys, is not.
             if self.position != position {
                 self.position = position;
             }
@@ -692,7 +704,8 @@ impl<'i> Round<'_, '_, 'i> {
         if std::mem::take(&mut self.is_verbose) && self.position < self.input.len() {
             return Some(Next::Yield);
         }
-        // The gate was closed for this request, and another has closed it since; or what comes next is another tenant's.
+        // The gate was closed for this request, and another has closed it since; or what comes next
+        // is another tenant's.
         (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
     }
 
@@ -808,7 +821,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
-    /// Answers a command with why it is not carried out, and a transaction that it is in will not be either.
+    /// Answers a command with why it is not carried out, and a transaction that it is in will not
+    /// be either.
     fn turn_down(&mut self, spec: &Spec, args: &[&[u8]], failure: &Failure) -> Done {
         self.spoil();
         subcommands::number_of(spec, args)
@@ -873,7 +887,8 @@ const fn is_verbose(command: Command) -> bool {
     matches!(command, C::Info | C::Client | C::Config | C::Command | C::Latency | C::SlowLog | C::Acl)
 }
 
-/// Whether nobody else may be in the key space meanwhile: whether it changes several keys, or looks at several at one moment.
+/// Whether nobody else may be in the key space meanwhile: whether it changes several keys, or looks
+/// at several at one moment.
 const fn is_exclusive(command: Command) -> bool {
     use Command as C;
     matches!(

@@ -1,4 +1,5 @@
-//! What of a request comes into the log of requests ([`crate::requests`]) and into spans ([`crate::telemetry`]).
+//! What of a request comes into the log of requests ([`crate::requests`]) and into spans
+//! ([`crate::telemetry`]).
 
 use super::arguments::End;
 use super::commands::Commands;
@@ -58,7 +59,8 @@ impl Commands<'_, '_> {
         }
     }
 
-    /// Logs a command for each of its keys, where requests are logged. A value that came apart from the arguments has `value_bytes`.
+    /// Logs a command for each of its keys, where requests are logged. A value that came apart from
+    /// the arguments has `value_bytes`.
     #[inline]
     pub(super) fn note_request(
         &self,
@@ -106,7 +108,8 @@ impl Commands<'_, '_> {
         }
     }
 
-    /// As [`Self::trace`], for what is no single command: so many lookups that were made together, or a part of a listing.
+    /// As [`Self::trace`], for what is no single command: so many lookups that were made together,
+    /// or a part of a listing.
     pub(super) fn trace_step(
         &mut self,
         name: &'static str,

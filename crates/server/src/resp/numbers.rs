@@ -112,8 +112,9 @@ fn exponent(text: &str) -> Option<i64> {
 /// Digits behind the point that are kept, as in Redis.
 const PLACES: usize = 17;
 
-/// The sum of two numbers, in decimal without zeros at the end. Exact where both have at most 17 digits behind the point and 20 before
-/// it, else that of 64-bit floating-point numbers. `None`: it is infinite.
+/// The sum of two numbers, in decimal without zeros at the end. Exact where both have at most 17
+/// digits behind the point and 20 before it, else that of 64-bit floating-point numbers. `None`: it
+/// is infinite.
 pub(super) fn add(a: &[u8], b: &[u8]) -> Option<String> {
     if let (Some(a), Some(b)) = (scaled(a), scaled(b)) {
         return Some(unscaled(a + b));

@@ -1,4 +1,5 @@
-//! `CLIENT PAUSE` and `UNPAUSE`: all clients of the tenant wait, or those that write. `CLIENT UNBLOCK`.
+//! `CLIENT PAUSE` and `UNPAUSE`: all clients of the tenant wait, or those that write.
+//! `CLIENT UNBLOCK`.
 
 use protocol::resp::number;
 

@@ -43,7 +43,8 @@ const FIXED: &[&str] = &[
 /// What a client is told of settings where several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
-/// What no client may set: the files that they name are written to, the address is sent to, and the others say who is an operator.
+/// What no client may set: the files that they name are written to, the address is sent to, and the
+/// others say who is an operator.
 const PROTECTED: [&str; 6] = [
     "watch.trace_file",
     "watch.request_log",
@@ -247,7 +248,8 @@ fn toml_text(value: &str) -> Option<String> {
     }
 }
 
-/// A size in Redis's units – `k` and `kb`, `m` and `mb`, `g` and `gb`, of which those with a `b` are the binary ones – in ours.
+/// A size in Redis's units – `k` and `kb`, `m` and `mb`, `g` and `gb`, of which those with a `b`
+/// are the binary ones – in ours.
 fn in_our_units(size: &str) -> String {
     let lower = size.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -1,7 +1,8 @@
-//! `SORT` and `SORT_RO`: the elements of a list, a set or a sorted set in an order, or what other keys have for them.
+//! `SORT` and `SORT_RO`: the elements of a list, a set or a sorted set in an order, or what other
+//! keys have for them.
 //!
-//! Patterns of `BY` and `GET` name keys that the arguments do not: they are looked up in the client's own key space, and only for users that
-//! may read all of it.
+//! Patterns of `BY` and `GET` name keys that the arguments do not: they are looked up in the
+//! client's own key space, and only for users that may read all of it.
 
 use std::cmp::Ordering;
 

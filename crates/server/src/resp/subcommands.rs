@@ -1,5 +1,5 @@
-//! The subcommands of commands that contain some, with how many arguments each takes: checked before a command is carried out, and before a
-//! transaction keeps it.
+//! The subcommands of commands that contain some, with how many arguments each takes: checked
+//! before a command is carried out, and before a transaction keeps it.
 
 use super::arguments::is;
 use super::table::{COUNT, Command, SPECS, Spec};
@@ -20,7 +20,8 @@ const CONTAINERS: &[Command] = &[
     Command::SlowLog,
 ];
 
-/// How many numbers there are: of each command, its place in the table, and behind those of each subcommand.
+/// How many numbers there are: of each command, its place in the table, and behind those of each
+/// subcommand.
 pub(crate) const NUMBERS: usize = COUNT + count_before(CONTAINERS.len());
 
 /// How many subcommands the first so many containers have.
@@ -112,7 +113,8 @@ const fn of(command: Command) -> &'static [(&'static str, usize, usize)] {
     }
 }
 
-/// Whether a request names a subcommand, where its command has some, and has as many arguments as that takes.
+/// Whether a request names a subcommand, where its command has some, and has as many arguments as
+/// that takes.
 ///
 /// # Errors
 /// As Redis refuses it.
@@ -130,7 +132,8 @@ fn first_number(command: Command) -> Option<usize> {
     CONTAINERS.iter().position(|container| *container == command).map(|at| COUNT + count_before(at))
 }
 
-/// Under which number a request is counted: that of its subcommand, if it has one. `None`: there is no such subcommand.
+/// Under which number a request is counted: that of its subcommand, if it has one. `None`: there is
+/// no such subcommand.
 pub(super) fn number_of(spec: &Spec, args: &[&[u8]]) -> Option<usize> {
     let (all @ [_, ..], Some(name)) = (of(spec.command), args.get(1)) else { return Some(spec.number()) };
     let at = all.iter().position(|(known, ..)| is(name, known))?;
@@ -143,7 +146,8 @@ pub(super) fn numbers(spec: &Spec) -> impl Iterator<Item = usize> {
     std::iter::once(spec.number()).chain(first..first + of(spec.command).len())
 }
 
-/// The numbers under which what is called `name` is counted: a command with its subcommands, or one of those.
+/// The numbers under which what is called `name` is counted: a command with its subcommands, or one
+/// of those.
 pub(super) fn numbers_named(name: &[u8]) -> Vec<usize> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
     let (command, subcommand) = (parts.next().unwrap_or_default(), parts.next());

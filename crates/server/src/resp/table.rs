@@ -182,7 +182,8 @@ pub(crate) struct Spec {
     pub(super) arity: i8,
     /// With a space between them.
     pub(crate) flags: &'static str,
-    /// The first key's place, the last one's (below zero: from the end), and the step from key to key; 0: there are none.
+    /// The first key's place, the last one's (below zero: from the end), and the step from key to
+    /// key; 0: there are none.
     pub(super) keys: (i8, i8, i8),
     /// Categories, without `@`.
     pub(crate) categories: &'static str,
@@ -443,7 +444,8 @@ impl Spec {
         args.len() > 2 && args.get(1).is_some_and(named)
     }
 
-    /// The places of its keys as far as a user must be allowed them: those of commands that contain others, too.
+    /// The places of its keys as far as a user must be allowed them: those of commands that contain
+    /// others, too.
     pub(crate) fn guarded_places(&self, args: &[&[u8]]) -> Vec<usize> {
         if matches!(self.command, Command::Object | Command::Memory) {
             return if args.len() > 2 { vec![2] } else { Vec::new() };
@@ -500,7 +502,8 @@ impl Spec {
     }
 }
 
-/// The place of the key in which `SORT` keeps what it finds: behind the last `STORE` that is no argument of another option.
+/// The place of the key in which `SORT` keeps what it finds: behind the last `STORE` that is no
+/// argument of another option.
 fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
     let (mut at, mut found) = (2, None);
     while let Some(option) = args.get(at) {

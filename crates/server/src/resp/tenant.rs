@@ -50,7 +50,8 @@ impl Commands<'_, '_> {
         if !turned {
             return Ok(());
         }
-        // Keys that were watched are another tenant's now: the transaction must not go by what is under their names here.
+        // Keys that were watched are another tenant's now: the transaction must not go by what is
+        // under their names here.
         self.client.watched.iter_mut().for_each(|watched| watched.is_elsewhere = true);
         if self.client.tracking.is_some() {
             self.shared.tracking.turn(self.info.id, Space::of(&self.account.tenant.pool));
@@ -58,7 +59,8 @@ impl Commands<'_, '_> {
         Ok(())
     }
 
-    /// The account that a request is to go to which has this key, or none, where that is not the one of this turn.
+    /// The account that a request is to go to which has this key, or none, where that is not the
+    /// one of this turn.
     #[inline]
     pub(super) fn elsewhere(&self, key: Option<&[u8]>) -> Option<Arc<Account>> {
         self.directory.and_then(|directory| self.route(directory).elsewhere(key))

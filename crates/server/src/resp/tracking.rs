@@ -1,4 +1,5 @@
-//! Client-side caching: `CLIENT TRACKING` and what belongs to it, and the one channel that there is ([`crate::tracking`]).
+//! Client-side caching: `CLIENT TRACKING` and what belongs to it, and the one channel that there is
+//! ([`crate::tracking`]).
 
 use std::sync::Arc;
 
@@ -151,7 +152,8 @@ fn which(
     })
 }
 
-/// The prefixes that a client has, and those that it names, none of which may be the beginning of another.
+/// The prefixes that a client has, and those that it names, none of which may be the beginning of
+/// another.
 fn joined(mut had: Vec<Box<[u8]>>, named: Vec<Box<[u8]>>) -> Result<Vec<Box<[u8]>>, Failure> {
     let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
     let refuse = |prefix: &[u8], which: &str, other: &[u8]| {
@@ -303,7 +305,8 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// A command was carried out: what `CLIENT CACHING` said holds for no other, but within a transaction.
+    /// A command was carried out: what `CLIENT CACHING` said holds for no other, but within a
+    /// transaction.
     pub(super) fn end_caching(&mut self, command: Command) {
         let is_within = self.client.transaction.is_some() || self.client.is_executing;
         if let Some(tracks) = &mut self.client.tracking

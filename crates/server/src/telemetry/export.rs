@@ -37,7 +37,8 @@ pub(super) struct Exporter {
 
 impl Exporter {
     /// # Errors
-    /// [`ErrorKind::Config`] where the settings, or OpenTelemetry's own variables, cannot be followed.
+    /// [`ErrorKind::Config`] where the settings, or OpenTelemetry's own variables, cannot be
+    /// followed.
     pub(super) fn new(url: &str, settings: &Telemetry) -> Result<Self, Error> {
         let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
             Error::with_source(ErrorKind::Config, "telemetry: spans cannot be sent in that way", source)
@@ -162,7 +163,8 @@ fn at(unix_nanos: u64) -> SystemTime {
 struct Client(ureq::Agent);
 
 impl Client {
-    /// One that gives up after `timeout`, and goes straight to where it is told, whatever the environment says of proxies.
+    /// One that gives up after `timeout`, and goes straight to where it is told, whatever the
+    /// environment says of proxies.
     fn new(timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)

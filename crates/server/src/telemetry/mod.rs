@@ -1,16 +1,20 @@
-//! Traces: a span for each of a sample of the turns of connections, with a span for each of its commands that took long, sent to a
-//! collector by OpenTelemetry's protocol.
+//! Traces: a span for each of a sample of the turns of connections, with a span for each of its
+//! commands that took long, sent to a collector by OpenTelemetry's protocol.
 //!
-//! Turns are drawn at random, one in so many, as neither protocol has a place for a client's trace context: a turn is the root of a
-//! trace of its own. A span has no key and no argument, but the number of a key as the log of requests has it ([`crate::requests`]).
+//! Turns are drawn at random, one in so many, as neither protocol has a place for a client's trace
+//! context: a turn is the root of a trace of its own. A span has no key and no argument, but the
+//! number of a key as the log of requests has it ([`crate::requests`]).
 //!
-//! All of it is behind the feature `opentelemetry`. Without that, [`Sampled`] has no values, so that the compiler leaves out what would
-//! follow if a turn was in the sample, and settings that ask for spans are refused with the configuration.
+//! All of it is behind the feature `opentelemetry`. Without that, [`Sampled`] has no values, so
+//! that the compiler leaves out what would follow if a turn was in the sample, and settings that
+//! ask for spans are refused with the configuration.
 //!
 //! Invariants:
-//! 1. No worker waits: each has a buffer of its own of fixed size; spans that find no room there, or find it being emptied, are counted
-//!    and forgotten. One thread of its own empties the buffers and sends.
-//! 2. Nobody but that thread, and who stops the server, waits for a collector, and for no longer than `telemetry.timeout_millis`.
+//! 1. No worker waits: each has a buffer of its own of fixed size; spans that find no room there,
+//!    or find it being emptied, are counted and forgotten. One thread of its own empties the
+//!    buffers and sends.
+//! 2. Nobody but that thread, and who stops the server, waits for a collector, and for no longer
+//!    than `telemetry.timeout_millis`.
 
 #[cfg(not(feature = "opentelemetry"))]
 mod absent;
@@ -35,7 +39,8 @@ pub(crate) struct Over<'a> {
     pub(crate) listener: &'a str,
     /// Requests, or keys of them, that were answered.
     pub(crate) requests: usize,
-    /// Bytes of the input that the turn was done with; what of a large value came before, or went straight into its item, is not among them.
+    /// Bytes of the input that the turn was done with; what of a large value came before, or went
+    /// straight into its item, is not among them.
     pub(crate) received_bytes: usize,
     /// Bytes of the answers.
     pub(crate) sent_bytes: usize,

@@ -116,12 +116,13 @@ impl Tracing {
         }
     }
 
-    /// Traces what `wanted` says from now on. Waits for nobody: a collector that was sent to before is given up by the thread that
-    /// sends to it.
+    /// Traces what `wanted` says from now on. Waits for nobody: a collector that was sent to before
+    /// is given up by the thread that sends to it.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where spans cannot be sent as the settings, or OpenTelemetry's own variables, say;
-    /// [`ErrorKind::System`] where there is no thread to be had. Nothing is changed then.
+    /// [`ErrorKind::Config`] where spans cannot be sent as the settings, or OpenTelemetry's own
+    /// variables, say; [`ErrorKind::System`] where there is no thread to be had. Nothing is changed
+    /// then.
     pub(crate) fn apply(self: &Arc<Self>, ledger: &Ledger, wanted: &Telemetry) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.settings == *wanted {
@@ -167,7 +168,8 @@ impl Tracing {
         (buffered + export::HELD_BYTES) as u64
     }
 
-    /// Spans that were sent, and those that were not: they found no room, or the collector did not take them.
+    /// Spans that were sent, and those that were not: they found no room, or the collector did not
+    /// take them.
     pub(crate) fn figures(&self) -> Option<(u64, u64)> {
         Some((self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed)))
     }

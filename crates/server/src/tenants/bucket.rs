@@ -1,11 +1,14 @@
-//! A token bucket: so many tokens come to it in a second, it holds what comes in its burst, and who finds it empty waits.
+//! A token bucket: so many tokens come to it in a second, it holds what comes in its burst, and who
+//! finds it empty waits.
 //!
-//! What has been done is paid for afterwards, as nobody knows before a turn what it will come to: a bucket may owe tokens, and is
-//! then empty for longer. So the rate holds in the mean, and at any moment the excess is at most one turn of each worker.
+//! What has been done is paid for afterwards, as nobody knows before a turn what it will come to: a
+//! bucket may owe tokens, and is then empty for longer. So the rate holds in the mean, and at any
+//! moment the excess is at most one turn of each worker.
 //!
-//! The whole state is one number, the time at which the bucket will be full again if nobody takes anything (the "theoretical
-//! arrival time" of the generic cell rate algorithm, ITU-T I.371). A taker moves it on, so that a single atomic serves all workers, touched
-//! once in a turn, and no timer has to fill anything.
+//! The whole state is one number, the time at which the bucket will be full again if nobody takes
+//! anything (the "theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371). A
+//! taker moves it on, so that a single atomic serves all workers, touched once in a turn, and no
+//! timer has to fill anything.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,13 +24,15 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// When a bucket is full that was to be full at `full_at` and from which `tokens` are taken now.
+    /// When a bucket is full that was to be full at `full_at` and from which `tokens` are taken
+    /// now.
     pub(crate) fn take(self, full_at: u64, now: u64, tokens: u64) -> u64 {
         let nanos = u128::from(tokens) * NANOS_PER_SEC / u128::from(self.per_sec.max(1));
         full_at.max(now).saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// In how many nanoseconds a bucket that will be full at `full_at` has something in it; 0 = it has now.
+    /// In how many nanoseconds a bucket that will be full at `full_at` has something in it; 0 = it
+    /// has now.
     pub(crate) fn wait(self, full_at: u64, now: u64) -> u64 {
         let owed = full_at.saturating_sub(now);
         if self.per_sec == 0 || owed < self.burst_nanos { 0 } else { owed - self.burst_nanos + 1 }

@@ -15,8 +15,9 @@ use crate::spikes::Event;
 const LOOK: Duration = Duration::from_millis(10);
 const MOST_LOOKS: u32 = 500;
 
-/// Brings the tenants to what `config` says: new ones are made with their pools, the limits of others changed, and those that are not
-/// in it let go of. The latter's connections end with what they have sent; see [`bury`].
+/// Brings the tenants to what `config` says: new ones are made with their pools, the limits of
+/// others changed, and those that are not in it let go of. The latter's connections end with what
+/// they have sent; see [`bury`].
 ///
 /// # Errors
 /// Where a pool cannot be made; what was done before that stays.
@@ -58,8 +59,8 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// A tenant that comes back at once finds its former pool on the way out, for as long as its former connections take to end. That is
-/// waited for, within limits.
+/// A tenant that comes back at once finds its former pool on the way out, for as long as its former
+/// connections take to end. That is waited for, within limits.
 fn wait_until_gone(shared: &Shared, pool: &str) {
     for _ in 0..MOST_LOOKS {
         if shared.departing().pools.iter().all(|departing| departing.name != pool) {
@@ -79,7 +80,8 @@ fn make(pools: &[Arc<Pool>], settings: &TenantSettings) -> Result<Arc<Tenant>, E
     Ok(Arc::new(Tenant::new(settings, Arc::clone(pool))))
 }
 
-/// Tenants without connections that have left the directory, and pools that are nobody's any more: removes them.
+/// Tenants without connections that have left the directory, and pools that are nobody's any more:
+/// removes them.
 pub(crate) fn bury(shared: &Shared) {
     let mut departing = shared.departing();
     departing.tenants.retain(|tenant| {

@@ -1,14 +1,16 @@
 //! Those who share the server: what each may use, what it has used, and who is which.
 //!
-//! A connection is a tenant's at every moment. It begins as its listener's; a user may be another's, and `SELECT` turns to another
-//! that the user, or without one the listener, names. Where the listener goes by prefixes, it has single turns as the tenants of its keys
-//! ([`Route`]). What it counts goes to its [`Account`]: one for each tenant at each listener, so that
-//! both can be told apart at the price of one counter.
+//! A connection is a tenant's at every moment. It begins as its listener's; a user may be
+//! another's, and `SELECT` turns to another that the user, or without one the listener, names.
+//! Where the listener goes by prefixes, it has single turns as the tenants of its keys ([`Route`]).
+//! What it counts goes to its [`Account`]: one for each tenant at each listener, so that both can
+//! be told apart at the price of one counter.
 //!
 //! Invariants:
-//! 1. A tenant's pool is there for as long as a connection is the tenant's own: it is removed only once the tenant has left the
-//!    directory, no connection can join it ([`Tenant::open`]), and none is left. A turn by prefix does not keep it: for such a turn a
-//!    pool that goes is an empty one.
+//! 1. A tenant's pool is there for as long as a connection is the tenant's own: it is removed only
+//!    once the tenant has left the directory, no connection can join it ([`Tenant::open`]), and
+//!    none is left. A turn by prefix does not keep it: for such a turn a pool that goes is an empty
+//!    one.
 //! 2. A listener's own tenant is never removed while the server runs.
 
 mod bucket;

@@ -13,7 +13,8 @@ pub(crate) enum Paused {
     All,
 }
 
-/// Until when, and who. Both are told apart from one another by no lock: who looks between two changes sees one of them.
+/// Until when, and who. Both are told apart from one another by no lock: who looks between two
+/// changes sees one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     /// In nanoseconds of the monotonic clock; 0 = nobody waits.

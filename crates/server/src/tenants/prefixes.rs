@@ -24,7 +24,8 @@ impl Prefixes {
     pub(crate) fn tenant(&self, key: &[u8], is_allowed: impl Fn(&Tenant) -> bool) -> Option<&Arc<Tenant>> {
         let mut within = key;
         let mut behind = self.0.len();
-        // A prefix of the key stands at or before it, and what stands between begins with as much of the key as it does.
+        // A prefix of the key stands at or before it, and what stands between begins with as much
+        // of the key as it does.
         loop {
             behind = self.0.get(..behind)?.partition_point(|(prefix, _)| **prefix <= *within);
             let (prefix, tenant) = self.0.get(behind.checked_sub(1)?)?;

@@ -1,8 +1,8 @@
 //! Which tenant serves the request at hand, on a connection whose listener goes by prefixes.
 //!
-//! A turn is one tenant's, whose lane it waited in, whose pool it works on and whose account it counts in. So a connection that comes to a
-//! key of another tenant ends its turn and has the next as that one. Nothing else needs to know of prefixes: rates, turns and statistics
-//! follow the key.
+//! A turn is one tenant's, whose lane it waited in, whose pool it works on and whose account it
+//! counts in. So a connection that comes to a key of another tenant ends its turn and has the next
+//! as that one. Nothing else needs to know of prefixes: rates, turns and statistics follow the key.
 //!
 //! Its own tenant is what it is without a key, and what its connection counts as.
 
@@ -48,7 +48,8 @@ impl<'a> Route<'a> {
         Self { directory, own, present, user, listener }
     }
 
-    /// Whose the key is: the connection's own tenant's, where it is nobody else's that the client may turn to.
+    /// Whose the key is: the connection's own tenant's, where it is nobody else's that the client
+    /// may turn to.
     pub(crate) fn tenant(&self, key: &[u8]) -> &Arc<Tenant> {
         let own = &self.own.tenant;
         let is_allowed =
@@ -56,7 +57,8 @@ impl<'a> Route<'a> {
         self.directory.prefixes.tenant(key, is_allowed).unwrap_or(own)
     }
 
-    /// The account that a request is to go to which has this key, or none, where that is not the one of the present turn.
+    /// The account that a request is to go to which has this key, or none, where that is not the
+    /// one of the present turn.
     pub(crate) fn elsewhere(&self, key: Option<&[u8]>) -> Option<Arc<Account>> {
         let tenant = key.map_or(&self.own.tenant, |key| self.tenant(key));
         if Arc::ptr_eq(tenant, &self.present.tenant) {

@@ -1,8 +1,9 @@
 //! Certificates and keys: read from files, put in force, and looked at.
 //!
-//! A [`Tls`] is what connections of one listener begin with: certificate chain, key, versions, and what is asked of clients. It is
-//! made as a whole or not at all, so that files that do not go together leave the one in force as it is; connections keep the
-//! one that they began with. Encryption is rustls's, with the primitives of ring.
+//! A [`Tls`] is what connections of one listener begin with: certificate chain, key, versions, and
+//! what is asked of clients. It is made as a whole or not at all, so that files that do not go
+//! together leave the one in force as it is; connections keep the one that they began with.
+//! Encryption is rustls's, with the primitives of ring.
 
 mod load;
 mod subject;
@@ -23,7 +24,8 @@ pub(crate) struct Tls {
     pub(crate) expires_secs: i64,
 }
 
-/// The place of a [`Tls`]; empty: TLS is not spoken. Locked for the moment of reading or exchanging it, once a connection.
+/// The place of a [`Tls`]; empty: TLS is not spoken. Locked for the moment of reading or exchanging
+/// it, once a connection.
 #[derive(Default)]
 pub(crate) struct TlsSlot(RwLock<Option<Arc<Tls>>>);
 

@@ -5,7 +5,8 @@ use std::fmt;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Whom a client's certificate names. It comes from a certificate that a configured root vouches for.
+/// Whom a client's certificate names. It comes from a certificate that a configured root vouches
+/// for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// The common name (CN) of its subject.

@@ -1,4 +1,5 @@
-//! What was refused to whom, for `ACL LOG`. It is short, and of what was sent it has names of commands, keys and users alone.
+//! What was refused to whom, for `ACL LOG`. It is short, and of what was sent it has names of
+//! commands, keys and users alone.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,14 +1,17 @@
 //! Who a client is: users with passwords, and what each may do.
 //!
-//! A connection begins as the user `default`. Where nobody is configured that user may do everything without a password, and nothing of this
-//! costs anything; where somebody is, and no `default` among them, it is off: who does not say who it is may do nothing.
+//! A connection begins as the user `default`. Where nobody is configured that user may do
+//! everything without a password, and nothing of this costs anything; where somebody is, and no
+//! `default` among them, it is off: who does not say who it is may do nothing.
 //!
-//! A user is replaced, never changed: a connection has its user by reference and looks whether there is another version of it when its next
-//! turn begins.
+//! A user is replaced, never changed: a connection has its user by reference and looks whether
+//! there is another version of it when its next turn begins.
 //!
 //! Invariants:
-//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and `ACL GETUSER`, which show digests.
-//! 2. Comparing takes as long for a wrong password, and a user that there is not, as for the right one.
+//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and
+//!    `ACL GETUSER`, which show digests.
+//! 2. Comparing takes as long for a wrong password, and a user that there is not, as for the right
+//!    one.
 
 mod attempts;
 mod log;
@@ -115,7 +118,8 @@ impl Users {
         self.read().values().cloned().collect()
     }
 
-    /// Adds rules to a user, which is made where it is not there. Nothing changes where one of them is none.
+    /// Adds rules to a user, which is made where it is not there. Nothing changes where one of them
+    /// is none.
     ///
     /// # Errors
     /// In Redis's words, which rule, as it may be shown, is none, and what is wrong with it.
@@ -204,7 +208,8 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// What a connection begins as, at a listener of which `auth` says whether clients must authenticate.
+    /// What a connection begins as, at a listener of which `auth` says whether clients must
+    /// authenticate.
     pub(crate) fn new(users: &Users, auth: Auto<bool>) -> Self {
         let version = users.version();
         if auth == Auto::Set(false) {
@@ -217,7 +222,8 @@ impl Identity {
         Self { user, is_known, is_bound, auth, version }
     }
 
-    /// Whether there are keys that it may not `set`: such a `set` of a memcached client is its user and password.
+    /// Whether there are keys that it may not `set`: such a `set` of a memcached client is its user
+    /// and password.
     pub(crate) fn takes_passwords(&self) -> bool {
         let may_set = |spec| self.allows(spec, &[b"set", b""]);
         self.is_bound && !CommandSpec::find(b"set").is_some_and(may_set)

@@ -1,9 +1,9 @@
 //! What a user may do: the rules of Redis's ACLs, from their text and back to it.
 //!
-//! Commands are allowed and denied by name, by subcommand (`client|list`) and by category, the later over the earlier; keys by patterns, for
-//! reading, writing or both. A user may have further sets of such rules, in parentheses: it may do
-//! what one of them allows. What a rule of Redis means that there is nothing of here – channels –
-//! is kept and shown.
+//! Commands are allowed and denied by name, by subcommand (`client|list`) and by category, the
+//! later over the earlier; keys by patterns, for reading, writing or both. A user may have further
+//! sets of such rules, in parentheses: it may do what one of them allows. What a rule of Redis
+//! means that there is nothing of here – channels – is kept and shown.
 
 use std::fmt::Write as _;
 

@@ -221,7 +221,8 @@ fn what_is_watched_is_seen_to_change_by_others() {
     }
 }
 
-/// Two keys that only ever change together are never seen apart, by single commands, by `MGET`s and by transactions.
+/// Two keys that only ever change together are never seen apart, by single commands, by `MGET`s and
+/// by transactions.
 #[test]
 fn nobody_sees_half_of_a_transaction() {
     let (_server, address) = millpond();
@@ -428,7 +429,8 @@ fn an_end_in_the_far_future_is_the_last_that_can_be_told() {
     }
 }
 
-/// `RENAME` and `MSETNX` are seen whole as well: of two names one always has the value, and of two names that are set together not one.
+/// `RENAME` and `MSETNX` are seen whole as well: of two names one always has the value, and of two
+/// names that are set together not one.
 #[test]
 fn nobody_sees_half_of_a_renaming() {
     let (_server, address) = millpond();

@@ -1,7 +1,7 @@
 //! Hashes, lists, sets and sorted sets, on both servers: see `scripts`.
 //!
-//! Of commands with `?` before them the elements of the reply are compared in any order, and with `?2` pairs of elements: hashes and
-//! sets have no order, and Redis's small ones have one.
+//! Of commands with `?` before them the elements of the reply are compared in any order, and with
+//! `?2` pairs of elements: hashes and sets have no order, and Redis's small ones have one.
 
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("hashes", HASHES),

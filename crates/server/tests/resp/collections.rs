@@ -1,4 +1,5 @@
-//! Hashes, lists, sets and sorted sets as several connections see them, over time, and beside memcached's clients.
+//! Hashes, lists, sets and sorted sets as several connections see them, over time, and beside
+//! memcached's clients.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -39,7 +40,8 @@ fn ends_of_collections_are_kept_to_the_millisecond() {
     }
 }
 
-/// Elements go from one list to another and back, and members from one set to another: at every moment each is in one of them.
+/// Elements go from one list to another and back, and members from one set to another: at every
+/// moment each is in one of them.
 #[test]
 fn what_is_moved_is_always_somewhere() {
     let (_server, address) = millpond();
@@ -70,7 +72,8 @@ fn what_is_moved_is_always_somewhere() {
     movers.into_iter().for_each(|mover| mover.join().expect("no panic"));
 }
 
-/// Many clients push to and pop from one list, which gets empty and comes again, and count in one hash.
+/// Many clients push to and pop from one list, which gets empty and comes again, and count in one
+/// hash.
 #[test]
 fn no_element_and_no_count_is_lost() {
     const CLIENTS: usize = 4;

@@ -1,7 +1,8 @@
-//! The RESP suite: the same commands must get the same replies from Millpond and from a redis-server, in RESP2 and RESP3.
+//! The RESP suite: the same commands must get the same replies from Millpond and from a
+//! redis-server, in RESP2 and RESP3.
 //!
-//! A `redis-server` is looked for in `MILLPOND_REDIS` and in `PATH`. Where there is none, the comparison says so and passes; what
-//! else is tested here needs none.
+//! A `redis-server` is looked for in `MILLPOND_REDIS` and in `PATH`. Where there is none, the
+//! comparison says so and passes; what else is tested here needs none.
 
 mod behaviour;
 mod client;
@@ -52,8 +53,9 @@ fn play(client: &mut Client, script: &str) -> Replies {
 
 /// The replies of Millpond and of redis to a script.
 ///
-/// `TTL` is rounded to the nearest second, so that half a second without a processor is seen in replies. A play that took longer
-/// than [`STILL`] and differs is played again, up to nineteen times; one that took less counts as it is.
+/// `TTL` is rounded to the nearest second, so that half a second without a processor is seen in
+/// replies. A play that took longer than [`STILL`] and differs is played again, up to nineteen
+/// times; one that took less counts as it is.
 fn play_beside(ours: SocketAddr, theirs: SocketAddr, version: &str, script: &str) -> (Replies, Replies) {
     let play_once = |address| {
         let mut client = Client::connect(address);

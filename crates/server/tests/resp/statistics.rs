@@ -1,4 +1,5 @@
-//! What a server tells of commands: how often each was asked for, how that ended, and how long it took.
+//! What a server tells of commands: how often each was asked for, how that ended, and how long it
+//! took.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -133,7 +134,8 @@ fn times_are_told_of_every_command_until_they_are_reset() {
     assert_eq!(section(&mut client, "stats")["total_error_replies"], "0");
 }
 
-/// With a clock that stands still nothing takes time: what is told is what was counted, and not what the machine was like.
+/// With a clock that stands still nothing takes time: what is told is what was counted, and not
+/// what the machine was like.
 #[test]
 fn no_time_is_made_up() {
     let (_server, address) = start(config(), Clock::manual(1_700_000_000));

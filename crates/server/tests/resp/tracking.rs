@@ -8,8 +8,8 @@ use base::{ByteSize, Clock};
 use crate::client::Client;
 use crate::reference::{config, millpond, redis, start};
 
-/// Scenarios of three connections: `NUMBER COMMAND` shows the reply, `NUMBER <` what comes next of its own accord. `ID1` is the number
-/// of connection 1.
+/// Scenarios of three connections: `NUMBER COMMAND` shows the reply, `NUMBER <` what comes next of
+/// its own accord. `ID1` is the number of connection 1.
 const SCENARIOS: [(&str, &str); 9] = [
     (
         "keys that were read",

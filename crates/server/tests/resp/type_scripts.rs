@@ -1,4 +1,5 @@
-//! What commands say to keys of every type, and the bits of strings, on both servers: see `collection_scripts`.
+//! What commands say to keys of every type, and the bits of strings, on both servers: see
+//! `collection_scripts`.
 
 pub(crate) const ALL: &[(&str, &str)] =
     &[("types", TYPES), ("bits", BITS), ("numbers in C's notations", NOTATIONS)];

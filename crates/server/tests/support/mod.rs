@@ -1,4 +1,5 @@
-//! What the tests of the running server share: a server on free ports, a client, and the admin pages.
+//! What the tests of the running server share: a server on free ports, a client, and the admin
+//! pages.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -24,7 +24,8 @@ pub(crate) struct Packet {
 pub(crate) type Words<'a> = std::str::SplitWhitespace<'a>;
 
 impl Packet {
-    /// Reads what follows the mark of a request (`OPCODE [NAME=TEXT]…`) or, with `answer`, `OPCODE STATUS [NAME=TEXT]…`.
+    /// Reads what follows the mark of a request (`OPCODE [NAME=TEXT]…`) or, with `answer`,
+    /// `OPCODE STATUS [NAME=TEXT]…`.
     pub(crate) fn parse(
         mut words: Words<'_>,
         answer: bool,

@@ -1,7 +1,8 @@
-//! The wire suite: the same requests must get the same answers from Millpond and from memcached, in text and in binary.
+//! The wire suite: the same requests must get the same answers from Millpond and from memcached, in
+//! text and in binary.
 //!
-//! A `memcached` binary is looked for in `MILLPOND_MEMCACHED` and in `PATH`. Where there is none, its half of the suite says
-//! so and passes.
+//! A `memcached` binary is looked for in `MILLPOND_MEMCACHED` and in `PATH`. Where there is none,
+//! its half of the suite says so and passes.
 
 mod frame;
 mod player;

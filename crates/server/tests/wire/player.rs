@@ -107,7 +107,8 @@ impl Connection {
         }
     }
 
-    /// Reads the next answer of the binary protocol, and gives it to `seen`; nothing where the connection ends before.
+    /// Reads the next answer of the binary protocol, and gives it to `seen`; nothing where the
+    /// connection ends before.
     fn packet<R>(&mut self, seen: impl FnOnce(&Answer<'_>) -> R) -> io::Result<Option<R>> {
         loop {
             let answer = Answer::read(&self.buffer).map_err(io::Error::other)?;
@@ -191,7 +192,8 @@ pub(crate) fn play(case: &Case, place: &Place, mode: Mode) -> Result<(), String>
     expect_nothing_more(case, &mut connection)
 }
 
-/// Sends everything from a thread of its own, so that a server that waits for its answers to be read is not waited for.
+/// Sends everything from a thread of its own, so that a server that waits for its answers to be
+/// read is not waited for.
 fn play_pipelined(case: &Case, mut connection: Connection) -> Result<(), String> {
     let mut numbers = Numbers::new();
     let all: Vec<u8> = case

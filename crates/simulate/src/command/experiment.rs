@@ -20,14 +20,16 @@ pub enum ExperimentCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run experiments; the exit status is not 0 where a criterion is missed that is not listed as such, or a listed one passes
+    /// Run experiments; the exit status is not 0 where a criterion is missed that is not listed as
+    /// such, or a listed one passes
     Run(RunArgs),
 }
 
 /// Flags of `millpond experiment run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Names as `millpond experiment list` has them, such as H1 or C5; all = all of them; quick = those that take seconds
+    /// Names as `millpond experiment list` has them, such as H1 or C5; all = all of them; quick =
+    /// those that take seconds
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
     /// Names all random sequences: the same seed gives the same figures
@@ -50,7 +52,8 @@ pub struct RunArgs {
 /// Does what the command says.
 ///
 /// # Errors
-/// Where there is no such experiment, the folder for figures cannot be written, or a criterion was missed.
+/// Where there is no such experiment, the folder for figures cannot be written, or a criterion was
+/// missed.
 pub fn execute(command: &ExperimentCommand) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match command {
@@ -125,7 +128,8 @@ fn run_named(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
     verdict(&outcomes, args.json, out)
 }
 
-/// The last line, and an error that names what is not as expected: what was missed but for the listed misses, and those of them that passed.
+/// The last line, and an error that names what is not as expected: what was missed but for the
+/// listed misses, and those of them that passed.
 fn verdict(outcomes: &[Outcome], json: bool, out: &mut dyn Write) -> Result<()> {
     let count = |verdict| outcomes.iter().map(|outcome| outcome.report.count(verdict)).sum::<usize>();
     let (passed, missed) = (count(Verdict::Passed), count(Verdict::Missed));

@@ -1,4 +1,5 @@
-//! `millpond experiment …` and `millpond simulate …`: flags, and what they set going. Reports go to standard output, progress to standard error.
+//! `millpond experiment …` and `millpond simulate …`: flags, and what they set going. Reports go to
+//! standard output, progress to standard error.
 
 mod experiment;
 mod simulate;

@@ -26,7 +26,8 @@ use crate::world::{Eviction, Prepared, Run, prepare, run};
 /// Flags of `millpond simulate`.
 #[derive(Clone, Debug, Args)]
 pub struct SimulateArgs {
-    /// The simulation's file, as docs/simulation.md describes it; config/simulation.toml is a commented example
+    /// The simulation's file, as docs/simulation.md describes it; config/simulation.toml is a
+    /// commented example
     #[arg(value_name = "FILE", required_unless_present = "list_policies")]
     pub file: Option<PathBuf>,
     /// The policies to compare, the first as the baseline; replaces those of the file
@@ -35,15 +36,15 @@ pub struct SimulateArgs {
     /// List the policies
     #[arg(long)]
     pub list_policies: bool,
-    /// All memory, in bytes or with a unit; replaces the file's. Several, as 64MiB,128MiB,256MiB, are simulated one after the other and
-    /// compared: how much is needed?
+    /// All memory, in bytes or with a unit; replaces the file's. Several, as 64MiB,128MiB,256MiB,
+    /// are simulated one after the other and compared: how much is needed?
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     pub memory: Vec<ByteSize>,
     /// Names all random sequences; replaces the file's
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Draw into this file, .svg or .png: all policies beside each other, and memory and throughput over time; of several memories, hits and
-    /// throughput by memory
+    /// Draw into this file, .svg or .png: all policies beside each other, and memory and throughput
+    /// over time; of several memories, hits and throughput by memory
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Say what was decided when, and why
@@ -164,7 +165,8 @@ fn check_policies(file: &SimulationFile) -> Result<()> {
     Ok(())
 }
 
-/// All policies side by side, one to a processor: each run, and the processor time that it took, in seconds.
+/// All policies side by side, one to a processor: each run, and the processor time that it took, in
+/// seconds.
 fn run_all(file: &SimulationFile, prepared: Vec<Prepared>) -> Result<Vec<(Run, f64)>> {
     let shared = Arc::new((file.scenario.clone(), prepared, file.seed));
     let next = Arc::new(AtomicU64::new(0));

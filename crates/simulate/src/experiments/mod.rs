@@ -1,5 +1,5 @@
-//! The papers' figures as experiments, each with criteria that were seen to be reachable, and the experiments of what goes beyond the
-//! papers.
+//! The papers' figures as experiments, each with criteria that were seen to be reachable, and the
+//! experiments of what goes beyond the papers.
 //!
 //! | family | what it is about |
 //! |---|---|
@@ -33,7 +33,8 @@ fn median(figures: impl Into<Vec<f64>>) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Nanoseconds that this thread has had a processor, so that other work on the machine matters less than by the clock.
+/// Nanoseconds that this thread has had a processor, so that other work on the machine matters less
+/// than by the clock.
 fn thread_nanos() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -50,7 +51,8 @@ pub struct Experiment {
     pub figure: &'static str,
     /// What it shows, in a few words.
     pub title: &'static str,
-    /// Runs it. From the same seed the same report follows, unless a criterion says that it is measured on the clock.
+    /// Runs it. From the same seed the same report follows, unless a criterion says that it is
+    /// measured on the clock.
     pub run: fn(&mut Context) -> Report,
 }
 
@@ -79,8 +81,8 @@ pub fn all() -> Vec<Experiment> {
     all
 }
 
-/// Experiments that take seconds at most and need no trace: `millpond experiment run quick`, and part of the tests with three
-/// seeds.
+/// Experiments that take seconds at most and need no trace: `millpond experiment run quick`, and
+/// part of the tests with three seeds.
 pub const QUICK: [&str; 8] = ["C1", "H1", "H2", "H3", "H4", "H6", "H11", "H13"];
 
 fn order(name: &str) -> (&str, u32) {
@@ -106,7 +108,8 @@ impl Context {
         Self { seed, traces, progress: Arc::default() }
     }
 
-    /// The seed of part `part` of the experiment: of a run, of a tenant. Different parts get unrelated seeds.
+    /// The seed of part `part` of the experiment: of a run, of a tenant. Different parts get
+    /// unrelated seeds.
     pub fn seed(&self, part: u64) -> u64 {
         base::hash::mix64(self.seed ^ base::hash::mix64(part.wrapping_add(1)))
     }

@@ -1,7 +1,9 @@
-//! A scenario as a TOML file: what a user writes to ask "what would each tenant get?". Every key, with its default and unit, is in
-//! `docs/simulation.md`; a commented example is `config/simulation.toml`.
+//! A scenario as a TOML file: what a user writes to ask "what would each tenant get?". Every key,
+//! with its default and unit, is in `docs/simulation.md`; a commented example is
+//! `config/simulation.toml`.
 //!
-//! What is wrong is refused with the file's name, the line, the key, and the nearest thing that would be right.
+//! What is wrong is refused with the file's name, the line, the key, and the nearest thing that
+//! would be right.
 
 mod check;
 mod guard;
@@ -64,7 +66,8 @@ pub fn setup(name: &str, guard: Guard) -> Option<Setup> {
 }
 
 impl SimulationFile {
-    /// Reads and checks a file. Traces and CacheBench configurations are looked for from its folder.
+    /// Reads and checks a file. Traces and CacheBench configurations are looked for from its
+    /// folder.
     ///
     /// # Errors
     /// Where it cannot be read, or something in it cannot be meant.
@@ -74,7 +77,8 @@ impl SimulationFile {
         Self::parse(&name, &text, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// As [`Self::read`], from a text that is called `name`; files that it names are looked for from `folder`.
+    /// As [`Self::read`], from a text that is called `name`; files that it names are looked for
+    /// from `folder`.
     ///
     /// # Errors
     /// Where something in it cannot be meant.

@@ -14,12 +14,14 @@ impl FileError {
         Self(format!("{name} cannot be read: {error}"))
     }
 
-    /// What the parser or the types have to say: with the line, the key that stands there, and the nearest of what was expected.
+    /// What the parser or the types have to say: with the line, the key that stands there, and the
+    /// nearest of what was expected.
     pub(super) fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let at = error.span().map_or(0, |span| span.start);
         let line = line_of(text, at);
         let message = error.message().trim_end();
-        // Where the parser was at a value, its key stands before it; an unknown key is named in the message already.
+        // Where the parser was at a value, its key stands before it; an unknown key is named in the
+        // message already.
         let before =
             text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
         let is_about_key = message.starts_with("unknown field") || message.starts_with("missing field");
@@ -48,8 +50,9 @@ fn hint(message: &str) -> Option<&str> {
     nearest(typed, quoted)
 }
 
-/// What to write in the place of a text where a number is expected: ", as in `key = 60`" where the text tells the number, such as "60" or,
-/// for a time in seconds, "1m". `None` where the message is another.
+/// What to write in the place of a text where a number is expected: ", as in `key = 60`" where the
+/// text tells the number, such as "60" or, for a time in seconds, "1m". `None` where the message is
+/// another.
 fn number_for(key: &str, message: &str) -> Option<String> {
     let (text, expected) = message.strip_prefix("invalid type: string \"")?.rsplit_once("\", expected ")?;
     let is_number = ["f64", "u64", "u32", "usize"].contains(&expected.trim());
@@ -77,7 +80,8 @@ pub(super) enum Step {
 }
 
 impl Problem {
-    /// The same with the file's name and the line. A key that is not written, for its default does not fit, is sought at what would hold it.
+    /// The same with the file's name and the line. A key that is not written, for its default does
+    /// not fit, is sought at what would hold it.
     pub(super) fn at(&self, name: &str, text: &str) -> FileError {
         let line = DeTable::parse(text).map_or(1, |document| {
             let mut value = None;

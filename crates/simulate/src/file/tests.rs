@@ -128,7 +128,8 @@ fn every_policy_can_be_set_up_by_its_name() {
     assert!(setup("nobody", Guard::default()).is_none());
 }
 
-/// One tenant cannot use memory, the other cannot have enough: without rails nearly all of it goes to that one.
+/// One tenant cannot use memory, the other cannot have enough: without rails nearly all of it goes
+/// to that one.
 #[test]
 fn rails_hold_a_policy_back() {
     let smallest = |guard: &str| {

@@ -2,11 +2,13 @@
 
 use super::{Nanos, SECOND, after};
 
-/// A token bucket: tokens come in at the rate, at most `burst` of them are kept, and units that go take as many.
+/// A token bucket: tokens come in at the rate, at most `burst` of them are kept, and units that go
+/// take as many.
 ///
-/// Units may go when the bucket holds as many tokens, or is full where there are more units than it can hold; then it owes the
-/// difference, and nothing goes until that is paid. So what goes in any window of `w` seconds is at most `rate * w + max(burst, largest
-/// units)`, and in the long run at most the rate, whatever the sizes.
+/// Units may go when the bucket holds as many tokens, or is full where there are more units than it
+/// can hold; then it owes the difference, and nothing goes until that is paid. So what goes in any
+/// window of `w` seconds is at most `rate * w + max(burst, largest units)`, and in the long run at
+/// most the rate, whatever the sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenBucket {
     rate: f64,

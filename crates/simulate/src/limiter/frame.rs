@@ -2,14 +2,16 @@
 
 use super::{Nanos, SECOND, after};
 
-/// The length of HopperKV's frame: 0.37 s, chosen by its authors so that limiters do not run in step with other periods.
+/// The length of HopperKV's frame: 0.37 s, chosen by its authors so that limiters do not run in
+/// step with other periods.
 pub const FRAME_NANOS: Nanos = 370_000_000;
 
 /// HopperKV's limiter, kept to show what it does; the default is [`super::TokenBucket`].
 ///
-/// Units may go when as much of the frame has passed as the units before them needed at the rate: the frame's first go at once, whatever
-/// their size. At the frame's end the count begins anew, and a new rate is taken over. So nothing saved up is carried over, the debt of
-/// large units is forgiven, and in the long run a tenant gets up to `rate + largest units / frame`.
+/// Units may go when as much of the frame has passed as the units before them needed at the rate:
+/// the frame's first go at once, whatever their size. At the frame's end the count begins anew, and
+/// a new rate is taken over. So nothing saved up is carried over, the debt of large units is
+/// forgiven, and in the long run a tenant gets up to `rate + largest units / frame`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameLimiter {
     rate: f64,
@@ -60,7 +62,8 @@ impl FrameLimiter {
         }
     }
 
-    /// What a tenant that always has units of one size waiting gets in the long run, in units per second, computed.
+    /// What a tenant that always has units of one size waiting gets in the long run, in units per
+    /// second, computed.
     pub fn rate_of_backlog(rate: f64, units: f64) -> f64 {
         let frame_secs = FRAME_NANOS as f64 / SECOND as f64;
         // In each frame units go at once and then whenever those before are paid for.

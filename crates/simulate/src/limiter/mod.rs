@@ -1,11 +1,12 @@
 //! Rate limiters in virtual time.
 //!
-//! HARE (FAST '26, section 4) enforces its allocations of everything but memory by limiting rates. The paper leaves open how; HopperKV
-//! counts in frames ([`FrameLimiter`]), which lets a tenant have more than its rate. The default here is the token bucket
-//! ([`TokenBucket`]), which does not.
+//! HARE (FAST '26, section 4) enforces its allocations of everything but memory by limiting rates.
+//! The paper leaves open how; HopperKV counts in frames ([`FrameLimiter`]), which lets a tenant
+//! have more than its rate. The default here is the token bucket ([`TokenBucket`]), which does not.
 //!
-//! A limiter is asked when so many units may go ([`Limiter::ready_at`]), and told when they do ([`Limiter::take`]). Who waits, and in
-//! which order, is the caller's business; units that are ready later than others that were asked for before must not be taken first.
+//! A limiter is asked when so many units may go ([`Limiter::ready_at`]), and told when they do
+//! ([`Limiter::take`]). Who waits, and in which order, is the caller's business; units that are
+//! ready later than others that were asked for before must not be taken first.
 
 mod bucket;
 mod frame;
@@ -65,7 +66,8 @@ impl Limiter {
         }
     }
 
-    /// `rate` units per second from `now` on; HopperKV's limiter takes it over at the end of its frame.
+    /// `rate` units per second from `now` on; HopperKV's limiter takes it over at the end of its
+    /// frame.
     pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         match self {
             Self::Unlimited => {}
@@ -75,7 +77,8 @@ impl Limiter {
     }
 }
 
-/// The time that is `secs` seconds after `now`, rounded up, so that what is awaited has happened then; `None` where it never comes.
+/// The time that is `secs` seconds after `now`, rounded up, so that what is awaited has happened
+/// then; `None` where it never comes.
 fn after(now: Nanos, secs: f64) -> Option<Nanos> {
     let nanos = (secs * SECOND as f64).ceil();
     // Beyond half a century of virtual time is never.

@@ -1,5 +1,6 @@
-//! Queues whose sizes and splits follow curves that are learnt while they serve: SHARDS for each queue, memory by the hulls of all,
-//! and each queue split on its hull by Talus. It sees cliffs at any distance, and any number of them.
+//! Queues whose sizes and splits follow curves that are learnt while they serve: SHARDS for each
+//! queue, memory by the hulls of all, and each queue split on its hull by Talus. It sees cliffs at
+//! any distance, and any number of them.
 
 use allocate::dynacache;
 use allocate::talus::{Split, Talus};
@@ -16,8 +17,8 @@ pub struct CurveRules {
     pub sampled_keys: usize,
     /// Requests between decisions. Default 100,000.
     pub period: u64,
-    /// Whether queues are split on their hulls (Talus); without, memory goes by hulls that the queues do not reach (Dynacache).
-    /// Default true.
+    /// Whether queues are split on their hulls (Talus); without, memory goes by hulls that the
+    /// queues do not reach (Dynacache). Default true.
     pub splits: bool,
     /// The margin of splits: 0.05 in Talus. Default 0.02.
     pub margin: f64,

@@ -1,4 +1,5 @@
-//! A cache of several LRU queues, between which memory moves by hill climbing, and each of which may be split on its cliff.
+//! A cache of several LRU queues, between which memory moves by hill climbing, and each of which
+//! may be split on its cliff.
 
 use allocate::cliffhanger::{CliffConfig, Edge, Form, HillClimber, Queue, Side, Slope, SplitQueue};
 use allocate::talus::Split;
@@ -30,8 +31,9 @@ pub struct QueueConfig {
     pub shadow: u64,
     /// How it is split.
     pub splitting: Splitting,
-    /// Whether hill climbing goes by the slope between the pointers where the queue is split ([`Slope`]), rather than by the long
-    /// shadow as in the paper. Default true; without cliff scaling it makes no difference.
+    /// Whether hill climbing goes by the slope between the pointers where the queue is split
+    /// ([`Slope`]), rather than by the long shadow as in the paper. Default true; without cliff
+    /// scaling it makes no difference.
     pub by_slope: bool,
 }
 
@@ -122,7 +124,8 @@ impl Part {
         }
     }
 
-    /// Under which name a key is looked up: under the printed rules only in the partition that it belongs to at present.
+    /// Under which name a key is looked up: under the printed rules only in the partition that it
+    /// belongs to at present.
     fn id_of(&self, key: u64, side: Side) -> u64 {
         match self.splitting {
             Splitting::ByHits(CliffConfig { form: Form::Printed, .. }) if side == Side::Left => !key,
@@ -186,7 +189,8 @@ impl QueueCache {
         Self { parts: queues.into_iter().map(|config| Part::new(&config)).collect(), hills: None }
     }
 
-    /// Queues between which memory moves at hits in their long shadows, by `credit` units in pages of `page`.
+    /// Queues between which memory moves at hits in their long shadows, by `credit` units in pages
+    /// of `page`.
     pub fn climbing(
         queues: impl IntoIterator<Item = QueueConfig>,
         credit: u64,
@@ -307,7 +311,8 @@ mod tests {
         cache.validate();
     }
 
-    /// A queue that holds all that it is asked for never misses; it gives its memory away all the same.
+    /// A queue that holds all that it is asked for never misses; it gives its memory away all the
+    /// same.
     #[test]
     fn what_moves_is_free() {
         let queues = [QueueConfig::items(3000).shadowed(500); 2];

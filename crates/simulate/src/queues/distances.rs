@@ -1,8 +1,10 @@
-//! Requests with a known miss-ratio curve: each is for the key at a stack distance that is drawn from a given distribution.
+//! Requests with a known miss-ratio curve: each is for the key at a stack distance that is drawn
+//! from a given distribution.
 //!
-//! The stack distance of a request is the number of different keys asked for since the last request for its key, that one
-//! included; LRU hits it when it has at least so much room (Mattson et al., IBM Systems Journal 1970). So the curve of the requests
-//! is that of the distribution, whatever shape one likes, cliffs included.
+//! The stack distance of a request is the number of different keys asked for since the last request
+//! for its key, that one included; LRU hits it when it has at least so much room (Mattson et al.,
+//! IBM Systems Journal 1970). So the curve of the requests is that of the distribution, whatever
+//! shape one likes, cliffs included.
 
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit};
@@ -10,7 +12,8 @@ use curve::{MissRatioCurve, Point, Unit};
 /// How distances are spread over their range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Density {
-    /// Falling, as the inverse of the root: the hit-rate curve is concave there, as of popular keys.
+    /// Falling, as the inverse of the root: the hit-rate curve is concave there, as of popular
+    /// keys.
     Falling,
     /// Evenly: the hit-rate curve is straight there.
     Even,
@@ -49,8 +52,9 @@ impl Profile {
         Self { ranges }
     }
 
-    /// One cliff: 35 % of the requests at distances up to 2,000 with falling density, 45 % from there to 13,500 with rising density, 20 % new. LRU of
-    /// 8,000 items hits 47.3 %, on a hull of 58.5 %: the ends and the size of the example in Cliffhanger (NSDI '16, section 4.2).
+    /// One cliff: 35 % of the requests at distances up to 2,000 with falling density, 45 % from
+    /// there to 13,500 with rising density, 20 % new. LRU of 8,000 items hits 47.3 %, on a hull of
+    /// 58.5 %: the ends and the size of the example in Cliffhanger (NSDI '16, section 4.2).
     pub fn one_cliff() -> Self {
         Self::new([
             Range { share: 0.35, above: 0, upto: 2000, density: Density::Falling },
@@ -135,7 +139,8 @@ impl Iterator for Requests {
     }
 }
 
-/// Keys in the order of their last use, with access by place: a Fenwick tree over slots in the order of time.
+/// Keys in the order of their last use, with access by place: a Fenwick tree over slots in the
+/// order of time.
 #[derive(Clone, Debug)]
 struct Stack {
     depth: usize,

@@ -1,4 +1,5 @@
-//! Caches at the level of queues: LRU queues of keys with shadows behind them, as Cliffhanger's and Memshare's authors simulate.
+//! Caches at the level of queues: LRU queues of keys with shadows behind them, as Cliffhanger's and
+//! Memshare's authors simulate.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,13 +1,13 @@
-//! An LRU queue of keys in one or two partitions, which tells where a key was found: in the body, in the tail, or in the shadows
-//! behind (Cliffhanger, NSDI '16, section 5.1 and figure 5).
+//! An LRU queue of keys in one or two partitions, which tells where a key was found: in the body,
+//! in the tail, or in the shadows behind (Cliffhanger, NSDI '16, section 5.1 and figure 5).
 //!
 //! ```text
 //!                     items                    |            keys only
 //! newest  body ... ... ... ... ... tail (128)  |  near shadow (128)   far shadow (1 MB of items)
 //! ```
 //!
-//! Each partition is such a row. A key is in at most one place, so that a key whose partition changes is neither missed nor
-//! there twice.
+//! Each partition is such a row. A key is in at most one place, so that a key whose partition
+//! changes is neither missed nor there twice.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -74,7 +74,8 @@ impl Default for List {
     }
 }
 
-/// An LRU queue of keys in two partitions, with shadows. It does not know its size: [`Self::evict`] is called by who does.
+/// An LRU queue of keys in two partitions, with shadows. It does not know its size: [`Self::evict`]
+/// is called by who does.
 #[derive(Clone, Debug)]
 pub struct LruQueue {
     nodes: Vec<Node>,
@@ -86,8 +87,8 @@ pub struct LruQueue {
 }
 
 impl LruQueue {
-    /// An empty queue whose tails and near shadows have `window` keys each; 0 = there are none. The far shadows are empty until
-    /// [`Self::set_far`].
+    /// An empty queue whose tails and near shadows have `window` keys each; 0 = there are none. The
+    /// far shadows are empty until [`Self::set_far`].
     pub fn new(window: u64) -> Self {
         Self {
             nodes: Vec::new(),
@@ -99,8 +100,9 @@ impl LruQueue {
         }
     }
 
-    /// Asks for `key`, which belongs to the partition `side`, and makes it the newest item there. Returns where it was: in the tail
-    /// or the body, it is a hit; elsewhere a miss, after which the caller evicts what is too much.
+    /// Asks for `key`, which belongs to the partition `side`, and makes it the newest item there.
+    /// Returns where it was: in the tail or the body, it is a hit; elsewhere a miss, after which
+    /// the caller evicts what is too much.
     pub fn access(&mut self, key: u64, side: Side) -> Option<(Side, Place)> {
         let found = self.index.get(&key).copied();
         let (node, was) = match found {

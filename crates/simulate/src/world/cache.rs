@@ -1,14 +1,17 @@
 //! A simulated cache of keys and sizes, whose capacity changes while it runs.
 //!
-//! It evicts by exact LRU or by one of the engine's policies (`evict`), which see what they see in the engine: entries, policy bits,
-//! fingerprints. There are no slabs and no size classes: memory is the sum of sizes, and there is one queue, or two where a decision
-//! splits it on a cliff ([`Cache::set_room`]).
+//! It evicts by exact LRU or by one of the engine's policies (`evict`), which see what they see in
+//! the engine: entries, policy bits, fingerprints. There are no slabs and no size classes: memory
+//! is the sum of sizes, and there is one queue, or two where a decision splits it on a cliff
+//! ([`Cache::set_room`]).
 //!
 //! Invariants, checked by [`Cache::validate`]:
-//! 1. `used` is the sum of the sizes of what is held, by owner and in all, and after a call at most the capacity.
-//! 2. Each of the two partitions holds what its queue holds; without a split the left one empties as it is evicted.
-//! 3. The index of an owner names exactly the nodes of that owner, including those that were removed and are still queued, which have
-//!    no size.
+//! 1. `used` is the sum of the sizes of what is held, by owner and in all, and after a call at most
+//!    the capacity.
+//! 2. Each of the two partitions holds what its queue holds; without a split the left one empties
+//!    as it is evicted.
+//! 3. The index of an owner names exactly the nodes of that owner, including those that were
+//!    removed and are still queued, which have no size.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -211,7 +214,8 @@ pub struct Cache {
     eviction: Eviction,
     /// One partition, and another from the first split on.
     parts: Vec<Part>,
-    /// A key belongs to the left partition if 32 bits of its hash are below this; 0 = there is no split.
+    /// A key belongs to the left partition if 32 bits of its hash are below this; 0 = there is no
+    /// split.
     threshold: u64,
     evictions: u64,
 }
@@ -258,10 +262,12 @@ impl Cache {
         self.set_room(bytes, None);
     }
 
-    /// The same, and splits it: the left partition sees `ratio` of the keys and has `left` of the room, the right one has the rest.
+    /// The same, and splits it: the left partition sees `ratio` of the keys and has `left` of the
+    /// room, the right one has the rest.
     ///
-    /// Nothing is moved for that. Where there is no room, the partition that exceeds its size by most evicts, so that both come to
-    /// their sizes by what is missed; under exact LRU, what is hit in the one where it does not belong moves to the other.
+    /// Nothing is moved for that. Where there is no room, the partition that exceeds its size by
+    /// most evicts, so that both come to their sizes by what is missed; under exact LRU, what is
+    /// hit in the one where it does not belong moves to the other.
     pub fn set_room(&mut self, bytes: u64, split: Option<Split>) {
         let Split { ratio, left, right } = split.unwrap_or(Split::whole(bytes));
         debug_assert_eq!(left + right, bytes, "partitions are all of it");
@@ -284,14 +290,15 @@ impl Cache {
         if mix64(key ^ 0x7a1c_05b1) >> 32 < self.threshold { LEFT } else { RIGHT }
     }
 
-    /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit. An object that is larger than
-    /// the cache is not taken in. `now_secs` is for policies that know time.
+    /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit.
+    /// An object that is larger than the cache is not taken in. `now_secs` is for policies that
+    /// know time.
     pub fn access(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) -> bool {
         self.access_until(owner, key, size, now_secs, 0)
     }
 
-    /// The same; where it is taken in, it is there until `expires`, in seconds, or for ever where that is 0. What has expired misses, and
-    /// takes room until it is evicted or taken in anew.
+    /// The same; where it is taken in, it is there until `expires`, in seconds, or for ever where
+    /// that is 0. What has expired misses, and takes room until it is evicted or taken in anew.
     pub fn access_until(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) -> bool {
         let found = self.index[owner].get(key);
         if let Some(at) = found {

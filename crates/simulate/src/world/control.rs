@@ -1,7 +1,9 @@
-//! The loop that decides: it looks at what was observed and learnt, asks the policy, and brings about what it says.
+//! The loop that decides: it looks at what was observed and learnt, asks the policy, and brings
+//! about what it says.
 //!
-//! After HopperKV (HARE, FAST '26, section 4.3): a decision at each interval from the statistics of a sliding window. Whether a new
-//! allocation is worth its migration is the policy's to say; one that is not returns what is.
+//! After HopperKV (HARE, FAST '26, section 4.3): a decision at each interval from the statistics of
+//! a sliding window. Whether a new allocation is worth its migration is the policy's to say; one
+//! that is not returns what is.
 
 use std::sync::Arc;
 
@@ -99,7 +101,8 @@ impl Controller {
     }
 }
 
-/// What all tenants have at the beginning: shares of everything in proportion to their weights, within their bounds.
+/// What all tenants have at the beginning: shares of everything in proportion to their weights,
+/// within their bounds.
 pub(super) fn equal_shares(scenario: &Scenario) -> Vec<Grant> {
     let view = View {
         memory: scenario.memory.as_u64(),

@@ -1,4 +1,5 @@
-//! What happens next: events by time, and by the order in which they were planned where times are equal.
+//! What happens next: events by time, and by the order in which they were planned where times are
+//! equal.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

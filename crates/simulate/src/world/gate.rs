@@ -10,7 +10,8 @@ pub(super) struct Gate {
     limiter: Limiter,
     /// Requests and the units that they need.
     waiting: VecDeque<(u32, f64)>,
-    /// When the first may go, and for which the world was told to come back; `None` where there is none, or no time.
+    /// When the first may go, and for which the world was told to come back; `None` where there is
+    /// none, or no time.
     due: Option<Nanos>,
 }
 

@@ -1,4 +1,5 @@
-//! How a tenant's miss-ratio curve is learnt in the simulation: by SHARDS on the tenant's own requests, at a fixed rate.
+//! How a tenant's miss-ratio curve is learnt in the simulation: by SHARDS on the tenant's own
+//! requests, at a fixed rate.
 
 use curve::{Estimator, Kind, MissRatioCurve, Point, Shards, Unit};
 
@@ -20,7 +21,8 @@ impl Learner {
     pub(super) fn new(control: &Control, max_bytes: u64) -> Self {
         let rate = 1.0 / f64::from(control.sample_one_in.max(1));
         Self {
-            // Twice the memory, so that what is beyond it is told from what is never asked for again.
+            // Twice the memory, so that what is beyond it is told from what is never asked for
+            // again.
             estimator: Shards::fixed_rate(Unit::Bytes, rate).with_max_size(max_bytes.saturating_mul(2)),
             has_reads: false,
             intervals: 0,
@@ -45,7 +47,8 @@ impl Learner {
         }
     }
 
-    /// An interval between decisions has ended. Each window of so many, what was counted so far counts half.
+    /// An interval between decisions has ended. Each window of so many, what was counted so far
+    /// counts half.
     pub(super) fn age(&mut self) {
         self.intervals += 1;
         if self.intervals.is_multiple_of(self.window) {
@@ -53,8 +56,8 @@ impl Learner {
         }
     }
 
-    /// The curve of what was seen, up to all memory, of so many points that its cliffs stay where they are. `None` before the first
-    /// read of a key that is followed.
+    /// The curve of what was seen, up to all memory, of so many points that its cliffs stay where
+    /// they are. `None` before the first read of a key that is followed.
     pub(super) fn curve(&self) -> Option<MissRatioCurve> {
         if !self.has_reads {
             return None;

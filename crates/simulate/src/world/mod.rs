@@ -1,8 +1,9 @@
 //! The world: tenants that send requests through caches, limits and a backend, in virtual time.
 //!
-//! Virtual time moves from event to event; between two of them nothing happens. A request that hits and waits nowhere is one event. Its
-//! way: it is looked up; where it misses or writes, it passes the limits that stand before the backend and is answered by it; it
-//! passes the limits on the way back; its client gets the answer, thinks, and sends the next.
+//! Virtual time moves from event to event; between two of them nothing happens. A request that hits
+//! and waits nowhere is one event. Its way: it is looked up; where it misses or writes, it passes
+//! the limits that stand before the backend and is answered by it; it passes the limits on the way
+//! back; its client gets the answer, thinks, and sends the next.
 //!
 //! What is simplified, and what it means for figures, is in `docs/simulation.md`.
 //!
@@ -121,7 +122,8 @@ struct World<'a> {
     free: Vec<u32>,
     /// What each tenant is granted now.
     grants: Vec<Grant>,
-    /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split between the two.
+    /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split
+    /// between the two.
     cliffs: Vec<Option<(u64, u64)>>,
     run: Run,
     /// When the last interval of the record ended, and how much time was measured, in seconds.
@@ -129,8 +131,8 @@ struct World<'a> {
     measured_secs: f64,
 }
 
-/// Runs a scenario under a policy. `prepared` are the sources of the tenants, in their order. `progress` is told now and then which share of
-/// virtual time has passed.
+/// Runs a scenario under a policy. `prepared` are the sources of the tenants, in their order.
+/// `progress` is told now and then which share of virtual time has passed.
 ///
 /// # Panics
 /// Where there is no tenant, or not one source for each.
@@ -177,7 +179,8 @@ pub fn prepare(scenario: &Scenario, seed: u64) -> anyhow::Result<Vec<Prepared>> 
     scenario.tenants.iter().zip(seeds).map(|(tenant, seed)| Prepared::new(&tenant.source, seed)).collect()
 }
 
-/// How a cache of so many bytes is split on a cliff; `None` where it does not stand on it, as may be on the way there.
+/// How a cache of so many bytes is split on a cliff; `None` where it does not stand on it, as may
+/// be on the way there.
 fn split(cliff: Option<(u64, u64)>, bytes: u64) -> Option<Split> {
     let (a, b) = cliff.filter(|&(a, b)| a < bytes && bytes < b)?;
     Some(Split::with_margin(a as f64, b as f64, bytes, Split::MARGIN))
@@ -344,8 +347,8 @@ impl<'a> World<'a> {
         self.wake(number as usize);
     }
 
-    /// A request reaches the cache. What it misses is taken in now, so that those who ask before the backend has answered share
-    /// the answer, as in HopperKV.
+    /// A request reaches the cache. What it misses is taken in now, so that those who ask before
+    /// the backend has answered share the answer, as in HopperKV.
     fn begin(&mut self, number: u32, client: u32) {
         self.run.simulated += 1;
         let scenario = self.scenario;
@@ -397,8 +400,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes a request as far as it gets; `at` is where it stood if it waited. Its stages: each resource that stands before the backend, in
-    /// the order of the scenario; the backend; each that stands on the way back; the client.
+    /// Takes a request as far as it gets; `at` is where it stood if it waited. Its stages: each
+    /// resource that stands before the backend, in the order of the scenario; the backend; each
+    /// that stands on the way back; the client.
     fn proceed(&mut self, mut request: Request, at: Option<u32>) {
         let resources = self.costs.len() as u32;
         let Request { tenant, size, is_write, is_miss, .. } = request;

@@ -1,4 +1,5 @@
-//! What a run leaves behind: figures of each tenant in each interval, and over all that was measured.
+//! What a run leaves behind: figures of each tenant in each interval, and over all that was
+//! measured.
 
 use bench::histogram::Latencies;
 use serde::Serialize;
@@ -50,8 +51,9 @@ pub struct Round {
     pub migration: u32,
     /// The most memory that a tenant got or gave, in bytes.
     pub bytes: u64,
-    /// How much of what the round before gave it the emptiest of the receivers had filled when this one began, from 0 to 1; those
-    /// that were warm by their curve alone do not count. 1 in a first round.
+    /// How much of what the round before gave it the emptiest of the receivers had filled when this
+    /// one began, from 0 to 1; those that were warm by their curve alone do not count. 1 in a first
+    /// round.
     pub least_full: f64,
 }
 
@@ -127,9 +129,10 @@ impl Run {
         pairs.map(relative).collect()
     }
 
-    /// Each tenant's throughput relative to another run's, over the same requests: those that both answered after `warm_up_secs`. A tenant
-    /// that replays a trace is elsewhere in it where it is answered faster, and the same seconds are not the same requests. 1 where
-    /// there are none that both answered.
+    /// Each tenant's throughput relative to another run's, over the same requests: those that both
+    /// answered after `warm_up_secs`. A tenant that replays a trace is elsewhere in it where it is
+    /// answered faster, and the same seconds are not the same requests. 1 where there are none that
+    /// both answered.
     pub fn normalised_by_requests(&self, baseline: &Self, warm_up_secs: f64) -> Vec<f64> {
         let relative = |tenant: usize| {
             let (ours, theirs) = (self.progress(tenant), baseline.progress(tenant));

@@ -34,7 +34,8 @@ pub struct Operation {
     pub ttl_secs: u32,
 }
 
-/// A trace in memory: 9 bytes for each operation, 12 more where times count. Keys are numbered in the order of their first appearance.
+/// A trace in memory: 9 bytes for each operation, 12 more where times count. Keys are numbered in
+/// the order of their first appearance.
 #[derive(Clone, Debug)]
 pub struct Trace {
     keys: Vec<u32>,
@@ -52,10 +53,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace. Objects whose size it does not tell have the source's default size, key included.
+    /// Reads a trace. Objects whose size it does not tell have the source's default size, key
+    /// included.
     ///
     /// # Errors
-    /// Where the file cannot be read, has no request, has no times where these are asked for, or has more than 2^32 keys.
+    /// Where the file cannot be read, has no request, has no times where these are asked for, or
+    /// has more than 2^32 keys.
     pub fn read(source: &TraceSource) -> anyhow::Result<Self> {
         let path = &source.path;
         let options = TraceOptions { columns: source.columns.clone(), tenant: source.tenant.clone() };
@@ -129,8 +132,8 @@ impl Trace {
         Operation { key: u64::from(self.keys[at]), size: self.sizes[at], action: self.actions[at], ttl_secs }
     }
 
-    /// When an operation comes, in nanoseconds since the beginning, where the trace has times that count. After the last one the
-    /// first comes again, after a mean gap.
+    /// When an operation comes, in nanoseconds since the beginning, where the trace has times that
+    /// count. After the last one the first comes again, after a mean gap.
     fn due(&self, drawn: u64) -> Option<u64> {
         let (pass, at) = (drawn / self.len() as u64, (drawn % self.len() as u64) as usize);
         let length = self.times.last()? + self.times.last()? / self.len() as u64 + 1;
@@ -277,7 +280,8 @@ impl Stream {
         }
     }
 
-    /// When the next operation comes, in nanoseconds since the beginning; `None` where no time is set for it.
+    /// When the next operation comes, in nanoseconds since the beginning; `None` where no time is
+    /// set for it.
     pub(super) fn due(&self) -> Option<u64> {
         match self {
             Self::Trace { trace, drawn } => trace.due(*drawn),
@@ -315,7 +319,8 @@ impl Stream {
                     let key = ranks.sample(rng, cursor);
                     let is_write = pattern.writes > 0.0 && rng.random::<f64>() < pattern.writes;
                     if pattern.scan_length > 1 && !is_write {
-                        // Neighbours of a popular key are not themselves popular: ranges run over scattered numbers.
+                        // Neighbours of a popular key are not themselves popular: ranges run over
+                        // scattered numbers.
                         let start = base::hash::mix64(key) % pattern.keys;
                         *scan = Scan { next: start, left: rng.random_range(1..=pattern.scan_length) - 1 };
                         (start, Action::Read)

@@ -12,7 +12,8 @@ use crate::scenario::{Change, Cost, Load, Scenario, Tenant as Spec};
 /// Most requests of one tenant that are under way in an open loop; further ones are refused.
 const MOST_UNDER_WAY: u32 = 1 << 16;
 
-/// What is counted between two decisions, as HopperKV does: also what requests would need if all of them hit, and if all missed.
+/// What is counted between two decisions, as HopperKV does: also what requests would need if all of
+/// them hit, and if all missed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
     pub(super) requests: f64,
@@ -92,7 +93,8 @@ impl Tenant {
         self.stream.next(&mut self.rng)
     }
 
-    /// Counts an operation, which takes so many bytes of a cache, for the next decision and shows it to the estimator of the curve.
+    /// Counts an operation, which takes so many bytes of a cache, for the next decision and shows
+    /// it to the estimator of the curve.
     #[inline]
     pub(super) fn observe(&mut self, operation: Operation, costs: &[Cost], takes: u32, hit: bool) {
         let write = operation.action != Action::Read;

@@ -53,7 +53,8 @@ fn a_closed_loop_has_the_throughput_of_littles_law() {
     );
 }
 
-/// Mean value analysis of a closed network with one exponential server and a think time (Reiser and Lavenberg, JACM 1980).
+/// Mean value analysis of a closed network with one exponential server and a think time (Reiser and
+/// Lavenberg, JACM 1980).
 #[test]
 fn a_queue_at_the_backend_has_the_throughput_of_mean_value_analysis() {
     let mut scenario = scenario(0, vec![tenant("a", 1_000, Popularity::Uniform, 6)]);
@@ -88,7 +89,8 @@ fn a_limit_is_the_throughput_of_those_who_wait_for_it() {
     }
 }
 
-/// An open loop at one exponential server is an M/M/1 queue: the time in it is exponential with mean 1 / (service rate - arrival rate).
+/// An open loop at one exponential server is an M/M/1 queue: the time in it is exponential with
+/// mean 1 / (service rate - arrival rate).
 #[test]
 fn an_open_loop_waits_as_a_queue_does() {
     let mut scenario = scenario(0, vec![tenant("a", 1_000, Popularity::Uniform, 1)]);
@@ -161,7 +163,8 @@ impl Policy for Restless {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Each record of a test run validates the world: memory is never given twice, no request is lost.
+    /// Each record of a test run validates the world: memory is never given twice, no request is
+    /// lost.
     #[test]
     fn nothing_is_lost_whatever_is_decided(
         seed in 0_u64..1000,
@@ -218,8 +221,9 @@ fn a_shared_cache_favours_who_asks_most() {
     assert_eq!([apart.totals[0].memory, apart.totals[1].memory], [25_000.0, 75_000.0], "by weight");
 }
 
-/// A loop that an equal share just holds is all hits there. A curve that has its cliff a little further on says that it misses all: then
-/// HARE and DRF take the processor from it that it seems not to use, and leave it a fraction of its equal share.
+/// A loop that an equal share just holds is all hits there. A curve that has its cliff a little
+/// further on says that it misses all: then HARE and DRF take the processor from it that it seems
+/// not to use, and leave it a fraction of its equal share.
 #[test]
 fn a_loop_that_just_fits_its_share_keeps_what_it_has_there() {
     for keys in [656, 1_000, 1_024] {
@@ -248,7 +252,8 @@ fn a_loop_that_just_fits_its_share_keeps_what_it_has_there() {
     }
 }
 
-/// A scan that does not fit hits nothing under LRU, however much it has. Split on its cliff, it hits as its curve's hull says.
+/// A scan that does not fit hits nothing under LRU, however much it has. Split on its cliff, it
+/// hits as its curve's hull says.
 #[test]
 fn a_cache_on_a_cliff_follows_the_hull_where_a_decision_splits_it() {
     let tenants =

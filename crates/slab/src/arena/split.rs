@@ -1,9 +1,10 @@
 //! Split slabs: runs of their units, and units that have no memory.
 //!
-//! A slab is split whole if there is memory for it. Otherwise its units are *bare* at first: they have no memory, and nobody is charged for
-//! them, until they are assigned. Free units become bare again if their memory is wanted elsewhere ([`Arena::release_units`]). So the last
-//! part of a limit, less than a slab, can be used, and memory that lies apart is not lost. Pages larger than units, of `hugetlbfs`, cannot be
-//! taken apart: there slabs are whole.
+//! A slab is split whole if there is memory for it. Otherwise its units are *bare* at first: they
+//! have no memory, and nobody is charged for them, until they are assigned. Free units become bare
+//! again if their memory is wanted elsewhere ([`Arena::release_units`]). So the last part of a
+//! limit, less than a slab, can be used, and memory that lies apart is not lost. Pages larger than
+//! units, of `hugetlbfs`, cannot be taken apart: there slabs are whole.
 
 use std::sync::atomic::Ordering;
 
@@ -27,8 +28,9 @@ pub struct SplitSlab {
 }
 
 impl Arena {
-    /// Finds which units of a split slab are free, of which the last process may have died in the middle of giving some back. They are bare,
-    /// if units can be. `false`: nothing is in it, or it has more than `most_bytes`, or there is no memory for it.
+    /// Finds which units of a split slab are free, of which the last process may have died in the
+    /// middle of giving some back. They are bare, if units can be. `false`: nothing is in it, or it
+    /// has more than `most_bytes`, or there is no memory for it.
     pub(super) fn find_units(&self, slab: SlabId, most_bytes: u64) -> bool {
         if !self.reserve_part(slab, 0, UNIT_TABLE_BYTES) {
             return false;
@@ -83,7 +85,8 @@ impl Arena {
         true
     }
 
-    /// Splits a free slab, so that runs can be made of its units. `false`: none is free, or the file system has no room for it.
+    /// Splits a free slab, so that runs can be made of its units. `false`: none is free, or the
+    /// file system has no room for it.
     pub fn split(&self) -> bool {
         let Some(slab) = self.take_slab() else { return false };
         self.word(slab).store(SPLIT, Ordering::Release);
@@ -93,13 +96,14 @@ impl Arena {
         true
     }
 
-    /// Whether units can be without memory while others of their slab have some: the pages of memory, or of the file, are no larger.
+    /// Whether units can be without memory while others of their slab have some: the pages of
+    /// memory, or of the file, are no larger.
     pub fn has_bare_units(&self) -> bool {
         self.page_bytes <= UNIT_BYTES
     }
 
-    /// Splits a free slab of which the table alone is given memory: its units are bare. `None`: as for [`Self::split`], or units cannot
-    /// be bare.
+    /// Splits a free slab of which the table alone is given memory: its units are bare. `None`: as
+    /// for [`Self::split`], or units cannot be bare.
     pub fn split_bare(&self) -> Option<SlabId> {
         if !self.has_bare_units() {
             return None;
@@ -113,8 +117,8 @@ impl Arena {
         Some(slab)
     }
 
-    /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many in a row. Locks the list
-    /// of free units.
+    /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many
+    /// in a row. Locks the list of free units.
     ///
     /// # Panics
     /// If no chunk fits.
@@ -125,13 +129,15 @@ impl Arena {
         let mut free = self.units.lock();
         let (slab, first) = free.take(units)?;
         let run = Run { id: RunId::at_unit(slab, first), units };
-        // Under the lock, so that a thread which empties the slab ([`Self::withdraw`]) sees the run.
+        // Under the lock, so that a thread which empties the slab ([`Self::withdraw`]) sees the
+        // run.
         self.mark(run, info);
         self.note_free(&free);
         Some(run)
     }
 
-    /// The same with units of which some are bare, which are given memory. Returns of how many bytes.
+    /// The same with units of which some are bare, which are given memory. Returns of how many
+    /// bytes.
     ///
     /// # Panics
     /// If no chunk fits.
@@ -161,7 +167,8 @@ impl Arena {
         Some((run, bare.iter().map(|(_, len)| u64::from(*len) * UNIT_BYTES as u64).sum()))
     }
 
-    /// Has free units become bare, of about so many bytes, so that their memory goes back to the system. Returns how much did, in bytes.
+    /// Has free units become bare, of about so many bytes, so that their memory goes back to the
+    /// system. Returns how much did, in bytes.
     pub fn release_units(&self, bytes: u64) -> u64 {
         let mut released = 0;
         while released < bytes && self.has_bare_units() {
@@ -192,7 +199,8 @@ impl Arena {
         released
     }
 
-    /// Gives a split slab back if nothing of it is in use. Returns the memory that it had yet, in bytes.
+    /// Gives a split slab back if nothing of it is in use. Returns the memory that it had yet, in
+    /// bytes.
     pub fn give_back_if_empty(&self, slab: SlabId) -> u64 {
         let mut free = self.units.lock();
         if !free.is_empty(slab) {
@@ -204,7 +212,8 @@ impl Arena {
         self.give_back_split(slab, units)
     }
 
-    /// Gives a split slab back of whose units so many had memory. Returns how much memory it had with its table, in bytes.
+    /// Gives a split slab back of whose units so many had memory. Returns how much memory it had
+    /// with its table, in bytes.
     pub(super) fn give_back_split(&self, slab: SlabId, units: u32) -> u64 {
         if units < FREE_UNITS {
             self.advise_huge_pages(slab, true);
@@ -213,18 +222,21 @@ impl Arena {
         u64::from(units + TABLE_UNITS) * UNIT_BYTES as u64
     }
 
-    /// Lets some units of a split slab, which are nobody's, read as zeros and have no memory. Returns whether they do.
+    /// Lets some units of a split slab, which are nobody's, read as zeros and have no memory.
+    /// Returns whether they do.
     fn release_part(&self, slab: SlabId, first: u32, units: u32) -> bool {
         let advice = if self.shared.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-        // SAFETY: the units lie within the slab, and belong to nobody: they are in no run, and the caller has taken them.
+        // SAFETY: the units lie within the slab, and belong to nobody: they are in no run, and the
+        // caller has taken them.
         unsafe {
             let start = self.slab_start(slab).add(first as usize * UNIT_BYTES);
             mm::madvise(start.as_ptr().cast(), units as usize * UNIT_BYTES, advice).is_ok()
         }
     }
 
-    /// Says whether a slab may have large pages, if they were asked for: one that has bare units may not, as a large page would give memory to
-    /// those. A refusal only means small pages, or more memory than need be.
+    /// Says whether a slab may have large pages, if they were asked for: one that has bare units
+    /// may not, as a large page would give memory to those. A refusal only means small pages, or
+    /// more memory than need be.
     fn advise_huge_pages(&self, slab: SlabId, may_have: bool) {
         if self.huge_pages {
             let advice = if may_have { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
@@ -271,12 +283,14 @@ impl Arena {
         slabs.into_iter().map(split).collect()
     }
 
-    /// How many units of a split slab that is withdrawn ([`Self::withdraw`]) are free, with memory and bare; `None` of any other slab.
+    /// How many units of a split slab that is withdrawn ([`Self::withdraw`]) are free, with memory
+    /// and bare; `None` of any other slab.
     pub fn free_units_of_withdrawn(&self, slab: SlabId) -> Option<(u32, u32)> {
         self.units.lock().free_of_withdrawn(slab)
     }
 
-    /// Has no more runs be made of a split slab's units, so that it can be emptied, or has them be made again. Returns its runs.
+    /// Has no more runs be made of a split slab's units, so that it can be emptied, or has them be
+    /// made again. Returns its runs.
     pub fn withdraw(&self, slab: SlabId, is_withdrawn: bool) -> Vec<(Run, SlabInfo)> {
         let mut free = self.units.lock();
         free.withdraw(slab, is_withdrawn);

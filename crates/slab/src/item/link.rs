@@ -10,13 +10,15 @@
 //!        16  the link's bytes
 //! ```
 //!
-//! and an item that has room for a chain (CHAINED) ends with the pointer of its first link (u32, or NONE) and the number of its
-//! links (u32), neither of which is aligned.
+//! and an item that has room for a chain (CHAINED) ends with the pointer of its first link (u32, or
+//! NONE) and the number of its links (u32), neither of which is aligned.
 //!
 //! Invariants:
-//! 1. A link has INDEXED if and only if it is in a chain. Both change under the lock that the chain's tag chooses, and so
-//!    do `next`, `before`, `parent` and the ends of a chain, once the link or the item was seen by others.
-//! 2. Whoever has taken a link or the item of a chain out of sight owns it as an item is owned (invariant 2 of [`super`]).
+//! 1. A link has INDEXED if and only if it is in a chain. Both change under the lock that the
+//!    chain's tag chooses, and so do `next`, `before`, `parent` and the ends of a chain, once the
+//!    link or the item was seen by others.
+//! 2. Whoever has taken a link or the item of a chain out of sight owns it as an item is owned
+//!    (invariant 2 of [`super`]).
 
 use std::ptr::NonNull;
 
@@ -73,18 +75,20 @@ impl<'a> Item<'a> {
     /// Field `number` of a link: next, parent, tag, before.
     ///
     /// # Safety
-    /// The item is a link that is initialised, and its chunk stays what it is while the result is used.
+    /// The item is a link that is initialised, and its chunk stays what it is while the result is
+    /// used.
     unsafe fn link_field(self, number: usize) -> &'a AtomicU32 {
         let at = Layout::Plain.header_bytes() + 4 * number;
-        // SAFETY: inside the chunk, which has at least 64 bytes; a multiple of 4, and chunks are aligned to 8; and only used
-        // as an atomic while others may see the link.
+        // SAFETY: inside the chunk, which has at least 64 bytes; a multiple of 4, and chunks are
+        // aligned to 8; and only used as an atomic while others may see the link.
         unsafe { self.chunk.add(at).cast::<AtomicU32>().as_ref() }
     }
 
     /// The next link and the item that this link is chained to.
     ///
     /// # Safety
-    /// As for [`Self::key`], and the item is a link. What comes back means something under the lock of the chain.
+    /// As for [`Self::key`], and the item is a link. What comes back means something under the lock
+    /// of the chain.
     pub unsafe fn link(self) -> (Option<ItemPtr>, Option<ItemPtr>) {
         // SAFETY: passed on.
         let (next, parent) = unsafe { (self.link_field(0), self.link_field(1)) };
@@ -162,8 +166,8 @@ impl<'a> Item<'a> {
     /// Gives a freshly initialised item room for a chain, and no links.
     ///
     /// # Safety
-    /// The caller owns the chunk, its state word has begun, the item was initialised, and [`CHAIN_BYTES`] more fit into the
-    /// chunk.
+    /// The caller owns the chunk, its state word has begun, the item was initialised, and
+    /// [`CHAIN_BYTES`] more fit into the chunk.
     pub unsafe fn init_chain(self) {
         self.state().set_chained();
         // SAFETY: passed on.
@@ -173,7 +177,8 @@ impl<'a> Item<'a> {
     /// The first link of the chain, and how many links it has.
     ///
     /// # Safety
-    /// As for [`Self::key`]; the item has room for a chain, and the caller owns it or holds the chain's lock.
+    /// As for [`Self::key`]; the item has room for a chain, and the caller owns it or holds the
+    /// chain's lock.
     pub unsafe fn chain(self) -> (Option<ItemPtr>, u32) {
         // SAFETY: passed on; the two words lie inside the chunk.
         unsafe {

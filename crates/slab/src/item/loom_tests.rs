@@ -1,5 +1,5 @@
-//! Models of the state word: every interleaving of holders, an evictor and a remover, with an oracle that counts who
-//! frees the chunk and watches that nobody holds it then.
+//! Models of the state word: every interleaving of holders, an evictor and a remover, with an
+//! oracle that counts who frees the chunk and watches that nobody holds it then.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -200,7 +200,8 @@ impl Place {
         self.contents[chunk].with_mut(|content| unsafe { *content = 99 });
     }
 
-    /// Finds the item as the engine does: without the lock first, and with it where the chunk turned out to be gone.
+    /// Finds the item as the engine does: without the lock first, and with it where the chunk
+    /// turned out to be gone.
     fn find(&self) -> Option<usize> {
         let chunk = self.entry.load(Ordering::Acquire) as usize;
         if chunk < 2 && self.chunks[chunk].acquire() == Acquired::Yes {
@@ -228,7 +229,8 @@ impl Place {
             return;
         }
         self.chunks[1].begin_copy(&self.chunks[0]);
-        // SAFETY: what this model checks: the claimant alone has the one chunk, and was given the other.
+        // SAFETY: what this model checks: the claimant alone has the one chunk, and was given the
+        // other.
         let content = self.contents[0].with(|content| unsafe { *content });
         // SAFETY: as above.
         self.contents[1].with_mut(|to| unsafe { *to = content });

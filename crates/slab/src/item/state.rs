@@ -1,4 +1,5 @@
-//! The state word on which every thread agrees about an item: see the invariants in [`crate::item`].
+//! The state word on which every thread agrees about an item: see the invariants in
+//! [`crate::item`].
 
 use base::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,7 +44,8 @@ impl StateWord {
         self.0.store(incarnation << INCARNATION_SHIFT | 1, Ordering::Relaxed);
     }
 
-    /// Says that the item has room for a chain ([`crate::item::link`]). The caller owns the chunk, whose life has just begun.
+    /// Says that the item has room for a chain ([`crate::item::link`]). The caller owns the chunk,
+    /// whose life has just begun.
     pub fn set_chained(&self) {
         self.0.fetch_or(CHAINED, Ordering::Relaxed);
     }
@@ -54,8 +56,8 @@ impl StateWord {
         self.0.load(Ordering::Relaxed) & CHAINED != 0
     }
 
-    /// Begins the life of a freshly allocated chunk as a copy of the item with the state `of`: one reference, the next
-    /// incarnation, and what was known of the item's accesses and of its user.
+    /// Begins the life of a freshly allocated chunk as a copy of the item with the state `of`: one
+    /// reference, the next incarnation, and what was known of the item's accesses and of its user.
     #[inline]
     pub fn begin_copy(&self, of: &Self) {
         let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
@@ -63,8 +65,9 @@ impl StateWord {
         self.0.store(incarnation << INCARNATION_SHIFT | kept | 1, Ordering::Relaxed);
     }
 
-    /// Takes over an item that another process left behind: its references died with that process, and no queue has it.
-    /// `false`: there is no item. What is known of its accesses and its user stays.
+    /// Takes over an item that another process left behind: its references died with that process,
+    /// and no queue has it. `false`: there is no item. What is known of its accesses and its user
+    /// stays.
     pub fn revive(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word & !(REFS | QUEUED), Ordering::Relaxed);
@@ -100,9 +103,9 @@ impl StateWord {
         }
     }
 
-    /// Records an access by a holder of a reference: FETCHED is set, and the policy's bits become `hit(bits, first)`,
-    /// where `first` says that the item was never fetched before. Writes nothing where nothing changes. Returns
-    /// `first`.
+    /// Records an access by a holder of a reference: FETCHED is set, and the policy's bits become
+    /// `hit(bits, first)`, where `first` says that the item was never fetched before. Writes
+    /// nothing where nothing changes. Returns `first`.
     #[inline]
     pub fn record_access(&self, hit: impl Fn(u8, bool) -> u8) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -120,12 +123,14 @@ impl StateWord {
         }
     }
 
-    /// Takes one more reference; the caller holds one already. `false`: 16,382 are held, and nothing has changed.
+    /// Takes one more reference; the caller holds one already. `false`: 16,382 are held, and
+    /// nothing has changed.
     #[inline]
     #[must_use]
     pub fn duplicate(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
-        // Adding first and looking afterwards would carry into CHAINED, once others do so at the same time.
+        // Adding first and looking afterwards would carry into CHAINED, once others do so at the
+        // same time.
         while word & REFS < MOST_HELD {
             match self.0.compare_exchange_weak(word, word + 1, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -135,7 +140,8 @@ impl StateWord {
         false
     }
 
-    /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the caller frees it.
+    /// Gives a reference back. `true`: it was the last one of an item that is not in the index; the
+    /// caller frees it.
     #[inline]
     #[must_use]
     pub fn release(&self) -> bool {
@@ -144,8 +150,9 @@ impl StateWord {
         word & (REFS | INDEXED) == 1
     }
 
-    /// Takes the item out of sight, and a reference to it, in one step: whoever unlinks an item must keep it from being
-    /// freed until it has left its queue. `false`: somebody else already did (invariant 2).
+    /// Takes the item out of sight, and a reference to it, in one step: whoever unlinks an item
+    /// must keep it from being freed until it has left its queue. `false`: somebody else already
+    /// did (invariant 2).
     #[inline]
     pub fn unindex(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -161,8 +168,8 @@ impl StateWord {
         }
     }
 
-    /// Claims the item for eviction: succeeds only where it is in the index and nobody holds it. The claimant owns
-    /// the chunk. Called under the lock of the class, as it clears QUEUED too.
+    /// Claims the item for eviction: succeeds only where it is in the index and nobody holds it.
+    /// The claimant owns the chunk. Called under the lock of the class, as it clears QUEUED too.
     #[inline]
     pub fn claim(&self) -> Claim {
         self.take_idle(|word| word & !(INDEXED | QUEUED))
@@ -185,20 +192,23 @@ impl StateWord {
         }
     }
 
-    /// Takes an item out of sight that nobody holds, and a reference to it: what [`Self::unindex`] does, where
-    /// [`Self::claim`] would succeed. The item may stay in its queue, whose lock the caller need not hold.
+    /// Takes an item out of sight that nobody holds, and a reference to it: what [`Self::unindex`]
+    /// does, where [`Self::claim`] would succeed. The item may stay in its queue, whose lock the
+    /// caller need not hold.
     pub fn unindex_if_idle(&self) -> Claim {
         self.take_idle(|word| (word & !INDEXED) + 1)
     }
 
-    /// Takes a reference to an item that the caller has claimed, as if it had [`Self::unindex`]ed it.
+    /// Takes a reference to an item that the caller has claimed, as if it had [`Self::unindex`]ed
+    /// it.
     pub fn hold_claimed(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or where the item was fetched
-    /// already, `hit(bits, earlier)`, where `earlier` is what hits have made of its bits until now. Returns what they are. `None`: it has left the index, or has an entry already, and must
-    /// not be queued. Called under the lock of the class.
+    /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or
+    /// where the item was fetched already, `hit(bits, earlier)`, where `earlier` is what hits have
+    /// made of its bits until now. Returns what they are. `None`: it has left the index, or has an
+    /// entry already, and must not be queued. Called under the lock of the class.
     #[inline]
     pub fn enqueue(&self, bits: u8, hit: impl Fn(u8, u8) -> u8) -> Option<u8> {
         let mut word = self.0.load(Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! The harvest against itself with nothing remembered and nothing left out: everybody is asked anew for every deal, by section 3.4 word
-//! for word. What is found by orders that are kept, and by bounds that spare a look, must be what that finds, deal for deal.
+//! The harvest against itself with nothing remembered and nothing left out: everybody is asked anew
+//! for every deal, by section 3.4 word for word. What is found by orders that are kept, and by
+//! bounds that spare a look, must be what that finds, deal for deal.
 
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit};
@@ -9,7 +10,8 @@ use super::wide::{Donors, best_of, most_bytes, powers, wide_deal};
 use super::*;
 use crate::{Demand, Flash, Pool, Resource, View, fairness};
 
-/// The deal over one chunk that harvests most of the dominant resource, among those that lift everybody to `needed`.
+/// The deal over one chunk that harvests most of the dominant resource, among those that lift
+/// everybody to `needed`.
 fn plain_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
     let mut best: Option<(Rank, Rank, Offer)> = None;
     for good in [MEMORY, FLASH].into_iter().filter(|&good| market.chunk[good] > 0) {

@@ -1,7 +1,9 @@
-//! Deals over more than one chunk, where no single one pays: beyond the paper, whose trade ends there.
+//! Deals over more than one chunk, where no single one pays: beyond the paper, whose trade ends
+//! there.
 //!
-//! A plateau wider than a chunk makes each single chunk of it worthless to whoever takes it, and a cliff behind it out of reach. So a tenant is
-//! offered as many chunks at once as take it down its next cliff, then two, four, …, from as many donors as it takes.
+//! A plateau wider than a chunk makes each single chunk of it worthless to whoever takes it, and a
+//! cliff behind it out of reach. So a tenant is offered as many chunks at once as take it down its
+//! next cliff, then two, four, …, from as many donors as it takes.
 
 use std::collections::BinaryHeap;
 
@@ -14,18 +16,20 @@ const RECEIVERS: usize = 8;
 /// Donors that are looked at for one wide deal, who asks least for one chunk first.
 const DONORS: usize = 256;
 
-/// A deal over more than one chunk: first over as many as take a tenant down its next cliff, then over two, four, … for anybody. Each
-/// chunk of it must lift everybody as far as a single one must, by `step`.
+/// A deal over more than one chunk: first over as many as take a tenant down its next cliff, then
+/// over two, four, … for anybody. Each chunk of it must lift everybody as far as a single one must,
+/// by `step`.
 ///
-/// Most tenants need no look at all windows: where the curves of a tenant and of all donors only flatten, a wide deal pays no more
-/// per chunk than a single one, which has been seen not to pay.
+/// Most tenants need no look at all windows: where the curves of a tenant and of all donors only
+/// flatten, a wide deal pays no more per chunk than a single one, which has been seen not to pay.
 pub(super) fn wide_deal(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Option<Offer> {
     for good in (0..GOODS).filter(|&good| market.chunk[good] > 0) {
         let chunk = market.chunk[good];
         let all = most_bytes(market, good);
         let donors = Donors::of(market, good, dominant, all / chunk);
         let price = donors.price();
-        // What each of so many chunks must bring at least falls with their number, if hardly: the last of all counts.
+        // What each of so many chunks must bring at least falls with their number, if hardly: the
+        // last of all counts.
         let chunks = (all / chunk) as f64;
         let must = market.sums[dominant] * step / (1.0 + now.max(0.0) + step * chunks);
         let bound = |to| market.most_relinquished(to, good, dominant);
@@ -48,15 +52,17 @@ pub(super) fn wide_deal(market: &Market<'_>, dominant: usize, now: f64, step: f6
     None
 }
 
-/// What all tenants together can give of a good, as far as anybody gains by it: nobody does beyond the end of its curve.
+/// What all tenants together can give of a good, as far as anybody gains by it: nobody does beyond
+/// the end of its curve.
 pub(super) fn most_bytes(market: &Market<'_>, good: usize) -> u64 {
     let all: u64 = market.tenants.iter().map(|tenant| tenant.spare(good)).sum();
     let end = market.tenants.iter().map(|tenant| tenant.pool.curve.max_size()).max().unwrap_or(0);
     all.min(end)
 }
 
-/// The first deal that pays among those in which a tenant gets so many chunks, who relinquishes most for a chunk first. No donor gives
-/// a chunk for less than `price`, and no tenant relinquishes more than its bound for one; who has the highest comes first.
+/// The first deal that pays among those in which a tenant gets so many chunks, who relinquishes
+/// most for a chunk first. No donor gives a chunk for less than `price`, and no tenant relinquishes
+/// more than its bound for one; who has the highest comes first.
 pub(super) fn best_of(
     donors: &Donors<'_, '_>,
     price: f64,
@@ -133,8 +139,9 @@ impl<'m, 'a> Donors<'m, 'a> {
         asked.fold(f64::INFINITY, f64::min)
     }
 
-    /// The cheapest way, per chunk, in which a donor gives some of what is missing, beyond the chunks that it gives already for what it
-    /// asks already. It may be several chunks at once: the first may be dear and the others, behind its cliff, for nothing.
+    /// The cheapest way, per chunk, in which a donor gives some of what is missing, beyond the
+    /// chunks that it gives already for what it asks already. It may be several chunks at once: the
+    /// first may be dear and the others, behind its cliff, for nothing.
     fn cheapest(&self, place: usize, (given, asked): (u64, f64), missing: u64) -> Option<(Rank, u64)> {
         let mut best: Option<(Rank, u64)> = None;
         for chunks in powers(missing * 2 - 1).map(|chunks| chunks.min(missing)) {
@@ -147,7 +154,8 @@ impl<'m, 'a> Donors<'m, 'a> {
         best
     }
 
-    /// Gathers `window` chunks for `to` from whoever asks least per chunk: who gives how many, and what they ask of each resource together.
+    /// Gathers `window` chunks for `to` from whoever asks least per chunk: who gives how many, and
+    /// what they ask of each resource together.
     fn gather(&self, to: usize, window: u64) -> Option<(Vec<(usize, u64)>, Units)> {
         let mut given: Vec<(u64, f64)> = vec![(0, 0.0); self.who.len()];
         let mut heap = BinaryHeap::new();

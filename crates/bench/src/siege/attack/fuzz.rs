@@ -1,4 +1,5 @@
-//! Requests that are almost right: valid ones, cut, changed and put together by chance. The seed decides all of it.
+//! Requests that are almost right: valid ones, cut, changed and put together by chance. The seed
+//! decides all of it.
 
 use std::net::SocketAddr;
 

@@ -82,7 +82,8 @@ pub(super) fn pipelines(scene: &Scene) -> Result<u64> {
     while !scene.is_over(done) {
         let mut stream = connect(scene.neighbour)?;
         let mut left = MOST_BYTES;
-        // The server takes no more where nothing is read, and the call comes back without having sent.
+        // The server takes no more where nothing is read, and the call comes back without having
+        // sent.
         while left > 0 && !scene.is_over(1) {
             match write(&mut stream, &block) {
                 Moved::Bytes(bytes) => left = left.saturating_sub(bytes),

@@ -1,7 +1,7 @@
 //! Clients that vanish: silent in the middle of a request, or reset in the middle of a reply.
 //!
-//! A peer that lost its power and one that is silent are the same to a server: nothing comes. The connections are left open, so that it
-//! is the server that has to end them.
+//! A peer that lost its power and one that is silent are the same to a server: nothing comes. The
+//! connections are left open, so that it is the server that has to end them.
 
 use std::time::Duration;
 

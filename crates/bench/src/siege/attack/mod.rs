@@ -23,7 +23,8 @@ pub(super) struct Attack {
     pub(super) name: &'static str,
     /// What is done, in a few words.
     pub(super) about: &'static str,
-    /// What the victim's p99 may rise to, where that is judged: attacks of a neighbour that does what clients do, only far too much.
+    /// What the victim's p99 may rise to, where that is judged: attacks of a neighbour that does
+    /// what clients do, only far too much.
     pub(super) aim: Option<f64>,
     /// Whether the neighbour has a rate meanwhile.
     pub(super) is_rated: bool,
@@ -187,7 +188,8 @@ pub(super) struct Scene {
     pub(super) left_open: Mutex<Vec<TcpStream>>,
 }
 
-/// How much longer an attack goes on that has done nothing yet, because the processors never were free.
+/// How much longer an attack goes on that has done nothing yet, because the processors never were
+/// free.
 const PATIENCE_NANOS: u64 = 30_000_000_000;
 
 impl Scene {
@@ -219,8 +221,8 @@ impl Attack {
         result.with_context(|| format!("preparing the attack `{}`", self.name))
     }
 
-    /// Begins, on threads that leave the processors to whoever else wants them: on one machine, an attacker is not to win by taking the
-    /// processors of the victim's clients.
+    /// Begins, on threads that leave the processors to whoever else wants them: on one machine, an
+    /// attacker is not to win by taking the processors of the victim's clients.
     pub(super) fn begin(&self, scene: &std::sync::Arc<Scene>, cpus: &[usize]) -> Result<UnderWay> {
         let mut threads = Vec::new();
         for (i, body) in self.threads.iter().copied().enumerate() {
@@ -238,8 +240,8 @@ impl Attack {
     }
 }
 
-/// Makes an attack, and again where the server ended its connections before it was over: where memory is short they pay for it whose
-/// connections hold most, and such clients come back.
+/// Makes an attack, and again where the server ended its connections before it was over: where
+/// memory is short they pay for it whose connections hold most, and such clients come back.
 fn persist(body: fn(&Scene) -> Result<u64>, scene: &Scene) -> Result<u64> {
     let mut ends = 0;
     loop {

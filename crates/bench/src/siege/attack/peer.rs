@@ -83,8 +83,8 @@ pub(super) fn is_end(error: &anyhow::Error) -> bool {
         .any(|error| matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof))
 }
 
-/// Sends requests and reads until the replies end with `mark`, whatever else they are. False where the time was over before, for an
-/// attack that has done so much.
+/// Sends requests and reads until the replies end with `mark`, whatever else they are. False where
+/// the time was over before, for an attack that has done so much.
 pub(super) fn converse(
     stream: &mut TcpStream,
     (requests, mark): (&[u8], &[u8]),
@@ -120,7 +120,8 @@ pub(super) fn converse(
     Ok(true)
 }
 
-/// Asks of the server what an attack needs: all commands of RESP in `requests`, and waits until they are carried out.
+/// Asks of the server what an attack needs: all commands of RESP in `requests`, and waits until
+/// they are carried out.
 pub(super) fn prepare(scene: &Scene, mut requests: Vec<u8>) -> Result<()> {
     let mut stream = connect(scene.neighbour)?;
     command(&[b"ECHO", b"prepared"], &mut requests);

@@ -1,12 +1,14 @@
-//! How the entries of a collection lie: behind a hashed directory, a ring, or both, in the order in which they came.
+//! How the entries of a collection lie: behind a hashed directory, a ring, or both, in the order in
+//! which they came.
 //!
-//! The hashed directory is that of a [`super::super::Map`]: a word names the entry (20 bits) and has 12 bits of the key's hash, with linear
-//! probing and removal without tombstones. The ring names the entries in order, from its word [`FIRST`] on: what is put in or taken
-//! out moves the words on the nearer side, so that both ends cost nothing. Lists have the one, hashes and sets the other, and
-//! sorted sets both.
+//! The hashed directory is that of a [`super::super::Map`]: a word names the entry (20 bits) and
+//! has 12 bits of the key's hash, with linear probing and removal without tombstones. The ring
+//! names the entries in order, from its word [`FIRST`] on: what is put in or taken out moves the
+//! words on the nearer side, so that both ends cost nothing. Lists have the one, hashes and sets
+//! the other, and sorted sets both.
 //!
-//! An entry is a word with the length of its key, what else its kind has (a word with the length of the value; two words of score), and the bytes
-//! of key and value, each from a word's beginning.
+//! An entry is a word with the length of its key, what else its kind has (a word with the length of
+//! the value; two words of score), and the bytes of key and value, each from a word's beginning.
 
 use std::cmp::Ordering;
 use std::sync::atomic::Ordering::Relaxed;
@@ -81,7 +83,8 @@ impl<'t> Bag<'t> {
         let (tail, kind) = (self.tail, self.kind);
         let body = tail.len() - HEADER.min(tail.len());
         let entries = room.entries.max(1);
-        // Directories and entries are to be full at the same time, if entries stay as long as they are.
+        // Directories and entries are to be full at the same time, if entries stay as long as they
+        // are.
         let fitting = body * entries / (kind.directory_words(entries) + room.words).max(1);
         let fits = |entries: &usize| kind.directory_words(*entries) + room.words <= body;
         let Some(entries) = [fitting, entries].into_iter().find(fits) else { return Ok(false) };
@@ -258,7 +261,8 @@ impl<'t> Bag<'t> {
         Err(Corrupt)
     }
 
-    /// Empties a slot, and moves back what would not be found behind an empty one (Knuth, TAOCP vol. 3, 6.4, algorithm R).
+    /// Empties a slot, and moves back what would not be found behind an empty one (Knuth, TAOCP
+    /// vol. 3, 6.4, algorithm R).
     pub(super) fn unlink(self, mut empty: usize) -> Look<()> {
         let slots = self.slots()?;
         let mut slot = empty;
@@ -365,7 +369,8 @@ impl<'t> Bag<'t> {
         }
     }
 
-    /// How many of the entries in order `is_before` holds for: all before the first that it does not hold for.
+    /// How many of the entries in order `is_before` holds for: all before the first that it does
+    /// not hold for.
     pub(super) fn count_before(self, is_before: impl Fn(usize) -> Look<bool>) -> Look<usize> {
         let (mut low, mut high) = (0, self.len()?);
         while low < high {

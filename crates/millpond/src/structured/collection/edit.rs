@@ -53,8 +53,8 @@ pub enum Edit<'a> {
     },
     /// Lists: removes what stands at these places, which ascend.
     RemoveAt(Vec<usize>),
-    /// Sets the end, in Unix milliseconds; `None` is never. The cache's own, in seconds, follows: rounded up, and never beyond the
-    /// year 2106.
+    /// Sets the end, in Unix milliseconds; `None` is never. The cache's own, in seconds, follows:
+    /// rounded up, and never beyond the year 2106.
     Deadline(Option<u64>),
     /// Sets the word that is the caller's.
     Mark(u32),
@@ -304,7 +304,8 @@ impl Bag<'_> {
         all.iter().enumerate().try_for_each(|(index, (_, _, entry))| self.set_at(index, *entry))
     }
 
-    /// Copies all that is in `self` to a tail that is its collection's, with so much room beside. `false`: it does not fit.
+    /// Copies all that is in `self` to a tail that is its collection's, with so much room beside.
+    /// `false`: it does not fit.
     pub(super) fn copy_to(self, to: Tail<'_>, more: Room) -> Look<bool> {
         let to = Bag { tail: to, kind: self.kind, id: to.kind_and_id()?.1 };
         let taken = self.taken()?;

@@ -13,7 +13,8 @@ const PLACE_BITS: u32 = 48;
 
 /// A collection at one moment: see [`super::Collection::read`].
 ///
-/// While somebody writes, a view may show what never was, or fail with [`Corrupt`]; what was made of it is thrown away then.
+/// While somebody writes, a view may show what never was, or fail with [`Corrupt`]; what was made
+/// of it is thrown away then.
 #[derive(Clone, Copy)]
 pub struct View<'t>(pub(super) Bag<'t>);
 
@@ -109,8 +110,9 @@ impl View<'_> {
         self.0.place(score, member).map(Some)
     }
 
-    /// How many of a sorted set's members come before the first that `is_before` does not hold for. `is_before` is told scores and, where it
-    /// asks for them, members; once false, it stays so. Looks at log n.
+    /// How many of a sorted set's members come before the first that `is_before` does not hold for.
+    /// `is_before` is told scores and, where it asks for them, members; once false, it stays so.
+    /// Looks at log n.
     pub fn count_before(
         self,
         is_before: impl Fn(f64, &dyn Fn() -> Result<Vec<u8>, Corrupt>) -> Result<bool, Corrupt>,
@@ -142,7 +144,8 @@ impl View<'_> {
         Ok(copies.copies)
     }
 
-    /// `count` entries from a place in the order on, as far as there are. Hashes and sets have no order.
+    /// `count` entries from a place in the order on, as far as there are. Hashes and sets have no
+    /// order.
     pub fn range(self, from: usize, count: usize) -> Result<Vec<Member>, Corrupt> {
         let mut copies = Copies::of(self.0);
         if self.0.kind.is_ringed() {
@@ -152,7 +155,8 @@ impl View<'_> {
         Ok(copies.copies)
     }
 
-    /// Some entry, each with the same chance unless most of them were removed: `draw` is asked for a number below its argument.
+    /// Some entry, each with the same chance unless most of them were removed: `draw` is asked for
+    /// a number below its argument.
     pub fn any(self, mut draw: impl FnMut(usize) -> usize) -> Result<Option<Member>, Corrupt> {
         let (bag, len) = (self.0, self.0.len()?);
         if len == 0 {
@@ -176,10 +180,12 @@ impl View<'_> {
         Err(Corrupt)
     }
 
-    /// Entries from a place on, at least `count` of them if there are as many, and the place to go on from; 0 at first, and at the end.
+    /// Entries from a place on, at least `count` of them if there are as many, and the place to go
+    /// on from; 0 at first, and at the end.
     ///
-    /// Places are of the keys' hashes: who goes on until the end meets every entry that was there all the time, whatever is added and removed
-    /// meanwhile, and however the collection grows. Lists have none.
+    /// Places are of the keys' hashes: who goes on until the end meets every entry that was there
+    /// all the time, whatever is added and removed meanwhile, and however the collection grows.
+    /// Lists have none.
     pub fn scan(self, place: u64, count: usize) -> Result<(Vec<Member>, u64), Corrupt> {
         let mut copies = Copies::of(self.0);
         if !self.0.kind.is_hashed() {
@@ -190,14 +196,16 @@ impl View<'_> {
             return Ok((copies.copies, 0));
         }
         let first = crate::structured::map::home(place << (u64::BITS - PLACE_BITS), slots);
-        // Entries stand at their home or behind it, up to the next empty slot, and begin again at the start.
+        // Entries stand at their home or behind it, up to the next empty slot, and begin again at
+        // the start.
         for at in first..2 * slots {
             let slot = at % slots;
             match self.0.in_slot(slot)? {
                 Some(entry) => {
                     let hash = self.0.hash_of(entry)?;
                     let is_wrapped = at >= slots;
-                    // What is met at the start although its home is near the end comes with the end.
+                    // What is met at the start although its home is near the end comes with the
+                    // end.
                     let home = crate::structured::map::home(hash, slots);
                     let is_due = if is_wrapped { home > slot } else { home <= slot };
                     if is_due && hash >> (u64::BITS - PLACE_BITS) >= place {

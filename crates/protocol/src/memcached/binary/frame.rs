@@ -54,7 +54,8 @@ pub struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads the answer at the front of `buf`, and says how long it is. `Ok(None)`: it is not all there.
+    /// Reads the answer at the front of `buf`, and says how long it is. `Ok(None)`: it is not all
+    /// there.
     ///
     /// # Errors
     /// What is there is no answer, or one whose lengths contradict each other.

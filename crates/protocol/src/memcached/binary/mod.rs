@@ -1,18 +1,21 @@
 //! memcached's binary protocol, which memcached has deprecated since 1.6.0 and still speaks.
 //!
-//! A request and an answer are a header of 24 bytes, then extras, key and value, whose lengths the header has. The words
-//! mean what the text commands mean: a storage request is the same [`StoreHeader`] with the same rules.
+//! A request and an answer are a header of 24 bytes, then extras, key and value, whose lengths the
+//! header has. The words mean what the text commands mean: a storage request is the same
+//! [`StoreHeader`] with the same rules.
 //!
 //! # What holds
-//! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the caller's buffer.
+//! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the
+//!    caller's buffer.
 //! 2. How the bytes were cut into pieces never changes what is parsed.
-//! 3. Whether a request can be accepted is known from its header alone, so that what a client may make a server hold
-//!    before it is refused is [`HEADER_BYTES`], extras and key: less than 300 bytes.
+//! 3. Whether a request can be accepted is known from its header alone, so that what a client may
+//!    make a server hold before it is refused is [`HEADER_BYTES`], extras and key: less than 300
+//!    bytes.
 //! 4. No byte sequence panics.
 //!
 //! # Source
-//! memcached's `doc/protocol-binary.xml`, and the observed behaviour of Debian's memcached 1.6.18, which decides. Differences
-//! are listed in `docs/protocol-memcached.md`.
+//! memcached's `doc/protocol-binary.xml`, and the observed behaviour of Debian's memcached 1.6.18,
+//! which decides. Differences are listed in `docs/protocol-memcached.md`.
 //!
 //! ```
 //! use millpond_protocol::memcached::Limits;
@@ -124,7 +127,8 @@ pub enum Request<'a> {
         /// Its new end.
         exptime: Exptime,
     },
-    /// Set, add, replace, append and prepend. With a compare-and-swap token the first three are [`super::StoreCommand::Cas`].
+    /// Set, add, replace, append and prepend. With a compare-and-swap token the first three are
+    /// [`super::StoreCommand::Cas`].
     Store(StoreRequest<'a>),
     /// Delete.
     Delete {

@@ -11,7 +11,8 @@ use crate::memcached::token::Tokens;
 /// An increment with this expiration time creates nothing.
 const NO_CREATION: u32 = u32::MAX;
 
-/// What the front of the buffer is. The caller drops and keeps bytes as with [`super::super::Parse`].
+/// What the front of the buffer is. The caller drops and keeps bytes as with
+/// [`super::super::Parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse<'a> {
     /// Not a whole request yet.
@@ -28,8 +29,9 @@ pub enum Parse<'a> {
     },
     /// A storage request that will be accepted, but not all of its data.
     ///
-    /// The caller may wait for `missing` more bytes and parse again. Or it drops `header_len` bytes, takes the data
-    /// itself with [`super::super::DataBlock::bare`] of `header.data_len` bytes, and parses what follows.
+    /// The caller may wait for `missing` more bytes and parse again. Or it drops `header_len`
+    /// bytes, takes the data itself with [`super::super::DataBlock::bare`] of `header.data_len`
+    /// bytes, and parses what follows.
     NeedData {
         /// What is to be stored how.
         store: Store<'a>,
@@ -38,8 +40,9 @@ pub enum Parse<'a> {
         /// How many bytes of the data are not in the buffer yet; never 0.
         missing: usize,
     },
-    /// A storage request whose item is larger than the limit: to be answered with [`Status::TooLarge`]. Its data is skipped
-    /// by the parses that follow. memcached removes what is stored under the key of a set.
+    /// A storage request whose item is larger than the limit: to be answered with
+    /// [`Status::TooLarge`]. Its data is skipped by the parses that follow. memcached removes what
+    /// is stored under the key of a set.
     TooLarge {
         /// What was to be stored.
         store: Store<'a>,
@@ -150,8 +153,8 @@ impl Parser {
         self.skip
     }
 
-    /// Parses the front of `buf`, which holds everything that was received and not yet dropped. Looks at header, extras and
-    /// key, and never at data.
+    /// Parses the front of `buf`, which holds everything that was received and not yet dropped.
+    /// Looks at header, extras and key, and never at data.
     #[inline]
     pub fn parse<'a>(&mut self, buf: &'a [u8]) -> Parse<'a> {
         if self.skip != 0 {

@@ -1,9 +1,12 @@
-//! What a worker's connections hold of the memory for connections, and who loses one where that is spent.
+//! What a worker's connections hold of the memory for connections, and who loses one where that is
+//! spent.
 //!
-//! The memory is everybody's, and its limit holds at every moment: who needs more than there is gets it at once, or loses a connection.
-//! It is paid for by the tenant whose connections hold most on all workers, so that none loses one to what another hoards. But a
-//! worker can close its own connections only. Where it has too few of that tenant, it tells the others to close some, which is for whoever
-//! needs memory next; as nobody waits for them, this time the tenant pays that holds most here.
+//! The memory is everybody's, and its limit holds at every moment: who needs more than there is
+//! gets it at once, or loses a connection. It is paid for by the tenant whose connections hold most
+//! on all workers, so that none loses one to what another hoards. But a worker can close its own
+//! connections only. Where it has too few of that tenant, it tells the others to close some, which
+//! is for whoever needs memory next; as nobody waits for them, this time the tenant pays that holds
+//! most here.
 //!
 //! What a connection holds counts as the tenant's in whose lane it is, also while it is away.
 
@@ -16,7 +19,8 @@ use crate::shared::Held;
 use crate::tenants::Tenant;
 
 impl Worker<'_> {
-    /// Accounts for what a connection holds now. Where that is too much, others are closed, or itself.
+    /// Accounts for what a connection holds now. Where that is too much, others are closed, or
+    /// itself.
     pub(super) fn charge(&mut self, token: Token, holding: Held) {
         let mut has_asked = false;
         loop {
@@ -52,8 +56,9 @@ impl Worker<'_> {
         }
     }
 
-    /// The tenant whose connections hold most on all workers, where `own` needs this much more. One that has left the directory, and whose
-    /// connections are about to be closed, is known where it has some here.
+    /// The tenant whose connections hold most on all workers, where `own` needs this much more. One
+    /// that has left the directory, and whose connections are about to be closed, is known where it
+    /// has some here.
     fn who_holds_most(&self, own: &Arc<Tenant>, more: u64) -> Arc<Tenant> {
         let directory = self.context.shared.directory();
         let wanted = |tenant: &&Arc<Tenant>| {
@@ -63,8 +68,8 @@ impl Worker<'_> {
         Arc::clone(all.max_by_key(wanted).unwrap_or(own))
     }
 
-    /// The tenant's connection that holds most here, where all that it has here hold at least what is missing: closing fewer would be
-    /// in vain. `token` holds this much.
+    /// The tenant's connection that holds most here, where all that it has here hold at least what
+    /// is missing: closing fewer would be in vain. `token` holds this much.
     fn whom_to_close(
         &mut self,
         tenant: &Arc<Tenant>,
@@ -92,8 +97,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Closes those connections of the tenant that hold most, for as long as it is asked to give up memory. One that is away is closed
-    /// when it comes back.
+    /// Closes those connections of the tenant that hold most, for as long as it is asked to give up
+    /// memory. One that is away is closed when it comes back.
     pub(super) fn shed(&mut self, tenant: &Arc<Tenant>) {
         while let Some(lane) = self.lanes.find(tenant) {
             let here = self.connections.iter_mut().filter(|(_, connection)| connection.lane == lane);

@@ -27,7 +27,8 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Bounds and options. `by` and `is_reverse` are those that the command's name says; else options do.
+    /// Bounds and options. `by` and `is_reverse` are those that the command's name says; else
+    /// options do.
     fn parse(
         args: &[&'a [u8]],
         is_kept: bool,

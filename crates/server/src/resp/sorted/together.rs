@@ -1,4 +1,5 @@
-//! What several sorted sets have together: `ZUNION`, `ZINTER`, `ZDIFF` and their relatives. Sets are taken for sorted sets with scores of 1.
+//! What several sorted sets have together: `ZUNION`, `ZINTER`, `ZDIFF` and their relatives. Sets
+//! are taken for sorted sets with scores of 1.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! What came of a simulation, as a figure whose panels can be compared by eye: the same quantity has the same axis in all of them.
+//! What came of a simulation, as a figure whose panels can be compared by eye: the same quantity
+//! has the same axis in all of them.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use super::{Compared, Simulated};
 use crate::file::SimulationFile;
 use crate::world::Figures;
 
-/// Of one memory: bars of all policies, then memory and throughput of the tenants over time, for each. Of several: hits and throughput by
-/// memory, a line for each policy.
+/// Of one memory: bars of all policies, then memory and throughput of the tenants over time, for
+/// each. Of several: hits and throughput by memory, a line for each policy.
 pub(super) fn draw(file: &SimulationFile, sweep: &[Simulated], path: &Path) -> Result<()> {
     let tenants = file.scenario.tenants.len();
     let (title, charts) = match sweep {

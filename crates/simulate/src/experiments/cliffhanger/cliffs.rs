@@ -1,5 +1,5 @@
-//! One queue on a cliff: the arithmetic of a split, Talus where the curve is known, Cliffhanger's search where it is not, and what
-//! the search costs where there is no cliff.
+//! One queue on a cliff: the arithmetic of a split, Talus where the curve is known, Cliffhanger's
+//! search where it is not, and what the search costs where there is no cliff.
 
 use allocate::cliffhanger::{CliffConfig, Form, SplitQueue};
 use allocate::talus::{Split, Talus};
@@ -208,7 +208,8 @@ fn judge(report: &mut Report, total: f64, left: f64, right: f64) {
         );
 }
 
-/// One run of the repaired rules with the paper's window, looked at as it goes: the sums of its partitions, its pointers and its hit ratio.
+/// One run of the repaired rules with the paper's window, looked at as it goes: the sums of its
+/// partitions, its pointers and its hit ratio.
 fn watched(context: &Context, requests: usize) -> (Vec<u64>, (Chart, Chart)) {
     let rules = CliffConfig { window: PAPERS_WINDOW, ..rules(Form::Repaired, 8, Some(256)) };
     let splitting = Splitting::ByHits(rules);

@@ -1,4 +1,5 @@
-//! Several queues: hill climbing on concave curves, and hill climbing with cliff scaling where one has a cliff.
+//! Several queues: hill climbing on concave curves, and hill climbing with cliff scaling where one
+//! has a cliff.
 
 use allocate::cliffhanger::CliffConfig;
 use allocate::{Pool, View, dynacache};
@@ -175,8 +176,9 @@ struct Mix {
     others: [Load; 3],
 }
 
-/// The queue with a cliff has a curve that is convex from 300 to 10,000 items, so that it gains little by the next item wherever
-/// hill climbing begins below the middle, and most of all by all of them.
+/// The queue with a cliff has a curve that is convex from 300 to 10,000 items, so that it gains
+/// little by the next item wherever hill climbing begins below the middle, and most of all by all
+/// of them.
 const MIX: Mix = Mix { name: "as judged", low: 0.05, steep: 0.90, upto: 10_000, others: CONCAVE };
 
 /// The same with one thing changed, each. What is judged above holds for none of them.

@@ -1,5 +1,5 @@
-//! Cliffs that a local search does not see: one behind a plateau, and several on one curve; and what learning the whole curve does
-//! about them.
+//! Cliffs that a local search does not see: one behind a plateau, and several on one curve; and
+//! what learning the whole curve does about them.
 
 use allocate::cliffhanger::{CliffConfig, Form};
 use allocate::talus::Talus;
@@ -229,7 +229,8 @@ fn in_traces(context: &Context, report: &mut Report, columns: [&str; 7]) {
         .check(Criterion::number("traces: least gain over LRU, curve learnt", worst));
 }
 
-/// The size at which the exact curve is farthest from its hull, and the hull's miss ratio there, of the whole trace.
+/// The size at which the exact curve is farthest from its hull, and the hull's miss ratio there, of
+/// the whole trace.
 fn farthest(keys: impl Iterator<Item = u64>) -> (u64, f64) {
     let mut exact = StackDistance::new(Unit::Items);
     for key in keys {

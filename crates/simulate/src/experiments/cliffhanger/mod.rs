@@ -1,7 +1,9 @@
 //! Hill climbing, cliff scaling, Talus, Memshare: partitions of one cache.
 //!
-//! Requests come from distributions of stack distances with known curves ([`crate::queues::distances`]) or from Zipf's law, whose curves
-//! Che's approximation gives; the paper's own traces (Memcachier) are not public. Hit ratios are those of the second half of a run.
+//! Requests come from distributions of stack distances with known curves
+//! ([`crate::queues::distances`]) or from Zipf's law, whose curves Che's approximation gives; the
+//! paper's own traces (Memcachier) are not public. Hit ratios are those of the second half of a
+//! run.
 
 mod cliffs;
 mod hills;
@@ -40,7 +42,8 @@ struct Run {
     over_time: Vec<(f64, f64)>,
 }
 
-/// Runs `requests` of `stream`, pairs of a queue and a key, and looks at the cache after each hundredth.
+/// Runs `requests` of `stream`, pairs of a queue and a key, and looks at the cache after each
+/// hundredth.
 fn run(
     cache: &mut QueueCache,
     stream: impl Iterator<Item = (usize, u64)>,

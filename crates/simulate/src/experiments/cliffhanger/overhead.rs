@@ -1,5 +1,5 @@
-//! What Cliffhanger costs where it costs most: keys that all are new, so that every request looks into the shadows and every
-//! insertion feeds them.
+//! What Cliffhanger costs where it costs most: keys that all are new, so that every request looks
+//! into the shadows and every insertion feeds them.
 
 use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQueue};
 use base::hash::mix64;
@@ -24,7 +24,8 @@ const VALUE_BYTES: usize = 256;
 const CHUNK: u64 = 20_000;
 const ROUNDS: u64 = 25;
 
-/// What a queue needs besides its items: shadows as the engine has ghosts, credits, and two partitions.
+/// What a queue needs besides its items: shadows as the engine has ghosts, credits, and two
+/// partitions.
 struct Beside {
     /// The small shadow of cliff scaling, if that is done, of the keys that are followed.
     near: Option<Ghost>,
@@ -55,8 +56,8 @@ impl Beside {
         }
     }
 
-    /// What a miss does: it looks into the shadows, where the key is one that they follow. By which partition it would belong to, an
-    /// insertion asks.
+    /// What a miss does: it looks into the shadows, where the key is one that they follow. By which
+    /// partition it would belong to, an insertion asks.
     fn on_miss(&mut self, hash: u64) {
         if !self.split.watches(hash) {
             return;
@@ -73,7 +74,8 @@ impl Beside {
         }
     }
 
-    /// What an insertion does: the key is routed to its partition, and what is evicted goes to the shadows.
+    /// What an insertion does: the key is routed to its partition, and what is evicted goes to the
+    /// shadows.
     fn on_insertion(&mut self, hash: u64, evicted: u64) {
         if self.near.is_some() {
             self.found += u64::from(self.split.route(hash) == Side::Left && self.split.is_split());

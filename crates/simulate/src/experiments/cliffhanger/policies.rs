@@ -1,4 +1,5 @@
-//! What Cliffhanger is compared with: reserves and credits (Memshare), and other eviction policies (insertion in the middle, ARC).
+//! What Cliffhanger is compared with: reserves and credits (Memshare), and other eviction policies
+//! (insertion in the middle, ARC).
 
 use allocate::arbiter::{Arbiter, RESERVED};
 use allocate::cliffhanger::Side;

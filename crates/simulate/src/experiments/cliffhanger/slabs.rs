@@ -1,5 +1,5 @@
-//! Size classes of traces with sizes: what a cache loses by leaving memory with the classes that asked first, and what Cliffhanger
-//! and learnt curves make of it.
+//! Size classes of traces with sizes: what a cache loses by leaving memory with the classes that
+//! asked first, and what Cliffhanger and learnt curves make of it.
 
 use allocate::cliffhanger::CliffConfig;
 
@@ -19,7 +19,8 @@ pub(super) const SLABS: Experiment = Experiment {
     run: slabs,
 };
 
-/// Traces with sizes: two real ones, which are short, and a long one from the descriptors of a content network.
+/// Traces with sizes: two real ones, which are short, and a long one from the descriptors of a
+/// content network.
 const TRACES: [&str; 3] = ["adaptsize_cdn", "cloudphysics_io", "tragen_tc-0"];
 
 /// Requests of a trace by class: a class has chunks of a power of two.
@@ -51,7 +52,8 @@ impl Classes {
         Self { requests, chunks: classes.iter().map(|class| 1 << class).collect(), footprint }
     }
 
-    /// What each class has when memory goes to whoever asks first, until there is no more; at least a chunk.
+    /// What each class has when memory goes to whoever asks first, until there is no more; at least
+    /// a chunk.
     fn first_come(&self, memory: u64) -> Vec<u64> {
         let mut sizes = self.chunks.clone();
         let mut left = memory.saturating_sub(sizes.iter().sum());

@@ -74,7 +74,8 @@ struct Case {
     told: f64,
 }
 
-/// All samples of a trace over a unit. Sizes that the trace does not tell are 200 bytes, or 10,000 for one key in ten.
+/// All samples of a trace over a unit. Sizes that the trace does not tell are 200 bytes, or 10,000
+/// for one key in ten.
 fn cases(context: &Context, requests: &[Asked], unit: Unit) -> Vec<Case> {
     let size = |&(key, size): &Asked| match (unit, size) {
         (Unit::Items, _) => 1,

@@ -1,6 +1,8 @@
-//! H10: BunnyFS' dynamic experiment (HARE, FAST '26, section 5.2.2, figure 12), with bytes divided by 64.
+//! H10: BunnyFS' dynamic experiment (HARE, FAST '26, section 5.2.2, figure 12), with bytes divided
+//! by 64.
 //!
-//! Four tenants read blocks; over time each comes to need less of the device. Times are the paper's, after 15 s of warm-up.
+//! Four tenants read blocks; over time each comes to need less of the device. Times are the
+//! paper's, after 15 s of warm-up.
 
 use allocate::drf::Drf;
 use allocate::hare::{Hare, Settings};
@@ -176,7 +178,8 @@ fn all(run: &Run) -> f64 {
     (0..4).map(|tenant| mean(run, tenant, WARM_UP, WARM_UP + LENGTH)).sum()
 }
 
-/// Seconds from a change to the first decision after it that differs by a hundredth, or more, from the last one before it.
+/// Seconds from a change to the first decision after it that differs by a hundredth, or more, from
+/// the last one before it.
 fn reaction(run: &Run, change: f64, differ: impl Fn(&Decided, &Decided) -> f64) -> f64 {
     let Some(before) = run.decisions.iter().rfind(|decided| decided.at_secs <= change) else {
         return f64::INFINITY;
@@ -187,7 +190,8 @@ fn reaction(run: &Run, change: f64, differ: impl Fn(&Decided, &Decided) -> f64) 
         .map_or(f64::INFINITY, |decided| decided.at_secs - change)
 }
 
-/// The most memory that a tenant has more or less of after one decision than after another, as a share of all.
+/// The most memory that a tenant has more or less of after one decision than after another, as a
+/// share of all.
 fn moved_memory(a: &Decided, b: &Decided, _totals: &[f64]) -> f64 {
     let all: u64 = a.memory.iter().sum();
     let most = a.memory.iter().zip(&b.memory).map(|(a, b)| a.abs_diff(*b)).max().unwrap_or(0);

@@ -1,7 +1,8 @@
 //! H8: HopperKV's dynamic macrobenchmark (HARE, FAST '26, section 4.4.3, figure 8).
 //!
-//! Four tenants run YCSB-A, B, C and an E-like workload over 6 M keys each, with 2 GB of cache, 1000 read units, 1000 write units and 50 MB/s
-//! each; from the fourth minute on one of them changes every minute. Here bytes and keys are divided by 64 and times by 10; rates stay.
+//! Four tenants run YCSB-A, B, C and an E-like workload over 6 M keys each, with 2 GB of cache,
+//! 1000 read units, 1000 write units and 50 MB/s each; from the fourth minute on one of them
+//! changes every minute. Here bytes and keys are divided by 64 and times by 10; rates stay.
 
 use allocate::drf::Drf;
 use allocate::hare::Hare;
@@ -362,7 +363,8 @@ impl Policy for Without {
     }
 }
 
-/// The run of HARE again, up to `end`, but what it decided at `at` is not done. Until then it is the same, request by request.
+/// The run of HARE again, up to `end`, but what it decided at `at` is not done. Until then it is
+/// the same, request by request.
 fn run_without(scenario: &Scenario, prepared: &[Prepared], seed: u64, hare: &Run, at: f64, end: f64) -> Run {
     let made =
         hare.decisions.iter().filter(|decided| !decided.memory.is_empty() && decided.at_secs < at - 1e-9);

@@ -1,5 +1,5 @@
-//! H11: a tenant gets the rate that it was given, no more over any window, whatever the sizes of its requests; HopperKV's frames give
-//! more.
+//! H11: a tenant gets the rate that it was given, no more over any window, whatever the sizes of
+//! its requests; HopperKV's frames give more.
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,8 @@ struct Gone {
 }
 
 impl Gone {
-    /// Lets a tenant that always has a request waiting send for a minute. Now and then it has none for a while, where `pauses`.
+    /// Lets a tenant that always has a request waiting send for a minute. Now and then it has none
+    /// for a while, where `pauses`.
     fn backlog(
         mut limiter: Limiter,
         rng: &mut SeededRng,

@@ -1,4 +1,5 @@
-//! HARE's applications over time: limiters, changing workloads, migration, by simulation; and all policies on traces.
+//! HARE's applications over time: limiters, changing workloads, migration, by simulation; and all
+//! policies on traces.
 
 mod bunny;
 mod hopper;

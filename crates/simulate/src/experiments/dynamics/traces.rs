@@ -1,9 +1,12 @@
-//! T1 to T12: all policies on sets of tenants that replay published traces, before a backend with a limit.
+//! T1 to T12: all policies on sets of tenants that replay published traces, before a backend with a
+//! limit.
 //!
-//! T1 to T6 were looked at while policies were made. T7 to T12 were not: what is advised must hold on both.
+//! T1 to T6 were looked at while policies were made. T7 to T12 were not: what is advised must hold
+//! on both.
 //!
-//! The sets are those of the traces' own description: real block, key-value and program traces; the same with one more; and tenants that were
-//! made to have the miss-ratio curves of production caches. Objects of a tenant have one size, and each tenant has a closed loop of clients, so that
+//! The sets are those of the traces' own description: real block, key-value and program traces; the
+//! same with one more; and tenants that were made to have the miss-ratio curves of production
+//! caches. Objects of a tenant have one size, and each tenant has a closed loop of clients, so that
 //! who hits more asks more. A trace that ends begins anew.
 
 use std::path::Path;
@@ -78,7 +81,8 @@ set!(
     ["mrclike_msr_prxy_1", "mrclike_cp_w02", "mrclike_fiu_online", "mrclike_meta_kv1"]
 );
 
-// Key and value as in Yang et al., "A large scale analysis of hundreds of in-memory cache clusters at Twitter", OSDI '20.
+// Key and value as in Yang et al., "A large scale analysis of hundreds of in-memory cache clusters
+// at Twitter", OSDI '20.
 set!(
     T6,
     "T6",

@@ -22,7 +22,8 @@ pub(super) const H9: Experiment = Experiment {
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
 
-/// Groups of uniform, Zipf 0.99, Zipf 0.5 and sequential reads, each of 64, 128, … 512 MB; 2 GB of cache, 2 GB/s, and four workers.
+/// Groups of uniform, Zipf 0.99, Zipf 0.5 and sequential reads, each of 64, 128, … 512 MB; 2 GB of
+/// cache, 2 GB/s, and four workers.
 fn tenants() -> View {
     let mut pools = Vec::new();
     for group in 0..4 {
@@ -39,7 +40,8 @@ fn tenants() -> View {
                 _ => sequential(bytes),
             };
             let mut pool = Pool::new(format!("T{:02}", pools.len() + 1), curve, 0);
-            // Per megabyte: I/O on misses, and what copying costs of the workers' cycles, a little more for smaller files.
+            // Per megabyte: I/O on misses, and what copying costs of the workers' cycles, a little
+            // more for smaller files.
             let cycles = 0.6 + 0.4 * (8 - step) as f64 / 7.0;
             pool.demands = vec![Demand::new(1.0, 1.0), Demand { fixed: cycles, on_miss: 0.0 }];
             pool.grants = vec![0.0; 2];

@@ -31,7 +31,8 @@ pub(super) const H7: Experiment = Experiment {
     run: h7,
 };
 
-/// The least normalised throughput of a model of the paper's, by millions of keys of the first tenant: DRF and HARE with salt.
+/// The least normalised throughput of a model of the paper's, by millions of keys of the first
+/// tenant: DRF and HARE with salt.
 const MODEL: [(u64, f64, f64); 11] = [
     (1, 1.68, 1.77),
     (2, 1.68, 1.77),

@@ -1,4 +1,5 @@
-//! Tenants as HARE's evaluation has them, by model: curves computed rather than learnt, demands as its two systems count them.
+//! Tenants as HARE's evaluation has them, by model: curves computed rather than learnt, demands as
+//! its two systems count them.
 
 use allocate::drf::Drf;
 use allocate::hare::{Hare, Mode, Settings};
@@ -13,7 +14,8 @@ use curve::{MissRatioCurve, Point, Unit};
 /// A million bytes.
 pub(super) const MB: u64 = 1_000_000;
 
-/// Keys of the paper for each key of a model: with fewer keys, but the same bytes, a curve is computed in no time.
+/// Keys of the paper for each key of a model: with fewer keys, but the same bytes, a curve is
+/// computed in no time.
 const KEYS_PER_KEY: u64 = 100;
 
 /// What a tenant of HopperKV does.
@@ -64,7 +66,8 @@ impl Hopper {
         vec![
             Demand { fixed: 0.0, on_miss: reads * keys * read_units },
             Demand { fixed: writes * write_units, on_miss: 0.0 },
-            // A read crosses to the tenant, and on a miss from the backend too; a write always crosses both.
+            // A read crosses to the tenant, and on a miss from the backend too; a write always
+            // crosses both.
             Demand { fixed: (reads * keys + writes * 2.0) * leg, on_miss: reads * keys * leg },
         ]
     }
@@ -85,7 +88,8 @@ impl Hopper {
     }
 }
 
-/// The popularity of keys where scans of 1 to 100 begin at keys of this popularity, which lie in no order of it.
+/// The popularity of keys where scans of 1 to 100 begin at keys of this popularity, which lie in no
+/// order of it.
 fn scanned(starts: &[Popularity], seed: u64) -> Vec<Popularity> {
     let mut order: Vec<f64> = starts.iter().map(|key| key.weight).collect();
     let mut rng = seeded(seed);
@@ -141,8 +145,9 @@ pub(super) fn hare(mode: Mode, salt: f64) -> Settings {
 
 /// The policies that HARE's evaluation compares, HARE last.
 ///
-/// Where nothing is partitioned, HopperKV's one storage thread takes misses and writes from one line, a key at a time, and
-/// waits for the units of the one that it holds. A tenant's 32 clients send up to 100,000 requests a second.
+/// Where nothing is partitioned, HopperKV's one storage thread takes misses and writes from one
+/// line, a key at a time, and waits for the units of the one that it holds. A tenant's 32 clients
+/// send up to 100,000 requests a second.
 pub(super) fn compared(tenants: &[Hopper]) -> Vec<(&'static str, Box<dyn Policy>)> {
     let visits = tenants.iter().map(Hopper::visits).collect();
     let one = OneQueue { resources: vec![0, 1], visits, most_sent: 100_000.0 };

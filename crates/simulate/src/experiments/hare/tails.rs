@@ -52,8 +52,8 @@ fn latency_tenants() -> View {
     view
 }
 
-/// The p999 of waiting for the backend, in seconds, by a queue that is run: Poisson requests, of which some miss and bring
-/// exponential work, served in turn at the granted rate.
+/// The p999 of waiting for the backend, in seconds, by a queue that is run: Poisson requests, of
+/// which some miss and bring exponential work, served in turn at the granted rate.
 fn measured(pool: &Pool, grant: &Grant, seed: u64) -> f64 {
     let mut rng = seeded(seed);
     let mut exponential = |mean: f64| -mean * (1.0 - rng.random::<f64>()).ln();
@@ -75,7 +75,8 @@ fn measured(pool: &Pool, grant: &Grant, seed: u64) -> f64 {
     waits[DRAWN / 1000 * 999]
 }
 
-/// Three random tenants with the demands of these, that an equal split serves at nine tenths of what it carries.
+/// Three random tenants with the demands of these, that an equal split serves at nine tenths of
+/// what it carries.
 fn any_three(like: &View, seed: u64) -> View {
     let mut view = like.clone();
     let mut rng = seeded(seed);
@@ -92,8 +93,8 @@ fn any_three(like: &View, seed: u64) -> View {
     view
 }
 
-/// How many of so many random sets have a tenant whose p999 gets worse than both an equal split's and the bound, and the mean of
-/// the least gains.
+/// How many of so many random sets have a tenant whose p999 gets worse than both an equal split's
+/// and the bound, and the mean of the least gains.
 fn broken(context: &Context, settings: &Settings, bound: &TailBound, sets: u64) -> (usize, f64) {
     let (mut broken, mut gains) = (0, 0.0);
     let like = latency_tenants();
@@ -119,7 +120,8 @@ struct Seen {
     unmet: usize,
 }
 
-/// Looks at what `settings` come to, where the last tenant was promised `promise` times what an equal share carries.
+/// Looks at what `settings` come to, where the last tenant was promised `promise` times what an
+/// equal share carries.
 fn look(context: &Context, settings: &Settings, promise: f64, bound: &TailBound) -> Seen {
     let mut view = latency_tenants();
     view.pools[2].min_request_rate = view.pools[2].request_rate / LOAD * promise;

@@ -7,8 +7,8 @@ use allocate::{Demand, Pool, Resource, View};
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit, che};
 
-/// Curves of LRU by Che's approximation, over 64 sizes up to all of 2000 to 10,000 keys of 1 KB, under Zipf's law with exponents
-/// from 0 to 1.4.
+/// Curves of LRU by Che's approximation, over 64 sizes up to all of 2000 to 10,000 keys of 1 KB,
+/// under Zipf's law with exponents from 0 to 1.4.
 static CURVES: LazyLock<Vec<MissRatioCurve>> = LazyLock::new(|| {
     let mut rng = seeded(64);
     let curves = (0..64).map(|_| {
@@ -19,7 +19,8 @@ static CURVES: LazyLock<Vec<MissRatioCurve>> = LazyLock::new(|| {
     curves.collect()
 });
 
-/// One of the curves, for caches 1 to 16 times as large; with a cliff where a third of the tenants scan, if `cliffs`.
+/// One of the curves, for caches 1 to 16 times as large; with a cliff where a third of the tenants
+/// scan, if `cliffs`.
 fn curve(rng: &mut SeededRng, cliffs: bool) -> MissRatioCurve {
     let curve = &CURVES[rng.random_range(0..CURVES.len())];
     let curve = curve.scaled(Unit::Bytes, rng.random_range(1.0..16.0));
@@ -45,7 +46,8 @@ pub(super) enum Kind {
     Hits,
 }
 
-/// An instance of so many pools, with memory for a tenth to a half of all data, and where its search begins.
+/// An instance of so many pools, with memory for a tenth to a half of all data, and where its
+/// search begins.
 pub(super) fn instance(rng: &mut SeededRng, pools: usize, kind: Kind, cliffs: bool) -> (Problem, Vec<u64>) {
     let curves: Vec<MissRatioCurve> = (0..pools).map(|_| curve(rng, cliffs)).collect();
     let data: u64 = curves.iter().map(MissRatioCurve::max_size).sum();
@@ -73,8 +75,8 @@ pub(super) fn instance(rng: &mut SeededRng, pools: usize, kind: Kind, cliffs: bo
     (problem, start)
 }
 
-/// A view of so many pools with curves of 64 points, request rates that follow from backends, and an equal split of a fifth
-/// of all data.
+/// A view of so many pools with curves of 64 points, request rates that follow from backends, and
+/// an equal split of a fifth of all data.
 pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
     let curves: Vec<Arc<MissRatioCurve>> = (0..pools).map(|_| Arc::new(curve(rng, false))).collect();
     let memory = curves.iter().map(|curve| curve.max_size()).sum::<u64>() / 5;
@@ -88,8 +90,8 @@ pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
     View { memory: memory / size * size, resources: Vec::new(), pools: pools.collect(), ..View::default() }
 }
 
-/// The same view where requests need read units, write units and network as well, in shares that differ from pool to pool, as HARE's
-/// tenants do.
+/// The same view where requests need read units, write units and network as well, in shares that
+/// differ from pool to pool, as HARE's tenants do.
 pub(super) fn with_resources(rng: &mut SeededRng, view: &View) -> View {
     let mut view = view.clone();
     let totals = [("read-units", 1000.0), ("write-units", 1000.0), ("network", 3000.0)];

@@ -1,4 +1,5 @@
-//! X31: the control interval chosen by what is seen, beside intervals that stay. HOLPACA leaves the choice to its user (section 4.2).
+//! X31: the control interval chosen by what is seen, beside intervals that stay. HOLPACA leaves the
+//! choice to its user (section 4.2).
 
 use allocate::Policy;
 use allocate::holpaca::Holpaca;
@@ -41,7 +42,8 @@ struct Outcome {
     course: Vec<(f64, f64)>,
 }
 
-/// Runs a workload in which T1 and T4 swap each `swap` seconds, with an interval that stays at `fixed` or is chosen.
+/// Runs a workload in which T1 and T4 swap each `swap` seconds, with an interval that stays at
+/// `fixed` or is chosen.
 fn simulate(context: &Context, swap: Option<u32>, fixed: Option<f64>) -> Outcome {
     let (mut draws, mut errors) = (seeded(context.seed(1)), seeded(context.seed(2)));
     let mut noise = noise(&mut errors, NOISE);

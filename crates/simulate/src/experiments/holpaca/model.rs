@@ -1,9 +1,12 @@
-//! The model that HOLPACA's experiments run on: four tenants with the distributions of the paper's section 3, a hundredth as large.
+//! The model that HOLPACA's experiments run on: four tenants with the distributions of the paper's
+//! section 3, a hundredth as large.
 //!
-//! Each tenant has 200,000 keys of 1 KB, asked for by Zipf's law with the exponents 1.2, 0.9 and 0.6, or uniformly; all have 80 MB
-//! together, a tenth of their data. Each has a backend of its own that carries 5000 requests per second, and clients that ask
-//! for as much as it carries: a tenant's throughput is what its backend carries divided by its miss ratio, which Che's approximation gives
-//! for any size. A change of size acts at once; what that leaves out is the warming of what was moved.
+//! Each tenant has 200,000 keys of 1 KB, asked for by Zipf's law with the exponents 1.2, 0.9 and
+//! 0.6, or uniformly; all have 80 MB together, a tenth of their data. Each has a backend of its own
+//! that carries 5000 requests per second, and clients that ask for as much as it carries: a
+//! tenant's throughput is what its backend carries divided by its miss ratio, which Che's
+//! approximation gives for any size. A change of size acts at once; what that leaves out is the
+//! warming of what was moved.
 
 use std::sync::{Arc, LazyLock};
 
@@ -90,7 +93,8 @@ impl Model {
         self.view.pools.remove(place);
     }
 
-    /// From now on two tenants ask by each other's distribution. Policies go on seeing the curves that they were given.
+    /// From now on two tenants ask by each other's distribution. Policies go on seeing the curves
+    /// that they were given.
     pub(super) fn swap(&mut self, a: usize, b: usize) {
         self.truth.swap(a, b);
     }
@@ -157,7 +161,8 @@ impl Model {
         Cycle { sizes, throughputs: self.throughputs(), decision }
     }
 
-    /// A second in which pools fill what they were given: each miss brings in an item. Tells the view what was measured.
+    /// A second in which pools fill what they were given: each miss brings in an item. Tells the
+    /// view what was measured.
     pub(super) fn second(&mut self, noise: &mut impl FnMut(usize) -> f64) {
         for pool in &mut self.view.pools {
             pool.used = pool.size.min(pool.used + BACKEND as u64 * KEY_BYTES);

@@ -1,4 +1,5 @@
-//! P8: what becomes of what was learnt when it is no longer so. HOLPACA's program never forgets: its histograms grow for ever.
+//! P8: what becomes of what was learnt when it is no longer so. HOLPACA's program never forgets:
+//! its histograms grow for ever.
 
 use allocate::holpaca::Holpaca;
 use base::hash::mix64;
@@ -51,7 +52,8 @@ impl Requests {
     }
 }
 
-/// Runs the cycles with curves that are learnt from each tenant's requests of each second, and age if `ages`.
+/// Runs the cycles with curves that are learnt from each tenant's requests of each second, and age
+/// if `ages`.
 fn cycles(context: &Context, ages: bool) -> Vec<Cycle> {
     let mut rng = seeded(context.seed(0));
     let mut sources: Vec<Requests> = EXPONENTS.iter().map(|exponent| Requests::new(*exponent)).collect();

@@ -32,12 +32,14 @@ const CYCLES: u32 = 90;
 /// Measures are off by up to this part.
 const NOISE: f64 = 0.02;
 
-/// What the paper promises where T1 comes first, and where T2 does, in parts of its baseline of 12,253, 13,331, 2,314 and 1,954
-/// operations per second: 60,000 and 5,000, 5,000 and 50,000, and 1,000 to T3 and T4.
+/// What the paper promises where T1 comes first, and where T2 does, in parts of its baseline of
+/// 12,253, 13,331, 2,314 and 1,954 operations per second: 60,000 and 5,000, 5,000 and 50,000, and
+/// 1,000 to T3 and T4.
 const PAPERS: [[f64; 4]; 2] = [[4.90, 0.375, 0.432, 0.512], [0.408, 3.75, 0.432, 0.512]];
 
-/// The paper's promises, but to the tenant that comes first nine tenths of the most that it could have in this model while the others have
-/// theirs, where that is less: what is promised must be there, and HOLPACA calls a promise kept only where a tenth is left over.
+/// The paper's promises, but to the tenant that comes first nine tenths of the most that it could
+/// have in this model while the others have theirs, where that is less: what is promised must be
+/// there, and HOLPACA calls a promise kept only where a tenth is left over.
 fn prioritised(first: usize, paper: [f64; 4]) -> [f64; 4] {
     let model = Model::new(4);
     let baseline = model.throughputs();
@@ -50,7 +52,8 @@ fn prioritised(first: usize, paper: [f64; 4]) -> [f64; 4] {
     promises
 }
 
-/// The fewest cycles in which memory gets to where all have what they were promised, at the step of a cycle: the warm-up.
+/// The fewest cycles in which memory gets to where all have what they were promised, at the step of
+/// a cycle: the warm-up.
 fn warm_up(model: &Model, promises: &[f64; 4], baseline: &[f64]) -> usize {
     let step = Holpaca::default().options().step * MEMORY as f64;
     let needed = |i: usize| model.memory_for(i, promises[i] * baseline[i]).unwrap_or(MEMORY);
@@ -144,7 +147,8 @@ fn judge(report: &mut Report, name: &str, promises: &[f64; 4], baseline: &[f64],
     );
 }
 
-/// The most throughput, of equal shares, that sizes in whole percents of the memory have which keep the floor and these promises.
+/// The most throughput, of equal shares, that sizes in whole percents of the memory have which keep
+/// the floor and these promises.
 fn best(promises: &[f64; 4], baseline: &[f64]) -> f64 {
     let model = Model::new(4);
     let least: Vec<u64> = (0..4)

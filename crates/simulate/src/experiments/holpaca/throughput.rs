@@ -1,5 +1,5 @@
-//! P1: as much throughput as there can be. The paper's section 3 sets a distribution by hand and finds 1.44 times the throughput of
-//! equal shares; CacheLib's optimizer finds 1.45.
+//! P1: as much throughput as there can be. The paper's section 3 sets a distribution by hand and
+//! finds 1.44 times the throughput of equal shares; CacheLib's optimizer finds 1.45.
 
 use allocate::Policy;
 use allocate::holpaca::{Holpaca, Options};
@@ -67,7 +67,8 @@ fn run(context: &mut Context) -> Report {
     report
 }
 
-/// The published program walks another way with each seed, and the same way in each cycle: what comes of it is chance.
+/// The published program walks another way with each seed, and the same way in each cycle: what
+/// comes of it is chance.
 fn walks(context: &Context, report: &mut Report, equal: f64) {
     let gains: Vec<f64> = (0..5)
         .map(|part| {
@@ -84,7 +85,8 @@ fn walks(context: &Context, report: &mut Report, equal: f64) {
         .check(Criterion::number("as published, cycle 40, the best of five seeds", most).unit("x"));
 }
 
-/// The criteria of one mode: demanded of the repaired one by either solver, written down of the others.
+/// The criteria of one mode: demanded of the repaired one by either solver, written down of the
+/// others.
 fn judge(report: &mut Report, mode: &str, policy: &Holpaca, cycles: &[Cycle], equal: f64) {
     let gain = |cycle: usize| cycles[cycle - 1].total() / equal;
     let late = Criterion::number(format!("{mode}: after 60 cycles, of equal shares"), gain(60)).unit("x");
