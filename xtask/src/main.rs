@@ -7,8 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod finding;
+mod ratchet;
 mod repository;
+mod source;
 mod tidy;
+mod tree;
 
 use std::process::ExitCode;
 

@@ -6,41 +6,23 @@
 mod headers;
 mod lengths;
 mod metrics;
-mod ratchet;
+mod parses;
 mod rooms;
-mod source;
 mod text;
-mod tree;
 mod unsafety;
 mod words;
 
-use std::fmt;
-
 use anyhow::Context;
-use tree::Tree;
 
-use crate::repository;
-
-/// One thing that is wrong, where it is, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Finding {
-    path: String,
-    line: usize,
-    rule: &'static str,
-    message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.message)
-    }
-}
+use crate::finding::Finding;
+use crate::tree::Tree;
+use crate::{ratchet, repository};
 
 /// A rule sees the whole tree and says what breaks it.
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 const RULES: &[Rule] = &[
-    source::check,
+    parses::check,
     rooms::check,
     headers::check,
     lengths::check,

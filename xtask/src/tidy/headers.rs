@@ -2,8 +2,8 @@
 //!
 //! A `tests.rs` beside its module needs none: it is what its place says.
 
-use super::Finding;
-use super::tree::Tree;
+use crate::finding::Finding;
+use crate::tree::Tree;
 
 /// Reports files that open with something else.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

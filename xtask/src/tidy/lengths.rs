@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
-use super::ratchet::{self, Ratchet};
-use super::tree::Tree;
+use crate::finding::Finding;
+use crate::ratchet::{self, Ratchet};
+use crate::tree::Tree;
 
 const FILE_LINES: usize = 1_000;
 const FUNCTION_LINES: usize = 70;

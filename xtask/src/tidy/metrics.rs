@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Finding;
-use super::tree::Tree;
+use crate::finding::Finding;
+use crate::tree::Tree;
 
 const PREFIX: &str = "millpond_";
 

@@ -5,8 +5,8 @@
 //! not. Tests, examples and benchmarks (dev-dependencies) are looser: they may import any room of their own floor or of a
 //! floor below, because a test compares neighbours, but never a room above.
 
-use super::Finding;
-use super::tree::{Dependency, Package, Tree};
+use crate::finding::Finding;
+use crate::tree::{Dependency, Package, Tree};
 
 /// A crate of the design.
 struct Room {

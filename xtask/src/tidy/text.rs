@@ -3,9 +3,9 @@
 //!
 //! Fixtures are left alone: their bytes are what they test.
 
-use super::Finding;
-use super::tree::{File, Tree};
 use super::words;
+use crate::finding::Finding;
+use crate::tree::{File, Tree};
 
 /// Folders of one machine. Tests may name those marked so.
 const MACHINE_PATHS: &[(&str, bool)] =

@@ -1,7 +1,7 @@
 //! `unsafe` lives in the rooms of a short list; everywhere else the crate root forbids it.
 
-use super::Finding;
-use super::tree::Tree;
+use crate::finding::Finding;
+use crate::tree::Tree;
 
 /// Crates that may contain `unsafe`, and what for.
 const ALLOWED: &[(&str, &str)] = &[

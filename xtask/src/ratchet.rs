@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 
 /// Where the ratchet is, relative to the repository.
-pub(super) const PATH: &str = "xtask/ratchet.toml";
+pub(crate) const PATH: &str = "xtask/ratchet.toml";
 
 const PREAMBLE: &str = "\
 # What is longer than the house allows, and how long each may be at most. Split it and lower the number, or remove the
@@ -19,13 +19,13 @@ const PREAMBLE: &str = "\
 /// The listed lengths, in lines.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ratchet {
+pub(crate) struct Ratchet {
     /// By path.
     #[serde(default)]
-    pub(super) files: BTreeMap<String, usize>,
+    pub(crate) files: BTreeMap<String, usize>,
     /// By path and name, as in `crates/slab/src/pool.rs::Pool::grow`.
     #[serde(default)]
-    pub(super) functions: BTreeMap<String, usize>,
+    pub(crate) functions: BTreeMap<String, usize>,
 }
 
 impl Ratchet {
@@ -33,12 +33,12 @@ impl Ratchet {
     ///
     /// # Errors
     /// The parser's own message, with the place.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 
     /// The file that holds this ratchet.
-    pub(super) fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut text = PREAMBLE.to_owned();
         for (table, entries) in [("files", &self.files), ("functions", &self.functions)] {
             let _ = write!(text, "\n[{table}]\n");

@@ -10,46 +10,43 @@ use std::ops::Range;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-use super::Finding;
-use super::tree::Tree;
-
 /// A Rust file, taken apart.
 #[derive(Default)]
-pub(super) struct Source {
-    pub(super) comments: Vec<Comment>,
+pub(crate) struct Source {
+    pub(crate) comments: Vec<Comment>,
     /// Plain string literals without their quotes, escapes not resolved.
-    pub(super) literals: Vec<Named>,
+    pub(crate) literals: Vec<Named>,
     /// Names of types, traits and modules.
-    pub(super) names: Vec<Named>,
-    pub(super) functions: Vec<Function>,
+    pub(crate) names: Vec<Named>,
+    pub(crate) functions: Vec<Function>,
     /// Lines on which the word `unsafe` stands as code.
-    pub(super) unsafe_lines: Vec<usize>,
-    pub(super) forbids_unsafe: bool,
+    pub(crate) unsafe_lines: Vec<usize>,
+    pub(crate) forbids_unsafe: bool,
     test_lines: Vec<Range<usize>>,
 }
 
 /// A comment with its marks (`//`, `///`, `/*` ...).
-pub(super) struct Comment {
-    pub(super) line: usize,
-    pub(super) text: String,
-    pub(super) is_doc: bool,
+pub(crate) struct Comment {
+    pub(crate) line: usize,
+    pub(crate) text: String,
+    pub(crate) is_doc: bool,
     /// Nothing but white space stands before it on its line.
-    pub(super) is_alone: bool,
+    pub(crate) is_alone: bool,
 }
 
 /// A word and the line where it stands.
-pub(super) struct Named {
-    pub(super) line: usize,
-    pub(super) text: String,
+pub(crate) struct Named {
+    pub(crate) line: usize,
+    pub(crate) text: String,
 }
 
 /// A function with a body.
-pub(super) struct Function {
-    pub(super) line: usize,
+pub(crate) struct Function {
+    pub(crate) line: usize,
     /// The name with the modules, types and traits around it, as in `tests::Pool::grow`.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// From the line of `fn` to the line of the closing brace.
-    pub(super) lines: usize,
+    pub(crate) lines: usize,
 }
 
 impl Source {
@@ -57,7 +54,7 @@ impl Source {
     ///
     /// # Errors
     /// The line and the reason where `text` is not Rust.
-    pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
+    pub(crate) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let tokens: TokenStream = text
             .parse()
             .map_err(|error: proc_macro2::LexError| (error.span().start().line, error.to_string()))?;
@@ -73,7 +70,7 @@ impl Source {
     }
 
     /// Whether a line belongs to a test function or a module under `#[cfg(test)]`.
-    pub(super) fn is_test_line(&self, line: usize) -> bool {
+    pub(crate) fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.iter().any(|lines| lines.contains(&line))
     }
 
@@ -161,7 +158,7 @@ impl Source {
 
 impl Comment {
     /// The lines of the comment without their marks, each with its number.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(i, text)| {
             let text = text.trim().trim_start_matches(['/', '*', '!']).trim_end_matches("*/").trim();
             (self.line + i, text)
@@ -315,16 +312,6 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 
 fn last_word(path: &syn::Path) -> String {
     path.segments.last().map_or_else(|| "_".to_owned(), |segment| segment.ident.to_string())
-}
-
-/// Every Rust file parses; what does not cannot be checked.
-pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let broken = tree.files.iter().filter_map(|file| Some((file, file.broken.as_ref()?)));
-    broken
-        .map(|(file, (line, reason))| {
-            file.finding(*line, "source", format!("this is not Rust that syn can read ({reason}); mend it"))
-        })
-        .collect()
 }
 
 #[cfg(test)]

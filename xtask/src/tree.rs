@@ -5,60 +5,60 @@ use std::path::Path;
 use anyhow::Context;
 use serde::Deserialize;
 
-use super::Finding;
-use super::ratchet::{self, Ratchet};
-use super::source::Source;
+use crate::finding::Finding;
+use crate::ratchet::{self, Ratchet};
 use crate::repository;
+use crate::source::Source;
 
 /// The repository as the rules see it.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// All text files, in the order of their paths.
-    pub(super) files: Vec<File>,
-    pub(super) packages: Vec<Package>,
+    pub(crate) files: Vec<File>,
+    pub(crate) packages: Vec<Package>,
     /// The ratchet, or why it cannot be read.
-    pub(super) ratchet: Option<Result<Ratchet, String>>,
+    pub(crate) ratchet: Option<Result<Ratchet, String>>,
 }
 
 /// A text file.
-pub(super) struct File {
+pub(crate) struct File {
     /// Relative to the repository, with forward slashes.
-    pub(super) path: String,
-    pub(super) text: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
     /// Set for a Rust file that parses.
-    pub(super) source: Option<Source>,
+    pub(crate) source: Option<Source>,
     /// Set for a Rust file that does not: the line and the reason.
-    pub(super) broken: Option<(usize, String)>,
+    pub(crate) broken: Option<(usize, String)>,
 }
 
 /// A crate of the workspace.
 #[derive(Deserialize)]
-pub(super) struct Package {
-    pub(super) name: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
     /// The path of its `Cargo.toml`, relative to the repository.
     #[serde(rename = "manifest_path")]
-    pub(super) manifest: String,
+    pub(crate) manifest: String,
     /// Dependencies on other crates of the workspace.
-    pub(super) dependencies: Vec<Dependency>,
-    pub(super) targets: Vec<Target>,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
 }
 
 /// A dependency of a crate, as `cargo metadata` tells it.
 #[derive(Deserialize)]
-pub(super) struct Dependency {
-    pub(super) name: String,
+pub(crate) struct Dependency {
+    pub(crate) name: String,
     /// `None`, `"dev"` or `"build"`.
-    pub(super) kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// Set for a dependency inside the workspace.
-    pub(super) path: Option<String>,
+    pub(crate) path: Option<String>,
 }
 
 /// Something that is compiled to a library or a program of its own.
 #[derive(Deserialize)]
-pub(super) struct Target {
-    pub(super) kind: Vec<String>,
+pub(crate) struct Target {
+    pub(crate) kind: Vec<String>,
     #[serde(rename = "src_path")]
-    pub(super) root: String,
+    pub(crate) root: String,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +68,7 @@ struct Metadata {
 
 impl Tree {
     /// Reads the repository at `root`: its files, and what `cargo metadata` says of its crates.
-    pub(super) fn load(root: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn load(root: &Path) -> anyhow::Result<Self> {
         let mut tree = Self { packages: packages(root)?, ..Self::default() };
         for path in repository::files(root)? {
             let bytes = std::fs::read(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
@@ -81,7 +81,7 @@ impl Tree {
     }
 
     /// Adds a file, and takes it apart where it is Rust or the ratchet.
-    pub(super) fn add_file(&mut self, path: &str, text: String) {
+    pub(crate) fn add_file(&mut self, path: &str, text: String) {
         let mut file = File { path: path.to_owned(), text, source: None, broken: None };
         if path.ends_with(".rs") {
             match Source::parse(&file.text) {
@@ -95,32 +95,32 @@ impl Tree {
     }
 
     /// Replaces the ratchet by the one that `text` holds.
-    pub(super) fn set_ratchet(&mut self, text: &str) {
+    pub(crate) fn set_ratchet(&mut self, text: &str) {
         self.ratchet = Some(Ratchet::parse(text));
     }
 
-    pub(super) fn file(&self, path: &str) -> Option<&File> {
+    pub(crate) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
     /// The Rust files that parse.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (&File, &Source)> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&File, &Source)> {
         self.files.iter().filter_map(|file| Some((file, file.source.as_ref()?)))
     }
 }
 
 impl File {
-    pub(super) fn finding(&self, line: usize, rule: &'static str, message: String) -> Finding {
+    pub(crate) fn finding(&self, line: usize, rule: &'static str, message: String) -> Finding {
         Finding { path: self.path.clone(), line, rule, message }
     }
 
     /// The file's name without its folders.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
     /// Whether the whole file is test or benchmark code.
-    pub(super) fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         let name = self.name();
         name == "tests.rs"
             || name.ends_with("_tests.rs")
@@ -130,12 +130,12 @@ impl File {
 
 impl Package {
     /// The folder of the crate, relative to the repository.
-    pub(super) fn folder(&self) -> &str {
+    pub(crate) fn folder(&self) -> &str {
         self.manifest.strip_suffix("/Cargo.toml").unwrap_or("")
     }
 
     /// The root files of its libraries and programs; not of its tests, examples, benchmarks and build script.
-    pub(super) fn roots(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &str> {
         let is_product =
             |kind: &String| matches!(kind.as_str(), "bin" | "proc-macro") || kind.ends_with("lib");
         let product = self.targets.iter().filter(move |target| target.kind.iter().any(is_product));
@@ -145,7 +145,7 @@ impl Package {
 
 impl Dependency {
     /// For tests, examples and benchmarks only.
-    pub(super) fn is_dev(&self) -> bool {
+    pub(crate) fn is_dev(&self) -> bool {
         self.kind.as_deref() == Some("dev")
     }
 }
@@ -176,3 +176,6 @@ fn packages(root: &Path) -> anyhow::Result<Vec<Package>> {
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(packages)
 }
+
+#[cfg(test)]
+pub(crate) mod testing;
