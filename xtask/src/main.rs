@@ -8,6 +8,8 @@
 
 mod ci;
 mod finding;
+mod house;
+mod modules;
 mod ratchet;
 mod repository;
 mod source;
@@ -36,6 +38,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[STEP...]",
         summary: "run every check and every test, or only the named steps",
         run: ci::command,
+    },
+    Command {
+        name: "house",
+        arguments: "[--circles | --edges CRATE | --rebuild PATH] [--by file|folder]",
+        summary: "measure circles of modules, edges between modules, sizes, and what a change compiles again",
+        run: house::command,
     },
     Command { name: "help", arguments: "", summary: "list the commands", run: help },
 ];
@@ -69,7 +77,8 @@ fn help(_arguments: &[String]) -> anyhow::Result<bool> {
     println!("Usage: cargo xtask COMMAND\n\nCommands:");
     for command in COMMANDS {
         let usage = format!("{} {}", command.name, command.arguments);
-        println!("  {usage:<20} {}", command.summary);
+        let gap = if usage.len() > 20 { "\n                       " } else { " " };
+        println!("  {usage:<20}{gap}{}", command.summary);
     }
     println!("\nSteps of ci, in their order:");
     for step in ci::steps() {

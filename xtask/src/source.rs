@@ -5,10 +5,14 @@
 //! since strings are tokens, a `//` between tokens is always a comment. Code inside macro calls is seen as tokens only:
 //! functions written there are not measured.
 
+mod outline;
+
 use std::ops::Range;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
+
+pub(crate) use outline::{Outline, Scope};
 
 /// A Rust file, taken apart.
 #[derive(Default)]
@@ -22,6 +26,7 @@ pub(crate) struct Source {
     /// Lines on which the word `unsafe` stands as code.
     pub(crate) unsafe_lines: Vec<usize>,
     pub(crate) forbids_unsafe: bool,
+    pub(crate) outline: Outline,
     test_lines: Vec<Range<usize>>,
 }
 
@@ -65,6 +70,7 @@ impl Source {
         let file: syn::File = syn::parse2(tokens)
             .map_err(|error: syn::Error| (error.span().start().line, error.to_string()))?;
         source.forbids_unsafe = file.attrs.iter().any(forbids_unsafe);
+        source.outline = Outline::read(&file);
         Reader { source: &mut source, around: Vec::new() }.visit_file(&file);
         Ok(source)
     }

@@ -103,6 +103,14 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
+    /// The crate whose folder holds `path`: of several, the innermost.
+    pub(crate) fn owner(&self, path: &str) -> Option<&Package> {
+        let holds = |package: &&Package| {
+            path.strip_prefix(package.folder()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.packages.iter().filter(holds).max_by_key(|package| package.folder().len())
+    }
+
     /// The Rust files that parse.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&File, &Source)> {
         self.files.iter().filter_map(|file| Some((file, file.source.as_ref()?)))
@@ -132,6 +140,11 @@ impl Package {
     /// The folder of the crate, relative to the repository.
     pub(crate) fn folder(&self) -> &str {
         self.manifest.strip_suffix("/Cargo.toml").unwrap_or("")
+    }
+
+    /// The name without the project's prefix.
+    pub(crate) fn short_name(&self) -> &str {
+        self.name.strip_prefix("millpond-").unwrap_or(&self.name)
     }
 
     /// The root files of its libraries and programs; not of its tests, examples, benchmarks and build script.

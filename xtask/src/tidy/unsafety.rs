@@ -33,14 +33,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (file, source) in tree.sources() {
-        // The longest folder that contains the file names its crate; a file of no crate is on no list.
-        let owner = tree
-            .packages
-            .iter()
-            .filter(|package| {
-                file.path.strip_prefix(package.folder()).is_some_and(|rest| rest.starts_with('/'))
-            })
-            .max_by_key(|package| package.folder().len());
+        // A file of no crate is on no list.
+        let owner = tree.owner(&file.path);
         if owner.is_some_and(|package| is_allowed(&package.name)) {
             continue;
         }
