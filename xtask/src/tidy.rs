@@ -3,6 +3,7 @@
 //! A rule is a function from the [`Tree`] to its [`Finding`]s; it reads nothing but the tree, so that its test hands it
 //! a small one. [`RULES`] lists them all: a new rule is a module and one line there.
 
+mod doors;
 mod headers;
 mod lengths;
 mod metrics;
@@ -24,6 +25,7 @@ type Rule = fn(&Tree) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     parses::check,
     rooms::check,
+    doors::check,
     headers::check,
     lengths::check,
     unsafety::check,

@@ -1,0 +1,140 @@
+//! Doors inside the rooms that stay shut: modules of one crate that may not use certain others.
+//!
+//! Where `rooms` keeps the crates in order, this table does so for modules. A row exists once the edge is gone, so that it
+//! does not come back unseen. A new row needs a reason that tells a reader where the code belongs instead.
+
+use crate::finding::Finding;
+use crate::modules::{Graph, Module};
+use crate::tree::{Package, Tree};
+
+/// An edge that must not exist. Modules are named as in `net::worker`, and stand for those below them as well.
+struct Door {
+    /// The crate, without the project's prefix.
+    room: &'static str,
+    from: &'static str,
+    to: &'static str,
+    reason: &'static str,
+}
+
+/// Where the rows are.
+const TABLE: &str = "xtask/src/tidy/doors.rs";
+
+const fn door(room: &'static str, from: &'static str, to: &'static str, reason: &'static str) -> Door {
+    Door { room, from, to, reason }
+}
+
+const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
+const SHARED: &str = "tenants are shared by all protocols; hand in what the protocol knows";
+const API: &str = "the admin API and the protocols use the same parts, and not one another";
+const PEERS: &str = "a front end serves one protocol; put what two need below both";
+const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
+const PLAYED: &str = "experiments play the world, which knows none of them";
+
+const DOORS: &[Door] = &[
+    door("server", "net", "resp", DRIVEN),
+    door("server", "net", "memcached", DRIVEN),
+    door("server", "tenants", "resp", SHARED),
+    door("server", "tenants", "memcached", SHARED),
+    door("server", "admin", "resp", API),
+    door("server", "admin", "memcached", API),
+    door("server", "resp", "memcached", PEERS),
+    door("protocol", "resp", "memcached", WIRE),
+    door("protocol", "memcached", "resp", WIRE),
+    door("simulate", "world", "experiments", PLAYED),
+    door("simulate", "scenario", "experiments", PLAYED),
+    door("simulate", "limiter", "world", "limiters are plain values, to which the world hands time"),
+];
+
+/// Reports the uses that the table forbids, and its rows whose modules are gone.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    check_against(tree, DOORS)
+}
+
+fn check_against(tree: &Tree, doors: &[Door]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut rooms: Vec<&str> = doors.iter().map(|door| door.room).collect();
+    rooms.dedup();
+    for room in rooms {
+        let Some(package) = tree.packages.iter().find(|package| package.short_name() == room) else {
+            let message = format!("there is no crate `{room}` any more; remove its rows");
+            findings.push(Finding { path: TABLE.to_owned(), line: 1, rule: "doors", message });
+            continue;
+        };
+        let graph = Graph::of(tree, package);
+        let rows = doors.iter().filter(|door| door.room == room);
+        findings.extend(rows.flat_map(|door| check_door(package, &graph, door)));
+    }
+    findings
+}
+
+fn check_door(package: &Package, graph: &Graph, door: &Door) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in [door.from, door.to] {
+        if !graph.modules.iter().any(|module| is_within(module, name)) {
+            let message = format!("`{}` has no module `{name}` any more; correct the row", package.name);
+            findings.push(Finding { path: TABLE.to_owned(), line: 1, rule: "doors", message });
+        }
+    }
+    for ((from, to), lines) in &graph.edges {
+        let (Some(from), Some(to)) = (graph.modules.get(*from), graph.modules.get(*to)) else { continue };
+        if !is_within(from, door.from) || !is_within(to, door.to) {
+            continue;
+        }
+        for line in lines {
+            let message = format!("`{}` may not use `{}`: {}", from.name, to.name, door.reason);
+            findings.push(Finding { path: from.file.clone(), line: *line, rule: "doors", message });
+        }
+    }
+    findings
+}
+
+/// Whether `module` is `name` or lies below it.
+fn is_within(module: &Module, name: &str) -> bool {
+    module.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::tests::{messages, package, tree};
+
+    const ROW: &[Door] = &[door("slab", "pool", "run::list", "pools know no lists")];
+
+    fn found(files: &[(&str, &str)]) -> String {
+        let mut tree = tree(files);
+        tree.packages = vec![package("slab", "lib", &[]), package("evict", "lib", &[])];
+        messages(check_against(&tree, ROW))
+    }
+
+    #[test]
+    fn a_forbidden_use_below_either_module_is_a_finding() {
+        let found = found(&[
+            ("crates/slab/src/lib.rs", "mod pool;\nmod run;\n"),
+            ("crates/slab/src/pool.rs", "mod deep;\nuse crate::run::Run;\n"),
+            ("crates/slab/src/pool/deep.rs", "fn f() {\n    crate::run::list::g();\n}\n"),
+            ("crates/slab/src/run.rs", "pub mod list;\nuse crate::pool;\npub struct Run;\n"),
+            ("crates/slab/src/run/list.rs", "pub fn g() {}\n"),
+        ]);
+        let expected = "crates/slab/src/pool/deep.rs:2: doors: \
+                        `pool::deep` may not use `run::list`: pools know no lists\n";
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_row_whose_module_is_gone_is_a_finding() {
+        let found = found(&[
+            ("crates/slab/src/lib.rs", "mod pool;\nmod run;\n"),
+            ("crates/slab/src/pool.rs", ""),
+            ("crates/slab/src/run.rs", "mod lists;\n"),
+            ("crates/slab/src/run/lists.rs", ""),
+        ]);
+        let expected = "xtask/src/tidy/doors.rs:1: doors: `millpond-slab` has no module `run::list` any more";
+        assert!(found.starts_with(expected) && found.lines().count() == 1, "{found}");
+    }
+
+    #[test]
+    fn a_row_whose_crate_is_gone_is_a_finding() {
+        let found = messages(check_against(&tree(&[]), ROW));
+        assert!(found.starts_with("xtask/src/tidy/doors.rs:1: doors: there is no crate `slab`"), "{found}");
+    }
+}
