@@ -6,8 +6,12 @@
 //!
 //! - [`Parser`]: requests out of the bytes of a connection, however they are cut, without a copy.
 //! - [`reply`]: every kind of reply, for either version.
+//! - [`commands`]: the table of commands.
+//! - [`glob`]: patterns of keys and names.
 
+pub mod commands;
 mod error;
+pub mod glob;
 mod inline;
 mod parser;
 pub mod reply;

@@ -2,12 +2,12 @@
 
 use super::arguments::{arg, is};
 use super::commands::Commands;
-use super::glob::matches;
 use super::key_specs;
 use super::subcommands::{NUMBERS, name_of, subcommand};
 use super::table::{Command, SPECS, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::users::of_category;
+use protocol::resp::glob::matches;
 
 /// Bytes of a name or of arguments that an error repeats.
 const MAX_REPEATED_BYTES: usize = 128;

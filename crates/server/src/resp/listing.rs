@@ -9,10 +9,10 @@ use protocol::resp::reply;
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
-use super::glob::matches;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::slow;
+use protocol::resp::glob::matches;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
 /// all of one slab.

@@ -2,11 +2,11 @@
 
 use super::arguments::arg;
 use super::commands::Commands;
-use super::glob::matches;
 use super::subcommands::subcommand;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::tracking::CHANNEL;
+use protocol::resp::glob::matches;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn pubsub(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

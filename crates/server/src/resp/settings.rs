@@ -4,7 +4,6 @@ use protocol::resp::number;
 
 use super::arguments::arg;
 use super::commands::Commands;
-use super::glob::matches;
 use super::subcommands::subcommand;
 use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
@@ -12,6 +11,7 @@ use crate::config::change;
 use crate::config::load::{Override, lay_over};
 use crate::net::Peer;
 use crate::slow::Slow;
+use protocol::resp::glob::matches;
 
 /// Redis's names of settings, and ours. `{listener}` is the listener of who asks.
 const ALIASES: &[(&str, &str)] = &[

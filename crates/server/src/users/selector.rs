@@ -1,7 +1,9 @@
 //! A set of rules about commands, keys and channels: what the rules of a user are, and each of its
 //! selectors.
 
-use crate::resp::{COUNT, CommandSpec, SPECS, matches};
+use protocol::resp::glob::matches;
+
+use crate::resp::{COUNT, CommandSpec, SPECS};
 
 /// Subcommands, which have categories of their own: command, subcommand, categories, as in Redis
 /// 7.0.

@@ -3,7 +3,8 @@
 
 /// Whether `pattern` matches all of `text`. Takes at most time in proportion to the product of
 /// their lengths: where a `*` fails, only the last one is tried further on.
-pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+#[must_use]
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
     // What to go on with where this does not match: behind the last star, one byte further on.
     let mut retry: Option<(&[u8], &[u8])> = None;
