@@ -9,6 +9,7 @@
 pub mod bytes;
 pub mod clock;
 pub mod counter;
+pub mod geometry;
 pub mod hash;
 pub mod ledger;
 pub mod machine;

@@ -17,9 +17,9 @@ use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
 use crate::pool::Pool;
+use crate::rebalance::step_for;
 use crate::release::{Taking, Why};
 use crate::sizes::Sizes;
-use crate::strategy::step_for;
 use crate::watch::{EventKind, EventResult, Timed, Wanted};
 
 /// How often an allocation that finds nothing looks again after other threads took slabs from

@@ -335,7 +335,7 @@ impl Cache {
         }
         let limit = config.limit.map_or(u64::MAX, ByteSize::as_u64);
         let name = config.name.clone();
-        let range = Range::of(&sizes);
+        let range = Range::of(sizes.sizes());
         let sizes =
             if config.tuning.is_some() { self.sizes_left(number, &range).unwrap_or(sizes) } else { sizes };
         let mut pool = Pool::new(id, keyspace_id, name, config.policy, sizes, limit, config.strategy);

@@ -76,10 +76,8 @@ mod resize;
 mod room;
 mod share;
 mod sizes;
-pub mod sizing;
 mod slot;
 mod stats;
-pub mod strategy;
 pub mod structured;
 mod touch;
 mod tune;
@@ -88,6 +86,7 @@ mod upkeep;
 pub mod watch;
 mod wheel;
 
+pub use ::rebalance::{sizing, strategy};
 pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
 pub use base::{ByteSize, Clock, Ledger, Part};
 pub use cache::{Cache, PoolId};

@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use base::{ByteSize, Part};
 use evict::PolicyKind;
 use parking_lot::{Mutex, RwLock};
+use rebalance::reclaim::Stake;
 use slab::{SizeClasses, SlabInfo};
 
 use crate::cache::{Core, PoolId};
 use crate::class::Class;
 use crate::life::Life;
+use crate::rebalance::step_for;
 use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};
 use crate::sizing::Range;
 use crate::slot::{Retired, Slot};
 use crate::stats::ClassStats;
-use crate::strategy::reclaim::Stake;
-use crate::strategy::{Rebalancer, Strategy, VictimRule, step_for};
+use crate::strategy::{Rebalancer, Strategy, VictimRule};
 use crate::tune::{LeavingClass, Tuner};
 use crate::upkeep::Upkeep;
 use crate::watch::{Curves, PoolHeat};
@@ -98,7 +99,7 @@ impl Pool {
         limit_bytes: u64,
         strategy: Strategy,
     ) -> Self {
-        let range = Range::of(&sizes);
+        let range = Range::of(sizes.sizes());
         let upkeep = Arc::new(Upkeep::new());
         upkeep.set_waits_for_failures(strategy == Strategy::Base);
         let classes = Classes::new(sizes.sizes().len());

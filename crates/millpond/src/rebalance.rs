@@ -1,15 +1,52 @@
 //! Carrying out what the strategies decide: slabs between the classes of a pool.
+//!
+//! The strategies ([`crate::strategy`]) know nothing of this cache. The engine builds a view of a
+//! pool from its statistics, asks the pool's rebalancer, and moves the slab. The view is built
+//! before the rebalancer is locked, because statistics take that lock too.
 
 use std::sync::atomic::Ordering;
 
 use slab::SLAB_BYTES;
+use slab::run::UNIT_BYTES;
 
 use crate::cache::{Cache, Core, PoolId};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 use crate::release::{Amount, MOVE_WAITS, Taking, Why};
-use crate::strategy::{Move, PoolView, Strategy, step_for};
+use crate::stats::ClassStats;
+use crate::strategy::{ClassView, Counts, Move, PoolView, Strategy};
+
+/// A pool moves at least this part of its memory at a time, and no more than a slab.
+const STEPS_OF_POOL: u64 = 16;
+const LEAST_STEP_BYTES: u64 = 64 << 10;
+
+/// Returns what moves at a time in a pool with this much memory, in bytes: a slab, or in a small
+/// pool a sixteenth of it, and 64 KiB at least.
+pub(crate) fn step_for(pool_bytes: u64) -> u64 {
+    let step = (pool_bytes / STEPS_OF_POOL).clamp(LEAST_STEP_BYTES, SLAB_BYTES as u64);
+    step / UNIT_BYTES as u64 * UNIT_BYTES as u64
+}
+
+/// A class as strategies see it. Projected ages are those with one slab less, where the policy
+/// knows.
+fn class_view(class: &ClassStats, step_bytes: u64) -> ClassView {
+    ClassView {
+        number: class.number,
+        chunk_bytes: class.chunk_bytes,
+        slabs: class.bytes / step_bytes,
+        free_chunks: class.free_chunks,
+        items: class.items,
+        tail_age_secs: class.tail_age_secs,
+        projected_age_secs: class.projected_tail_age_secs,
+        counts: Counts {
+            hits: class.hits,
+            tail_hits: class.tail_hits,
+            evictions: class.evictions,
+            allocation_failures: class.allocation_failures,
+        },
+    }
+}
 
 impl Cache {
     /// One round of rebalancing in every pool, by its strategy ([`crate::PoolConfig::strategy`]):
@@ -43,7 +80,7 @@ impl Cache {
             if !which(pool) {
                 return 0;
             }
-            let view = PoolView::of(&self.stats_of(pool), core.is_full(pool));
+            let view = self.view_of(pool);
             let Some(decided) = pool.rebalancer.lock().decide(&view) else { return 0 };
             let bytes = step_for(pool.slab_bytes());
             if !core.move_slab(pool, decided.victim, decided.receiver, taking.waiting(MOVE_WAITS)) {
@@ -55,6 +92,23 @@ impl Cache {
             bytes
         });
         moved
+    }
+
+    /// A pool as strategies see it. Reads statistics, which lock the pool's rebalancer: the caller
+    /// must not hold that lock.
+    pub(crate) fn view_of(&self, pool: &Pool) -> PoolView {
+        let (stats, is_full) = (self.stats_of(pool), self.core().is_full(pool));
+        let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
+        let step_bytes = step_for(stats.slab_bytes);
+        // Classes that leave get nothing, and give all that they have anyway.
+        let classes = stats.classes.iter().filter(|class| !class.is_leaving);
+        PoolView {
+            number: stats.id.number(),
+            step_bytes,
+            free_slabs: if is_full { 0 } else { spare / step_bytes },
+            is_full,
+            classes: classes.map(|class| class_view(class, step_bytes)).collect(),
+        }
     }
 
     /// Changes a pool's strategy, while serving.

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{ByteSize, Part};
+use rebalance::reclaim::{Stake, first_to_give};
 use slab::run::{FREE_UNITS, UNIT_TABLE_BYTES, least_units};
 use slab::{Run, SLAB_BYTES, SlabId, SlabInfo};
 
@@ -22,7 +23,6 @@ use crate::class::{BYTES_IN, Class};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 use crate::release::{Amount, Taking, WAITS, Why};
-use crate::strategy::reclaim::{Stake, first_to_give};
 
 /// Split slabs that are tried if one of them is to get free.
 const MOST_SLABS_TRIED: usize = 4;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::ByteSize;
+use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim};
 use slab::SLAB_BYTES;
 
 use crate::cache::{Cache, Core, PoolId};
@@ -16,9 +17,9 @@ use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
 use crate::pools::AllPools;
+use crate::rebalance::step_for;
 use crate::release::{Amount, MOVE_WAITS, Taking, WAITS, Why};
-use crate::strategy::reclaim::{Stake, goes_first, lowest_that_wants, victim};
-use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize, step_for};
+use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
 
 /// Memory that one pool has given so that another may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +115,7 @@ impl Cache {
         let pools = core.pools.all();
         let limited: Vec<&Pool> =
             pools.iter().filter(|pool| !pool.is_leaving() && pool.limit_bytes() != u64::MAX).collect();
-        let view = |pool: &&Pool| PoolView::of(&self.stats_of(pool), core.is_full(pool));
-        let views: Vec<PoolView> = limited.iter().map(view).collect();
+        let views: Vec<PoolView> = limited.iter().map(|pool| self.view_of(pool)).collect();
         let decided = sharing.optimizer.decide(&views)?;
         let by_number = |number: u16| limited.iter().find(|pool| pool.number == number);
         let (victim, receiver) = (by_number(decided.victim)?, by_number(decided.receiver)?);
@@ -230,7 +230,7 @@ impl Cache {
             pool.is_class_leaving(number) && class.inner.lock().chunks.run_count() > 0
         });
         if !leaves {
-            let view = PoolView::of(&self.stats_of(pool), core.is_full(pool));
+            let view = self.view_of(pool);
             let decided = pool.rebalancer.lock().victim_for_resizing(&view);
             if let Some(decided) = decided
                 && let Some(class) = pool.used_class(decided.victim)

@@ -4,6 +4,8 @@
 //! to* a multiple of 8 bytes and then grown to the largest size that yields the same number of
 //! chunks per slab, which costs nothing.
 
+use base::geometry::best_size;
+
 use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
 
 /// Largest number of classes in a pool (CacheLib: 128).
@@ -150,20 +152,6 @@ fn check_size(size: u32) -> Result<(), ClassError> {
     }
 }
 
-/// All chunk sizes worth having, ascending, in bytes: each is the largest with its number of chunks
-/// per slab. Some 1,440.
-pub fn useful_sizes() -> impl Iterator<Item = u32> {
-    let next = |size: &u32| (*size < SLAB_BYTES as u32).then(|| best_size(size + 1));
-    std::iter::successors(Some(best_size(MIN_CHUNK_BYTES)), next)
-}
-
-/// The largest multiple of 8 of which a slab holds as many as of `size` rounded up to one.
-fn best_size(size: u32) -> u32 {
-    let rounded = size.next_multiple_of(CHUNK_ALIGN);
-    let per_slab = SLAB_BYTES as u32 / rounded;
-    SLAB_BYTES as u32 / per_slab / CHUNK_ALIGN * CHUNK_ALIGN
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -188,15 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn useful_sizes_are_what_lists_come_to() {
-        let useful: Vec<u32> = useful_sizes().collect();
-        assert!((1_400..1_500).contains(&useful.len()), "{}", useful.len());
-        assert!(useful.is_sorted_by(|a, b| a < b));
+    fn lists_become_useful_sizes() {
+        let useful: Vec<u32> = base::geometry::useful_sizes().collect();
         for size in [64, 65, 1_000, 5_800, 100_000, 3 << 20] {
             let classes = SizeClasses::by_list(&[size]).expect("in range");
             assert!(useful.binary_search(&classes.sizes()[0]).is_ok(), "{size}");
         }
-        assert_eq!(useful.last(), Some(&(SLAB_BYTES as u32)));
     }
 
     proptest! {

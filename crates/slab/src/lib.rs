@@ -26,6 +26,7 @@ mod units;
 pub mod words;
 
 pub use arena::{Arena, SlabInfo, SplitSlab};
+pub use base::geometry::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
 pub use chunks::{ChunkNumber, Chunks, Withheld};
 pub use classes::{ClassError, SizeClasses};
 pub use item::{Item, Layout, StateWord};
@@ -34,13 +35,3 @@ pub use ptr::{ItemPtr, SlabId};
 pub use run::{Run, RunId};
 pub use shared::Shared;
 pub use words::Words;
-
-/// Size of a slab, in bytes: CacheLib's (OSDI'20, section 4.2).
-pub const SLAB_BYTES: usize = 4 << 20;
-
-/// Smallest chunk, in bytes. A slab then holds at most 65,536 chunks, which a pointer's lower 16
-/// bits can name.
-pub const MIN_CHUNK_BYTES: u32 = 64;
-
-/// Chunk sizes are multiples of this, so that headers are aligned.
-pub const CHUNK_ALIGN: u32 = 8;

@@ -36,6 +36,7 @@ const ROOMS: &[Room] = &[
     Room { name: "slab", floor: 1, imports: Rooms(&[]) },
     Room { name: "index", floor: 1, imports: Rooms(&["slab"]) },
     Room { name: "evict", floor: 1, imports: Rooms(&[]) },
+    Room { name: "rebalance", floor: 1, imports: Rooms(&["curve", "allocate"]) },
     Room { name: "device", floor: 1, imports: Rooms(&[]) },
     Room { name: "tier", floor: 1, imports: Rooms(&["device"]) },
     Room { name: "flash", floor: 1, imports: Rooms(&["device"]) },
@@ -188,6 +189,7 @@ mod tests {
         for (from, to) in [
             ("index", "slab"),
             ("evict", "base"),
+            ("rebalance", "allocate"),
             ("server", "base"),
             ("millpond", "flash"),
             ("server", "agent"),
@@ -204,6 +206,7 @@ mod tests {
         for (from, to) in [
             ("base", "slab"),
             ("evict", "slab"),
+            ("rebalance", "slab"),
             ("slab", "index"),
             ("protocol", "millpond"),
             ("millpond", "server"),

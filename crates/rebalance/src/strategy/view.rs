@@ -4,14 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use base::ByteSize;
-use slab::SLAB_BYTES;
-use slab::run::UNIT_BYTES;
+use base::geometry::SLAB_BYTES;
 
-use crate::stats::{ClassStats, PoolStats};
-
-/// A pool moves at least such a part of its memory at a time, and no more than a slab.
-const STEPS_OF_POOL: u64 = 16;
-const LEAST_STEP_BYTES: u64 = 64 << 10;
 /// Rounds without evictions for which a class that has received a slab is no victim.
 pub(super) const HOLD_OFF_ROUNDS: u32 = 10;
 
@@ -83,28 +77,6 @@ impl fmt::Display for ClassView {
     }
 }
 
-impl ClassView {
-    /// A class from its statistics. Projected ages are those with one slab less, where the policy
-    /// knows.
-    fn of(class: &ClassStats, step_bytes: u64) -> Self {
-        Self {
-            number: class.number,
-            chunk_bytes: class.chunk_bytes,
-            slabs: class.bytes / step_bytes,
-            free_chunks: class.free_chunks,
-            items: class.items,
-            tail_age_secs: class.tail_age_secs,
-            projected_age_secs: class.projected_tail_age_secs,
-            counts: Counts {
-                hits: class.hits,
-                tail_hits: class.tail_hits,
-                evictions: class.evictions,
-                allocation_failures: class.allocation_failures,
-            },
-        }
-    }
-}
-
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolView {
@@ -122,21 +94,6 @@ pub struct PoolView {
 }
 
 impl PoolView {
-    /// A pool from its statistics. `is_full` is known to the cache alone.
-    pub fn of(stats: &PoolStats, is_full: bool) -> Self {
-        let spare = stats.limit_bytes.map_or(0, |limit| limit.saturating_sub(stats.slab_bytes));
-        let step_bytes = step_for(stats.slab_bytes);
-        // Those that leave get nothing, and give all that they have anyway.
-        let classes = stats.classes.iter().filter(|class| !class.is_leaving);
-        Self {
-            number: stats.id.number(),
-            step_bytes,
-            free_slabs: if is_full { 0 } else { spare / step_bytes },
-            is_full,
-            classes: classes.map(|class| ClassView::of(class, step_bytes)).collect(),
-        }
-    }
-
     /// What moves at a time, in bytes.
     pub fn step_bytes(&self) -> u64 {
         if self.step_bytes == 0 { SLAB_BYTES as u64 } else { self.step_bytes }
@@ -146,13 +103,6 @@ impl PoolView {
     pub fn slabs(&self) -> u64 {
         self.classes.iter().map(|class| class.slabs).sum()
     }
-}
-
-/// What moves at a time in a pool with so much memory, in bytes: a slab, or in a small pool a
-/// sixteenth of it, and 64 KiB at least.
-pub(crate) fn step_for(pool_bytes: u64) -> u64 {
-    let step = (pool_bytes / STEPS_OF_POOL).clamp(LEAST_STEP_BYTES, SLAB_BYTES as u64);
-    step / UNIT_BYTES as u64 * UNIT_BYTES as u64
 }
 
 /// A round as a strategy sees it: counts are those since the last round.

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 
 /// What a pool has of the memory, and what it is entitled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stake {
+pub struct Stake {
     /// The pool's number.
     pub pool: u16,
     /// Its memory, in bytes.
@@ -66,7 +66,7 @@ impl Level {
 }
 
 /// The pool that should give the pool called `taker` so many bytes, if any should.
-pub(crate) fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
+pub fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
     let step = i128::from(step_bytes);
     let taker = stakes.iter().find(|stake| stake.pool == taker).filter(|taker| taker.may_take(step))?;
     let others = stakes.iter().filter(|stake| stake.pool != taker.pool && stake.level(-step).over >= 0);
@@ -77,20 +77,20 @@ pub(crate) fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u1
 
 /// Of the pools that want memory, and may take it from others, the one that would stand lowest with
 /// a step more.
-pub(crate) fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
+pub fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
     let wanting = stakes.iter().filter(|stake| stake.wants && stake.may_take(1));
     wanting.min_by(|a, b| a.level(1).compare(&b.level(1))).copied()
 }
 
 /// Whether a pool shall get no memory that is free, as the one that wants it would stand lower with
 /// it.
-pub(crate) fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
+pub fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
     lowest.pool != pool.pool && lowest.level(1).compare(&pool.level(1)).is_lt()
 }
 
 /// The pool that should give memory for what is not a pool's: that of the highest level, or, where
 /// none is over its reserve, the largest.
-pub(crate) fn first_to_give(stakes: &[Stake]) -> Option<u16> {
+pub fn first_to_give(stakes: &[Stake]) -> Option<u16> {
     let with_memory = || stakes.iter().filter(|stake| stake.bytes > 0);
     let over =
         with_memory().filter(|stake| stake.level(0).over > 0).max_by(|a, b| a.level(0).compare(&b.level(0)));

@@ -20,7 +20,7 @@
 //! 3. The first round of a pool decides nothing: there is nothing to compare with.
 //!
 //! ```
-//! use millpond::strategy::{ClassView, Counts, PoolView, Rebalancer, Strategy, TailAge};
+//! use millpond_rebalance::strategy::{ClassView, Counts, PoolView, Rebalancer, Strategy, TailAge};
 //!
 //! let class = |number, slabs, tail_age_secs, evictions| ClassView {
 //!     number,
@@ -41,8 +41,6 @@
 //! assert_eq!((decided.victim, decided.receiver), (0, Some(1)));
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod failures;
 mod free_memory;
 mod hits_per_slab;
@@ -50,7 +48,6 @@ mod manual;
 mod marginal_hits;
 mod optimizer;
 mod random;
-pub(crate) mod reclaim;
 mod resizer;
 mod tail_age;
 mod view;
@@ -67,7 +64,6 @@ pub use optimizer::{LimitMove, Optimizer, OptimizerConfig};
 pub use random::Random;
 pub use resizer::{PoolSize, Shrink, resize};
 pub use tail_age::TailAge;
-pub(crate) use view::step_for;
 pub use view::{ClassView, Counts, PoolView};
 use view::{History, Round};
 
@@ -184,7 +180,8 @@ impl Rebalancer {
 
     /// The same for a pool in which nothing has happened yet: allocations that fail before the
     /// first round count in it.
-    pub(crate) fn of_a_new_pool(mut self) -> Self {
+    #[must_use]
+    pub fn of_a_new_pool(mut self) -> Self {
         if self.strategy == Strategy::Base {
             self.history.end(&PoolView::default(), true);
         }

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use slab::SLAB_BYTES;
+use base::geometry::SLAB_BYTES;
 
 /// The chunk sizes that are worth having, ascending.
 pub(super) fn useful_sizes() -> &'static [u32] {
     static SIZES: OnceLock<Vec<u32>> = OnceLock::new();
-    SIZES.get_or_init(|| slab::classes::useful_sizes().collect())
+    SIZES.get_or_init(|| base::geometry::useful_sizes().collect())
 }
 
 /// How many items there are of each size, and how many bytes these have.

@@ -15,7 +15,7 @@
 //!    of a size that nobody has seen yet waste at most half of their chunks.
 //!
 //! ```
-//! use millpond::sizing::{Range, SizeHistogram, Tuning};
+//! use millpond_rebalance::sizing::{Range, SizeHistogram, Tuning};
 //!
 //! let mut sizes = SizeHistogram::new();
 //! sizes.add(300, 10_000);
@@ -26,12 +26,10 @@
 //! assert!(decided.applies && decided.now.share() > 0.2 && decided.then.share() < 0.01, "{}", decided.reason);
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod choice;
 mod histogram;
 
-use slab::{MIN_CHUNK_BYTES, SLAB_BYTES, SizeClasses};
+use base::geometry::{MIN_CHUNK_BYTES, SLAB_BYTES};
 
 pub use choice::choose;
 pub use histogram::{SizeHistogram, Slack};
@@ -55,9 +53,8 @@ impl Range {
     /// The most that a size is a multiple of the one below, where [`Self::most_classes`] allows it.
     pub const GREATEST_STEP: f64 = 2.0;
 
-    /// Sizes between the smallest and the largest of these.
-    pub(crate) fn of(sizes: &SizeClasses) -> Self {
-        let sizes = sizes.sizes();
+    /// The range between the smallest and the largest of these chunk sizes, ascending, in bytes.
+    pub fn of(sizes: &[u32]) -> Self {
         Self {
             min_bytes: sizes.first().copied().unwrap_or(MIN_CHUNK_BYTES),
             max_bytes: sizes.last().copied().unwrap_or(SLAB_BYTES as u32),
@@ -70,7 +67,7 @@ impl Range {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// Most size classes. Default: 120 (of CacheLib's 128), or as many as the pool began with
-    /// ([`crate::PoolConfig::classes`]) where those are more. A small pool gets fewer: see
+    /// (`PoolConfig::classes`) where those are more. A small pool gets fewer: see
     /// [`choose`].
     pub most_classes: Option<usize>,
     /// By how much the slack must fall at least, as a share of the memory of the chunks that hold
