@@ -1,7 +1,7 @@
 //! The criteria that are known to be missed, each with its reason: an experiment run succeeds if
 //! just these are missed.
 //!
-//! The list is the code's side of "What is missed" in `docs/experiments.md`. A criterion that is
+//! The list is the code's side of "Missed criteria" in `docs/experiments.md`. A criterion that is
 //! missed and not listed is a regression, and one that is listed and passes has been mended or
 //! weakened: either way somebody must look.
 
