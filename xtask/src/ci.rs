@@ -1,11 +1,12 @@
 //! `cargo xtask ci`: every check and every test, with the time that each step took.
 //!
-//! All steps run, whatever the earlier ones found, so that one run shows everything that is wrong. A step that cannot run
-//! here says why, and the summary repeats it. The output ends as `cargo test` ends, with the sums over all steps, and with
-//! one plain line `N passed, N failed`, which counts a step that failed for another reason than a failed test as one.
+//! All steps run, whatever the earlier ones found, so that one run shows everything that is wrong.
+//! A step that cannot run here says why, and the summary repeats it. The output ends as `cargo
+//! test` ends, with the sums over all steps, and with one plain line `N passed, N failed`, which
+//! counts a step that failed for another reason than a failed test as one.
 //!
-//! A test that cannot run in full prints a line `skipped: REASON`. The output of passing tests is shown, so that the reason
-//! is seen where it arises, and the summary repeats it.
+//! A test that cannot run in full prints a line `skipped: REASON`. The output of passing tests is
+//! shown, so that the reason is seen where it arises, and the summary repeats it.
 
 mod count;
 mod packages;
@@ -39,13 +40,13 @@ enum Outcome {
     Skipped(String),
 }
 
-/// What the steps share: where they run, and the tests that they have counted.
+/// State that the steps share: the folder in which they run, and the tests that they have counted.
 struct Run {
     root: PathBuf,
     counts: Counts,
-    /// What tests said that they could not do, each once.
+    /// Reasons that tests gave for not running in full, each once.
     skips: BTreeSet<String>,
-    /// Where the output of tests goes as it comes.
+    /// Receives the output of tests as it comes.
     out: Box<dyn Write>,
 }
 
@@ -81,7 +82,8 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     Ok(reports.iter().all(|report| !matches!(report.outcome, Outcome::Failed(_))))
 }
 
-/// The closing lines: a line per step, `cargo test`'s own last line with the sums, and the plain one.
+/// The closing lines: a line per step, `cargo test`'s own last line with the sums, and the plain
+/// one.
 fn summarize(reports: &[Report], skips: &BTreeSet<String>, total_secs: f64) -> String {
     let mut text = String::from("\nsteps:\n");
     let mut sum = Counts::default();

@@ -1,4 +1,4 @@
-//! What a check has found.
+//! The finding: the result of a check.
 
 use std::fmt;
 

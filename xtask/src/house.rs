@@ -1,26 +1,31 @@
-//! `cargo xtask house`: measures of the repository's structure, for those who are about to change it.
+//! `cargo xtask house`: measures of the repository's structure, for those who are about to change
+//! it.
 //!
-//! The command judges nothing: limits that must hold are rules of `tidy`. It builds nothing and needs no network.
+//! The command refuses nothing: limits that must hold are rules of `tidy`. It builds nothing and
+//! needs no network.
 
 mod rebuild;
 mod sizes;
 
+use crate::measures::{MEASURES, Measure};
 use crate::modules::Graph;
 use crate::repository;
 use crate::tree::{Package, Tree};
 
-/// What the arguments ask for.
+/// The question that the arguments ask.
 #[derive(Debug, PartialEq, Eq)]
 enum Question {
     /// Everything in short; with the members of each circle, where asked.
     Summary { with_members: bool, by: By },
     /// The edges between the modules of a crate.
     Edges { name: String, by: By },
-    /// What is compiled again after a change of a file.
+    /// The places that a measure counts, in a room or in all.
+    Places { measure: String, room: Option<String> },
+    /// The code that is compiled again after a change of a file.
     Rebuild { path: String },
 }
 
-/// What a node of a module graph is.
+/// The granularity of a module graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     File,
@@ -52,7 +57,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
 fn parse(arguments: &[String]) -> anyhow::Result<Question> {
     let mut by = By::Each;
     let mut question = None;
-    let mut words = arguments.iter();
+    let mut words = arguments.iter().peekable();
     while let Some(word) = words.next() {
         let mut value = |what: &str| {
             words.next().cloned().ok_or_else(|| anyhow::anyhow!("`{word}` needs {what} after it"))
@@ -68,6 +73,11 @@ fn parse(arguments: &[String]) -> anyhow::Result<Question> {
             }
             "--circles" => Question::Summary { with_members: true, by },
             "--edges" => Question::Edges { name: value("a crate")?, by },
+            "--places" => {
+                let measure = value("a measure")?;
+                let room = words.next_if(|word| !word.starts_with("--")).cloned();
+                Question::Places { measure, room }
+            }
             "--rebuild" => Question::Rebuild { path: value("a path")? },
             _ => anyhow::bail!("`{word}` is not an argument of house: `cargo xtask help` lists them"),
         };
@@ -84,9 +94,11 @@ fn parse(arguments: &[String]) -> anyhow::Result<Question> {
 fn answer(tree: &Tree, question: &Question) -> anyhow::Result<String> {
     match question {
         Question::Summary { with_members, by } => {
-            Ok(format!("{}\n{}", circles(tree, *with_members, *by), sizes::report(tree)))
+            let circles = circles(tree, *with_members, *by);
+            Ok(format!("{circles}\n{}\n{}", sizes::report(tree), counts(tree)))
         }
         Question::Edges { name, by } => edges(find(tree, name)?, tree, *by),
+        Question::Places { measure, room } => places(tree, measure, room.as_deref()),
         Question::Rebuild { path } => rebuild::report(tree, path),
     }
 }
@@ -130,6 +142,34 @@ fn edges(package: &Package, tree: &Tree, by: By) -> anyhow::Result<String> {
         for (from, to, uses) in rows {
             text.push_str(&format!("  {uses:>4} {from} -> {to}\n"));
         }
+    }
+    Ok(text)
+}
+
+/// A line per measure, with the sum over all rooms.
+fn counts(tree: &Tree) -> String {
+    let mut text = String::from("counts over all rooms (measure, count):\n");
+    for measure in MEASURES {
+        let count: usize = measure.places(tree).values().map(Vec::len).sum();
+        text.push_str(&format!("  {:<12} {count:>6} {}\n", measure.name, measure.noun));
+    }
+    text
+}
+
+/// A line per place, and the counts of the rooms.
+fn places(tree: &Tree, name: &str, only: Option<&str>) -> anyhow::Result<String> {
+    let Some(measure) = Measure::find(name) else {
+        let known: Vec<&str> = MEASURES.iter().map(|measure| measure.name).collect();
+        anyhow::bail!("there is no measure `{name}`; there are {}", known.join(", "));
+    };
+    let mut rooms = measure.places(tree);
+    rooms.retain(|room, _| only.is_none_or(|only| only == room));
+    let mut text = String::new();
+    for place in rooms.values().flatten() {
+        text.push_str(&format!("{}:{}: {}\n", place.path, place.line, place.text));
+    }
+    for (room, places) in &rooms {
+        text.push_str(&format!("  {:>6} {room}\n", places.len()));
     }
     Ok(text)
 }

@@ -1,24 +1,28 @@
-//! The repository's own commands: `cargo xtask tidy` checks the house rules that a machine can check, and
-//! `cargo xtask ci` runs every check and every test.
+//! The repository's own commands: `cargo xtask tidy` checks the house rules that a machine can
+//! check, and `cargo xtask ci` runs every check and every test.
 //!
-//! It is a crate of the workspace rather than a set of scripts, so that the checks are typed, tested and as portable as
-//! the code that they check. It depends on little, because it is built before everything else.
+//! It is a crate of the workspace rather than a set of scripts, so that the checks are typed,
+//! tested and as portable as the code that they check. It depends on little, because it is built
+//! before everything else.
 
 #![forbid(unsafe_code)]
 
 mod ci;
 mod finding;
 mod house;
+mod measures;
 mod modules;
 mod ratchet;
 mod repository;
 mod source;
 mod tidy;
 mod tree;
+mod vocabulary;
 
 use std::process::ExitCode;
 
-/// A command of `cargo xtask`: its name, its arguments, what it does, and the function that does it.
+/// A command of `cargo xtask`: its name, its arguments, what it does, and the function that does
+/// it.
 struct Command {
     name: &'static str,
     arguments: &'static str,
@@ -41,7 +45,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "house",
-        arguments: "[--circles | --edges CRATE | --rebuild PATH] [--by file|folder]",
+        arguments: "[--circles | --edges CRATE | --places MEASURE [ROOM] | --rebuild PATH] [--by file|folder]",
         summary: "measure circles of modules, edges between modules, sizes, and what a change compiles again",
         run: house::command,
     },
@@ -60,7 +64,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the command that the first argument names; `Ok(false)` says that it ran and found something wrong.
+/// Runs the command that the first argument names; `Ok(false)` says that it ran and found something
+/// wrong.
 fn dispatch(arguments: &[String]) -> anyhow::Result<bool> {
     let Some((name, rest)) = arguments.split_first() else {
         return help(&[]);

@@ -1,9 +1,10 @@
 //! The module graph of a crate: which of its modules use which others, and the circles among them.
 //!
-//! A node is a source file, and an edge leads from a file to the file that defines what it uses. Names are followed
-//! through re-exports and imports to their definition, so that `use crate::Pool` is an edge to the module that defines
-//! `Pool` rather than to the crate's root. Not edges: `mod` declarations, re-exports of a module's own descendants, the
-//! import of a module as such (only what is used of it counts), and tests.
+//! A node is a source file, and an edge leads from a file to the file that defines what it uses.
+//! Names are followed through re-exports and imports to their definition, so that `use crate::Pool`
+//! is an edge to the module that defines `Pool` rather than to the crate's root. Not edges: `mod`
+//! declarations, re-exports of a module's own descendants, the import of a module as such (only
+//! what is used of it counts), and tests.
 //!
 //! Not seen: `use` declarations inside macro calls, and methods, which name no module.
 
@@ -19,7 +20,8 @@ use resolve::Namespace;
 #[derive(Default)]
 pub(crate) struct Graph {
     pub(crate) modules: Vec<Module>,
-    /// By the places in `modules` of the user and the used: the lines of the user's file that make the edge.
+    /// By the places in `modules` of the user and the used: the lines of the user's file that make
+    /// the edge.
     pub(crate) edges: BTreeMap<(usize, usize), Vec<usize>>,
 }
 
@@ -70,8 +72,8 @@ impl Graph {
         folders
     }
 
-    /// The circles: sets of two modules or more each of which uses all others, directly or through others of the set.
-    /// The largest comes first, and the names in each are sorted.
+    /// The circles: sets of two modules or more each of which uses all others, directly or through
+    /// others of the set. The largest comes first, and the names in each are sorted.
     pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
         let reached: Vec<BTreeSet<usize>> = (0..self.modules.len()).map(|from| self.reached(from)).collect();
         let mut circles: Vec<Vec<&str>> = Vec::new();

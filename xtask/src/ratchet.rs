@@ -1,22 +1,24 @@
-//! The ratchet: what is longer than the house allows, with the length that each may have at most.
+//! The ratchet: what is longer than the house allows, with the length that each may have at most,
+//! and how often each room may have what the house does not want.
 //!
-//! Its numbers may only shrink. It exists so that a limit can be set before everything keeps it, and so that nothing gets
-//! worse meanwhile; an empty ratchet is the aim.
+//! Its numbers may only shrink. It exists so that a limit can be set before everything keeps it,
+//! and so that nothing gets worse meanwhile; an empty ratchet is the aim.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Deserialize;
 
-/// Where the ratchet is, relative to the repository.
+/// The path of the ratchet, relative to the repository.
 pub(crate) const PATH: &str = "xtask/ratchet.toml";
 
 const PREAMBLE: &str = "\
-# What is longer than the house allows, and how long each may be at most. Split it and lower the number, or remove the
-# line; a number never grows, and nothing is added. `cargo xtask tidy --tighten` lowers the numbers to what they are.
+# What is longer than the house allows, and how long each may be at most: split it. Below, what is counted in each crate, or
+# folder at the top, and how many there may be: `cargo xtask house --places NAME ROOM` lists them. A number never grows,
+# and nothing is added. `cargo xtask tidy --tighten` lowers the numbers to what they are.
 ";
 
-/// The listed lengths, in lines.
+/// The listed lengths, in lines, and the listed counts.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ratchet {
@@ -26,6 +28,9 @@ pub(crate) struct Ratchet {
     /// By path and name, as in `crates/slab/src/pool.rs::Pool::grow`.
     #[serde(default)]
     pub(crate) functions: BTreeMap<String, usize>,
+    /// By measure and room.
+    #[serde(default)]
+    pub(crate) counts: BTreeMap<String, BTreeMap<String, usize>>,
 }
 
 impl Ratchet {
@@ -46,6 +51,12 @@ impl Ratchet {
                 let _ = writeln!(text, "\"{name}\" = {lines}");
             }
         }
+        for (measure, rooms) in &self.counts {
+            let _ = write!(text, "\n[counts.{measure}]\n");
+            for (room, count) in rooms {
+                let _ = writeln!(text, "{room} = {count}");
+            }
+        }
         text
     }
 }
@@ -59,6 +70,7 @@ mod tests {
         let mut ratchet = Ratchet::default();
         ratchet.files.insert("crates/slab/src/lib.rs".to_owned(), 1_234);
         ratchet.functions.insert("crates/slab/src/pool.rs::Pool::grow".to_owned(), 71);
+        ratchet.counts.insert("width".to_owned(), BTreeMap::from([("slab".to_owned(), 3)]));
         assert_eq!(Ratchet::parse(&ratchet.render()), Ok(ratchet));
     }
 

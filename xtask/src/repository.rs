@@ -1,4 +1,4 @@
-//! Where the repository is, and which files it has.
+//! The place of the repository, and the list of its files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,9 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Paths, relative to `root` and sorted, of the files that are committed or would be by `git add --all`. In a tree
-/// without Git (an unpacked archive) it is every file outside of `target` and hidden folders.
+/// Paths, relative to `root` and sorted, of the files that are committed or would be by `git add
+/// --all`. In a tree without Git (an unpacked archive) it is every file outside of `target` and
+/// hidden folders.
 pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<String>> {
     let listed = Command::new("git")
         .current_dir(root)

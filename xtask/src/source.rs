@@ -1,9 +1,9 @@
-//! What the rules see of a Rust file: its comments, string literals, type and module names, function lengths, and which
-//! of its lines are tests.
+//! A Rust file as the rules see it: its comments, string literals, type and module names, function
+//! lengths, its part in the module tree, and the lines that are tests.
 //!
-//! The file is parsed with `syn`. Comments are not part of the syntax tree; they are what stands between two tokens, and
-//! since strings are tokens, a `//` between tokens is always a comment. Code inside macro calls is seen as tokens only:
-//! functions written there are not measured.
+//! The file is parsed with `syn`. Comments are not part of the syntax tree; they are what stands
+//! between two tokens, and since strings are tokens, a `//` between tokens is always a comment.
+//! Code inside macro calls is seen as tokens only: functions written there are not measured.
 
 mod outline;
 
@@ -75,7 +75,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Whether a line belongs to a test function or a module under `#[cfg(test)]`.
+    /// Returns whether a line belongs to a test function or a module under `#[cfg(test)]`.
     pub(crate) fn is_test_line(&self, line: usize) -> bool {
         self.test_lines.iter().any(|lines| lines.contains(&line))
     }
@@ -84,7 +84,8 @@ impl Source {
         for token in tokens {
             let span = token.span();
             if let Some(doc) = text.get(span.byte_range()).filter(|text| is_comment(text)) {
-                // A doc comment comes as an attribute of several tokens, each with the whole comment as its span.
+                // A doc comment comes as an attribute of several tokens, each with the whole
+                // comment as its span.
                 let new = spans.last() != Some(&span.byte_range());
                 if new {
                     self.push_comment(text, span.byte_range().start, doc, true);

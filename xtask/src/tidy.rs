@@ -1,8 +1,10 @@
 //! `cargo xtask tidy`: the house rules that a machine can check.
 //!
-//! A rule is a function from the [`Tree`] to its [`Finding`]s; it reads nothing but the tree, so that its test hands it
-//! a small one. [`RULES`] lists them all: a new rule is a module and one line there.
+//! A rule is a function from the [`Tree`] to its [`Finding`]s; it reads nothing but the tree, so
+//! that its test hands it a small one. [`RULES`] lists them all: a new rule is a module and one
+//! line there.
 
+mod counts;
 mod doors;
 mod headers;
 mod lengths;
@@ -16,8 +18,9 @@ mod words;
 use anyhow::Context;
 
 use crate::finding::Finding;
+use crate::ratchet::{self, Ratchet};
+use crate::repository;
 use crate::tree::Tree;
-use crate::{ratchet, repository};
 
 /// A rule sees the whole tree and says what breaks it.
 type Rule = fn(&Tree) -> Vec<Finding>;
@@ -28,6 +31,7 @@ const RULES: &[Rule] = &[
     doors::check,
     headers::check,
     lengths::check,
+    counts::check,
     unsafety::check,
     words::check,
     text::check,
@@ -44,7 +48,7 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     let root = repository::root();
     let mut tree = Tree::load(&root)?;
     if tighten {
-        let text = lengths::tightened(&tree);
+        let text = Ratchet { counts: counts::lowered(&tree), ..lengths::lowered(&tree) }.render();
         std::fs::write(root.join(ratchet::PATH), &text)
             .with_context(|| format!("cannot write {}", ratchet::PATH))?;
         tree.set_ratchet(&text);
@@ -56,6 +60,10 @@ pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
     match findings.len() {
         0 => println!("tidy: {} files, {} crates, nothing to mend", tree.files.len(), tree.packages.len()),
         n => println!("tidy: {n} findings in {} files", tree.files.len()),
+    }
+    match counts::slack(&tree) {
+        0 => {}
+        n => println!("tidy: {n} numbers of {} can be lowered: `cargo xtask tidy --tighten`", ratchet::PATH),
     }
     Ok(findings.is_empty())
 }

@@ -127,7 +127,7 @@ impl File {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Whether the whole file is test or benchmark code.
+    /// Returns whether the whole file is test or benchmark code.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.name();
         name == "tests.rs"
@@ -147,7 +147,8 @@ impl Package {
         self.name.strip_prefix("millpond-").unwrap_or(&self.name)
     }
 
-    /// The root files of its libraries and programs; not of its tests, examples, benchmarks and build script.
+    /// The root files of its libraries and programs; not of its tests, examples, benchmarks and
+    /// build script.
     pub(crate) fn roots(&self) -> impl Iterator<Item = &str> {
         let is_product =
             |kind: &String| matches!(kind.as_str(), "bin" | "proc-macro") || kind.ends_with("lib");
@@ -163,7 +164,8 @@ impl Dependency {
     }
 }
 
-/// The crates of the workspace, with paths relative to `root` and dependencies inside the workspace only.
+/// The crates of the workspace, with paths relative to `root` and dependencies inside the workspace
+/// only.
 fn packages(root: &Path) -> anyhow::Result<Vec<Package>> {
     let output = repository::cargo()
         .current_dir(root)

@@ -11,8 +11,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds what `line` says, where it is a closing line such as
-    /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
+    /// Adds what `line` says, where it is a closing line such as `test result: ok. 3 passed; 0
+    /// failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`.
     pub(super) fn read_line(&mut self, line: &str) {
         let Some(result) = line.trim().strip_prefix("test result: ") else { return };
         for part in result.split([';', '.']) {
@@ -46,14 +46,15 @@ impl Counts {
     }
 }
 
-/// Finds the lists of passed tests' names that `--show-output` prints a second time, after what those tests printed.
+/// Finds the lists of passed tests' names that `--show-output` prints a second time, after what
+/// those tests printed.
 #[derive(Default)]
 pub(super) struct NameLists {
     headings: u32,
 }
 
 impl NameLists {
-    /// Whether `line`, the next one, belongs to such a list.
+    /// Returns whether `line`, the next one, belongs to such a list.
     pub(super) fn hides(&mut self, line: &str) -> bool {
         match line.trim_end() {
             "successes:" => self.headings += 1,

@@ -1,8 +1,9 @@
 //! Debian packages that some tests compare with or drive.
 //!
-//! As root on a Debian machine the missing ones are installed; elsewhere the step says what to install, and the tests that
-//! need them say that they did not run. Debian starts a server when its package is installed, which would take the ports
-//! that tests and users expect to be free; for the time of the installation a policy forbids that.
+//! As root on a Debian machine the missing ones are installed; elsewhere the step says what to
+//! install, and the tests that need them say that they did not run. Debian starts a server when its
+//! package is installed, which would take the ports that tests and users expect to be free; for the
+//! time of the installation a policy forbids that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +16,7 @@ use super::{Outcome, Run};
 const PROGRAMS: &[(&str, &str)] =
     &[("memcached", "memcached"), ("memccapable", "libmemcached-tools"), ("redis-server", "redis-server")];
 
-/// Where Debian asks whether a service may be started, and the answer that says no.
+/// The file by which Debian asks whether a service may be started, and the answer that says no.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_TEXT: &str = "\
 #!/bin/sh
@@ -23,7 +24,7 @@ const POLICY_TEXT: &str = "\
 exit 101
 ";
 
-/// Where a program is on the path, if it is.
+/// Returns the place of a program on the path, if it is there.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -69,8 +70,8 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// While it lives, installing a package starts no service. It leaves a policy of the machine's own alone, and takes over one
-/// that an interrupted run left behind.
+/// While it lives, installing a package starts no service. It leaves a policy of the machine's own
+/// alone, and takes over one that an interrupted run left behind.
 struct Policy<'a> {
     path: &'a Path,
     is_ours: bool,
@@ -122,7 +123,8 @@ mod tests {
                 std::fs::write(&path, text).expect("a file");
             }
             let policy = Policy::forbid_services(&path).expect("a policy");
-            // Run by `sh`: a file that some other test's child still has open for writing cannot be run itself.
+            // Run by `sh`: a file that some other test's child still has open for writing cannot be
+            // run itself.
             let answer = Command::new("sh").arg(&path).status().expect("it runs");
             assert_eq!(answer.code(), Some(101));
             let mode = std::fs::metadata(&path).expect("a file").permissions().mode();

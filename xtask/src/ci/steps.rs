@@ -1,8 +1,8 @@
 //! The steps of the run. A new step is a function and one entry in [`steps`].
 //!
-//! Steps share one target folder, and as few builds as can be: the product and its tests are built once in the development
-//! profile, and the loom models once with `--cfg loom`. The tests of the workspace come last, so that their output is the
-//! last thing before the summary.
+//! Steps share one target folder, and as few builds as can be: the product and its tests are built
+//! once in the development profile, and the loom models once with `--cfg loom`. The tests of the
+//! workspace come last, so that their output is the last thing before the summary.
 
 use super::{Outcome, Run, Step, packages};
 use crate::repository;
@@ -50,8 +50,9 @@ fn clippy(run: &mut Run) -> anyhow::Result<Outcome> {
     run.execute(run.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
-/// What differs with the feature: lints, the unit tests of what is behind it, and spans of a real server. All of the workspace is named, so
-/// that only the two crates that have the feature are built once more.
+/// Checks that differ with the feature: lints, the unit tests of the code behind it, and spans of a
+/// real server. All of the workspace is named, so that only the two crates that have the feature
+/// are built once more.
 fn telemetry(run: &mut Run) -> anyhow::Result<Outcome> {
     let with_it = |what: &str, arguments: &[&str]| {
         let mut command = run.cargo(&[what, "--workspace", "--features", "millpond-cli/opentelemetry"]);
@@ -70,7 +71,7 @@ fn telemetry(run: &mut Run) -> anyhow::Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// What `deny.toml` says of dependencies, but for advisories, whose database is on the network.
+/// Holds dependencies against `deny.toml`, but for advisories, whose database is on the network.
 fn deny(run: &mut Run) -> anyhow::Result<Outcome> {
     if packages::find_program("cargo-deny").is_none() {
         let by_hand = "missing; install with: cargo install cargo-deny --locked".to_owned();
@@ -80,8 +81,8 @@ fn deny(run: &mut Run) -> anyhow::Result<Outcome> {
     run.execute(run.cargo(&["deny", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"]))
 }
 
-/// Builds the documentation twice: with private items, so that their links are checked too, and then as users see it, where
-/// a public page must not link to what is private.
+/// Builds the documentation twice: with private items, so that their links are checked too, and
+/// then as users see it, where a public page must not link to what is private.
 fn document(run: &mut Run) -> anyhow::Result<Outcome> {
     let build = |arguments: &[&str]| {
         let mut command = run.cargo(&["doc", "--workspace", "--no-deps"]);
@@ -94,7 +95,8 @@ fn document(run: &mut Run) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Runs the tests named `loom_*` of each crate that has some, optimised, as they visit many thousands of interleavings.
+/// Runs the tests named `loom_*` of each crate that has some, optimised, as they visit many
+/// thousands of interleavings.
 fn loom(run: &mut Run) -> anyhow::Result<Outcome> {
     let crates = crates_with_models(run)?;
     if crates.is_empty() {

@@ -1,4 +1,4 @@
-//! What a change of a file compiles again.
+//! The code that a change of a file compiles again.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,8 @@ const FILE_LINES: usize = 600;
 /// A crate above this is marked: time to ask whether it is two.
 const CRATE_LINES: usize = 12_000;
 
-/// Lines of Rust that are compiled into the libraries and programs of `package`: all of its `src` but files of tests.
+/// Lines of Rust that are compiled into the libraries and programs of `package`: all of its `src`
+/// but files of tests.
 pub(super) fn source_lines(tree: &Tree, package: &Package) -> usize {
     files(tree, package).map(|(_, lines)| lines).sum()
 }

@@ -7,7 +7,8 @@ fn ask(tree: &Tree, words: &str) -> String {
     answer(tree, &question).unwrap_or_else(|error| format!("error: {error}"))
 }
 
-/// A crate `slab` with a circle of two files in one folder, a user of it, and a user of that in tests only.
+/// A crate `slab` with a circle of two files in one folder, a user of it, and a user of that in
+/// tests only.
 fn house() -> Tree {
     let mut tree = tree(&[
         ("crates/slab/src/lib.rs", "//! Slabs.\nmod pool;\n"),
@@ -65,6 +66,18 @@ fn a_change_compiles_dependents_but_for_their_tests() {
     assert!(
         ask(&house(), "--rebuild docs/testing.md").starts_with("error: `docs/testing.md` is in no crate")
     );
+}
+
+#[test]
+fn places_are_listed_for_one_room_or_for_all() {
+    let mut tree = house();
+    tree.add_file("crates/evict/src/lru.rs", "//! What it is.\n".to_owned());
+    tree.add_file("docs/a.rs", "//! Where it is.\n".to_owned());
+    let one = "crates/evict/src/lru.rs:1: the summary begins with `What`\n       1 evict\n";
+    assert_eq!(ask(&tree, "--places summaries evict"), one);
+    assert!(ask(&tree, "--places summaries").ends_with("       1 docs\n       1 evict\n"));
+    assert!(ask(&tree, "").contains("  summaries         2 summaries that"));
+    assert!(ask(&tree, "--places commas").contains("there are circles, messages, prose, safety"));
 }
 
 #[test]

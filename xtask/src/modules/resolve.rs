@@ -1,4 +1,4 @@
-//! The names of a crate: which module or item a path means, as the compiler would find it.
+//! The names of a crate: the module or the item that a path leads to, as the compiler finds it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ impl Module {
     }
 }
 
-/// The modules of one library or program, each by its path from the root, which is empty for the root itself.
+/// The modules of one library or program, each by its path from the root, which is empty for the
+/// root itself.
 pub(super) struct Namespace<'a> {
     modules: BTreeMap<Vec<String>, Entry<'a>>,
     root_macros: Vec<(&'a str, Vec<String>)>,
@@ -38,7 +39,7 @@ struct Entry<'a> {
 #[derive(Debug)]
 struct Found {
     module: Vec<String>,
-    /// Whether it is the module itself, rather than an item in it.
+    /// Set for the module itself, as opposed to an item in it.
     is_module: bool,
 }
 
@@ -100,13 +101,15 @@ impl<'a> Namespace<'a> {
         edges
     }
 
-    /// The modules that define what `scope`, the module at `path`, uses, each with the line of the use.
+    /// The modules that define what `scope`, the module at `path`, uses, each with the line of the
+    /// use.
     fn uses(&self, path: &[String], scope: &Scope) -> Vec<(Vec<String>, usize)> {
         let mut uses = Vec::new();
         for import in &scope.imports {
             let Some(found) = self.resolve(path, &import.path, 0) else { continue };
             let is_below = found.module.len() > path.len() && found.module.starts_with(path);
-            // A module that is imported by its name is used where the name is; a glob uses it at once.
+            // A module that is imported by its name is used where the name is; a glob uses it at
+            // once.
             let counts = !found.is_module || import.name.is_none();
             if counts && !(import.is_public && is_below) {
                 uses.push((found.module, import.line));
@@ -126,7 +129,8 @@ impl<'a> Namespace<'a> {
         uses
     }
 
-    /// What `path` means in the module `at`; `None` if that is no part of this crate.
+    /// Finds the definition of `path`, as written in the module `at`; `None` if it lies in another
+    /// crate.
     fn resolve(&self, at: &[String], path: &[String], imports: usize) -> Option<Found> {
         let mut module = at.to_vec();
         let mut rest = path;
@@ -138,12 +142,13 @@ impl<'a> Namespace<'a> {
             }
             rest = after;
         }
-        // The name of another crate is found by no module, but a path that begins with a keyword stays in this one.
+        // The name of another crate is found by no module, but a path that begins with a keyword
+        // stays in this one.
         let is_ours = rest.len() < path.len();
         self.descend(module, rest, imports, is_ours)
     }
 
-    /// What `path` means as seen from inside of `module`.
+    /// Finds the definition of `path`, as seen from inside of `module`.
     fn descend(
         &self,
         mut module: Vec<String>,
@@ -177,7 +182,8 @@ impl<'a> Namespace<'a> {
         Some(Found { module, is_module: true })
     }
 
-    /// What `path` means if its first name was imported into `module`, by its name or by a glob.
+    /// Finds the definition of `path` if its first name was imported into `module`, by its name or
+    /// by a glob.
     fn through_imports(
         &self,
         module: &[String],
@@ -206,7 +212,7 @@ impl<'a> Namespace<'a> {
         })
     }
 
-    /// Whether a glob import of `module` brings `name`.
+    /// Returns whether a glob import of `module` brings `name`.
     fn has(&self, module: &[String], name: &String, imports: usize) -> bool {
         let child = [module, std::slice::from_ref(name)].concat();
         let scope = self.modules.get(module).map(|entry| entry.scope);

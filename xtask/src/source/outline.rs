@@ -1,7 +1,8 @@
-//! How a Rust file takes part in the module tree: the modules that it declares, the items that it defines, what it
-//! imports, and the paths that its code names.
+//! The part of a Rust file in the module tree: the modules that it declares, the items that it
+//! defines, what it imports, and the paths that its code names.
 //!
-//! Tests are left out. Inside macro calls only tokens are seen: paths are found there, `use` declarations are not.
+//! Tests are left out. Inside macro calls only tokens are seen: paths are found there, `use`
+//! declarations are not.
 
 use std::collections::BTreeSet;
 
@@ -210,7 +211,7 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
-    /// `pub(in crate::a)` is no use of `a`.
+    /// Skips visibilities: `pub(in crate::a)` does not use `a`.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

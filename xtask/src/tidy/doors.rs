@@ -1,13 +1,15 @@
 //! Doors inside the rooms that stay shut: modules of one crate that may not use certain others.
 //!
-//! Where `rooms` keeps the crates in order, this table does so for modules. A row exists once the edge is gone, so that it
-//! does not come back unseen. A new row needs a reason that tells a reader where the code belongs instead.
+//! Where `rooms` keeps the crates in order, this table does so for modules. A row exists once the
+//! edge is gone, so that it does not come back unseen. A new row needs a reason that tells a reader
+//! where the code belongs instead.
 
 use crate::finding::Finding;
 use crate::modules::{Graph, Module};
 use crate::tree::{Package, Tree};
 
-/// An edge that must not exist. Modules are named as in `net::worker`, and stand for those below them as well.
+/// An edge that must not exist. Modules are named as in `net::worker`, and stand for those below
+/// them as well.
 struct Door {
     /// The crate, without the project's prefix.
     room: &'static str,
@@ -16,7 +18,7 @@ struct Door {
     reason: &'static str,
 }
 
-/// Where the rows are.
+/// The path of the table.
 const TABLE: &str = "xtask/src/tidy/doors.rs";
 
 const fn door(room: &'static str, from: &'static str, to: &'static str, reason: &'static str) -> Door {
@@ -88,7 +90,7 @@ fn check_door(package: &Package, graph: &Graph, door: &Door) -> Vec<Finding> {
     findings
 }
 
-/// Whether `module` is `name` or lies below it.
+/// Returns whether `module` is `name` or lies below it.
 fn is_within(module: &Module, name: &str) -> bool {
     module.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

@@ -1,4 +1,5 @@
-//! Every crate root, module, test and example file opens with `//!` documentation: what it is and why it exists.
+//! Every crate root, module, test and example file opens with `//!` documentation: what it is and
+//! why it exists.
 //!
 //! A `tests.rs` beside its module needs none: it is what its place says.
 

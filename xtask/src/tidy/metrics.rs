@@ -1,7 +1,8 @@
-//! A metric is declared in one place: a string literal that is a metric name appears once per crate.
+//! A metric is declared in one place: a string literal that is a metric name appears once per
+//! crate.
 //!
-//! A metric name is `millpond_<area>_<noun>_<unit>[_total]`, so at least two words follow the prefix; tests may name
-//! metrics as often as they like.
+//! A metric name is `millpond_<area>_<noun>_<unit>[_total]`, so at least two words follow the
+//! prefix; tests may name metrics as often as they like.
 
 use std::collections::BTreeMap;
 

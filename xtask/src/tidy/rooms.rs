@@ -1,9 +1,10 @@
 //! The rooms of the house, and who may call whom.
 //!
-//! The table is that of the design; nothing imports upward. A new edge is a design change: it is argued for in the commit
-//! that adds it here. Two readings of the table are fixed here. `base` is the ground: every room may import it, named or
-//! not. Tests, examples and benchmarks (dev-dependencies) are looser: they may import any room of their own floor or of a
-//! floor below, because a test compares neighbours, but never a room above.
+//! The table is that of the design; nothing imports upward. A new edge is a design change: it is
+//! argued for in the commit that adds it here. Two readings of the table are fixed here. `base` is
+//! the ground: every room may import it, named or not. Tests, examples and benchmarks
+//! (dev-dependencies) are looser: they may import any room of their own floor or of a floor below,
+//! because a test compares neighbours, but never a room above.
 
 use crate::finding::Finding;
 use crate::tree::{Dependency, Package, Tree};
@@ -15,7 +16,7 @@ struct Room {
     imports: Imports,
 }
 
-/// What a room may import besides `base`.
+/// The rooms that a room may import besides `base`.
 enum Imports {
     /// These rooms.
     Rooms(&'static [&'static str]),
@@ -87,8 +88,8 @@ impl Room {
     }
 }
 
-/// Reports crates that the table does not know, that are in the wrong folder, that opt out of the workspace's lints, and
-/// edges that the table does not have.
+/// Reports crates that the table does not know, that are in the wrong folder, that opt out of the
+/// workspace's lints, and edges that the table does not have.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.packages {
@@ -99,7 +100,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             report(
                 1,
                 format!(
-                    "`{}` is no room of the design; see the table in xtask/src/tidy/rooms.rs",
+                    "`{}` is not a room of the design; see the table in xtask/src/tidy/rooms.rs",
                     package.name
                 ),
             );
@@ -131,7 +132,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a dependency, if anything is.
+/// Returns the finding about a dependency, if there is one.
 fn edge(room: &Room, package: &Package, dependency: &Dependency) -> Option<String> {
     let other = Room::find(&dependency.name)?;
     if room.may_import(other, dependency.is_dev()) {
@@ -163,7 +164,8 @@ fn takes_workspace_lints(manifest: &str) -> bool {
     lints.and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
 }
 
-/// The line of the manifest that names the dependency, by its package or by its short name; 1 where there is none.
+/// The line of the manifest that names the dependency, by its package or by its short name; 1 where
+/// there is none.
 fn line_naming(manifest: &str, dependency: &str) -> usize {
     let short = dependency.strip_prefix("millpond-").unwrap_or(dependency);
     let names = |line: &str| {
@@ -233,7 +235,7 @@ mod tests {
         tree.packages = vec![package("attic", "lib", &[]), package("slab", "lib", &[])];
         tree.packages[1].manifest = "slab/Cargo.toml".to_owned();
         let found = messages(check(&tree));
-        assert!(found.contains("`millpond-attic` is no room"), "{found}");
+        assert!(found.contains("`millpond-attic` is not a room"), "{found}");
         assert!(found.contains("move it to `crates/slab`"), "{found}");
     }
 

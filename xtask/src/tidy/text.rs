@@ -1,11 +1,11 @@
-//! Text that any machine can read: no paths of one machine, a newline at the end, no white space before it, no tabs in
-//! Rust.
+//! Text that any machine can read: no paths of one machine, a newline at the end, no white space
+//! before it, no tabs in Rust.
 //!
 //! Fixtures are left alone: their bytes are what they test.
 
-use super::words;
 use crate::finding::Finding;
 use crate::tree::{File, Tree};
+use crate::vocabulary;
 
 /// Folders of one machine. Tests may name those marked so.
 const MACHINE_PATHS: &[(&str, bool)] =
@@ -16,7 +16,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| !is_fixture(file)) {
         check_space(file, &mut findings);
-        if !words::is_exempt(&file.path) {
+        if !vocabulary::is_exempt(&file.path) {
             check_paths(file, &mut findings);
         }
     }
@@ -60,7 +60,8 @@ fn check_paths(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether `line` has `folder` as the beginning of an absolute path, not in the middle of some other path.
+/// Returns whether `line` has `folder` as the beginning of an absolute path, not in the middle of
+/// some other path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

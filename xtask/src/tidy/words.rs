@@ -1,48 +1,30 @@
-//! Words that the house does not use, each with what to write instead, and comments that say what they should not.
+//! Words that the house does not use, each with what to write instead, and comments that say what
+//! they should not.
 //!
-//! Names of types, traits, modules, files and folders must say what a thing is; comments say why, in the present:
-//! no plan items, ticket numbers, dates or code that was commented out. `xtask/words.toml` holds the words.
-
-use std::collections::BTreeMap;
+//! Names of types, traits, modules, files and folders must say what a thing is; comments say why,
+//! in the present: no plan items, ticket numbers, dates or code that was commented out.
+//! `xtask/words.toml` holds the words.
 
 use crate::finding::Finding;
 use crate::source::Comment;
 use crate::tree::{File, Tree};
+use crate::vocabulary::{self, Vocabulary};
 
-/// The words, relative to the repository and to this file.
-const LIST: &str = include_str!("../../words.toml");
-
-/// The words of the list: each with what to write instead.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Words {
-    /// Words of names, in lower case.
-    names: BTreeMap<String, String>,
-    /// Words of comments and documents, as written.
-    marks: BTreeMap<String, String>,
-}
-
-/// The list itself, and the tests of the rules, which must name what they refuse.
-pub(super) fn is_exempt(path: &str) -> bool {
-    path == "xtask/words.toml"
-        || path.starts_with("xtask/src/") && path.ends_with("/tests.rs")
-        || path == "xtask/src/tidy/text.rs"
-}
-
-/// Reports banned words in names, comments and documents, and comments that hold tickets, dates or code.
+/// Reports banned words in names, comments and documents, and comments that hold tickets, dates or
+/// code.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let words: Words = match toml::from_str(LIST) {
+    let words = match Vocabulary::load() {
         Ok(words) => words,
         Err(error) => {
             let message = format!("the list of words cannot be read ({error}); mend it");
-            return vec![Finding { path: "xtask/words.toml".to_owned(), line: 1, rule: "words", message }];
+            return vec![Finding { path: vocabulary::PATH.to_owned(), line: 1, rule: "words", message }];
         }
     };
     let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| !is_exempt(&file.path)) {
+    for file in tree.files.iter().filter(|file| !vocabulary::is_exempt(&file.path)) {
         check_path(file, &words, &mut findings);
         check_names(file, &words, &mut findings);
-        for (line, text) in prose(file) {
+        for (line, text) in vocabulary::prose(file) {
             check_prose(file, line, &text, &words, &mut findings);
         }
         if let Some(source) = &file.source {
@@ -52,7 +34,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn check_path(file: &File, words: &Words, findings: &mut Vec<Finding>) {
+fn check_path(file: &File, words: &Vocabulary, findings: &mut Vec<Finding>) {
     for part in file.path.split('/') {
         let stem = part.split('.').find(|stem| !stem.is_empty()).unwrap_or(part);
         for (word, instead) in banned(stem, words) {
@@ -62,7 +44,7 @@ fn check_path(file: &File, words: &Words, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_names(file: &File, words: &Words, findings: &mut Vec<Finding>) {
+fn check_names(file: &File, words: &Vocabulary, findings: &mut Vec<Finding>) {
     for name in file.source.iter().flat_map(|source| &source.names) {
         for (word, instead) in banned(&name.text, words) {
             let message = format!("`{}` is named by `{word}`; {instead}", name.text);
@@ -72,7 +54,7 @@ fn check_names(file: &File, words: &Words, findings: &mut Vec<Finding>) {
 }
 
 /// The banned words that `name` is made of, in any case style.
-fn banned<'a>(name: &str, words: &'a Words) -> Vec<(&'a str, &'a str)> {
+fn banned<'a>(name: &str, words: &'a Vocabulary) -> Vec<(&'a str, &'a str)> {
     let parts = split_name(name);
     words
         .names
@@ -101,42 +83,7 @@ fn split_name(name: &str) -> Vec<String> {
     words
 }
 
-/// The lines of a file that are read by people: comments of code, and documents outside of their code blocks.
-fn prose(file: &File) -> Vec<(usize, String)> {
-    if let Some(source) = &file.source {
-        let lines = source.comments.iter().flat_map(Comment::lines);
-        return lines.map(|(line, text)| (line, without_code(text))).collect();
-    }
-    let extension = file.name().rsplit('.').next().unwrap_or("");
-    let lines = file.text.lines().enumerate().map(|(i, line)| (i + 1, line));
-    match extension {
-        "md" => {
-            let mut is_code = false;
-            let mut keep = move |(line, text): (usize, &str)| {
-                if text.trim_start().starts_with("```") {
-                    is_code = !is_code;
-                }
-                (!is_code).then(|| (line, without_code(text)))
-            };
-            lines.filter_map(&mut keep).collect()
-        }
-        "toml" | "sh" | "yml" | "yaml" | "py" | "run" => {
-            let comments =
-                lines.filter(|(_, text)| text.trim_start().starts_with('#') && !text.starts_with("#!"));
-            comments
-                .map(|(line, text)| (line, text.trim_start().trim_start_matches('#').to_owned()))
-                .collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// `text` without what stands between back ticks: that is code, which has words of its own.
-fn without_code(text: &str) -> String {
-    text.split('`').step_by(2).collect::<Vec<_>>().join("`")
-}
-
-fn check_prose(file: &File, line: usize, text: &str, words: &Words, findings: &mut Vec<Finding>) {
+fn check_prose(file: &File, line: usize, text: &str, words: &Vocabulary, findings: &mut Vec<Finding>) {
     let mut report = |message: String| findings.push(file.finding(line, "words", message));
     for (mark, instead) in &words.marks {
         if text.split(|c: char| !c.is_alphanumeric()).any(|word| word == mark) {
@@ -204,8 +151,8 @@ fn strip(comment: &str) -> &str {
     comment.trim_start_matches(['/', '*']).trim_end_matches("*/").trim()
 }
 
-/// Whether `text` is statements of Rust and could not be a sentence: it ends as code does, has a call, an assignment or a
-/// block, and parses.
+/// Returns whether `text` is statements of Rust and could not be a sentence: it ends as code does,
+/// has a call, an assignment or a block, and parses.
 fn is_code(text: &str) -> bool {
     let ends_as_code = text.ends_with(';') || text.ends_with('}');
     let has_shape = text.contains('(') || text.contains(" = ") || text.contains('{');
