@@ -1,11 +1,11 @@
 //! What the server says of itself when it has started: where it listens and for whom, what it
 //! shares out, who must authenticate, and lines to try that work with this configuration.
 
+use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
-use crate::resp::CommandSpec;
 use crate::users::DEFAULT_USER;
 
 /// Names that are listed; of more there is only the number.
@@ -120,7 +120,7 @@ fn guest_may(config: &Config, listener: &ListenerConfig, request: &[&[u8]]) -> b
 
 /// Whether the rules of a user allow that.
 fn may(user: &UserSettings, request: &[&[u8]]) -> bool {
-    let spec = request.first().and_then(|name| CommandSpec::find(name));
+    let spec = request.first().and_then(|name| Spec::find(name));
     user.rules().is_ok_and(|rules| spec.is_some_and(|spec| rules.check(spec, request).is_ok()))
 }
 

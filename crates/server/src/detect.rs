@@ -6,8 +6,7 @@
 //! `set KEY VALUE`, the shape decides; where both could be meant, as in `get KEY`, memcached is.
 
 use protocol::memcached::binary::REQUEST_MAGIC;
-
-use crate::resp::SPECS;
+use protocol::resp::commands::Spec;
 
 /// The first byte of a request of RESP. No request of memcached begins with it.
 const RESP_FIRST: u8 = b'*';
@@ -106,7 +105,7 @@ fn first_line(input: &[u8]) -> Option<&[u8]> {
 }
 
 fn is_of_redis(word: &[u8]) -> bool {
-    SPECS.iter().any(|spec| spec.name.as_bytes().eq_ignore_ascii_case(word))
+    Spec::find(word).is_some()
 }
 
 #[cfg(test)]

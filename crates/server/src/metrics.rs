@@ -5,6 +5,7 @@
 //! listeners, less what they were at the last `stats reset`; Prometheus shows the plain sums, which
 //! never go back.
 
+use protocol::resp::commands::NUMBERS;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::Ledger;
@@ -157,7 +158,7 @@ counters! {
 
 const COUNT: usize = Counter::ALL.len();
 const ENDS: usize = 3;
-const CALLS: usize = ENDS * resp::NUMBERS;
+const CALLS: usize = ENDS * NUMBERS;
 const ERRORS: usize = resp::ERROR_CODES.len();
 
 /// What became of a call of a command of RESP.
@@ -229,7 +230,7 @@ impl ListenerCounters {
         self.counters.add(counter as usize, n);
     }
 
-    /// Counts `n` calls of a command of RESP, by its [number](resp::NUMBERS).
+    /// Counts `n` calls of a command of RESP, by its [number](NUMBERS).
     #[inline]
     pub(crate) fn add_calls(&self, number: usize, ended: Ended, n: u64) {
         self.calls.add(place(number, ended), n);
@@ -255,7 +256,7 @@ impl ListenerCounters {
     /// What is known of all commands of RESP since the last [`Self::reset`], in addition to `sums`.
     pub(crate) fn add_to(&self, sums: &mut [CommandFigures]) {
         let baseline = self.baseline();
-        for (number, sum) in sums.iter_mut().enumerate().take(resp::NUMBERS) {
+        for (number, sum) in sums.iter_mut().enumerate().take(NUMBERS) {
             for (slot, ended) in sum.ended.iter_mut().zip([Ended::Well, Ended::Failed, Ended::Rejected]) {
                 let before = baseline.as_ref().map_or(0, |before| before.calls[place(number, ended)]);
                 *slot += self.calls_of(number, ended).wrapping_sub(before);
@@ -320,7 +321,7 @@ impl ListenerCounters {
 
 /// Where calls of a command that ended so are counted.
 const fn place(number: usize, ended: Ended) -> usize {
-    ended as usize * resp::NUMBERS + number
+    ended as usize * NUMBERS + number
 }
 
 #[cfg(test)]
@@ -376,7 +377,7 @@ mod tests {
         counters.reset();
         counters.add_calls(2, Ended::Failed, 2);
         counters.add_calls(2, Ended::Rejected, 3);
-        let mut sums = vec![CommandFigures::default(); resp::NUMBERS];
+        let mut sums = vec![CommandFigures::default(); NUMBERS];
         counters.add_to(&mut sums);
         let figures = &sums[2];
         assert_eq!(

@@ -1,5 +1,6 @@
 //! What all workers, the admin server and the main thread share.
 
+use protocol::resp::commands::SPECS;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +22,6 @@ use crate::monitoring::Monitoring;
 use crate::net::{Mailbox, Peer, Token};
 use crate::reload::Changing;
 use crate::requests::RequestLog;
-use crate::resp::SPECS;
 use crate::several::Several;
 use crate::slow::SlowLog;
 use crate::telemetry::Tracing;

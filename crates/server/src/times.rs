@@ -9,12 +9,11 @@
 //! histogram with two significant digits (HdrHistogram): 1,032 ns less one, doubled again and
 //! again. Three more lie between two of them, so that percentiles are within a quarter.
 
+use protocol::resp::commands::NUMBERS;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Ledger, Part};
-
-use crate::resp::NUMBERS;
 
 /// Nanoseconds below the first bound: the eighth of a microsecond.
 const FIRST_NANOS: u64 = 129;

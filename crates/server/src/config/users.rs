@@ -1,12 +1,12 @@
 //! Users: who clients say they are, and what each may do.
 
+use protocol::resp::commands::{Category, SPECS};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Auto, Config, ListenerConfig};
-use crate::resp::SPECS;
-use crate::users::{CATEGORIES, Password, Rules, hidden};
+use crate::users::{Password, Rules, hidden};
 
 /// What stands in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
@@ -91,7 +91,7 @@ fn nearest_rule(problem: &str) -> String {
     let name = rule.get(sign.len()..).unwrap_or_default().to_ascii_lowercase();
     let near = match sign {
         "" => base::suggest::nearest(&name, WORDS),
-        sign if sign.ends_with('@') => base::suggest::nearest(&name, CATEGORIES),
+        sign if sign.ends_with('@') => base::suggest::nearest(&name, Category::ALL.map(Category::name)),
         _ => base::suggest::nearest(&name, SPECS.iter().map(|spec| spec.name)),
     };
     near.map_or_else(String::new, |near| format!("; did you mean `{sign}{near}`?"))

@@ -13,6 +13,7 @@ use protocol::memcached::binary::{Head, Packet, Status, reply as binary_reply};
 use protocol::memcached::{
     Direction, Key, KeyBuf, MetaCommand, MetaRequest, Request, StoreCommand, StoreHeader, Tokens, binary,
 };
+use protocol::resp::commands::Counterpart;
 
 use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
@@ -20,23 +21,30 @@ use super::commands::Commands;
 use super::{Round, key_of, respond};
 use crate::metrics::Counter;
 use crate::net::Output;
-use crate::resp::{CommandSpec, full_name, note_refusal};
+use crate::resp::{full_name, note_refusal};
 use crate::session::Next;
 use crate::users::{DEFAULT_USER, Denied, User};
 
-/// A command of Redis up to its key: its name, and its subcommand where it has one.
-type Counterpart = &'static [&'static str];
-
-/// All of a request's, each of which must be allowed.
+/// The commands that all must be allowed for a request.
 type Counterparts = &'static [Counterpart];
 
-const FREE: Counterparts = &[];
-const GET: Counterparts = &[&["get"]];
-const GETEX: Counterparts = &[&["getex"]];
-const SET: Counterparts = &[&["set"]];
-const DEL: Counterparts = &[&["del"]];
-const KEYS: Counterparts = &[&["keys"]];
-const CONFIG_SET: Counterparts = &[&["config", "set"]];
+const APPEND: Counterpart = Counterpart::new(&["append"]);
+const CLIENT_LIST: Counterpart = Counterpart::new(&["client", "list"]);
+const CONFIG_GET: Counterpart = Counterpart::new(&["config", "get"]);
+const CONFIG_RESETSTAT: Counterpart = Counterpart::new(&["config", "resetstat"]);
+const CONFIG_SET: Counterpart = Counterpart::new(&["config", "set"]);
+const DECRBY: Counterpart = Counterpart::new(&["decrby"]);
+const DEL: Counterpart = Counterpart::new(&["del"]);
+const EXPIRE: Counterpart = Counterpart::new(&["expire"]);
+const FLUSHALL: Counterpart = Counterpart::new(&["flushall"]);
+const GET: Counterpart = Counterpart::new(&["get"]);
+const GETEX: Counterpart = Counterpart::new(&["getex"]);
+const INCRBY: Counterpart = Counterpart::new(&["incrby"]);
+const INFO: Counterpart = Counterpart::new(&["info"]);
+const KEYS: Counterpart = Counterpart::new(&["keys"]);
+const OBJECT_IDLETIME: Counterpart = Counterpart::new(&["object", "idletime"]);
+const SET: Counterpart = Counterpart::new(&["set"]);
+const SETNX: Counterpart = Counterpart::new(&["setnx"]);
 
 /// Why a request is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,9 +67,9 @@ impl Denial {
 
 /// Whether the user may call all of these with this key.
 fn check(user: &User, counterparts: Counterparts, key: Option<&[u8]>) -> Result<(), Denial> {
-    for words in counterparts {
-        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).chain(key).collect();
-        let Some(spec) = words.first().and_then(|name| CommandSpec::find(name.as_bytes())) else { continue };
+    for counterpart in counterparts {
+        let args: Vec<&[u8]> = counterpart.words().iter().map(|word| word.as_bytes()).chain(key).collect();
+        let Some(spec) = counterpart.spec() else { continue };
         let denial = |what| Denial { name: full_name(spec, &args), what };
         user.rules.check(spec, &args).map_err(denial)?;
     }
@@ -70,16 +78,16 @@ fn check(user: &User, counterparts: Counterparts, key: Option<&[u8]>) -> Result<
 
 const fn of_arithmetic(direction: Direction) -> Counterparts {
     match direction {
-        Direction::Increment => &[&["incrby"]],
-        Direction::Decrement => &[&["decrby"]],
+        Direction::Increment => &[INCRBY],
+        Direction::Decrement => &[DECRBY],
     }
 }
 
 const fn of_store(command: StoreCommand) -> Counterparts {
     match command {
-        StoreCommand::Set | StoreCommand::Replace | StoreCommand::Cas => SET,
-        StoreCommand::Add => &[&["setnx"]],
-        StoreCommand::Append | StoreCommand::Prepend => &[&["append"]],
+        StoreCommand::Set | StoreCommand::Replace | StoreCommand::Cas => &[SET],
+        StoreCommand::Add => &[SETNX],
+        StoreCommand::Append | StoreCommand::Prepend => &[APPEND],
     }
 }
 
@@ -87,26 +95,26 @@ fn of_meta(request: &MetaRequest<'_>) -> Counterparts {
     let (ends, creates) = (request.flags.ttl().is_some(), request.flags.vivify().is_some());
     match request.command {
         MetaCommand::Get => match (ends, creates) {
-            (false, false) => GET,
-            (true, false) => GETEX,
-            (false, true) => &[&["get"], &["set"]],
-            (true, true) => &[&["getex"], &["set"]],
+            (false, false) => &[GET],
+            (true, false) => &[GETEX],
+            (false, true) => &[GET, SET],
+            (true, true) => &[GETEX, SET],
         },
-        MetaCommand::Delete => DEL,
+        MetaCommand::Delete => &[DEL],
         MetaCommand::Arithmetic(direction) if !ends => of_arithmetic(direction),
-        MetaCommand::Arithmetic(Direction::Increment) => &[&["incrby"], &["expire"]],
-        MetaCommand::Arithmetic(Direction::Decrement) => &[&["decrby"], &["expire"]],
-        MetaCommand::Debug => &[&["object", "idletime"]],
+        MetaCommand::Arithmetic(Direction::Increment) => &[INCRBY, EXPIRE],
+        MetaCommand::Arithmetic(Direction::Decrement) => &[DECRBY, EXPIRE],
+        MetaCommand::Debug => &[OBJECT_IDLETIME],
     }
 }
 
 fn of_stats(mut arguments: Tokens<'_>) -> Counterparts {
     match arguments.next() {
-        Some(b"settings") => &[&["config", "get"]],
-        Some(b"conns") => &[&["client", "list"]],
-        Some(b"reset") => &[&["config", "resetstat"]],
-        Some(b"hotkeys" | b"cachedump" | b"detail") => KEYS,
-        _ => &[&["info"]],
+        Some(b"settings") => &[CONFIG_GET],
+        Some(b"conns") => &[CLIENT_LIST],
+        Some(b"reset") => &[CONFIG_RESETSTAT],
+        Some(b"hotkeys" | b"cachedump" | b"detail") => &[KEYS],
+        _ => &[INFO],
     }
 }
 
@@ -114,24 +122,24 @@ fn of_request(request: &Request<'_>) -> Counterparts {
     match request {
         Request::Get(get) => {
             if get.touch.is_some() {
-                GETEX
+                &[GETEX]
             } else {
-                GET
+                &[GET]
             }
         }
         Request::Store(request) => of_store(request.header.command),
-        Request::Delete(_) => DEL,
+        Request::Delete(_) => &[DEL],
         Request::Arithmetic(request) => of_arithmetic(request.direction),
-        Request::Touch(_) => &[&["expire"]],
+        Request::Touch(_) => &[EXPIRE],
         Request::Meta(request) => of_meta(request),
-        Request::FlushAll { .. } => &[&["flushall"]],
+        Request::FlushAll { .. } => &[FLUSHALL],
         Request::Stats(arguments) => of_stats(*arguments),
-        Request::Verbosity { .. } | Request::CacheMemlimit { .. } | Request::Shutdown(_) => CONFIG_SET,
+        Request::Verbosity { .. } | Request::CacheMemlimit { .. } | Request::Shutdown(_) => &[CONFIG_SET],
         Request::Unsupported { name: b"lru_crawler", arguments } => {
             let mut arguments = *arguments;
-            if matches!(arguments.next(), Some(b"metadump" | b"mgdump")) { KEYS } else { CONFIG_SET }
+            if matches!(arguments.next(), Some(b"metadump" | b"mgdump")) { &[KEYS] } else { &[CONFIG_SET] }
         }
-        Request::Unsupported { .. } | Request::MetaNoop | Request::Version | Request::Quit => FREE,
+        Request::Unsupported { .. } | Request::MetaNoop | Request::Version | Request::Quit => &[],
     }
 }
 
@@ -139,18 +147,18 @@ fn of_binary(request: &binary::Request<'_>) -> Counterparts {
     match request {
         binary::Request::Get(get) => {
             if get.touch.is_some() {
-                GETEX
+                &[GETEX]
             } else {
-                GET
+                &[GET]
             }
         }
-        binary::Request::Touch { .. } => &[&["expire"]],
+        binary::Request::Touch { .. } => &[EXPIRE],
         binary::Request::Store(store) => of_store(store.header.command),
-        binary::Request::Delete { .. } => DEL,
+        binary::Request::Delete { .. } => &[DEL],
         binary::Request::Arithmetic(request) => of_arithmetic(request.direction),
-        binary::Request::Flush { .. } => &[&["flushall"]],
+        binary::Request::Flush { .. } => &[FLUSHALL],
         binary::Request::Stat(arguments) => of_stats(*arguments),
-        binary::Request::Noop | binary::Request::Version | binary::Request::Quit => FREE,
+        binary::Request::Noop | binary::Request::Version | binary::Request::Quit => &[],
     }
 }
 
@@ -288,7 +296,7 @@ mod tests {
         let mut parser = Parser::new(Limits::default());
         let Parse::Request { request, .. } = parser.parse(text.as_bytes()) else { panic!("{line}") };
         let of = of_request(&request);
-        of.iter().map(|words| words.join("|")).collect::<Vec<_>>().join(" ")
+        of.iter().map(|counterpart| counterpart.words().join("|")).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -350,12 +358,12 @@ mod tests {
         let denied = |counterparts, key: &str| {
             check(&user, counterparts, Some(key.as_bytes())).map_err(|denial| denial.text())
         };
-        assert_eq!(denied(GET, "in:1"), Ok(()));
-        assert_eq!(denied(&[&["get"], &["set"]], "in:1"), Ok(()));
+        assert_eq!(denied(&[GET], "in:1"), Ok(()));
+        assert_eq!(denied(&[GET, SET], "in:1"), Ok(()));
         let no_key = "this user has no permissions to access one of the keys used as arguments";
-        assert_eq!(denied(GET, "out:1"), Err(no_key.to_owned()));
-        assert_eq!(denied(&[&["get"], &["set"]], "shown:1"), Err(no_key.to_owned()));
+        assert_eq!(denied(&[GET], "out:1"), Err(no_key.to_owned()));
+        assert_eq!(denied(&[GET, SET], "shown:1"), Err(no_key.to_owned()));
         let no_command = "this user has no permissions to run the 'getex' command";
-        assert_eq!(denied(&[&["getex"], &["set"]], "in:1"), Err(no_command.to_owned()));
+        assert_eq!(denied(&[GETEX, SET], "in:1"), Err(no_command.to_owned()));
     }
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::arguments::{arg, integer, is};
+use super::arguments::{arg, integer, is, subcommand};
 use super::commands::Commands;
-use super::subcommands::subcommand;
-use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
 use crate::shared::{ConnectionInfo, Shared};
-use crate::users::{CATEGORIES, DEFAULT_USER, Denied, Entry, User, of_category, random};
+use crate::users::{DEFAULT_USER, Denied, Entry, User, random};
+use protocol::resp::commands::{Category, Spec, names_with};
 
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;
@@ -28,7 +27,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn may(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Outcome {
         let identity = &*self.identity;
         if !identity.is_known {
-            if spec.flags.split(' ').any(|flag| flag == "no_auth") {
+            if spec.has_flag("no_auth") {
                 return Ok(());
             }
             self.counters.add(Counter::RefusedNobody, 1);
@@ -36,7 +35,7 @@ impl<'c> Commands<'_, 'c> {
         }
         let Err(denied) = identity.user.rules.check(spec, args) else { return Ok(()) };
         // Who it is may always be said and asked, as in Redis.
-        if spec.flags.split(' ').any(|flag| flag == "no_auth") {
+        if spec.has_flag("no_auth") {
             return Ok(());
         }
         self.counters.add(Counter::RefusedPermission, 1);
@@ -123,7 +122,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn acl(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let known = subcommand(Command::Acl, args);
+        let known = subcommand(args);
         let values = args.get(2..).unwrap_or_default();
         let own = self.identity.user.name.as_bytes();
         let concerns_others = match known {
@@ -274,7 +273,7 @@ pub(crate) fn note_refusal(
 /// A command's name, with its subcommand where it contains some.
 pub(crate) fn full_name(spec: &Spec, args: &[&[u8]]) -> String {
     match args.get(1) {
-        Some(sub) if spec.numbers().nth(1).is_some() => {
+        Some(sub) if !spec.subcommands.is_empty() => {
             format!("{}|{}", spec.name, String::from_utf8_lossy(sub).to_ascii_lowercase())
         }
         _ => spec.name.to_owned(),
@@ -309,17 +308,17 @@ fn describe_user(user: &User, w: &mut Writer<'_, '_>) {
 
 fn category(values: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
     let Some(wanted) = values.first() else {
-        w.array(CATEGORIES.len());
-        CATEGORIES.iter().for_each(|name| w.bulk(name.as_bytes()));
+        w.array(Category::ALL.len());
+        Category::ALL.iter().for_each(|category| w.bulk(category.name().as_bytes()));
         return Ok(());
     };
-    let Some(known) = CATEGORIES.into_iter().find(|known| is(wanted, known)) else {
+    let Some(known) = Category::ALL.into_iter().find(|known| is(wanted, known.name())) else {
         return Err(Failure::from_text(format!(
             "ERR Unknown category '{}'",
             String::from_utf8_lossy(wanted)
         )));
     };
-    let commands = of_category(known);
+    let commands = names_with(known);
     w.array(commands.len());
     commands.iter().for_each(|name| w.bulk(name.as_bytes()));
     Ok(())

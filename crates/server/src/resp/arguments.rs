@@ -1,8 +1,8 @@
 //! Arguments as numbers and options.
 
+use protocol::resp::commands::Spec;
 use protocol::resp::number;
 
-use super::table::Command;
 use super::writer::Failure;
 
 /// Argument `index`; empty where there is none, which the arity excludes.
@@ -18,6 +18,11 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
 /// Whether an argument is that word, in whatever case.
 pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// The name of the subcommand that a request names; empty if it names none.
+pub(super) fn subcommand(args: &[&[u8]]) -> &'static str {
+    Spec::find(arg(args, 0)).map_or("", |spec| spec.subcommand_name(args))
 }
 
 /// What the end of an item shall be.
@@ -38,23 +43,24 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    /// Seconds from now.
+    pub(super) const SECONDS: Self = Self { is_seconds: true, is_absolute: false };
+    /// Milliseconds from now.
+    pub(super) const MILLIS: Self = Self { is_seconds: false, is_absolute: false };
+    /// Unix time in seconds.
+    pub(super) const UNIX_SECONDS: Self = Self { is_seconds: true, is_absolute: true };
+    /// Unix time in milliseconds.
+    pub(super) const UNIX_MILLIS: Self = Self { is_seconds: false, is_absolute: true };
+
     /// The unit of an option of that name.
     pub(super) fn of_option(name: &[u8]) -> Option<Self> {
-        let (is_seconds, is_absolute) = match name.to_ascii_uppercase().as_slice() {
-            b"EX" => (true, false),
-            b"PX" => (false, false),
-            b"EXAT" => (true, true),
-            b"PXAT" => (false, true),
-            _ => return None,
-        };
-        Some(Self { is_seconds, is_absolute })
-    }
-
-    /// The unit of a command that takes a time.
-    pub(super) const fn of_command(command: Command) -> Self {
-        let is_seconds = matches!(command, Command::Expire | Command::ExpireAt | Command::SetEx);
-        let is_absolute = matches!(command, Command::ExpireAt | Command::PExpireAt);
-        Self { is_seconds, is_absolute }
+        match name.to_ascii_uppercase().as_slice() {
+            b"EX" => Some(Self::SECONDS),
+            b"PX" => Some(Self::MILLIS),
+            b"EXAT" => Some(Self::UNIX_SECONDS),
+            b"PXAT" => Some(Self::UNIX_MILLIS),
+            _ => None,
+        }
     }
 
     /// The Unix millisecond that `time` of this unit is; `None` where that is beyond what 64 bits

@@ -1,10 +1,10 @@
 //! Commands on the bits of values. Bit 0 is the highest of the first byte.
 
+use protocol::resp::commands::Bitmap;
 use protocol::resp::number;
 
 use super::arguments::{arg, integer, is};
 use super::commands::{Change, Commands, stamp_of};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 /// Bits that Redis's longest value has.
@@ -136,19 +136,19 @@ fn steps(args: &[&[u8]], reads_only: bool) -> Result<Vec<Step>, Failure> {
 }
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_bits(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_bits(&mut self, command: Bitmap, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         match command {
-            Command::GetBit => {
+            Bitmap::GetBit => {
                 let offset = offset(arg(args, 2))?;
                 let item = self.read_string(arg(args, 1))?;
                 w.truth(item.is_some_and(|item| bit_of(&item, offset)));
             }
-            Command::SetBit => return self.set_one_bit(args, w),
-            Command::BitCount => return self.count_bits(args, w),
-            Command::BitPos => return self.first_bit(args, w),
-            Command::BitOp => return self.combine(args, w),
-            _ => {
-                let reads_only = command == Command::BitFieldRo;
+            Bitmap::SetBit => return self.set_one_bit(args, w),
+            Bitmap::BitCount => return self.count_bits(args, w),
+            Bitmap::BitPos => return self.first_bit(args, w),
+            Bitmap::BitOp => return self.combine(args, w),
+            Bitmap::BitField | Bitmap::BitFieldRo => {
+                let reads_only = command == Bitmap::BitFieldRo;
                 let steps = steps(args.get(2..).unwrap_or_default(), reads_only)?;
                 return self.bit_field(arg(args, 1), &steps, w);
             }

@@ -2,9 +2,9 @@
 
 use protocol::resp::{Version, reply};
 
-use super::table::Spec;
 use super::tracking::Tracks;
 use crate::users::Late;
+use protocol::resp::commands::Spec;
 
 /// Whether a client wants replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

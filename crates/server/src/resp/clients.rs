@@ -8,11 +8,11 @@ use protocol::resp::number;
 
 use super::arguments::is;
 use super::commands::Commands;
-use super::subcommands::{name_of, number_of};
-use super::table::Spec;
 use super::writer::{Failure, Outcome, Writer};
 use crate::net::{Message, Peer};
 use crate::shared::{Activity, ConnectionInfo};
+use protocol::resp::commands::Spec;
+use protocol::resp::commands::name_of;
 
 /// What `TYPE` may say of clients.
 const TYPES: [&str; 5] = ["normal", "master", "replica", "slave", "pubsub"];
@@ -100,7 +100,7 @@ impl<'c> Commands<'_, 'c> {
     /// carried out.
     pub(super) fn publish(&self, args: &[&[u8]]) {
         let figures = &self.info.figures;
-        let number = args.first().and_then(|name| Spec::find(name)).and_then(|spec| number_of(spec, args));
+        let number = args.first().and_then(|name| Spec::find(name)).and_then(|spec| spec.number_of(args));
         number.into_iter().for_each(|number| figures.note_command(number));
         figures.note_queued(self.client.queued());
     }

@@ -8,8 +8,6 @@ use millpond::{Expiry, ItemOptions, ItemTag, Keys, ReadHandle, WriteHandle};
 
 use super::client::Client;
 use super::notes::Told;
-use super::subcommands::number_of;
-use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, deadline, is_over};
 use crate::lookup::TAGGED_FROM_BYTES;
@@ -21,6 +19,7 @@ use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
 use crate::telemetry::Sampled;
 use crate::tenants::{Account, Directory, Paused};
 use crate::users::Identity;
+use protocol::resp::commands::{Command, Spec};
 
 /// What a command works with.
 pub(super) struct Commands<'a, 'c> {
@@ -279,9 +278,9 @@ impl<'c> Commands<'_, 'c> {
         let version = self.client.version;
         let end = output.end();
         self.remember_all(spec, args);
-        let outcome = self.dispatch(spec, args, &mut Writer { output: &mut *output, version });
+        let outcome = self.dispatch(spec.command, args, &mut Writer { output: &mut *output, version });
         self.end_caching(spec.command);
-        self.count_call(number_of(spec, args).unwrap_or(spec.number()), &outcome);
+        self.count_call(spec.number_of(args).unwrap_or(spec.number), &outcome);
         self.note_request(spec, args, None, outcome.is_ok());
         if let Err(failure) = outcome {
             self.count_error(&failure);
@@ -290,48 +289,19 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    fn dispatch(&mut self, spec: &Spec, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        use Command as C;
-        let command = spec.command;
-        match spec.group.0 {
-            "bitmap" => return self.run_bits(command, args, w),
-            "hash" => return self.run_hash(command, args, w),
-            "list" => return self.run_list(command, args, w),
-            "set" => return self.run_set(command, args, w),
-            "sorted-set" => return self.run_sorted(command, args, w),
-            _ => {}
-        }
+    fn dispatch(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         match command {
-            C::Get | C::Set | C::GetEx | C::GetDel | C::GetSet | C::SetNx | C::SetEx | C::PSetEx => {
-                self.run_value(command, args, w)
-            }
-            C::MGet | C::MSet | C::MSetNx | C::Append | C::StrLen | C::GetRange | C::Substr | C::SetRange => {
-                self.run_string(command, args, w)
-            }
-            C::Lcs => self.lcs(args, w),
-            C::Incr | C::Decr | C::IncrBy | C::DecrBy | C::IncrByFloat => self.run_number(command, args, w),
-            C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt => self.expire(command, args, w),
-            C::Ttl | C::PTtl | C::ExpireTime | C::PExpireTime => self.ttl(command, args, w),
-            C::Persist => self.persist(args, w),
-            C::Del | C::Unlink | C::Exists | C::Touch | C::Type | C::Rename | C::RenameNx | C::Copy => {
-                self.run_key(command, args, w)
-            }
-            C::Sort | C::SortRo => self.sort(command, args, w),
-            C::FlushDb | C::FlushAll => self.flush(args, w),
-            C::Keys | C::Scan | C::RandomKey | C::DbSize => self.list_at_once(command, args, w),
-            C::Object => self.object(args, w),
-            C::Memory => self.memory(args, w),
-            C::Multi | C::Exec | C::Discard | C::Watch | C::Unwatch => self.run_transaction(command, args, w),
-            C::Command => self.command(args, w),
-            C::Info => self.info(args, w),
-            C::Config => self.config(args, w),
-            C::SlowLog => self.slowlog(args, w),
-            C::Latency => self.latency(args, w),
-            C::PubSub => self.pubsub(args, w),
-            C::Client => self.client_command(args, w),
-            C::Acl => self.acl(args, w),
-            C::Subscribe | C::Unsubscribe => self.run_channel(command, args, w),
-            _ => self.run_connection(command, args, w),
+            Command::Bitmap(command) => self.run_bits(command, args, w),
+            Command::Connection(command) => self.run_connection(command, args, w),
+            Command::Generic(command) => self.run_key(command, args, w),
+            Command::Hash(command) => self.run_hash(command, args, w),
+            Command::List(command) => self.run_list(command, args, w),
+            Command::PubSub(command) => self.run_pubsub(command, args, w),
+            Command::Server(command) => self.run_server(command, args, w),
+            Command::Set(command) => self.run_set(command, args, w),
+            Command::SortedSet(command) => self.run_sorted(command, args, w),
+            Command::Str(command) => self.run_string(command, args, w),
+            Command::Transactions(command) => self.run_transaction(command, args, w),
         }
     }
 }

@@ -1,57 +1,46 @@
 //! Commands about the connection and the server's presence.
 
+use protocol::resp::commands::Connection;
 use protocol::resp::{Version, number, reply};
 
-use super::arguments::{arg, integer, is};
+use super::arguments::{arg, integer, is, subcommand};
 use super::client::{Client, Replies};
 use super::clients::describe;
 use super::commands::Commands;
 use super::info::REDIS_VERSION;
-use super::subcommands::subcommand;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::users::Identity;
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn run_connection(
         &mut self,
-        command: Command,
+        command: Connection,
         args: &[&[u8]],
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
         match command {
-            Command::Ping if self.info.is_subscribed() && w.version == Version::Resp2 => {
+            Connection::Ping if self.info.is_subscribed() && w.version == Version::Resp2 => {
                 w.array(2);
                 w.bulk(b"pong");
                 w.bulk(arg(args, 1));
             }
-            Command::Ping => match args.get(1..).unwrap_or_default() {
+            Connection::Ping => match args.get(1..).unwrap_or_default() {
                 [] => w.output.write(reply::PONG),
                 [text] => w.bulk(text),
                 _ => return Err(Failure::wrong_number("ping")),
             },
-            Command::Echo => w.bulk(arg(args, 1)),
-            Command::Hello => return self.hello(args, w),
-            Command::Auth => {
+            Connection::Echo => w.bulk(arg(args, 1)),
+            Connection::Hello => return self.hello(args, w),
+            Connection::Auth => {
                 self.authenticate(args.get(1..).unwrap_or_default())?;
                 w.ok();
             }
-            Command::Select => {
+            Connection::Select => {
                 let number = integer(arg(args, 1))?;
                 self.select(u32::try_from(number).map_err(|_| Failure::BAD_DATABASE)?)?;
                 w.ok();
             }
-            Command::SwapDb => {
-                let place = |index, which| {
-                    number(arg(args, index))
-                        .ok_or(Failure::from_text(format!("ERR invalid {which} DB index")))
-                };
-                if (place(1, "first")?, place(2, "second")?) != (0, 0) {
-                    return Err(Failure::BAD_DATABASE);
-                }
-                w.ok();
-            }
-            Command::Reset => {
+            Connection::Reset => {
                 *self.identity = Identity::new(&self.shared.users, self.info.listener.auth);
                 self.select(0)?;
                 self.end_tracking();
@@ -62,21 +51,9 @@ impl<'c> Commands<'_, 'c> {
                 named.user.clone_from(&self.identity.user.name);
                 w.simple("RESET");
             }
-            Command::Time => {
-                let nanos = self.shared.clock.unix_nanos();
-                w.array(2);
-                w.bulk((nanos / 1_000_000_000).to_string().as_bytes());
-                w.bulk((nanos / 1_000 % 1_000_000).to_string().as_bytes());
-            }
-            Command::Debug => {
-                return Err(Failure::new(
-                    "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
-                     from a local connection, otherwise you need to set this option in the configuration file, and then \
-                     restart the server.",
-                ));
-            }
-            // `QUIT` within a transaction's requests cannot be: it is carried out at once.
-            _ => w.ok(),
+            Connection::Client => return self.client_command(args, w),
+            // The connection is closed once this has been sent.
+            Connection::Quit => w.ok(),
         }
         Ok(())
     }
@@ -145,7 +122,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn client_command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let known = subcommand(Command::Client, args);
+        let known = subcommand(args);
         let values = args.get(2..).unwrap_or_default();
         if matches!(known, "info" | "list") {
             self.publish(args);

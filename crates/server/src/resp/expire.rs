@@ -2,7 +2,6 @@
 
 use super::arguments::{End, Unit, arg, integer, is};
 use super::commands::{Change, Commands, flags_of};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::Stamp;
 
@@ -51,19 +50,16 @@ impl Unless {
 }
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn expire(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn expire(
+        &mut self,
+        (unit, name): (Unit, &str),
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
         let unless = Unless::parse(args.get(3..).unwrap_or_default())?;
         let time = integer(arg(args, 2))?;
         let now = self.now_millis();
-        let Some(end) = Unit::of_command(command).millis(time, now) else {
-            let name = match command {
-                Command::Expire => "expire",
-                Command::PExpire => "pexpire",
-                Command::ExpireAt => "expireat",
-                _ => "pexpireat",
-            };
-            return Err(Failure::expire_time(name));
-        };
+        let end = unit.millis(time, now).ok_or_else(|| Failure::expire_time(name))?;
         self.tell_end(End::At(u64::try_from(end).unwrap_or(0)));
         let key = arg(args, 1);
         let as_of = |deadline| unless.holds(deadline, end).then_some(u64::try_from(end).ok());
@@ -106,8 +102,9 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    pub(super) fn ttl(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let Some(item) = self.peek(arg(args, 1)) else {
+    /// Answers with the time to live, or the expiration time, of a key.
+    pub(super) fn ttl(&mut self, unit: Unit, key: &[u8], w: &mut Writer<'_, 'c>) -> Outcome {
+        let Some(item) = self.peek(key) else {
             w.integer(-2);
             return Ok(());
         };
@@ -115,10 +112,8 @@ impl<'c> Commands<'_, 'c> {
             w.integer(-1);
             return Ok(());
         };
-        let is_absolute = matches!(command, Command::ExpireTime | Command::PExpireTime);
-        let millis = if is_absolute { end } else { end.saturating_sub(self.now_millis()) };
-        let is_seconds = matches!(command, Command::Ttl | Command::ExpireTime);
-        w.integer(if is_seconds { (millis + 500) / 1000 } else { millis } as i64);
+        let millis = if unit.is_absolute { end } else { end.saturating_sub(self.now_millis()) };
+        w.integer(if unit.is_seconds { (millis + 500) / 1000 } else { millis } as i64);
         Ok(())
     }
 }

@@ -3,23 +3,30 @@
 use std::collections::HashSet;
 
 use millpond::structured::{CollectionKind, Edit};
+use protocol::resp::commands::Hash;
 use protocol::resp::{Version, number, reply};
 
 use super::arguments::{arg, integer, is};
 use super::collections::{MAX_REPLY_BYTES, draws, signed_count};
 use super::commands::Commands;
 use super::numbers::{add, float};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 const HASH: CollectionKind = CollectionKind::Hash;
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_hash(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_hash(&mut self, command: Hash, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let (key, field) = (arg(args, 1), arg(args, 2));
         match command {
-            Command::HSet | Command::HMSet => return self.hash_set(command, args, w),
-            Command::HSetNx => {
+            Hash::HSet => {
+                let created = self.hash_set("hset", args)?;
+                w.integer(created as i64);
+            }
+            Hash::HMSet => {
+                self.hash_set("hmset", args)?;
+                w.ok();
+            }
+            Hash::HSetNx => {
                 let is_set = self.change(
                     key,
                     HASH,
@@ -31,38 +38,38 @@ impl<'c> Commands<'_, 'c> {
                 )?;
                 w.truth(is_set);
             }
-            Command::HGet => match self.look(key, HASH, |view| view.get(field))?.flatten() {
+            Hash::HGet => match self.look(key, HASH, |view| view.get(field))?.flatten() {
                 Some(found) => w.bulk(&found.value),
                 None => w.null(),
             },
-            Command::HMGet => return self.hash_get_many(args, w),
-            Command::HDel => return self.hash_remove(args, w),
-            Command::HExists => w.truth(self.look(key, HASH, |view| view.contains(field))?.unwrap_or(false)),
-            Command::HLen => w.integer(self.look(key, HASH, |view| view.len())?.unwrap_or(0) as i64),
-            Command::HStrLen => {
+            Hash::HMGet => return self.hash_get_many(args, w),
+            Hash::HDel => return self.hash_remove(args, w),
+            Hash::HExists => w.truth(self.look(key, HASH, |view| view.contains(field))?.unwrap_or(false)),
+            Hash::HLen => w.integer(self.look(key, HASH, |view| view.len())?.unwrap_or(0) as i64),
+            Hash::HStrLen => {
                 let len = self.look(key, HASH, |view| view.value_len(field))?.flatten();
                 w.integer(len.unwrap_or(0) as i64);
             }
-            Command::HKeys | Command::HVals | Command::HGetAll => {
+            Hash::HKeys | Hash::HVals | Hash::HGetAll => {
                 let all = self.look(key, HASH, |view| view.all())?.unwrap_or_default();
-                if command == Command::HGetAll {
+                if command == Hash::HGetAll {
                     w.map(all.len())
                 } else {
                     w.array(all.len())
                 }
                 for found in &all {
-                    if command != Command::HVals {
+                    if command != Hash::HVals {
                         w.bulk(&found.key);
                     }
-                    if command != Command::HKeys {
+                    if command != Hash::HKeys {
                         w.bulk(&found.value);
                     }
                 }
             }
-            Command::HIncrBy => return self.hash_add(args, w),
-            Command::HIncrByFloat => return self.hash_add_fraction(args, w),
-            Command::HRandField => return self.hash_draw(args, w),
-            _ => {
+            Hash::HIncrBy => return self.hash_add(args, w),
+            Hash::HIncrByFloat => return self.hash_add_fraction(args, w),
+            Hash::HRandField => return self.hash_draw(args, w),
+            Hash::HScan => {
                 return self.scan_collection(HASH, args, w, |w, member| {
                     w.bulk(&member.key);
                     w.bulk(&member.value);
@@ -92,11 +99,12 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    fn hash_set(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    /// Sets fields, and returns the number of those that are new.
+    fn hash_set(&mut self, name: &str, args: &[&[u8]]) -> Result<usize, Failure> {
         let (pairs, []) = args.get(2..).unwrap_or_default().as_chunks::<2>() else {
-            return Err(Failure::wrong_number(if command == Command::HSet { "hset" } else { "hmset" }));
+            return Err(Failure::wrong_number(name));
         };
-        let created = self.change(
+        self.change(
             arg(args, 1),
             HASH,
             |view| pairs.iter().map(|[field, _]| view.contains(field)).collect::<Result<Vec<_>, _>>(),
@@ -110,13 +118,7 @@ impl<'c> Commands<'_, 'c> {
                     .collect();
                 Ok((pairs.iter().map(|[field, value]| Edit::put(*field, *value)).collect(), new.len()))
             },
-        )?;
-        if command == Command::HSet {
-            w.integer(created as i64)
-        } else {
-            w.ok()
-        }
-        Ok(())
+        )
     }
 
     fn hash_get_many(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {

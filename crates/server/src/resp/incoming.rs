@@ -6,16 +6,18 @@
 use millpond::WriteHandle;
 use protocol::resp::PendingBulk;
 
-use super::Round;
-use super::set::{NewValue, value_index};
-use super::table::{Command, Spec};
+use super::client::Replies;
+use super::round::{Done, Round};
+use super::set::{NewValue, Setter};
 use super::writer::{Failure, Writer};
 use crate::deadline::{ROOM, Stamp};
 use crate::session::{MIN_DIRECT_BYTES, Next};
+use protocol::resp::commands::Spec;
 
 /// A command that sets a value which has not arrived whole.
 pub(crate) struct Incoming<'c> {
     spec: &'static Spec,
+    setter: Setter,
     /// The arguments before the value.
     before: Vec<Vec<u8>>,
     /// The item, or an error where there is no room, and the value is dropped.
@@ -77,13 +79,9 @@ impl<'i> Round<'_, '_, 'i> {
         }
         let name = self.parser.arg(input, 0).unwrap_or_default();
         let Some(spec) = Spec::find(name) else { return false };
-        let sets = matches!(
-            spec.command,
-            Command::Set | Command::SetNx | Command::GetSet | Command::SetEx | Command::PSetEx
-        );
-        if !sets || index != value_index(spec.command) {
+        let Some(setter) = Setter::of(spec.command).filter(|setter| index == setter.value_index()) else {
             return false;
-        }
+        };
         if self.commands.identity.is_bound {
             let args: Vec<&[u8]> = (0..index).filter_map(|index| self.parser.arg(input, index)).collect();
             // It is received as others are, and then refused.
@@ -100,7 +98,7 @@ impl<'i> Round<'_, '_, 'i> {
         }
         let stamp = Stamp { expires_at: None, client_flags: ROOM };
         let item = self.commands.allocate(key, len, stamp);
-        *self.incoming = Some(Incoming { spec, before, item, value_len: len, filled: 0 });
+        *self.incoming = Some(Incoming { spec, setter, before, item, value_len: len, filled: 0 });
         self.parser.leave_pending();
         self.position += start;
         true
@@ -119,7 +117,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Carries out a command whose value has arrived, and the arguments behind it, which are of
     /// `consumed` bytes.
     pub(super) fn finish_incoming(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
-        let Incoming { spec, before, item, value_len, .. } = self.incoming.take()?;
+        let Incoming { spec, setter, before, item, value_len, .. } = self.incoming.take()?;
         let behind: Vec<&[u8]> =
             (0..self.parser.arg_count()).filter_map(|index| self.parser.arg(input, index)).collect();
         let before: Vec<&[u8]> = before.iter().map(Vec::as_slice).collect();
@@ -134,24 +132,24 @@ impl<'i> Round<'_, '_, 'i> {
             let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
             item.and_then(|item| {
                 let value = NewValue::Item(Some(item));
-                self.commands.set_command(spec.command, (&before, &behind), value, &mut writer)
+                self.commands.set_command(setter, (&before, &behind), value, &mut writer)
             })
         } else {
             Err(Failure::wrong_number(spec.name))
         };
         if takes {
-            self.commands.count_call(spec.number(), &outcome);
+            self.commands.count_call(spec.number, &outcome);
             let nanos = since.map(|since| clock.monotonic_nanos().saturating_sub(since));
             nanos.into_iter().for_each(|nanos| self.commands.note_time(&before, nanos));
         } else {
-            self.commands.count_rejected(spec.number());
+            self.commands.count_rejected(spec.number);
         }
         self.commands.note_request(spec, &before, Some(value_len), outcome.is_ok());
         if let Err(failure) = outcome {
             self.fail(&failure);
         }
-        if replies != super::Replies::On {
-            self.withhold(replies, end, &super::Done::Yes);
+        if replies != Replies::On {
+            self.withhold(replies, end, &Done::Yes);
         }
         None
     }

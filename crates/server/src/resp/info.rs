@@ -8,14 +8,14 @@ use base::Part;
 use millpond::ClassStats;
 
 use super::arguments::is;
+use super::arguments::subcommand;
 use super::commands::Commands;
 use super::settings::fitting;
-use super::subcommands::{NUMBERS, name_of, subcommand};
-use super::table::Command;
 use super::writer::{ERROR_CODES, Outcome, Writer};
 use crate::config::Address;
 use crate::metrics::{CommandFigures, Counter, Ended, ListenerCounters};
 use crate::tenants::Tenant;
+use protocol::resp::commands::{NUMBERS, name_of};
 
 /// The release of Redis whose behaviour is served; clients choose features by it.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
@@ -270,7 +270,7 @@ impl<'c> Commands<'_, 'c> {
 
     pub(super) fn config(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let patterns = args.get(2..).unwrap_or_default();
-        match subcommand(Command::Config, args) {
+        match subcommand(args) {
             "resetstat" => {
                 self.shared.reset_counters(&self.account.tenant);
                 w.ok();

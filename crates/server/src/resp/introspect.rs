@@ -1,12 +1,10 @@
 //! What commands there are: `COMMAND`, out of the table.
 
+use super::arguments::subcommand;
 use super::arguments::{arg, is};
 use super::commands::Commands;
-use super::key_specs;
-use super::subcommands::{NUMBERS, name_of, subcommand};
-use super::table::{Command, SPECS, Spec};
 use super::writer::{Failure, Outcome, Writer};
-use crate::users::of_category;
+use protocol::resp::commands::{Begin, Category, Find, KeySpec, NUMBERS, SPECS, Spec, name_of, names_with};
 use protocol::resp::glob::matches;
 
 /// Bytes of a name or of arguments that an error repeats.
@@ -37,7 +35,7 @@ pub(super) fn unknown_command(args: &[&[u8]]) -> Failure {
 impl<'c> Commands<'_, 'c> {
     pub(super) fn command(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let names = args.get(2..).unwrap_or_default();
-        match subcommand(Command::Command, args) {
+        match subcommand(args) {
             "" => {
                 w.array(SPECS.len());
                 SPECS.iter().for_each(|spec| tell(spec, w));
@@ -93,25 +91,70 @@ impl<'c> Commands<'_, 'c> {
 }
 
 fn tell(spec: &Spec, w: &mut Writer<'_, '_>) {
-    let words = |text: &'static str| text.split(' ').filter(|word| !word.is_empty());
+    let flags = || spec.flags.split(' ').filter(|flag| !flag.is_empty());
     w.array(10);
     w.bulk(spec.name.as_bytes());
     w.integer(spec.arity.into());
-    w.set(words(spec.flags).count());
-    words(spec.flags).for_each(|flag| w.simple(flag));
-    let (first, last, step) = spec.keys;
+    w.set(flags().count());
+    flags().for_each(|flag| w.simple(flag));
+    let (first, last, step) = spec.range;
     [first, last, step].into_iter().for_each(|number| w.integer(number.into()));
-    w.set(words(spec.categories).count());
-    words(spec.categories).for_each(|category| w.simple(&format!("@{category}")));
-    key_specs::tell(spec.command, w);
+    w.set(spec.categories.iter().count());
+    spec.categories.iter().for_each(|category| w.simple(&format!("@{}", category.name())));
+    w.set(spec.tips.len());
+    spec.tips.iter().for_each(|tip| w.bulk(tip.as_bytes()));
+    w.set(spec.keys.len());
+    spec.keys.iter().for_each(|keys| tell_keys(keys, w));
     // Subcommands.
     w.set(0);
 }
 
+fn tell_keys(keys: &KeySpec, w: &mut Writer<'_, '_>) {
+    w.map(if keys.note.is_empty() { 3 } else { 4 });
+    if !keys.note.is_empty() {
+        w.bulk(b"notes");
+        w.bulk(keys.note.as_bytes());
+    }
+    w.bulk(b"flags");
+    tell_flags(keys.flags, w);
+    w.bulk(b"begin_search");
+    match keys.begin {
+        Begin::Index(index) => tell_search("index", &[("index", index)], w),
+        Begin::Unknown => tell_search("unknown", &[], w),
+    }
+    w.bulk(b"find_keys");
+    match keys.find {
+        Find::Range { last, step } => {
+            tell_search("range", &[("lastkey", last), ("keystep", step), ("limit", 0)], w);
+        }
+        Find::Counted => {
+            tell_search("keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)], w);
+        }
+        Find::Unknown | Find::SortDestination => tell_search("unknown", &[], w),
+    }
+}
+
+fn tell_search(kind: &str, numbers: &[(&str, i8)], w: &mut Writer<'_, '_>) {
+    w.map(2);
+    w.bulk(b"type");
+    w.bulk(kind.as_bytes());
+    w.bulk(b"spec");
+    w.map(numbers.len());
+    for (name, number) in numbers {
+        w.bulk(name.as_bytes());
+        w.integer(i64::from(*number));
+    }
+}
+
+/// Writes words as a set.
+fn tell_flags(flags: &str, w: &mut Writer<'_, '_>) {
+    w.set(flags.split(' ').count());
+    flags.split(' ').for_each(|flag| w.simple(flag));
+}
+
 fn document(spec: &Spec, w: &mut Writer<'_, '_>) {
-    let (group, since) = spec.group;
     w.bulk(spec.name.as_bytes());
-    let pairs = [("summary", spec.summary), ("since", since), ("group", group)];
+    let pairs = [("summary", spec.summary), ("since", spec.since), ("group", spec.group.name)];
     w.map(pairs.len());
     for (name, text) in pairs {
         w.bulk(name.as_bytes());
@@ -129,7 +172,8 @@ fn list(filter: &[&[u8]], w: &mut Writer<'_, '_>) -> Outcome {
             all().filter(|name| matches(&pattern, name.as_bytes())).collect()
         }
         [by, kind, value] if is(by, "FILTERBY") && is(kind, "ACLCAT") => {
-            of_category(&String::from_utf8_lossy(value).to_ascii_lowercase())
+            let name = String::from_utf8_lossy(value).to_ascii_lowercase();
+            Category::named(&name).map(names_with).unwrap_or_default()
         }
         [by, kind, _] if is(by, "FILTERBY") && is(kind, "MODULE") => Vec::new(),
         _ => return Err(Failure::SYNTAX),
@@ -143,14 +187,13 @@ fn keys_of(request: &[&[u8]], with_flags: bool, w: &mut Writer<'_, '_>) -> Outco
     let Some(spec) = Spec::find(arg(request, 0)) else {
         return Err(Failure::new("ERR Invalid command specified"));
     };
-    let is_of_subcommand = spec.has_subcommand_with_key(request);
-    if spec.keys.0 == 0 && spec.counts_keys_at().is_none() && !is_of_subcommand {
+    if !spec.has_keys(request) {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
     if !spec.takes(request.len()) {
         return Err(Failure::new("ERR Invalid number of arguments specified for command"));
     }
-    let places = if is_of_subcommand { Some(spec.guarded_places(request)) } else { spec.places_in(request) };
+    let places = spec.told_places(request);
     let places = places.ok_or(Failure::new("ERR Invalid arguments specified for command"))?;
     let keys: Vec<&[u8]> = places.into_iter().map(|place| arg(request, place)).collect();
     w.array(keys.len());
@@ -158,7 +201,7 @@ fn keys_of(request: &[&[u8]], with_flags: bool, w: &mut Writer<'_, '_>) -> Outco
         if with_flags {
             w.array(2);
             w.bulk(key);
-            key_specs::tell_flags(key_specs::flags_of(spec, nth, request), w);
+            tell_flags(spec.key_flags(nth, request), w);
         } else {
             w.bulk(key);
         }

@@ -2,40 +2,57 @@
 
 use millpond::ReadHandle;
 use millpond::structured::Collection;
+use protocol::resp::commands::Generic;
 
-use super::arguments::{arg, integer, is};
+use super::arguments::{Unit, arg, integer, is};
 use super::commands::{Commands, stamp_of};
-use super::table::Command;
+use super::listing::Walk;
 use super::writer::{Failure, Outcome, Writer};
 use crate::metrics::Counter;
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_key(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_key(&mut self, command: Generic, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let keys = args.get(1..).unwrap_or_default();
         let count = |is_there: &dyn Fn(&[u8]) -> bool| keys.iter().filter(|key| is_there(key)).count();
         match command {
-            Command::Del | Command::Unlink => {
+            Generic::Del | Generic::Unlink => {
                 let removed = count(&|key| self.remove(key));
                 self.counters.add(Counter::DeleteHits, removed as u64);
                 self.counters.add(Counter::DeleteMisses, (keys.len() - removed) as u64);
                 w.integer(removed as i64);
             }
-            Command::Exists => w.integer(count(&|key| self.peek(key).is_some()) as i64),
-            Command::Touch => {
+            Generic::Exists => w.integer(count(&|key| self.peek(key).is_some()) as i64),
+            Generic::Touch => {
                 let touched = count(&|key| {
                     let item = self.keys().find(key).filter(|item| !self.is_over(item));
                     item.map(|item| item.note_access()).is_some()
                 });
                 w.integer(touched as i64);
             }
-            Command::Type => {
+            Generic::Type => {
                 w.simple(self.peek(arg(args, 1)).map_or("none", |item| self.type_of(&item)));
             }
-            Command::Copy => self.copy(args, w)?,
-            _ => {
-                let renamed = self.rename(arg(args, 1), arg(args, 2), command == Command::RenameNx)?;
-                if command == Command::Rename { w.ok() } else { w.truth(renamed) }
+            Generic::Copy => self.copy(args, w)?,
+            Generic::Rename => {
+                self.rename(arg(args, 1), arg(args, 2), false)?;
+                w.ok();
             }
+            Generic::RenameNx => w.truth(self.rename(arg(args, 1), arg(args, 2), true)?),
+            Generic::Expire => self.expire((Unit::SECONDS, "expire"), args, w)?,
+            Generic::PExpire => self.expire((Unit::MILLIS, "pexpire"), args, w)?,
+            Generic::ExpireAt => self.expire((Unit::UNIX_SECONDS, "expireat"), args, w)?,
+            Generic::PExpireAt => self.expire((Unit::UNIX_MILLIS, "pexpireat"), args, w)?,
+            Generic::Ttl => self.ttl(Unit::SECONDS, arg(args, 1), w)?,
+            Generic::PTtl => self.ttl(Unit::MILLIS, arg(args, 1), w)?,
+            Generic::ExpireTime => self.ttl(Unit::UNIX_SECONDS, arg(args, 1), w)?,
+            Generic::PExpireTime => self.ttl(Unit::UNIX_MILLIS, arg(args, 1), w)?,
+            Generic::Persist => self.persist(args, w)?,
+            Generic::Sort => self.sort(true, args, w)?,
+            Generic::SortRo => self.sort(false, args, w)?,
+            Generic::Object => self.object(args, w)?,
+            Generic::Keys => self.list_at_once(Walk::Keys, args, w)?,
+            Generic::Scan => self.list_at_once(Walk::Scan, args, w)?,
+            Generic::RandomKey => self.list_at_once(Walk::RandomKey, args, w)?,
         }
         Ok(())
     }

@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
+use super::arguments::subcommand;
 use super::arguments::{arg, is};
 use super::commands::Commands;
-use super::subcommands::{NUMBERS, name_of, numbers_named, subcommand};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::spikes::{Event, Series};
+use protocol::resp::commands::{NUMBERS, name_of, numbers_named};
 
 /// Columns of a graph; what is more goes below.
 const COLUMNS: usize = 80;
@@ -21,7 +21,7 @@ const BELOW: char = '|';
 impl<'c> Commands<'_, 'c> {
     pub(super) fn latency(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let names = args.get(2..).unwrap_or_default();
-        match subcommand(Command::Latency, args) {
+        match subcommand(args) {
             "histogram" => self.tell_histograms(names, w),
             "latest" => {
                 let known: Vec<(Event, Series)> = self.events().collect();

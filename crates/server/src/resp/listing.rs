@@ -9,9 +9,9 @@ use protocol::resp::reply;
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::slow;
+use protocol::resp::commands::{Command, Generic, Server, number};
 use protocol::resp::glob::matches;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
@@ -107,20 +107,53 @@ impl<'c> Listing<'c> {
     }
 }
 
+/// A command that walks over the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    Keys,
+    Scan,
+    DbSize,
+    RandomKey,
+}
+
+impl Walk {
+    /// The walk that a command is, if it is one.
+    pub(super) const fn of(command: Command) -> Option<Self> {
+        match command {
+            Command::Generic(Generic::Keys) => Some(Self::Keys),
+            Command::Generic(Generic::Scan) => Some(Self::Scan),
+            Command::Generic(Generic::RandomKey) => Some(Self::RandomKey),
+            Command::Server(Server::DbSize) => Some(Self::DbSize),
+            _ => None,
+        }
+    }
+
+    /// The number of the command.
+    const fn number(self) -> usize {
+        const NUMBERS: [usize; 4] = [number("keys"), number("scan"), number("dbsize"), number("randomkey")];
+        match self {
+            Self::Keys => NUMBERS[0],
+            Self::Scan => NUMBERS[1],
+            Self::DbSize => NUMBERS[2],
+            Self::RandomKey => NUMBERS[3],
+        }
+    }
+}
+
 impl<'c> Commands<'_, 'c> {
     /// Begins the walk of a command, whose arity was checked.
-    pub(super) fn begin_listing(&mut self, command: Command, args: &[&[u8]]) -> Result<Listing<'c>, Failure> {
-        let (wanted, place) = match command {
-            Command::Keys => {
+    pub(super) fn begin_listing(&mut self, walk: Walk, args: &[&[u8]]) -> Result<Listing<'c>, Failure> {
+        let (wanted, place) = match walk {
+            Walk::Keys => {
                 let found = Found { pattern: arg(args, 1).to_vec(), replies: Vec::new(), count: 0 };
                 (Wanted::Keys(found), Place::START)
             }
-            Command::Scan => self.scan(args)?,
-            Command::DbSize => (Wanted::Count(0), Place::START),
-            _ => (Wanted::Any { seen: 0, chosen: Vec::new() }, Place::START),
+            Walk::Scan => self.scan(args)?,
+            Walk::DbSize => (Wanted::Count(0), Place::START),
+            Walk::RandomKey => (Wanted::Any { seen: 0, chosen: Vec::new() }, Place::START),
         };
         let items = self.shared.cache.items_from(self.pool.id, place).map_err(Failure::from)?;
-        Ok(Listing { items, wanted, number: command as usize, said: slow::shortened(args), nanos: 0 })
+        Ok(Listing { items, wanted, number: walk.number(), said: slow::shortened(args), nanos: 0 })
     }
 
     /// As [`Self::continue_listing`], and counts the walk, and the time that it took, once it is
@@ -233,13 +266,8 @@ impl<'c> Commands<'_, 'c> {
     }
 
     /// A walk from its beginning to its end, within a transaction.
-    pub(super) fn list_at_once(
-        &mut self,
-        command: Command,
-        args: &[&[u8]],
-        w: &mut Writer<'_, 'c>,
-    ) -> Outcome {
-        let mut listing = self.begin_listing(command, args)?;
+    pub(super) fn list_at_once(&mut self, walk: Walk, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let mut listing = self.begin_listing(walk, args)?;
         while !self.continue_listing(&mut listing, u32::MAX, w) {}
         Ok(())
     }

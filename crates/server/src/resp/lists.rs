@@ -1,11 +1,11 @@
 //! Commands on lists.
 
 use millpond::structured::{CollectionKind, Corrupt, Edit, Member, View};
+use protocol::resp::commands::List;
 
 use super::arguments::{arg, integer, is};
 use super::collections::{count_of, counted_keys, places};
 use super::commands::Commands;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 const LIST: CollectionKind = CollectionKind::List;
@@ -50,16 +50,17 @@ impl Side {
 }
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_list(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_list(&mut self, command: List, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
         match command {
-            Command::LPush | Command::RPush | Command::LPushX | Command::RPushX => {
-                return self.list_push(command, args, w);
-            }
-            Command::LPop => return self.list_pop(Side::Front, "lpop", args, w),
-            Command::RPop => return self.list_pop(Side::Back, "rpop", args, w),
-            Command::LLen => w.integer(self.look(key, LIST, |view| view.len())?.unwrap_or(0) as i64),
-            Command::LRange => {
+            List::LPush => return self.list_push(Side::Front, false, args, w),
+            List::RPush => return self.list_push(Side::Back, false, args, w),
+            List::LPushX => return self.list_push(Side::Front, true, args, w),
+            List::RPushX => return self.list_push(Side::Back, true, args, w),
+            List::LPop => return self.list_pop(Side::Front, "lpop", args, w),
+            List::RPop => return self.list_pop(Side::Back, "rpop", args, w),
+            List::LLen => w.integer(self.look(key, LIST, |view| view.len())?.unwrap_or(0) as i64),
+            List::LRange => {
                 let (start, end) = (integer(arg(args, 2))?, integer(arg(args, 3))?);
                 let found = self.look(key, LIST, |view| {
                     let (from, count) = places(start, end, view.len()?);
@@ -67,7 +68,7 @@ impl<'c> Commands<'_, 'c> {
                 })?;
                 w.keys(&found.unwrap_or_default());
             }
-            Command::LIndex => {
+            List::LIndex => {
                 let index = integer(arg(args, 2));
                 let at = |len| index.as_ref().ok().and_then(|index| place(*index, len));
                 let found = self.look(key, LIST, |view| match at(view.len()?) {
@@ -83,26 +84,30 @@ impl<'c> Commands<'_, 'c> {
                     None => w.null(),
                 }
             }
-            Command::LSet => self.list_set(args, w)?,
-            Command::LInsert => self.list_insert(args, w)?,
-            Command::LRem => self.list_remove(args, w)?,
-            Command::LTrim => return self.list_trim(args, w),
-            Command::LPos => return self.list_position(args, w),
-            Command::LMove => {
+            List::LSet => self.list_set(args, w)?,
+            List::LInsert => self.list_insert(args, w)?,
+            List::LRem => self.list_remove(args, w)?,
+            List::LTrim => return self.list_trim(args, w),
+            List::LPos => return self.list_position(args, w),
+            List::LMove => {
                 let (from, to) = (Side::parse(arg(args, 3))?, Side::parse(arg(args, 4))?);
                 return self.list_move((key, from), (arg(args, 2), to), w);
             }
-            Command::RPopLPush => {
+            List::RPopLPush => {
                 return self.list_move((key, Side::Back), (arg(args, 2), Side::Front), w);
             }
-            _ => return self.list_pop_any(args, w),
+            List::LMPop => return self.list_pop_any(args, w),
         }
         Ok(())
     }
 
-    fn list_push(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let side = if matches!(command, Command::LPush | Command::LPushX) { Side::Front } else { Side::Back };
-        let only_if_there = matches!(command, Command::LPushX | Command::RPushX);
+    fn list_push(
+        &mut self,
+        side: Side,
+        only_if_there: bool,
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
         let values = args.get(2..).unwrap_or_default();
         let len = self.change(
             arg(args, 1),

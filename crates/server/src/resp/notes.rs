@@ -3,10 +3,10 @@
 
 use super::arguments::End;
 use super::commands::Commands;
-use super::set::value_index;
-use super::table::{Command, Spec};
+use super::set::Setter;
 use crate::requests::{Asked, Does};
 use crate::telemetry::Step;
+use protocol::resp::commands::{Command, Generic, Spec, Str};
 
 /// What the log of requests has of the present command that its arguments do not show.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ impl Commands<'_, '_> {
         let Some(notes) = &self.notes else { return };
         let told = self.told.take();
         // Each of its keys was logged as it was looked up.
-        if spec.command == Command::MGet && is_answered {
+        if spec.command == Command::Str(Str::MGet) && is_answered {
             return;
         }
         let outcome = match told.is_hit {
@@ -126,25 +126,26 @@ impl Commands<'_, '_> {
     }
 }
 
-/// Where the value for the key in this place stands, in commands that set whole values.
+/// The place of the value for the key at a place, in commands that set whole values.
 const fn value_place(command: Command, key: usize) -> Option<usize> {
-    use Command as C;
-    match command {
-        C::MSet | C::MSetNx => Some(key + 1),
-        C::Set | C::SetNx | C::GetSet | C::SetEx | C::PSetEx => Some(value_index(command)),
+    match (command, Setter::of(command)) {
+        (Command::Str(Str::MSet | Str::MSetNx), _) => Some(key + 1),
+        (_, Some(setter)) => Some(setter.value_index()),
         _ => None,
     }
 }
 
 /// What a command does to its `nth` key.
 fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> Does {
-    use Command as C;
+    use Generic as G;
     match spec.command {
-        C::Del | C::Unlink | C::GetDel => Does::Remove,
-        C::Rename | C::RenameNx if nth == 0 => Does::Remove,
-        C::Touch | C::Expire | C::PExpire | C::ExpireAt | C::PExpireAt | C::Persist => Does::Touch,
+        Command::Generic(G::Del | G::Unlink) | Command::Str(Str::GetDel) => Does::Remove,
+        Command::Generic(G::Rename | G::RenameNx) if nth == 0 => Does::Remove,
+        Command::Generic(G::Touch | G::Expire | G::PExpire | G::ExpireAt | G::PExpireAt | G::Persist) => {
+            Does::Touch
+        }
         // Its value is read, and stays.
-        C::GetEx => Does::Read,
+        Command::Str(Str::GetEx) => Does::Read,
         _ if spec.access(nth, args).1 => Does::Write,
         _ => Does::Read,
     }

@@ -5,19 +5,15 @@ use protocol::resp::{number, reply};
 
 use super::arguments::{arg, integer};
 use super::commands::{Change, Commands, stamp_of};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_number(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let delta = match command {
-            Command::IncrByFloat => return self.add_fraction(args, w),
-            Command::Incr => 1,
-            Command::Decr => -1,
-            Command::IncrBy => integer(arg(args, 2))?,
-            _ => integer(arg(args, 2))?.checked_neg().ok_or(Failure::new("ERR decrement would overflow"))?,
-        };
-        let key = arg(args, 1);
+    pub(super) fn subtract(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let delta = integer(arg(args, 2))?.checked_neg();
+        self.add_number(arg(args, 1), delta.ok_or(Failure::new("ERR decrement would overflow"))?, w)
+    }
+
+    pub(super) fn add_number(&mut self, key: &[u8], delta: i64, w: &mut Writer<'_, 'c>) -> Outcome {
         let sum = self.modify(key, |old| {
             let before = old.map_or(Some(0), |old| number(old)).ok_or(Failure::NOT_AN_INTEGER)?;
             let sum =
@@ -30,7 +26,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    fn add_fraction(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn add_fraction(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let delta = arg(args, 2);
         let key = arg(args, 1);
         let sum = self.modify(key, |old| {

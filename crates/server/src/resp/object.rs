@@ -3,11 +3,9 @@
 use millpond::structured::Collection;
 use protocol::resp::number;
 
-use super::arguments::{arg, integer, is};
+use super::arguments::{arg, integer, is, subcommand};
 use super::collections::encoding_of;
 use super::commands::Commands;
-use super::subcommands::subcommand;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 /// Longest value that Redis keeps in one piece with its object.
@@ -19,7 +17,7 @@ const NO_LFU: Failure = Failure::new(
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn object(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let known = subcommand(Command::Object, args);
+        let known = subcommand(args);
         if known == "help" {
             w.help(
                 "object",
@@ -61,7 +59,7 @@ impl<'c> Commands<'_, 'c> {
     }
 
     pub(super) fn memory(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        if subcommand(Command::Memory, args) == "help" {
+        if subcommand(args) == "help" {
             w.help(
                 "memory",
                 &[

@@ -5,10 +5,10 @@ use protocol::resp::number;
 
 use super::arguments::{arg, integer, is};
 use super::commands::Commands;
-use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::net::Message;
 use crate::tenants::Paused;
+use protocol::resp::commands::{Command, Spec, Transactions};
 
 impl<'c> Commands<'_, 'c> {
     pub(super) fn pause(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
@@ -50,7 +50,7 @@ impl<'c> Commands<'_, 'c> {
         }
         let Some(spec) = Spec::find(arg(args, 0)) else { return false };
         let is_of_writes = self.client.transaction.as_ref().is_some_and(|begun| begun.has_writes);
-        spec.writes() || (spec.command == Command::Exec && is_of_writes)
+        spec.writes() || (spec.command == Command::Transactions(Transactions::Exec) && is_of_writes)
     }
 
     /// Nobody is ever blocked.

@@ -1,16 +1,23 @@
 //! `PUBSUB`, over the one channel that there is. A client sees subscriptions of its own tenant.
 
-use super::arguments::arg;
+use super::arguments::{arg, subcommand};
 use super::commands::Commands;
-use super::subcommands::subcommand;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::tracking::CHANNEL;
+use protocol::resp::commands::PubSub;
 use protocol::resp::glob::matches;
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn pubsub(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let known = subcommand(Command::PubSub, args);
+    pub(super) fn run_pubsub(&mut self, command: PubSub, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        match command {
+            PubSub::PubSub => self.pubsub(args, w),
+            PubSub::Subscribe => self.run_channel(true, args, w),
+            PubSub::Unsubscribe => self.run_channel(false, args, w),
+        }
+    }
+
+    fn pubsub(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let known = subcommand(args);
         let values = args.get(2..).unwrap_or_default();
         match known {
             "channels" | "shardchannels" if values.len() > 1 => {

@@ -1,10 +1,10 @@
 //! `SET` and its relatives, and the commands that read a value and do something to its key.
 
 use millpond::{ReadHandle, WriteHandle};
+use protocol::resp::commands::{Command, Str};
 
 use super::arguments::{End, Unit, arg, is, positive_end};
 use super::commands::{Change, Commands, flags_of, stamp_of};
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::deadline::{Stamp, shown_flags};
 use crate::lookup::Value;
@@ -47,59 +47,85 @@ pub(super) struct WasSet<'c> {
     pub(super) old: Option<ReadHandle<'c>>,
 }
 
-impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_value(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let key = arg(args, 1);
+/// A command that sets the value of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setter {
+    Set,
+    GetSet,
+    SetNx,
+    SetEx,
+    PSetEx,
+}
+
+impl Setter {
+    /// The setter that a command is, if it is one.
+    pub(super) const fn of(command: Command) -> Option<Self> {
+        let Command::Str(command) = command else { return None };
         match command {
-            Command::Get => {
-                let found = self.read_string(key)?;
-                self.tell_found(found.as_ref().map(|item| item.len()));
-                w.value(found.map(Value::Held));
-            }
-            Command::GetDel => {
-                let is_there = self.read_string(key)?.is_some();
-                let removed =
-                    if is_there { self.modify(key, |old| Ok(Change::Remove(old.cloned())))? } else { None };
-                w.value(removed.map(Value::Held));
-            }
-            Command::GetEx => return self.get_and_expire(args, w),
-            _ => {
-                let index = value_index(command);
-                let value = NewValue::Bytes(arg(args, index));
-                return self.set_command(
-                    command,
-                    (args.get(..index).unwrap_or_default(), args.get(index + 1..).unwrap_or_default()),
-                    value,
-                    w,
-                );
-            }
+            Str::Set => Some(Self::Set),
+            Str::GetSet => Some(Self::GetSet),
+            Str::SetNx => Some(Self::SetNx),
+            Str::SetEx => Some(Self::SetEx),
+            Str::PSetEx => Some(Self::PSetEx),
+            _ => None,
         }
+    }
+
+    /// The place of the value among the arguments.
+    pub(super) const fn value_index(self) -> usize {
+        match self {
+            Self::Set | Self::GetSet | Self::SetNx => 2,
+            Self::SetEx | Self::PSetEx => 3,
+        }
+    }
+}
+
+impl<'c> Commands<'_, 'c> {
+    pub(super) fn get(&self, key: &[u8], w: &mut Writer<'_, 'c>) -> Outcome {
+        let found = self.read_string(key)?;
+        self.tell_found(found.as_ref().map(|item| item.len()));
+        w.value(found.map(Value::Held));
         Ok(())
+    }
+
+    pub(super) fn get_and_delete(&self, key: &[u8], w: &mut Writer<'_, 'c>) -> Outcome {
+        let is_there = self.read_string(key)?.is_some();
+        let removed = if is_there { self.modify(key, |old| Ok(Change::Remove(old.cloned())))? } else { None };
+        w.value(removed.map(Value::Held));
+        Ok(())
+    }
+
+    pub(super) fn run_setter(&mut self, setter: Setter, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let index = setter.value_index();
+        let (before, behind) = (args.get(..index), args.get(index + 1..));
+        let around = (before.unwrap_or_default(), behind.unwrap_or_default());
+        self.set_command(setter, around, NewValue::Bytes(arg(args, index)), w)
     }
 
     /// A command that sets `value`, with the arguments before and behind it.
     pub(super) fn set_command(
         &mut self,
-        command: Command,
+        setter: Setter,
         (before, behind): (&[&[u8]], &[&[u8]]),
         value: NewValue<'_, 'c>,
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
         let key = arg(before, 1);
-        let options = match command {
-            Command::Set => self.set_options(behind)?,
-            Command::SetNx => SetOptions { condition: Condition::Absent, ..SetOptions::PLAIN },
-            Command::GetSet => SetOptions { wants_old: true, ..SetOptions::PLAIN },
-            _ => {
-                let name = if command == Command::SetEx { "setex" } else { "psetex" };
-                let end = positive_end(arg(before, 2), Unit::of_command(command), self.now_millis(), name)?;
-                SetOptions { end, ..SetOptions::PLAIN }
-            }
+        let expiring = |unit, name| {
+            let end = positive_end(arg(before, 2), unit, self.now_millis(), name)?;
+            Ok::<_, Failure>(SetOptions { end, ..SetOptions::PLAIN })
+        };
+        let options = match setter {
+            Setter::Set => self.set_options(behind)?,
+            Setter::SetNx => SetOptions { condition: Condition::Absent, ..SetOptions::PLAIN },
+            Setter::GetSet => SetOptions { wants_old: true, ..SetOptions::PLAIN },
+            Setter::SetEx => expiring(Unit::SECONDS, "setex")?,
+            Setter::PSetEx => expiring(Unit::MILLIS, "psetex")?,
         };
         self.tell_end(options.end);
         let WasSet { is_set, old } = self.set(key, value, options)?;
-        match command {
-            Command::SetNx => w.truth(is_set),
+        match setter {
+            Setter::SetNx => w.truth(is_set),
             _ if options.wants_old => w.value(old.map(Value::Held)),
             _ if is_set => w.ok(),
             _ => w.null(),
@@ -227,7 +253,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    fn get_and_expire(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn get_and_expire(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let (unit, time) = match args.get(2..).unwrap_or_default() {
             [] => (None, None),
             [option] if is(option, "PERSIST") => (None, Some(())),
@@ -264,13 +290,5 @@ impl<'c> NewValue<'_, 'c> {
         if let Self::Item(place) = self {
             *place = Some(item);
         }
-    }
-}
-
-/// Which argument of a command that sets a value is the value.
-pub(super) const fn value_index(command: Command) -> usize {
-    match command {
-        Command::SetEx | Command::PSetEx => 3,
-        _ => 2,
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use millpond::structured::{CollectionKind, Edit, Member};
+use protocol::resp::commands::Set;
 
 use super::arguments::{arg, integer, is};
 use super::collections::{count_of, counted_keys, draws, signed_count};
 use super::commands::Commands;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 const SET: CollectionKind = CollectionKind::Set;
@@ -49,71 +49,63 @@ impl Budget {
 }
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_set(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_set(&mut self, command: Set, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let (key, member) = (arg(args, 1), arg(args, 2));
         let members = args.get(2..).unwrap_or_default();
         match command {
-            Command::SAdd | Command::SRem => {
-                let adds = command == Command::SAdd;
-                let unique: HashSet<&[u8]> = members.iter().copied().collect();
-                let changed = self.change(
-                    key,
-                    SET,
-                    |view| {
-                        unique
-                            .iter()
-                            .map(|name| Ok((*name, view.contains(name)?)))
-                            .collect::<Result<Vec<_>, _>>()
-                    },
-                    |found| {
-                        let found =
-                            found.unwrap_or_else(|| unique.iter().map(|name| (*name, false)).collect());
-                        let differ = found.into_iter().filter(|(_, is_there)| *is_there != adds);
-                        let edit = |name| if adds { Edit::put(name, &[][..]) } else { Edit::remove(name) };
-                        let edits: Vec<Edit<'_>> = differ.map(|(name, _)| edit(name)).collect();
-                        let count = edits.len();
-                        Ok((edits, count))
-                    },
-                )?;
-                w.integer(changed as i64);
-            }
-            Command::SMembers => {
+            Set::SAdd => return self.set_change(true, args, w),
+            Set::SRem => return self.set_change(false, args, w),
+            Set::SMembers => {
                 let all = self.look(key, SET, |view| view.all())?.unwrap_or_default();
                 w.set(all.len());
                 all.iter().for_each(|member| w.bulk(&member.key));
             }
-            Command::SIsMember => {
-                w.truth(self.look(key, SET, |view| view.contains(member))?.unwrap_or(false))
-            }
-            Command::SMIsMember => {
+            Set::SIsMember => w.truth(self.look(key, SET, |view| view.contains(member))?.unwrap_or(false)),
+            Set::SMIsMember => {
                 let found = self.look(key, SET, |view| {
                     members.iter().map(|member| view.contains(member)).collect::<Result<Vec<_>, _>>()
                 })?;
                 w.array(members.len());
                 found.unwrap_or_else(|| vec![false; members.len()]).into_iter().for_each(|is| w.truth(is));
             }
-            Command::SCard => w.integer(self.look(key, SET, |view| view.len())?.unwrap_or(0) as i64),
-            Command::SPop => return self.set_pop(args, w),
-            Command::SRandMember => return self.set_draw(args, w),
-            Command::SMove => return self.set_move(args, w),
-            Command::SInter | Command::SUnion | Command::SDiff => {
-                let found = self.sets_together(members_of(command), args.get(1..).unwrap_or_default())?;
-                w.set(found.len());
-                found.iter().for_each(|member| w.bulk(member));
-            }
-            Command::SInterStore | Command::SUnionStore | Command::SDiffStore => {
-                let found = self.sets_together(members_of(command), members)?;
-                self.store(key, SET, found.iter().map(|member| Edit::put(member, &[][..])).collect())?;
-                w.integer(found.len() as i64);
-            }
-            Command::SInterCard => return self.set_inter_card(args, w),
-            _ => {
+            Set::SCard => w.integer(self.look(key, SET, |view| view.len())?.unwrap_or(0) as i64),
+            Set::SPop => return self.set_pop(args, w),
+            Set::SRandMember => return self.set_draw(args, w),
+            Set::SMove => return self.set_move(args, w),
+            Set::SInter => return self.set_together(Together::Inter, args, w),
+            Set::SUnion => return self.set_together(Together::Union, args, w),
+            Set::SDiff => return self.set_together(Together::Diff, args, w),
+            Set::SInterStore => return self.set_store_together(Together::Inter, args, w),
+            Set::SUnionStore => return self.set_store_together(Together::Union, args, w),
+            Set::SDiffStore => return self.set_store_together(Together::Diff, args, w),
+            Set::SInterCard => return self.set_inter_card(args, w),
+            Set::SScan => {
                 return self.scan_collection(SET, args, w, |w, member| {
                     w.bulk(&member.key);
                     1
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Adds members, or removes them.
+    fn set_change(&mut self, adds: bool, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let unique: HashSet<&[u8]> = args.iter().skip(2).copied().collect();
+        let changed = self.change(
+            arg(args, 1),
+            SET,
+            |view| unique.iter().map(|name| Ok((*name, view.contains(name)?))).collect::<Result<Vec<_>, _>>(),
+            |found| {
+                let found = found.unwrap_or_else(|| unique.iter().map(|name| (*name, false)).collect());
+                let differ = found.into_iter().filter(|(_, is_there)| *is_there != adds);
+                let edit = |name| if adds { Edit::put(name, &[][..]) } else { Edit::remove(name) };
+                let edits: Vec<Edit<'_>> = differ.map(|(name, _)| edit(name)).collect();
+                let count = edits.len();
+                Ok((edits, count))
+            },
+        )?;
+        w.integer(changed as i64);
         Ok(())
     }
 
@@ -198,6 +190,21 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
+    fn set_together(&mut self, how: Together, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let found = self.sets_together(how, args.get(1..).unwrap_or_default())?;
+        w.set(found.len());
+        found.iter().for_each(|member| w.bulk(member));
+        Ok(())
+    }
+
+    fn set_store_together(&mut self, how: Together, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let found = self.sets_together(how, args.get(2..).unwrap_or_default())?;
+        let edits = found.iter().map(|member| Edit::put(member, &[][..])).collect();
+        self.store(arg(args, 1), SET, edits)?;
+        w.integer(found.len() as i64);
+        Ok(())
+    }
+
     fn set_inter_card(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let too_many = Failure::new("ERR Number of keys can't be greater than number of args");
         let (keys, rest) = counted_keys(args, 1, too_many)?;
@@ -257,14 +264,6 @@ impl<'c> Commands<'_, 'c> {
         let all = self.look(key, SET, |view| view.all())?.unwrap_or_default();
         budget.gather(&all)?;
         Ok(all.into_iter().map(|member| member.key).collect())
-    }
-}
-
-const fn members_of(command: Command) -> Together {
-    match command {
-        Command::SUnion | Command::SUnionStore => Together::Union,
-        Command::SInter | Command::SInterStore => Together::Inter,
-        _ => Together::Diff,
     }
 }
 

@@ -2,10 +2,8 @@
 
 use protocol::resp::number;
 
-use super::arguments::arg;
+use super::arguments::{arg, subcommand};
 use super::commands::Commands;
-use super::subcommands::subcommand;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::change;
 use crate::config::load::{Override, lay_over};
@@ -160,7 +158,7 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn slowlog(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let log = &self.shared.slow;
         let tenant = &self.account.tenant.name;
-        match subcommand(Command::SlowLog, args) {
+        match subcommand(args) {
             "len" => w.integer(log.len(tenant) as i64),
             "reset" => {
                 log.clear(tenant, self.shared.cache.ledger());

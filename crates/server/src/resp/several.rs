@@ -3,11 +3,11 @@
 //! Reads of so many keys that their answer does not fit into the output of a turn are the
 //! exception: they are answered part by part, and each part is of one moment.
 
-use super::table::{Command, Spec};
-use super::{Done, Round};
+use super::round::{Done, Round};
 use crate::net::End;
 use crate::session::Next;
 use crate::several::Seen;
+use protocol::resp::commands::Spec;
 
 /// Keys that are looked up in one turn, whatever a turn may have else.
 const TOGETHER: usize = 1_024;
@@ -21,21 +21,6 @@ pub(super) struct Whole {
     end: End,
     answered: usize,
     tries: usize,
-}
-
-/// Whether a command of so many arguments writes several keys, without being alone in the key
-/// space.
-pub(super) const fn writes_several(command: Command, args: usize) -> bool {
-    match command {
-        Command::MSet => args > 3,
-        Command::Del | Command::Unlink => args > 2,
-        _ => false,
-    }
-}
-
-/// Whether a command of so many arguments reads several keys, without being alone in the key space.
-pub(super) const fn reads_several(command: Command, args: usize) -> bool {
-    matches!(command, Command::MGet | Command::Exists | Command::Touch) && args > 2
 }
 
 impl<'i> Round<'_, '_, 'i> {

@@ -8,14 +8,18 @@ use std::collections::{HashMap, HashSet};
 
 use millpond::structured::{CollectionKind, Edit, Member};
 use protocol::resp::Version;
+use protocol::resp::commands::SortedSet;
 
 use super::arguments::{arg, is};
 use super::collections::{count_of, counted_keys, draws};
 use super::commands::Commands;
 use super::hashes::drawn;
 use super::numbers::float;
-use super::table::Command;
+use super::sets::Together;
 use super::writer::{Failure, Outcome, Writer};
+
+use self::range::By;
+use self::together::Then;
 
 const SORTED: CollectionKind = CollectionKind::Sorted;
 const NO_SCORE: Failure = Failure::new("ERR resulting score is not a number (NaN)");
@@ -92,8 +96,13 @@ impl AddOptions {
 }
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_sorted(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        use Command as C;
+    pub(super) fn run_sorted(
+        &mut self,
+        command: SortedSet,
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        use SortedSet as C;
         let (key, member) = (arg(args, 1), arg(args, 2));
         match command {
             C::ZAdd => return self.sorted_add(args, w),
@@ -134,14 +143,20 @@ impl<'c> Commands<'_, 'c> {
             C::ZPopMin | C::ZPopMax => return self.sorted_pop(command == C::ZPopMax, args, w),
             C::ZMPop => return self.sorted_pop_any(args, w),
             C::ZRandMember => return self.sorted_draw(args, w),
-            C::ZUnion
-            | C::ZInter
-            | C::ZDiff
-            | C::ZUnionStore
-            | C::ZInterStore
-            | C::ZDiffStore
-            | C::ZInterCard => {
-                return self.sorted_together(command, args, w);
+            C::ZUnion => return self.sorted_together((Together::Union, Then::Tell), "zunion", args, w),
+            C::ZInter => return self.sorted_together((Together::Inter, Then::Tell), "zinter", args, w),
+            C::ZDiff => return self.sorted_together((Together::Diff, Then::Tell), "zdiff", args, w),
+            C::ZUnionStore => {
+                return self.sorted_together((Together::Union, Then::Store), "zunionstore", args, w);
+            }
+            C::ZInterStore => {
+                return self.sorted_together((Together::Inter, Then::Store), "zinterstore", args, w);
+            }
+            C::ZDiffStore => {
+                return self.sorted_together((Together::Diff, Then::Store), "zdiffstore", args, w);
+            }
+            C::ZInterCard => {
+                return self.sorted_together((Together::Inter, Then::Count), "zintercard", args, w);
             }
             C::ZScan => {
                 return self.scan_collection(SORTED, args, w, |w, member| {
@@ -150,7 +165,18 @@ impl<'c> Commands<'_, 'c> {
                     2
                 });
             }
-            _ => return self.run_range(command, args, w),
+            C::ZCount => return self.sorted_count(By::Score, args, w),
+            C::ZLexCount => return self.sorted_count(By::Name, args, w),
+            C::ZRemRangeByRank => return self.sorted_remove_range(By::Place, args, w),
+            C::ZRemRangeByScore => return self.sorted_remove_range(By::Score, args, w),
+            C::ZRemRangeByLex => return self.sorted_remove_range(By::Name, args, w),
+            C::ZRangeStore => return self.sorted_store_range(args, w),
+            C::ZRange => return self.sorted_range((None, None), args, w),
+            C::ZRangeByScore => return self.sorted_range((Some(By::Score), Some(false)), args, w),
+            C::ZRangeByLex => return self.sorted_range((Some(By::Name), Some(false)), args, w),
+            C::ZRevRange => return self.sorted_range((Some(By::Place), Some(true)), args, w),
+            C::ZRevRangeByScore => return self.sorted_range((Some(By::Score), Some(true)), args, w),
+            C::ZRevRangeByLex => return self.sorted_range((Some(By::Name), Some(true)), args, w),
         }
         Ok(())
     }

@@ -12,7 +12,6 @@ use super::arguments::{arg, integer, is};
 use super::commands::Commands;
 use super::numbers::loose_float;
 use super::sets::Budget;
-use super::table::Command;
 use super::writer::{Failure, Outcome, Writer};
 
 /// What a pattern names for an element.
@@ -136,10 +135,9 @@ impl Rank {
 
 impl<'c> Commands<'_, 'c> {
     /// The key space is closed.
-    pub(super) fn sort(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn sort(&mut self, may_store: bool, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let may_read_all = self.identity.user.rules.has_all_keys();
-        let options =
-            Options::parse(args.get(2..).unwrap_or_default(), command == Command::Sort, may_read_all)?;
+        let options = Options::parse(args.get(2..).unwrap_or_default(), may_store, may_read_all)?;
         let mut budget = Budget::new();
         let all = self.in_order(arg(args, 1), &options, &mut budget)?;
         let (first, count) = options.part(all.len());

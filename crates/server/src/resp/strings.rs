@@ -1,19 +1,33 @@
 //! Commands on parts of values, and on the values of several keys.
 
 use millpond::ReadHandle;
+use protocol::resp::commands::Str;
 
 use super::arguments::{arg, integer};
 use super::commands::{Change, Commands, stamp_of};
-use super::set::{NewValue, SetOptions};
-use super::table::Command;
+use super::set::{NewValue, SetOptions, Setter};
 use super::writer::{Failure, Outcome, Writer};
 use crate::lookup::Value;
 
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_string(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+    pub(super) fn run_string(&mut self, command: Str, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let key = arg(args, 1);
         match command {
-            Command::MGet => {
+            Str::Get => self.get(key, w)?,
+            Str::GetDel => self.get_and_delete(key, w)?,
+            Str::GetEx => self.get_and_expire(args, w)?,
+            Str::Set => self.run_setter(Setter::Set, args, w)?,
+            Str::GetSet => self.run_setter(Setter::GetSet, args, w)?,
+            Str::SetNx => self.run_setter(Setter::SetNx, args, w)?,
+            Str::SetEx => self.run_setter(Setter::SetEx, args, w)?,
+            Str::PSetEx => self.run_setter(Setter::PSetEx, args, w)?,
+            Str::Lcs => self.lcs(args, w)?,
+            Str::Incr => self.add_number(key, 1, w)?,
+            Str::Decr => self.add_number(key, -1, w)?,
+            Str::IncrBy => self.add_number(key, integer(arg(args, 2))?, w)?,
+            Str::DecrBy => self.subtract(args, w)?,
+            Str::IncrByFloat => self.add_fraction(args, w)?,
+            Str::MGet => {
                 let keys = args.get(1..).unwrap_or_default();
                 w.array(keys.len());
                 keys.iter().for_each(|key| {
@@ -22,8 +36,8 @@ impl<'c> Commands<'_, 'c> {
                     w.value(item.map(Value::Held));
                 });
             }
-            Command::MSet => self.set_all(args, w)?,
-            Command::MSetNx => {
+            Str::MSet => self.set_all(args, w)?,
+            Str::MSetNx => {
                 let (pairs, []) = args.get(1..).unwrap_or_default().as_chunks::<2>() else {
                     return Err(Failure::wrong_number("msetnx"));
                 };
@@ -33,7 +47,7 @@ impl<'c> Commands<'_, 'c> {
                 }
                 w.truth(is_free);
             }
-            Command::Append => {
+            Str::Append => {
                 let more = arg(args, 2);
                 let len = self.modify(key, |old| {
                     let before: &[u8] = old.map_or(&[], |old| old);
@@ -43,14 +57,14 @@ impl<'c> Commands<'_, 'c> {
                 self.tell_length(len);
                 w.integer(len as i64);
             }
-            Command::StrLen => w.integer(self.read_string(key)?.map_or(0, |item| item.len() as i64)),
-            Command::GetRange | Command::Substr => {
+            Str::StrLen => w.integer(self.read_string(key)?.map_or(0, |item| item.len() as i64)),
+            Str::GetRange | Str::Substr => {
                 let (start, end) = (integer(arg(args, 2))?, integer(arg(args, 3))?);
                 let item = self.read_string(key)?;
                 let value: &[u8] = item.as_ref().map_or(&[], |item| item);
                 w.bulk(range(value, start, end));
             }
-            _ => self.set_range(args, w)?,
+            Str::SetRange => self.set_range(args, w)?,
         }
         Ok(())
     }

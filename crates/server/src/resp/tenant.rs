@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::commands::Commands;
-use super::table::Spec;
 use super::writer::{Failure, Outcome};
 use crate::tenants::{Account, Closed, Directory, Route, Tenant, may_turn_to};
 use crate::tracking::Space;
+use protocol::resp::commands::{Category, Spec};
 
 impl Commands<'_, '_> {
     /// Whose the connection is where it chooses nothing: its user's, or else its listener's.
@@ -84,7 +84,7 @@ impl Commands<'_, '_> {
         let mut keys = places.iter().filter_map(|place| args.get(*place));
         let first = keys.next();
         // Without a key it matters to those that are about all keys.
-        if first.is_none() && !spec.categories.split(' ').any(|category| category == "keyspace") {
+        if first.is_none() && !spec.categories.has(Category::Keyspace) {
             return Ok(None);
         }
         let route = self.route(directory);

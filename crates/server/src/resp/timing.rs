@@ -2,13 +2,17 @@
 //!
 //! Lookups that are made together share the time that they take alike.
 
-use super::Answer;
 use super::commands::Commands;
-use super::table::{Command, SPECS};
+use super::gather::Answer;
 use super::writer::{Failure, Outcome};
 use crate::metrics::{Counter, Ended};
 use crate::slow;
 use crate::spikes::{Event, Spike};
+use protocol::resp::commands::{SPECS, number};
+
+const EXEC: usize = number("exec");
+const GET: usize = number("get");
+const MGET: usize = number("mget");
 
 /// What a batch of lookups was of.
 #[derive(Debug, Default)]
@@ -65,10 +69,10 @@ impl Commands<'_, '_> {
     pub(super) fn note_time_of(&self, args: impl FnOnce() -> Vec<Vec<u8>>, nanos: u64) {
         let Some(number) = self.untimed.take() else { return };
         self.counters.times.add(number, nanos, 1, self.shared.cache.ledger());
-        let is_fast = SPECS.get(number).is_some_and(|spec| spec.flags.split(' ').any(|flag| flag == "fast"));
+        let is_fast = SPECS.get(number).is_some_and(|spec| spec.has_flag("fast"));
         self.note_spike(if is_fast { Event::FastCommand } else { Event::Command }, nanos);
         // Of a transaction the slow log has the commands that took long, as Redis's does.
-        if number != Command::Exec as usize {
+        if number != EXEC {
             self.note_slow(args, nanos);
         }
     }
@@ -95,11 +99,10 @@ impl Commands<'_, '_> {
             std::mem::take(gathered);
         gathered.last = last;
         self.info.figures.note_command(last);
-        let (get, mget) = (Command::Get as usize, Command::MGet as usize);
         for (number, ended, calls) in [
-            (get, Ended::Well, gets - failed_gets),
-            (get, Ended::Failed, failed_gets),
-            (mget, Ended::Well, mgets),
+            (GET, Ended::Well, gets - failed_gets),
+            (GET, Ended::Failed, failed_gets),
+            (MGET, Ended::Well, mgets),
         ] {
             if calls > 0 {
                 self.counters.add_calls(number, ended, calls);
@@ -110,11 +113,11 @@ impl Commands<'_, '_> {
         self.note_spike(Event::FastCommand, each);
         let ledger = self.shared.cache.ledger();
         if gets > 0 {
-            self.counters.times.add(get, each, gets, ledger);
+            self.counters.times.add(GET, each, gets, ledger);
         }
         let of_mgets = nanos_before + each * keys_of_mgets;
         match of_mgets.checked_div(mgets) {
-            Some(each) => self.counters.times.add(mget, each, mgets, ledger),
+            Some(each) => self.counters.times.add(MGET, each, mgets, ledger),
             None => gathered.nanos_before = of_mgets,
         }
     }

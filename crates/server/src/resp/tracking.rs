@@ -8,11 +8,10 @@ use protocol::resp::{Version, number, reply};
 
 use super::arguments::{arg, is};
 use super::commands::Commands;
-use super::subcommands::{name_of, number_of};
-use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
 use crate::shared::ConnectionInfo;
 use crate::tracking::{CHANNEL, Space, Wish};
+use protocol::resp::commands::{Command, Connection, PubSub, Spec, name_of};
 
 /// Which of the keys that a client reads are remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -298,7 +297,7 @@ impl<'c> Commands<'_, 'c> {
     /// The client is about to read the keys of a command, if it is one that reads.
     pub(super) fn remember_all(&self, spec: &Spec, args: &[&[u8]]) {
         let tracks = self.client.tracking.as_ref();
-        if tracks.is_some_and(Tracks::remembers) && spec.flags.split(' ').any(|flag| flag == "readonly") {
+        if tracks.is_some_and(Tracks::remembers) && spec.has_flag("readonly") {
             for place in spec.places_in(args).into_iter().flatten() {
                 self.remember(arg(args, place));
             }
@@ -311,21 +310,15 @@ impl<'c> Commands<'_, 'c> {
         let is_within = self.client.transaction.is_some() || self.client.is_executing;
         if let Some(tracks) = &mut self.client.tracking
             && !is_within
-            && command != Command::Client
+            && command != Command::Connection(Connection::Client)
         {
             tracks.caching = None;
         }
     }
 
     /// `SUBSCRIBE` and `UNSUBSCRIBE`, for the one channel that there is.
-    pub(super) fn run_channel(
-        &mut self,
-        command: Command,
-        args: &[&[u8]],
-        w: &mut Writer<'_, 'c>,
-    ) -> Outcome {
+    pub(super) fn run_channel(&mut self, is_on: bool, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let channels = args.get(1..).unwrap_or_default();
-        let is_on = command == Command::Subscribe;
         if is_on && channels.iter().any(|channel| *channel != CHANNEL) {
             return Err(Failure::new(
                 "ERR there is no channel but __redis__:invalidate: messages cannot be published here",
@@ -361,13 +354,14 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn forbidden_by_subscription(&self, spec: &Spec, args: &[&[u8]]) -> Option<Failure> {
         let allowed = matches!(
             spec.command,
-            Command::Subscribe | Command::Unsubscribe | Command::Ping | Command::Quit | Command::Reset
+            Command::PubSub(PubSub::Subscribe | PubSub::Unsubscribe)
+                | Command::Connection(Connection::Ping | Connection::Quit | Connection::Reset)
         );
         (self.client.version == Version::Resp2 && self.info.is_subscribed() && !allowed).then(|| {
             Failure::from_text(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
                  context",
-                number_of(spec, args).map_or_else(|| spec.name.to_owned(), name_of)
+                spec.number_of(args).map_or_else(|| spec.name.to_owned(), name_of)
             ))
         })
     }

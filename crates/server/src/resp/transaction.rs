@@ -4,16 +4,8 @@ use protocol::resp::{Limits, Parse, Parser};
 
 use super::client::{Transaction, Watched};
 use super::commands::Commands;
-use super::table::{Command, Spec};
 use super::writer::{Failure, Outcome, Writer};
-
-/// Whether a command is carried out at once within a transaction.
-pub(super) const fn is_immediate(command: Command) -> bool {
-    matches!(
-        command,
-        Command::Exec | Command::Discard | Command::Multi | Command::Watch | Command::Quit | Command::Reset
-    )
-}
+use protocol::resp::commands::{Spec, Transactions};
 
 impl<'c> Commands<'_, 'c> {
     /// Keeps a command for `EXEC`.
@@ -29,34 +21,34 @@ impl<'c> Commands<'_, 'c> {
 
     pub(super) fn run_transaction(
         &mut self,
-        command: Command,
+        command: Transactions,
         args: &[&[u8]],
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
         match command {
-            Command::Multi => {
+            Transactions::Multi => {
                 if self.client.transaction.is_some() {
                     return Err(Failure::new("ERR MULTI calls can not be nested"));
                 }
                 self.client.transaction = Some(Transaction::default());
                 w.ok();
             }
-            Command::Exec => return self.exec(w),
-            Command::Discard => {
+            Transactions::Exec => return self.exec(w),
+            Transactions::Discard => {
                 if self.client.transaction.take().is_none() {
                     return Err(Failure::new("ERR DISCARD without MULTI"));
                 }
                 self.client.watched = Vec::new();
                 w.ok();
             }
-            Command::Watch => {
+            Transactions::Watch => {
                 if self.client.transaction.is_some() {
                     return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
                 }
                 self.watch(args.get(1..).unwrap_or_default())?;
                 w.ok();
             }
-            _ => {
+            Transactions::Unwatch => {
                 self.client.watched = Vec::new();
                 w.ok();
             }

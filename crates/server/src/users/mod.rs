@@ -19,6 +19,7 @@ mod password;
 mod rules;
 mod selector;
 
+use protocol::resp::commands::Spec;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +32,8 @@ pub use self::password::hash_password;
 pub(crate) use self::password::{Password, random};
 use self::rules::joined;
 pub(crate) use self::rules::{Rules, hidden};
-pub(crate) use self::selector::{CATEGORIES, Denied, of_category};
+pub(crate) use self::selector::Denied;
 use crate::config::{Auto, Config, UserSettings};
-use crate::resp::CommandSpec;
 
 /// The user that a connection begins as.
 pub(crate) const DEFAULT_USER: &str = "default";
@@ -226,11 +226,11 @@ impl Identity {
     /// and password.
     pub(crate) fn takes_passwords(&self) -> bool {
         let may_set = |spec| self.allows(spec, &[b"set", b""]);
-        self.is_bound && !CommandSpec::find(b"set").is_some_and(may_set)
+        self.is_bound && !Spec::find(b"set").is_some_and(may_set)
     }
 
     /// Whether it may call that.
-    pub(crate) fn allows(&self, spec: &CommandSpec, args: &[&[u8]]) -> bool {
+    pub(crate) fn allows(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         self.is_known && self.user.rules.check(spec, args).is_ok()
     }
 

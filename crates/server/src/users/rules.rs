@@ -5,11 +5,11 @@
 //! sets of such rules, in parentheses: it may do what one of them allows. What a rule of Redis
 //! means that there is nothing of here – channels – is kept and shown.
 
+use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
 
 use super::password::Password;
 use super::selector::{Denied, SYNTAX, Selector};
-use crate::resp::CommandSpec;
 
 /// Most selectors of a user.
 const MAX_SELECTORS: usize = 64;
@@ -114,7 +114,7 @@ impl Rules {
     ///
     /// # Errors
     /// What is in the way.
-    pub(crate) fn check(&self, spec: &CommandSpec, args: &[&[u8]]) -> Result<(), Denied> {
+    pub(crate) fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
         let Err(mut denied) = self.own.check(spec, args) else { return Ok(()) };
         for selector in &self.selectors {
             match selector.check(spec, args) {
@@ -196,7 +196,7 @@ mod tests {
 
     fn check(rules: &str, command: &str) -> Result<(), Denied> {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-        let spec = CommandSpec::find(args[0]).expect("a command");
+        let spec = Spec::find(args[0]).expect("a command");
         Rules::parse(rules).expect("rules").check(spec, &args)
     }
 

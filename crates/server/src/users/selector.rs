@@ -1,106 +1,8 @@
 //! A set of rules about commands, keys and channels: what the rules of a user are, and each of its
 //! selectors.
 
+use protocol::resp::commands::{Category, NUMBERS, Spec, categories_of, numbers_named};
 use protocol::resp::glob::matches;
-
-use crate::resp::{COUNT, CommandSpec, SPECS};
-
-/// Subcommands, which have categories of their own: command, subcommand, categories, as in Redis
-/// 7.0.
-const SUBCOMMANDS: &[(&str, &str, &str)] = &[
-    ("acl", "cat", "slow"),
-    ("acl", "deluser", "admin slow dangerous"),
-    ("acl", "dryrun", "admin slow dangerous"),
-    ("acl", "genpass", "slow"),
-    ("acl", "getuser", "admin slow dangerous"),
-    ("acl", "help", "slow"),
-    ("acl", "list", "admin slow dangerous"),
-    ("acl", "load", "admin slow dangerous"),
-    ("acl", "log", "admin slow dangerous"),
-    ("acl", "save", "admin slow dangerous"),
-    ("acl", "setuser", "admin slow dangerous"),
-    ("acl", "users", "admin slow dangerous"),
-    ("acl", "whoami", "slow"),
-    ("client", "caching", "slow connection"),
-    ("client", "getname", "slow connection"),
-    ("client", "getredir", "slow connection"),
-    ("client", "help", "slow connection"),
-    ("client", "id", "slow connection"),
-    ("client", "info", "slow connection"),
-    ("client", "kill", "admin slow dangerous connection"),
-    ("client", "list", "admin slow dangerous connection"),
-    ("client", "no-evict", "admin slow dangerous connection"),
-    ("client", "no-touch", "slow connection"),
-    ("client", "pause", "admin slow dangerous connection"),
-    ("client", "reply", "slow connection"),
-    ("client", "setinfo", "slow connection"),
-    ("client", "setname", "slow connection"),
-    ("client", "tracking", "slow connection"),
-    ("client", "trackinginfo", "slow connection"),
-    ("client", "unblock", "admin slow dangerous connection"),
-    ("client", "unpause", "admin slow dangerous connection"),
-    ("command", "count", "slow connection"),
-    ("command", "docs", "slow connection"),
-    ("command", "getkeys", "slow connection"),
-    ("command", "getkeysandflags", "slow connection"),
-    ("command", "help", "slow connection"),
-    ("command", "info", "slow connection"),
-    ("command", "list", "slow connection"),
-    ("config", "get", "admin slow dangerous"),
-    ("config", "help", "slow"),
-    ("config", "resetstat", "admin slow dangerous"),
-    ("config", "rewrite", "admin slow dangerous"),
-    ("config", "set", "admin slow dangerous"),
-    ("latency", "doctor", "admin slow dangerous"),
-    ("latency", "graph", "admin slow dangerous"),
-    ("latency", "help", "slow"),
-    ("latency", "histogram", "admin slow dangerous"),
-    ("latency", "history", "admin slow dangerous"),
-    ("latency", "latest", "admin slow dangerous"),
-    ("latency", "reset", "admin slow dangerous"),
-    ("memory", "help", "slow"),
-    ("memory", "usage", "read slow"),
-    ("object", "encoding", "keyspace read slow"),
-    ("object", "freq", "keyspace read slow"),
-    ("object", "help", "keyspace slow"),
-    ("object", "idletime", "keyspace read slow"),
-    ("object", "refcount", "keyspace read slow"),
-    ("pubsub", "channels", "pubsub slow"),
-    ("pubsub", "help", "slow"),
-    ("pubsub", "numpat", "pubsub slow"),
-    ("pubsub", "numsub", "pubsub slow"),
-    ("pubsub", "shardchannels", "pubsub slow"),
-    ("pubsub", "shardnumsub", "pubsub slow"),
-    ("slowlog", "get", "admin slow dangerous"),
-    ("slowlog", "help", "slow"),
-    ("slowlog", "len", "admin slow dangerous"),
-    ("slowlog", "reset", "admin slow dangerous"),
-];
-
-/// All categories, in Redis's order.
-pub(crate) const CATEGORIES: [&str; 21] = [
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
 
 /// Keys that may be read, written, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +15,8 @@ struct Pattern {
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Selector {
-    commands: Vec<bool>,
-    subcommands: Vec<bool>,
+    /// By the numbers of commands and subcommands.
+    allowed: Vec<bool>,
     /// The rules about commands as they were given, without those that later ones undid.
     told: Vec<String>,
     keys: Vec<Pattern>,
@@ -133,8 +35,7 @@ impl Default for Selector {
     /// One that allows nothing.
     fn default() -> Self {
         Self {
-            commands: vec![false; COUNT],
-            subcommands: vec![false; SUBCOMMANDS.len()],
+            allowed: vec![false; NUMBERS],
             told: vec!["-@all".to_owned()],
             keys: Vec::new(),
             channels: Vec::new(),
@@ -145,8 +46,7 @@ impl Default for Selector {
 impl Selector {
     /// Whether nothing is denied.
     pub(super) fn is_everything(&self) -> bool {
-        let all = |set: &[bool]| set.iter().all(|allowed| *allowed);
-        all(&self.commands) && all(&self.subcommands) && self.has_all_keys()
+        self.allowed.iter().all(|allowed| *allowed) && self.has_all_keys()
     }
 
     /// Whether it allows reading and writing whatever the key.
@@ -223,27 +123,24 @@ impl Selector {
     fn set_commands(&mut self, rule: &str) -> Option<()> {
         let (sign, name) = rule.split_at_checked(1)?;
         let allow = sign == "+";
-        let has = |categories: &str, wanted: &str| categories.split(' ').any(|category| category == wanted);
         if name == "@all" {
-            self.commands.fill(allow);
-            self.subcommands.fill(allow);
+            self.allowed.fill(allow);
             self.told.clear();
         } else if let Some(category) = name.strip_prefix('@') {
-            if !CATEGORIES.contains(&category) {
+            let category = Category::named(category)?;
+            for (number, allowed) in self.allowed.iter_mut().enumerate() {
+                if categories_of(number).is_some_and(|own| own.has(category)) {
+                    *allowed = allow;
+                }
+            }
+        } else {
+            let numbers = numbers_named(name.as_bytes());
+            if numbers.is_empty() {
                 return None;
             }
-            let commands = SPECS.iter().map(|spec| spec.categories).zip(&mut self.commands);
-            let subcommands = SUBCOMMANDS.iter().map(|(.., own)| *own).zip(&mut self.subcommands);
-            for (_, bit) in commands.chain(subcommands).filter(|(own, _)| has(own, category)) {
-                *bit = allow;
+            for number in numbers {
+                *self.allowed.get_mut(number)? = allow;
             }
-        } else if let Some((container, sub)) = name.split_once('|') {
-            let at = SUBCOMMANDS.iter().position(|(of, own, _)| *of == container && *own == sub)?;
-            *self.subcommands.get_mut(at)? = allow;
-        } else {
-            let spec = CommandSpec::find(name.as_bytes())?;
-            *self.commands.get_mut(spec.number())? = allow;
-            set_within(&mut self.subcommands, spec.name, allow);
         }
         // What is said of the same again undoes what was said before, as does what is said of a
         // command of its subcommands.
@@ -257,7 +154,7 @@ impl Selector {
     ///
     /// # Errors
     /// What is in the way.
-    pub(super) fn check(&self, spec: &CommandSpec, args: &[&[u8]]) -> Result<(), Denied> {
+    pub(super) fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
         if !self.may_call(spec, args.get(1).copied()) {
             return Err(Denied::Command);
         }
@@ -277,15 +174,9 @@ impl Selector {
         Ok(())
     }
 
-    fn may_call(&self, spec: &CommandSpec, sub: Option<&[u8]>) -> bool {
-        let is_it = |(of, own, _): &(&str, &str, &str)| {
-            *of == spec.name && sub.is_some_and(|sub| sub.eq_ignore_ascii_case(own.as_bytes()))
-        };
-        let bit = match SUBCOMMANDS.iter().position(is_it) {
-            Some(at) => self.subcommands.get(at),
-            None => self.commands.get(spec.number()),
-        };
-        bit.copied().unwrap_or(false)
+    fn may_call(&self, spec: &Spec, sub: Option<&[u8]>) -> bool {
+        let number = sub.and_then(|sub| spec.number_of(&[spec.name.as_bytes(), sub])).unwrap_or(spec.number);
+        self.allowed.get(number).copied().unwrap_or(false)
     }
 
     /// The rules about commands.
@@ -327,17 +218,3 @@ impl Selector {
 }
 
 pub(super) const SYNTAX: &str = "Syntax error";
-
-fn set_within(bits: &mut [bool], container: &str, allow: bool) {
-    for (_, bit) in SUBCOMMANDS.iter().zip(bits).filter(|((of, ..), _)| *of == container) {
-        *bit = allow;
-    }
-}
-
-/// The commands, and subcommands, of a category.
-pub(crate) fn of_category(category: &str) -> Vec<String> {
-    let has = |categories: &str| categories.split(' ').any(|own| own == category);
-    let commands = SPECS.iter().filter(|spec| has(spec.categories)).map(|spec| spec.name.to_owned());
-    let subs = SUBCOMMANDS.iter().filter(|(.., own)| has(own)).map(|(of, sub, _)| format!("{of}|{sub}"));
-    commands.chain(subs).collect()
-}

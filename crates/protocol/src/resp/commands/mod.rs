@@ -39,7 +39,9 @@ pub use groups::transactions::Transactions;
 pub use keys::{Begin, Find, KeySpec};
 pub use spec::{Group, Isolation, Spec};
 pub use subcommand::{BadSubcommand, Subcommand};
-pub use table::{COUNT, NUMBERS, SPECS, name_of, names_with, number, numbers_named, of_number};
+pub use table::{
+    COUNT, NUMBERS, SPECS, categories_of, name_of, names_with, number, numbers_named, of_number,
+};
 
 /// A command, by its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,9 @@
 //! All rows, by name, and the numbers under which calls are counted.
 
-use super::categories::Category;
+use super::categories::{Categories, Category};
 use super::groups;
 use super::spec::Spec;
+use super::subcommand::Subcommand;
 
 const GROUPS: [&[Spec]; 11] = [
     groups::bitmap::ROWS,
@@ -40,7 +41,7 @@ static NAMES: [u128; COUNT] = names(&SPECS);
 /// The number of counters that calls are counted in: one for each command, by its place in
 /// [`SPECS`], and behind those one for each subcommand.
 pub const NUMBERS: usize = COUNT + {
-    let (mut count, mut left): (usize, &[Spec]) = (0, &sorted());
+    let (mut count, mut left): (usize, &[Spec]) = (0, &SPECS);
     while let [spec, rest @ ..] = left {
         count = count.saturating_add(spec.subcommands.len());
         left = rest;
@@ -112,12 +113,13 @@ const fn packed(mut name: &[u8]) -> u128 {
 #[must_use]
 #[expect(clippy::panic, reason = "evaluated by the compiler")]
 pub const fn number(name: &str) -> usize {
-    let specs = sorted();
-    let (mut left, wanted): (&[Spec], _) = (&specs, packed(name.as_bytes()));
-    while let [spec, rest @ ..] = left {
-        if packed(spec.name.as_bytes()) == wanted && spec.name.len() == name.len() {
-            return spec.number;
+    let (mut number, mut left): (usize, &[u128]) = (0, &NAMES);
+    let wanted = packed(name.as_bytes());
+    while let [packed, rest @ ..] = left {
+        if *packed == wanted && name.len() <= LONGEST {
+            return number;
         }
+        number = number.saturating_add(1);
         left = rest;
     }
     panic!("no command has this name")
@@ -161,7 +163,7 @@ impl Spec {
     /// The names of the command and its subcommands, which have the category.
     fn names_with(&self, category: Category) -> impl Iterator<Item = String> + '_ {
         let own = self.categories.has(category).then(|| self.name.to_owned());
-        let has = move |sub: &&super::Subcommand| sub.categories_in(self.group).has(category);
+        let has = move |sub: &&Subcommand| sub.categories_in(self.group).has(category);
         let subs = self.subcommands.iter().filter(has);
         own.into_iter().chain(subs.map(|sub| format!("{}|{}", self.name, sub.name)))
     }
@@ -192,12 +194,19 @@ pub fn numbers_named(name: &[u8]) -> Vec<usize> {
 
 /// The command that a number is of, and its subcommand if the number is of one.
 #[must_use]
-pub fn of_number(number: usize) -> Option<(&'static Spec, Option<&'static super::Subcommand>)> {
+pub fn of_number(number: usize) -> Option<(&'static Spec, Option<&'static Subcommand>)> {
     if let Some(spec) = SPECS.get(number) {
         return Some((spec, None));
     }
     let subs = || SPECS.iter().flat_map(|spec| spec.subcommands.iter().map(move |sub| (spec, Some(sub))));
     subs().nth(number.checked_sub(COUNT)?)
+}
+
+/// The categories of what is counted under a number.
+#[must_use]
+pub fn categories_of(number: usize) -> Option<Categories> {
+    let (spec, sub) = of_number(number)?;
+    Some(sub.map_or(spec.categories, |sub| sub.categories_in(spec.group)))
 }
 
 /// The name of what is counted under a number, as Redis has it: `get`, `config|get`.
@@ -214,11 +223,10 @@ pub fn name_of(number: usize) -> String {
 pub(super) const fn has(mut words: &[&str]) -> bool {
     let [command, rest @ ..] = words else { return false };
     words = rest;
-    let spec = row(number(command));
     match words {
-        [] => true,
+        [] => number(command) < COUNT,
         [name] => {
-            let mut left = spec.subcommands;
+            let mut left = subcommands_of(number(command));
             while let [sub, rest @ ..] = left {
                 if packed(sub.name.as_bytes()) == packed(name.as_bytes()) && sub.name.len() == name.len() {
                     return true;
@@ -232,8 +240,8 @@ pub(super) const fn has(mut words: &[&str]) -> bool {
 }
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
-const fn row(number: usize) -> Spec {
-    sorted()[number]
+const fn subcommands_of(number: usize) -> &'static [Subcommand] {
+    SPECS[number].subcommands
 }
 
 #[cfg(test)]

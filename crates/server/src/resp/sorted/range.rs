@@ -4,14 +4,13 @@ use millpond::structured::{Corrupt, Edit, Member, View};
 
 use super::super::arguments::{arg, integer, is};
 use super::super::commands::Commands;
-use super::super::table::Command;
 use super::super::writer::{Failure, Outcome, Writer};
 use super::SORTED;
 use super::bounds::{Names, Range, Scores};
 
 /// What bounds are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+pub(super) enum By {
     Place,
     Score,
     Name,
@@ -105,61 +104,48 @@ fn range<'a>(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Range<'a>, Failure>
     })
 }
 
-/// What a command's name says of bounds and order.
-const fn named(command: Command) -> (Option<By>, Option<bool>) {
-    match command {
-        Command::ZRevRange => (Some(By::Place), Some(true)),
-        Command::ZRangeByScore => (Some(By::Score), Some(false)),
-        Command::ZRevRangeByScore => (Some(By::Score), Some(true)),
-        Command::ZRangeByLex => (Some(By::Name), Some(false)),
-        Command::ZRevRangeByLex => (Some(By::Name), Some(true)),
-        _ => (None, None),
-    }
-}
-
 impl<'c> Commands<'_, 'c> {
-    pub(super) fn run_range(&mut self, command: Command, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
-        let key = arg(args, 1);
-        let (min, max) = (arg(args, 2), arg(args, 3));
-        match command {
-            Command::ZCount | Command::ZLexCount => {
-                let range = range(if command == Command::ZCount { By::Score } else { By::Name }, min, max)?;
-                let count = self.look(key, SORTED, |view| Ok(range.of(view)?.1))?;
-                w.integer(count.unwrap_or(0) as i64);
-            }
-            Command::ZRemRangeByRank | Command::ZRemRangeByScore | Command::ZRemRangeByLex => {
-                let by = match command {
-                    Command::ZRemRangeByRank => By::Place,
-                    Command::ZRemRangeByScore => By::Score,
-                    _ => By::Name,
-                };
-                let range = range(by, min, max)?;
-                let removed = self.change(
-                    key,
-                    SORTED,
-                    |view| range.of(view),
-                    |found| match found {
-                        Some((from, count)) if count > 0 => {
-                            Ok((vec![Edit::RemoveRange { from, count }], count))
-                        }
-                        _ => Ok((Vec::new(), 0)),
-                    },
-                )?;
-                w.integer(removed as i64);
-            }
-            Command::ZRangeStore => {
-                let wanted = Wanted::parse(args.get(3..).unwrap_or_default(), true, (None, None))?;
-                let found = self.look(arg(args, 2), SORTED, |view| wanted.look(view))?.unwrap_or_default();
-                let edits = found.iter().map(|member| Edit::score(&member.key, member.score)).collect();
-                self.store(key, SORTED, edits)?;
-                w.integer(found.len() as i64);
-            }
-            _ => {
-                let wanted = Wanted::parse(args.get(2..).unwrap_or_default(), false, named(command))?;
-                let found = self.look(key, SORTED, |view| wanted.look(view))?.unwrap_or_default();
-                w.scored(&found, wanted.with_scores);
-            }
-        }
+    pub(super) fn sorted_count(&mut self, by: By, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let range = range(by, arg(args, 2), arg(args, 3))?;
+        let count = self.look(arg(args, 1), SORTED, |view| Ok(range.of(view)?.1))?;
+        w.integer(count.unwrap_or(0) as i64);
+        Ok(())
+    }
+
+    pub(super) fn sorted_remove_range(&mut self, by: By, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let range = range(by, arg(args, 2), arg(args, 3))?;
+        let removed = self.change(
+            arg(args, 1),
+            SORTED,
+            |view| range.of(view),
+            |found| match found {
+                Some((from, count)) if count > 0 => Ok((vec![Edit::RemoveRange { from, count }], count)),
+                _ => Ok((Vec::new(), 0)),
+            },
+        )?;
+        w.integer(removed as i64);
+        Ok(())
+    }
+
+    pub(super) fn sorted_store_range(&mut self, args: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let wanted = Wanted::parse(args.get(3..).unwrap_or_default(), true, (None, None))?;
+        let found = self.look(arg(args, 2), SORTED, |view| wanted.look(view))?.unwrap_or_default();
+        let edits = found.iter().map(|member| Edit::score(&member.key, member.score)).collect();
+        self.store(arg(args, 1), SORTED, edits)?;
+        w.integer(found.len() as i64);
+        Ok(())
+    }
+
+    /// Answers with members. `named` is what the command's name says of bounds and order.
+    pub(super) fn sorted_range(
+        &mut self,
+        named: (Option<By>, Option<bool>),
+        args: &[&[u8]],
+        w: &mut Writer<'_, 'c>,
+    ) -> Outcome {
+        let wanted = Wanted::parse(args.get(2..).unwrap_or_default(), false, named)?;
+        let found = self.look(arg(args, 1), SORTED, |view| wanted.look(view))?.unwrap_or_default();
+        w.scored(&found, wanted.with_scores);
         Ok(())
     }
 }

@@ -9,7 +9,6 @@ use super::super::arguments::{arg, integer, is};
 use super::super::commands::Commands;
 use super::super::numbers::float;
 use super::super::sets::{Budget, Together, limit};
-use super::super::table::Command;
 use super::super::writer::{Failure, Outcome, Writer};
 use super::SORTED;
 
@@ -87,29 +86,24 @@ impl Options {
     }
 }
 
-const fn how(command: Command) -> (Together, &'static str) {
-    match command {
-        Command::ZUnion => (Together::Union, "zunion"),
-        Command::ZUnionStore => (Together::Union, "zunionstore"),
-        Command::ZInter => (Together::Inter, "zinter"),
-        Command::ZInterStore => (Together::Inter, "zinterstore"),
-        Command::ZInterCard => (Together::Inter, "zintercard"),
-        Command::ZDiff => (Together::Diff, "zdiff"),
-        _ => (Together::Diff, "zdiffstore"),
-    }
+/// What is done with the members that were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Tell,
+    Store,
+    Count,
 }
 
 impl<'c> Commands<'_, 'c> {
     /// The key space is closed.
     pub(super) fn sorted_together(
         &mut self,
-        command: Command,
+        (how, then): (Together, Then),
+        name: &str,
         args: &[&[u8]],
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
-        let (how, name) = how(command);
-        let keeps = matches!(command, Command::ZUnionStore | Command::ZInterStore | Command::ZDiffStore);
-        let counts = command == Command::ZInterCard;
+        let (keeps, counts) = (then == Then::Store, then == Then::Count);
         let at = if keeps { 2 } else { 1 };
         let count = integer(arg(args, at))?;
         if count < 1 {

@@ -1,0 +1,129 @@
+//! From a request to the command that answers it: what must hold before a command is executed, and how
+//! it is kept apart from others.
+
+use protocol::http;
+use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};
+use protocol::resp::reply;
+
+use super::client::Replies;
+use super::introspect;
+use super::listing::Walk;
+use super::round::{Done, Round};
+use super::writer::Failure;
+use crate::metrics::Counter;
+use crate::session::Next;
+
+impl<'i> Round<'_, '_, 'i> {
+    /// Looks the command up, checks it, and carries it out or keeps it for later.
+    pub(super) fn execute(&mut self, args: &[&[u8]]) -> Done {
+        let name = args.first().copied().unwrap_or_default();
+        let Some(spec) = Spec::find(name) else {
+            if http::is_first_word(name) {
+                return Done::Ends(self.commands.refuse_http());
+            }
+            self.abort_transaction();
+            self.commands.counters.add(Counter::RefusedLine, 1);
+            self.fail(&introspect::unknown_command(args));
+            return Done::Yes;
+        };
+        if !spec.takes(args.len()) {
+            let failure = if spec.command == Command::Transactions(Transactions::Exec) {
+                self.commands.abort()
+            } else {
+                Failure::wrong_number(spec.name)
+            };
+            return self.reject(spec, args, &failure);
+        }
+        if let Err(bad) = spec.check_subcommand(args) {
+            let failure = match bad {
+                BadSubcommand::Unknown => {
+                    Failure::unknown_subcommand(spec.name, args.get(1).copied().unwrap_or_default())
+                }
+                BadSubcommand::WrongNumber(name) => Failure::wrong_number(&format!("{}|{name}", spec.name)),
+            };
+            return self.reject(spec, args, &failure);
+        }
+        if self.commands.identity.is_bound
+            && let Err(failure) = self.commands.may(spec, args)
+        {
+            return self.reject(spec, args, &failure);
+        }
+        match self.commands.leads_elsewhere(spec, args) {
+            Ok(None) => {}
+            Ok(Some(account)) => {
+                self.moves_to = Some(account);
+                return Done::Later;
+            }
+            Err(failure) => return self.reject(spec, args, &failure),
+        }
+        if self.commands.client.transaction.is_some() && !spec.is_immediate {
+            let result = self.commands.queue(args);
+            match result {
+                Ok(()) => self.output.write(reply::QUEUED),
+                Err(failure) => self.fail(&failure),
+            }
+            return Done::Yes;
+        }
+        if let Some(failure) = self.commands.forbidden_by_subscription(spec, args) {
+            return self.reject(spec, args, &failure);
+        }
+        if self.hands_over() && self.commands.is_long(spec, args) {
+            return Done::Long;
+        }
+        self.is_verbose = spec.cost == Cost::Report;
+        self.carry_out_command(spec, args)
+    }
+
+    /// Carries a command out that has been checked.
+    pub(super) fn carry_out_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
+        let has_several = spec.has_several_keys(args.len());
+        match spec.isolation {
+            Isolation::Exclusive => return self.exclusively(spec, args),
+            Isolation::WritesSeveral if has_several => return self.write_several(spec, args),
+            Isolation::ReadsSeveral if has_several => return self.read_several(spec, args),
+            Isolation::Shared | Isolation::WritesSeveral | Isolation::ReadsSeveral => {}
+        }
+        if let Some(walk) = Walk::of(spec.command)
+            && self.commands.client.replies == Replies::On
+        {
+            match self.commands.begin_listing(walk, args) {
+                Ok(listing) => *self.listing = Some(listing),
+                Err(failure) => {
+                    self.fail(&failure);
+                    self.commands.count_call(spec.number, &Err(failure));
+                }
+            }
+            return Done::Yes;
+        }
+        if spec.command == Command::Connection(Connection::Quit) {
+            self.output.write(reply::OK);
+            return Done::Ends(Next::Close(Counter::ClosedByQuit));
+        }
+        self.commands.run(spec, args, self.output);
+        Done::Yes
+    }
+
+    /// Answers a command with why it is not carried out, and a transaction that it is in will not
+    /// be either.
+    pub(super) fn reject(&mut self, spec: &Spec, args: &[&[u8]], failure: &Failure) -> Done {
+        self.abort_transaction();
+        spec.number_of(args).into_iter().for_each(|number| self.commands.count_rejected(number));
+        self.fail(failure);
+        Done::Yes
+    }
+
+    /// Carries a command out while nobody else is in the key space.
+    pub(super) fn exclusively(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
+        let gate = &self.commands.pool.gate;
+        // It would wait for a command that takes long.
+        if !self.is_away && gate.is_long() {
+            return Done::Long;
+        }
+        self.passed = None;
+        let Some(closed) = gate.close() else { return Done::Later };
+        self.commands.run(spec, args, self.output);
+        drop(closed);
+        self.passed = gate.pass();
+        Done::Yes
+    }
+}

@@ -1,0 +1,348 @@
+//! A turn of a connection: requests are read one by one, and each is gathered, executed, or left for
+//! another turn.
+
+use std::sync::Arc;
+
+use base::pin::Passed;
+use millpond::ReadHandle;
+use millpond::watch::set_author;
+use protocol::http;
+use protocol::resp::commands::{Command, Spec, Str};
+use protocol::resp::{Parse, Parser, ProtocolError, reply};
+
+use super::client::Replies;
+use super::commands::Commands;
+use super::gather::Answer;
+use super::incoming::Incoming;
+use super::listing::Listing;
+use super::timing::Gathered;
+use super::writer::{Failure, Writer};
+use crate::lookup::Batch;
+use crate::metrics::Counter;
+use crate::net::Output;
+use crate::session::{Next, Turn};
+use crate::tenants::Account;
+
+/// Below so much time in the slow log lookups are timed one by one. Together they take less.
+const MIN_GATHERED_NANOS: u64 = 1_000_000;
+/// Arguments that are gathered without an allocation.
+const FEW: usize = 8;
+
+/// How a request went.
+pub(super) enum Done {
+    /// It was answered.
+    Yes,
+    /// It was, and the turn ends.
+    Ends(Next),
+    /// The key space is closed: it is to be asked again.
+    Later,
+    /// It takes long: it is to be asked again where nobody waits for it.
+    Long,
+}
+
+/// A turn in progress.
+pub(super) struct Round<'a, 'c, 'i> {
+    pub(super) parser: &'a mut Parser,
+    pub(super) answered_keys: &'a mut usize,
+    pub(super) incoming: &'a mut Option<Incoming<'c>>,
+    pub(super) listing: &'a mut Option<Listing<'c>>,
+    pub(super) commands: Commands<'a, 'c>,
+    /// The gate of the key space; nothing while this turn has closed it.
+    pub(super) passed: Option<Passed<'a>>,
+    pub(super) input: &'i [u8],
+    pub(super) output: &'a mut Output<ReadHandle<'c>>,
+    /// Lookups that have been read but not answered; they come before `position`, but for those of
+    /// an `MGET` there.
+    pub(super) batch: Batch<'i, Answer>,
+    pub(super) gathered: Gathered,
+    /// Where the next request begins.
+    pub(super) position: usize,
+    pub(super) answered: usize,
+    /// When it began, in nanoseconds, where there is an end to it.
+    pub(super) began: Option<u64>,
+    /// The time at which the last request was answered, where nothing was done since, in
+    /// nanoseconds.
+    pub(super) mark: Option<u64>,
+    /// The account that the next turn is to be of, where that is another.
+    pub(super) moves_to: Option<Arc<Account>>,
+    /// Whether it is a turn with the thread for commands that take long.
+    pub(super) is_away: bool,
+    /// The present request makes a long answer out of what the server knows.
+    pub(super) is_verbose: bool,
+}
+
+impl<'i> Round<'_, '_, 'i> {
+    /// Runs as the connection `id`, and says what that came to, and whose account the next turn is
+    /// to be of, where that is another.
+    pub(super) fn carry_out(mut self, id: u64) -> (Turn, Option<Arc<Account>>) {
+        let next = self.run_as(id);
+        (Turn { consumed: self.position, answered: self.answered, next }, self.moves_to)
+    }
+
+    /// Runs, and has the engine tell others of changes as those of the connection `id`, where it
+    /// tracks.
+    pub(super) fn run_as(&mut self, id: u64) -> Next {
+        let author = self.commands.client.tracking.as_ref().map_or(0, |tracks| tracks.author(id));
+        if author != 0 {
+            set_author(author);
+        }
+        let next = self.run();
+        if self.commands.client.tracking.is_some() {
+            set_author(0);
+        }
+        next
+    }
+
+    pub(super) fn run(&mut self) -> Next {
+        let settings = self.commands.settings;
+        loop {
+            if self.incoming.is_some()
+                && let Some(next) = self.receive_value()
+            {
+                return next;
+            }
+            if self.listing.is_some()
+                && let Some(next) = self.continue_listing()
+            {
+                return next;
+            }
+            if self.answered + self.batch.len() >= settings.max_requests_per_turn {
+                return self.answer_batch().unwrap_or(Next::Turn);
+            }
+            if self.output.len() >= settings.max_output_bytes {
+                return self.answer_batch().unwrap_or(Next::Drain);
+            }
+            if let Some(next) = self.step() {
+                return next;
+            }
+        }
+    }
+
+    /// Goes on with the request at the front. `Some` ends the turn.
+    pub(super) fn step(&mut self) -> Option<Next> {
+        let input = self.input.get(self.position..).unwrap_or_default();
+        match self.parser.parse(input) {
+            Parse::Request { consumed } => self.request(input, consumed),
+            Parse::Nothing { consumed } => {
+                self.position += consumed;
+                None
+            }
+            parse => {
+                if let Some(next) = self.answer_batch() {
+                    return Some(next);
+                }
+                self.other(input, parse)
+            }
+        }
+    }
+
+    /// What is no request in the usual form. The batch is empty.
+    pub(super) fn other(&mut self, input: &'i [u8], parse: Parse) -> Option<Next> {
+        match parse {
+            Parse::Words { consumed, words } => {
+                let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                if http::is_request(args.iter().copied()) {
+                    return Some(self.commands.refuse_http());
+                }
+                return self.answer(&args, consumed);
+            }
+            Parse::TooLarge { consumed } => {
+                self.position += consumed;
+                self.answered += 1;
+                *self.incoming = None;
+                self.commands.counters.add(Counter::RefusedSize, 1);
+                self.abort_transaction();
+                self.fail(&Failure::TOO_LONG);
+            }
+            Parse::Incomplete => {
+                if self.incoming.is_none() && self.must_wait_with_value() {
+                    return Some(self.wait());
+                }
+                if self.incoming.is_none() && !self.begin_incoming(input) {
+                    return Some(if self.moves_to.is_some() { self.move_on(0) } else { Next::Input });
+                }
+                if self.incoming.as_ref().is_some_and(Incoming::is_filled) {
+                    return Some(Next::Input);
+                }
+            }
+            Parse::Refused(error) => return Some(self.refuse(error)),
+            Parse::Request { .. } | Parse::Nothing { .. } => {}
+        }
+        None
+    }
+
+    pub(super) fn refuse(&mut self, error: ProtocolError) -> Next {
+        let too_long = matches!(
+            error,
+            ProtocolError::TooBigInline | ProtocolError::TooBigCount | ProtocolError::TooBigBulkCount
+        );
+        let counter = if too_long { Counter::RefusedLineLength } else { Counter::RefusedLine };
+        self.commands.counters.add(counter, 1);
+        self.fail(&Failure::from_text(format!("ERR {error}")));
+        Next::Close(Counter::ClosedRefused)
+    }
+
+    pub(super) fn fail(&mut self, failure: &Failure) {
+        self.commands.count_error(failure);
+        self.output.compose(|out| reply::error(out, &failure.0));
+    }
+
+    pub(super) fn abort_transaction(&mut self) {
+        if let Some(transaction) = &mut self.commands.client.transaction {
+            transaction.is_spoilt = true;
+        }
+    }
+
+    /// Acts on a request of `consumed` bytes at the front of `input`.
+    pub(super) fn request(&mut self, input: &'i [u8], consumed: usize) -> Option<Next> {
+        let count = self.parser.arg_count();
+        if self.incoming.is_some() {
+            return self.finish_incoming(input, consumed);
+        }
+        let name = self.parser.arg(input, 0).unwrap_or_default();
+        // Where each request is to be timed, lookups are not gathered.
+        let is_timed = self.commands.settings.slow_nanos.is_some_and(|least| least < MIN_GATHERED_NANOS);
+        if self.commands.client.transaction.is_none()
+            && self.commands.client.replies == Replies::On
+            && !self.commands.info.is_subscribed()
+            && !is_timed
+            && !self.commands.identity.is_bound
+            && self.commands.paused.get().is_none()
+        {
+            match Spec::find(name).map(|spec| spec.command) {
+                Some(Command::Str(Str::Get)) if count == 2 => return self.gather(input, consumed, None),
+                Some(Command::Str(Str::MGet)) if count > 1 => {
+                    return self.gather(input, consumed, Some(count as u32 - 1));
+                }
+                _ => {}
+            }
+        }
+        if let Some(next) = self.answer_batch() {
+            return Some(next);
+        }
+        let arg = |index| self.parser.arg(input, index).unwrap_or_default();
+        if count <= FEW {
+            let mut few = [&[][..]; FEW];
+            few.iter_mut().take(count).enumerate().for_each(|(index, slot)| *slot = arg(index));
+            self.answer(few.get(..count).unwrap_or_default(), consumed)
+        } else {
+            let many: Vec<&[u8]> = (0..count).map(arg).collect();
+            self.answer(&many, consumed)
+        }
+    }
+
+    /// Ends the turn: the request at the front is to be asked again once the tenant's clients go
+    /// on.
+    pub(super) fn wait(&mut self) -> Next {
+        self.parser.restart();
+        Next::Hold
+    }
+
+    /// Ends the turn: the request at the front, of which so many bytes were parsed, goes on as
+    /// another tenant.
+    pub(super) fn move_on(&mut self, parsed: usize) -> Next {
+        self.parser.restart();
+        Next::Elsewhere(parsed)
+    }
+
+    /// Carries out a request of `consumed` bytes, and answers it.
+    pub(super) fn answer(&mut self, args: &[&[u8]], consumed: usize) -> Option<Next> {
+        if self.commands.must_wait(args) {
+            return Some(self.wait());
+        }
+        let before = self.commands.client.replies;
+        let end = self.output.end();
+        let is_timed = self.commands.is_timed;
+        let clock = &self.commands.shared.clock;
+        let since = if is_timed { self.mark.take().unwrap_or_else(|| clock.monotonic_nanos()) } else { 0 };
+        let done = self.execute(args);
+        if is_timed && !matches!(done, Done::Later | Done::Long) {
+            let now = clock.monotonic_nanos();
+            self.mark = Some(now);
+            self.commands.note_time(args, now.saturating_sub(since));
+            self.commands.trace(args, since);
+        }
+        if before != Replies::On || self.commands.client.replies != Replies::On {
+            self.withhold(before, end, &done);
+        }
+        match done {
+            Done::Yes => {}
+            Done::Ends(next) => {
+                self.position += consumed;
+                self.answered += 1;
+                return Some(next);
+            }
+            Done::Later if self.moves_to.is_some() => return Some(self.move_on(0)),
+            Done::Later => {
+                self.parser.restart();
+                return Some(Next::Later);
+            }
+            Done::Long => {
+                self.parser.restart();
+                return Some(Next::Long);
+            }
+        }
+        self.position += consumed;
+        self.answered += 1;
+        if let Some(late) = self.commands.client.late.take()
+            && (late.closes || late.until > self.commands.shared.clock.monotonic_nanos())
+        {
+            return Some(Next::Late(late));
+        }
+        if self.commands.client.is_leaving {
+            return Some(Next::Close(Counter::ClosedByQuit));
+        }
+        if std::mem::take(&mut self.is_verbose) && self.position < self.input.len() {
+            return Some(Next::Yield);
+        }
+        // The gate was closed for this request, and another has closed it since; or what comes next
+        // is another tenant's.
+        (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
+    }
+
+    /// Whether commands that take long are for another thread.
+    pub(super) fn hands_over(&self) -> bool {
+        !self.is_away && self.commands.settings.max_turn_nanos.is_some()
+    }
+
+    /// Whether the turn has taken as long as it may.
+    pub(super) fn is_long(&self) -> bool {
+        let most = self.commands.settings.max_turn_nanos;
+        let took = self.mark.zip(self.began).map(|(now, began)| now.saturating_sub(began));
+        took.zip(most).is_some_and(|(took, most)| took >= most)
+    }
+
+    /// Takes a reply back that the client does not want.
+    pub(super) fn withhold(&mut self, before: Replies, end: crate::net::End, done: &Done) {
+        if matches!(done, Done::Later | Done::Long) {
+            return;
+        }
+        let after = &mut self.commands.client.replies;
+        match (before, *after) {
+            // `CLIENT REPLY ON` is answered.
+            (Replies::Off, Replies::On) => {}
+            (Replies::SkipNext, Replies::SkipNext) => {
+                *after = Replies::On;
+                self.output.rewind(end);
+            }
+            _ => self.output.rewind(end),
+        }
+    }
+
+    /// Goes on with a listing. `Some` ends the turn.
+    pub(super) fn continue_listing(&mut self) -> Option<Next> {
+        let since = self.commands.traced_since();
+        let listing = self.listing.as_mut()?;
+        let mut writer = Writer { output: &mut *self.output, version: self.commands.client.version };
+        let is_complete =
+            self.commands.time_listing(listing, self.commands.settings.max_listed_chunks, &mut writer);
+        if let Some(since) = since {
+            self.commands.trace_step("listing", None, 0, since);
+        }
+        if !is_complete {
+            return Some(Next::Turn);
+        }
+        *self.listing = None;
+        None
+    }
+}

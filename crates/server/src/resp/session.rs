@@ -1,0 +1,241 @@
+//! One connection that speaks RESP, from turn to turn.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use millpond::ReadHandle;
+use protocol::resp::{Limits, Parser};
+
+use super::client::Client;
+use super::commands::Commands;
+use super::gather::Answer;
+use super::incoming::Incoming;
+use super::listing::Listing;
+use super::round::Round;
+use super::timing::Gathered;
+use crate::latency::{ONE_IN, Spoken};
+use crate::lookup::Batch;
+use crate::metrics::Counter;
+use crate::net::{Context, Output};
+use crate::session::{Next, Turn};
+use crate::shared::{ConnectionInfo, Settings};
+use crate::tenants::{Account, go_on};
+use crate::users::{Identity, Users};
+
+/// The longest argument of a client that has not said who it is, as in Redis.
+const MAX_UNAUTHENTICATED_BULK_BYTES: usize = 16 << 10;
+
+/// The RESP side of one connection.
+pub(crate) struct Session<'c> {
+    parser: Parser,
+    info: Arc<ConnectionInfo>,
+    account: Arc<Account>,
+    /// The account of the key that comes next, where that is another.
+    elsewhere: Option<Arc<Account>>,
+    identity: Identity,
+    client: Client,
+    /// Keys of the `MGET` at the front of the input that have been answered already.
+    answered_keys: usize,
+    /// A large value that is on its way.
+    incoming: Option<Incoming<'c>>,
+    /// A listing that is not complete.
+    listing: Option<Listing<'c>>,
+    /// Limits have changed, to be applied between requests.
+    has_new_limits: bool,
+    /// Whether the limits are those of a client that has said who it is.
+    was_known: bool,
+    /// What is to be sent between two replies.
+    pushes: Vec<u8>,
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(
+        info: Arc<ConnectionInfo>,
+        account: Arc<Account>,
+        settings: &Settings,
+        users: &Users,
+    ) -> Self {
+        let identity = Identity::new(users, info.listener.auth);
+        info.named().resp = 2;
+        Self {
+            parser: Parser::new(limits(settings, &identity)),
+            info,
+            account,
+            elsewhere: None,
+            identity,
+            client: Client::default(),
+            answered_keys: 0,
+            incoming: None,
+            listing: None,
+            has_new_limits: false,
+            was_known: false,
+            pushes: Vec::new(),
+        }
+    }
+
+    /// Whose its next turn is, and where that counts.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        self.elsewhere.as_ref().unwrap_or(&self.account)
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn own_account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// Takes over changed limits, at the next turn.
+    pub(crate) fn reload(&mut self) {
+        self.has_new_limits = true;
+    }
+
+    /// Whether it is in the middle of a large value.
+    pub(crate) fn is_receiving_value(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// Item memory that cannot be evicted while a value is on its way or a listing is.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let listing = self.listing.as_ref().map_or(0, Listing::held_bytes);
+        self.incoming.as_ref().map_or(0, Incoming::held_bytes) + listing
+    }
+
+    /// Memory of its own, besides its size.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let listing = self.listing.as_ref().map_or(0, Listing::buffer_bytes);
+        self.parser.held_bytes() + self.client.held_bytes() + listing + self.pushes.capacity()
+    }
+
+    /// Keeps what is to be sent between two replies; false where that would be more than `max`
+    /// bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
+        let fits = self.pushes.len() + bytes.len() <= max;
+        if fits {
+            self.pushes.extend_from_slice(bytes);
+        }
+        fits
+    }
+
+    /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
+    #[inline]
+    pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
+        if !self.pushes.is_empty() && self.answered_keys == 0 && self.listing.is_none() {
+            output.write(&std::mem::take(&mut self.pushes));
+        }
+    }
+
+    /// Whether its client is told of changes.
+    pub(crate) fn tracks(&self) -> bool {
+        self.client.tracking.is_some()
+    }
+
+    /// Where the missing bytes of a large value belong.
+    pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
+        self.incoming.as_mut()?.buffer()
+    }
+
+    /// Notes that `bytes` were put into [`Self::value_buffer`].
+    pub(crate) fn value_received(&mut self, bytes: usize) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.advance(bytes);
+        }
+    }
+
+    /// Answers the whole requests in `input`, up to the bounds of a turn.
+    pub(crate) fn turn(
+        &mut self,
+        context: &mut Context<'c>,
+        input: &[u8],
+        output: &mut Output<ReadHandle<'c>>,
+    ) -> Turn {
+        let Context { shared, worker, settings, turns, sampled, is_long, .. } = context;
+        if !self.refresh(&shared.users, settings) {
+            return Turn { consumed: input.len(), answered: 0, next: Next::Close(Counter::ClosedRefused) };
+        }
+        let Self {
+            parser,
+            info,
+            account: home,
+            elsewhere,
+            identity,
+            client,
+            answered_keys,
+            incoming,
+            listing,
+            ..
+        } = self;
+        // A command may turn to another tenant; the next turn is then that one's.
+        let own = Arc::clone(home);
+        let account = elsewhere.as_ref().unwrap_or(&own);
+        let directory = info.listener.by_prefix.then(|| shared.directory());
+        let pool = &*account.tenant.pool;
+        let Some(passed) = pool.gate.pass() else { return Turn::LATER };
+        let commands = Commands {
+            shared,
+            settings,
+            info,
+            pool,
+            counters: &account.counters,
+            present: account,
+            own: &own,
+            directory: directory.as_deref(),
+            account: home,
+            was_known: identity.is_known,
+            identity,
+            client,
+            now: Cell::new(None),
+            notes: shared.requests.notes(*worker, &account.tenant.name, Spoken::Resp),
+            told: Cell::default(),
+            is_timed: settings.times_commands() || turns.is_multiple_of(ONE_IN) || sampled.is_some(),
+            untimed: Cell::new(None),
+            paused: Cell::new(shared.paused(&own.tenant)),
+            sampled,
+        };
+        let batch = Batch::new(Answer { array: None, is_single: true, is_last: true });
+        let began = settings.max_turn_nanos.map(|_| shared.clock.monotonic_nanos());
+        #[rustfmt::skip]
+        let round = Round {
+            parser, answered_keys, incoming, listing, commands, input, output, batch, began,
+            passed: Some(passed),
+            gathered: Gathered::default(),
+            position: 0,
+            answered: 0,
+            mark: None,
+            moves_to: None,
+            is_away: *is_long,
+            is_verbose: false,
+        };
+        let (turn, moves_to) = round.carry_out(info.id);
+        if client.transaction.is_some() || info.figures.queued() >= 0 {
+            info.figures.note_queued(client.queued());
+        }
+        go_on(elsewhere, home, moves_to);
+        turn
+    }
+
+    /// Takes over what the user may do by now, and limits that have changed, or that are others now
+    /// that it is known who asks. False: the user is no more.
+    fn refresh(&mut self, users: &Users, settings: &Settings) -> bool {
+        if !self.identity.refresh(users) {
+            return false;
+        }
+        if std::mem::take(&mut self.has_new_limits) || self.was_known != self.identity.is_known {
+            self.was_known = self.identity.is_known;
+            self.parser.set_limits(limits(settings, &self.identity));
+        }
+        true
+    }
+}
+
+/// What may be sent: little, until it is known by whom.
+fn limits(settings: &Settings, identity: &Identity) -> Limits {
+    let limits = settings.resp.clone();
+    if identity.is_known {
+        return limits;
+    }
+    Limits {
+        max_bulk_bytes: limits.max_bulk_bytes.min(MAX_UNAUTHENTICATED_BULK_BYTES),
+        max_kept_bulk_bytes: limits.max_kept_bulk_bytes.min(MAX_UNAUTHENTICATED_BULK_BYTES),
+        max_request_bytes: limits.max_request_bytes.min(4 * MAX_UNAUTHENTICATED_BULK_BYTES),
+        ..limits
+    }
+}
