@@ -24,7 +24,7 @@ pub mod served;
 pub mod siege;
 pub mod slack;
 pub mod soak;
-pub mod target;
+pub mod targets;
 #[cfg(test)]
 mod testing;
 pub mod trace;

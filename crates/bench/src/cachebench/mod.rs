@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 pub use keys::{KEYS, Key, Rule, Section};
 
-use crate::target::embedded::PoolShape;
+use crate::targets::embedded::PoolShape;
 use crate::workload::{Workload, WorkloadError};
 use keys::{Verdict, judge};
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::run::{Length, RunOptions, run_direct};
-use crate::target::embedded::{Embedded, EmbeddedOptions};
+use crate::targets::embedded::{Embedded, EmbeddedOptions};
 use crate::testing::traces;
 
 /// A configuration with these keys in its two parts.

@@ -11,8 +11,8 @@ use millpond::{Cache, Expiry, ItemOptions, Keys, PoolId, ReadHandle};
 
 use super::admin::{AdminCalls, Works, operate};
 use super::subject::{Caller, LimitMove, Subject, Touched};
-use crate::target::embedded::{Embedded, EmbeddedOptions, PoolShape};
-use crate::target::{Direct as _, Holdings};
+use crate::targets::embedded::{Embedded, EmbeddedOptions, PoolShape};
+use crate::targets::{Direct as _, Holdings};
 
 /// One value in this many that are read is held for a while.
 const HELD_SHARE: u64 = 32;

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 use super::line::Line;
 use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
-use crate::target::memcached::Memcached;
-use crate::target::{Event, Wire as _};
+use crate::targets::memcached::Memcached;
+use crate::targets::{Event, Wire as _};
 
 /// A connection that speaks the text protocol.
 pub(crate) struct Client {

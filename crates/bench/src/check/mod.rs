@@ -45,8 +45,8 @@ pub use preset::{PRESETS, Preset};
 pub use report::{CheckReport, Disturbances, Violation};
 
 use crate::run::Length;
-use crate::target::TargetUrl;
-use crate::target::embedded::EmbeddedOptions;
+use crate::targets::TargetUrl;
+use crate::targets::embedded::EmbeddedOptions;
 use crate::workload::{Mix, Popularity, Sizes};
 use embedded::EmbeddedSubject;
 use server::ServerSubject;

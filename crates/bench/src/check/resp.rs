@@ -7,7 +7,7 @@ use base::Clock;
 use super::line::Line;
 use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
-use crate::target::resp::{Reply, command, reply};
+use crate::targets::resp::{Reply, command, reply};
 
 /// The Unix second at which what is touched for ever expires: far off, and one that the server can
 /// count.

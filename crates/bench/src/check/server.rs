@@ -8,7 +8,7 @@ use base::Clock;
 use super::line::Line;
 use super::subject::{Caller, Subject};
 use crate::run::Stream;
-use crate::target::Address;
+use crate::targets::Address;
 
 /// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item
 /// may outlive it by one tick. What speaks RESP counts in milliseconds, and the second in which a

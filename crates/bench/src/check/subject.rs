@@ -8,7 +8,7 @@ use base::Clock;
 use base::rng::SeededRng;
 
 use super::admin::AdminCalls;
-use crate::target::Holdings;
+use crate::targets::Holdings;
 
 /// A cache under check. Callers of several threads use it at once.
 pub(crate) trait Subject: Send + Sync {

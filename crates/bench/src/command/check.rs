@@ -12,7 +12,7 @@ use millpond::PolicyKind;
 use super::{duration, print_json};
 use crate::check::{CheckOptions, CheckReport, CheckSpec, PRESETS, PlantKind, Preset, check};
 use crate::run::Length;
-use crate::target::TargetUrl;
+use crate::targets::TargetUrl;
 use crate::workload::{Mix, Popularity, Sizes};
 
 /// Flags of `millpond bench check`.

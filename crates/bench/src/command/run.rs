@@ -12,10 +12,10 @@ use clap::Args;
 use super::{EngineArgs, duration, print_json};
 use crate::cachebench::{self, Instance, Overrides};
 use crate::run::{Arrivals, Length, RunOptions, RunReport, run_direct, run_wire};
-use crate::target::TargetUrl;
-use crate::target::embedded::{Embedded, EmbeddedOptions, PoolShape};
-use crate::target::memcached::Memcached;
-use crate::target::null::Null;
+use crate::targets::TargetUrl;
+use crate::targets::embedded::{Embedded, EmbeddedOptions, PoolShape};
+use crate::targets::memcached::Memcached;
+use crate::targets::null::Null;
 use crate::workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
 
 /// Flags of `millpond bench run`.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::tally::{Outcome, Tally};
-use crate::target::{Address, Event, Wire};
+use crate::targets::{Address, Event, Wire};
 use crate::value::{Values, is_value_of};
 use crate::workload::{OpKind, Operation};
 

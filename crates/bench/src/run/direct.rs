@@ -3,7 +3,7 @@
 use super::pace::wait_until;
 use super::source::Phase;
 use super::tally::{Outcome, Tally};
-use crate::target::DirectSession;
+use crate::targets::DirectSession;
 use crate::value::{Values, is_value_of};
 use crate::workload::{OpKind, Operation};
 

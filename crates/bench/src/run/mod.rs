@@ -34,8 +34,8 @@ pub(crate) use connection::Stream;
 pub(crate) use progress::Bar;
 
 use crate::machine::{Machine, WakeFast};
-use crate::target::null::Null;
-use crate::target::{Address, Direct, Wire};
+use crate::targets::null::Null;
+use crate::targets::{Address, Direct, Wire};
 use crate::workload::{Sampler, Workload};
 use direct::DirectThread;
 use pace::Pace;

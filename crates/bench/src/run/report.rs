@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Measured, RunOptions};
 use crate::histogram::LatencySummary;
 use crate::machine::Machine;
-use crate::target::Holdings;
+use crate::targets::Holdings;
 use crate::workload::{OpKind, Workload};
 
 /// The figures of a run. Every rate is per second, every latency in microseconds.

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::target::DirectSession;
-use crate::target::memcached::Memcached;
+use crate::targets::DirectSession;
+use crate::targets::memcached::Memcached;
 use crate::workload::OpKind;
 
 fn workload(toml: &str) -> Arc<Workload> {

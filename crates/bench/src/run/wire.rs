@@ -20,7 +20,7 @@ use rustix::time::{
 use super::connection::{Connection, REPLY_TIMEOUT, Replies};
 use super::source::Phase;
 use super::tally::Tally;
-use crate::target::{Address, Wire};
+use crate::targets::{Address, Wire};
 use crate::value::Values;
 use crate::workload::{OpKind, Operation};
 

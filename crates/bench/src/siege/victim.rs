@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use base::ByteSize;
 
 use crate::run::{Length, RunOptions, RunReport, run_wire};
-use crate::target::Address;
-use crate::target::memcached::Memcached;
+use crate::targets::Address;
+use crate::targets::memcached::Memcached;
 use crate::workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
 /// What the tenant's limit is to the bytes of its values: they fit three times over, so that

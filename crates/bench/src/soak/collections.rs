@@ -10,7 +10,7 @@ use crate::check::line::Line;
 use crate::check::resp::Client as Resp;
 use crate::check::server::ServerCaller as _;
 use crate::check::subject::{Caller, Touched};
-use crate::target::resp::Reply;
+use crate::targets::resp::Reply;
 
 /// Pieces of a value; a value has more bytes than that.
 const PIECES: usize = 8;

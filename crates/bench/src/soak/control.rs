@@ -18,7 +18,7 @@ use super::clients::{CLIENTS, Client};
 use super::settings::{BOB, MEMCACHED, REDIS, Settings, TLS};
 use super::tenants::Tenant;
 use crate::served::Served;
-use crate::target::resp::Reply;
+use crate::targets::resp::Reply;
 
 /// For so long the server may take to do what it was told.
 const PATIENCE_NANOS: u64 = 30_000_000_000;

@@ -20,7 +20,7 @@ use crate::check::Violation;
 use crate::check::history::{Found, History, Ticket};
 use crate::check::record::CallKind;
 use crate::check::resp;
-use crate::target::resp::Reply;
+use crate::targets::resp::Reply;
 use crate::workload::Sampler;
 
 /// Of so many keys, the most popular ones, copies are kept.

@@ -19,7 +19,7 @@ use super::settings::{MEMCACHED, REDIS};
 use super::tenants::{Holding, write_key};
 use crate::check::record::CallKind;
 use crate::check::value::Values;
-use crate::target::resp::command;
+use crate::targets::resp::command;
 
 /// For so long the server may keep what nobody uses any more.
 const PATIENCE_NANOS: u64 = 20_000_000_000;

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::Scene;
 use super::peer::{Moved, connect, converse, prepare as ask, read, write};
-use crate::target::resp::command;
+use crate::targets::resp::command;
 
 /// Entries of each collection.
 const ENTRIES: usize = 20_000;

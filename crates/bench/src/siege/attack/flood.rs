@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::Scene;
 use crate::run::{Length, RunOptions, RunReport, run_wire};
-use crate::target::Address;
-use crate::target::memcached::Memcached;
+use crate::targets::Address;
+use crate::targets::memcached::Memcached;
 use crate::workload::{Mix, Popularity, Workload, WorkloadSpec};
 
 const KEYS: u64 = 20_000;

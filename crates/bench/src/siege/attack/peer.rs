@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rustix::net::sockopt;
 
 use super::Scene;
-use crate::target::resp::command;
+use crate::targets::resp::command;
 
 /// How long a call may take, so that an attack ends in time.
 const PATIENCE: Duration = Duration::from_millis(200);

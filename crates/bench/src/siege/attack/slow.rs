@@ -8,7 +8,7 @@ use rustix::net::sockopt;
 
 use super::Scene;
 use super::peer::{Moved, connect_nonblocking, prepare as ask, read, write};
-use crate::target::resp::command;
+use crate::targets::resp::command;
 
 const CONNECTIONS: usize = 100;
 /// Between two bytes of a connection.
