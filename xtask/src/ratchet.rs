@@ -15,7 +15,8 @@ pub(crate) const PATH: &str = "xtask/ratchet.toml";
 const PREAMBLE: &str = "\
 # What is longer than the house allows, and how long each may be at most: split it. Below, what is counted in each crate, or
 # folder at the top, and how many there may be: `cargo xtask house --places NAME ROOM` lists them. A number never grows,
-# and nothing is added. `cargo xtask tidy --tighten` lowers the numbers to what they are.
+# and nothing is added. `cargo xtask tidy --tighten` lowers the numbers to what they are, and `--moved` moves counts between
+# crates after code has moved.
 ";
 
 /// The listed lengths, in lines, and the listed counts.
@@ -61,6 +62,17 @@ impl Ratchet {
     }
 }
 
+/// The line of a room's number in the table of a measure, or else of the table; 1 if it has
+/// neither.
+pub(crate) fn line_of(text: &str, measure: &str, room: &str) -> usize {
+    let header = format!("[counts.{measure}]");
+    let mut lines = text.lines().enumerate().skip_while(|(_, line)| *line != header);
+    let Some((table, _)) = lines.next() else { return 1 };
+    let is_room = |line: &str| line.split(" = ").next() == Some(room);
+    let row = lines.take_while(|(_, line)| !line.starts_with('[')).find(|(_, line)| is_room(line));
+    1 + row.map_or(table, |(row, _)| row)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +89,14 @@ mod tests {
     #[test]
     fn an_unknown_table_is_refused() {
         assert!(Ratchet::parse("[folders]\n").expect_err("unknown").contains("folders"));
+    }
+
+    #[test]
+    fn a_number_is_found_in_its_table() {
+        let text = "[counts.prose]\nslab = 1\n\n[counts.width]\nindex = 2\n\n[counts.x]\nslab = 3\n";
+        let line_of = |measure, room| line_of(text, measure, room);
+        assert_eq!(line_of("prose", "slab"), 2);
+        assert_eq!(line_of("width", "index"), 5);
+        assert_eq!((line_of("width", "slab"), line_of("y", "slab")), (4, 1));
     }
 }

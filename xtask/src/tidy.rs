@@ -40,15 +40,16 @@ const RULES: &[Rule] = &[
 
 /// The command: prints all findings, and whether there were none.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
-    let tighten = match arguments {
-        [] => false,
-        [flag] if flag == "--tighten" => true,
-        _ => anyhow::bail!("tidy takes no argument but --tighten"),
-    };
     let root = repository::root();
     let mut tree = Tree::load(&root)?;
-    if tighten {
-        let text = Ratchet { counts: counts::lowered(&tree), ..lengths::lowered(&tree) }.render();
+    let counts = match arguments {
+        [] => None,
+        [flag] if flag == "--tighten" => Some(counts::lowered(&tree)),
+        [flag] if flag == "--moved" => Some(counts::moved(&tree).map_err(anyhow::Error::msg)?),
+        _ => anyhow::bail!("tidy takes no argument but --tighten or --moved"),
+    };
+    if let Some(counts) = counts {
+        let text = Ratchet { counts, ..lengths::lowered(&tree) }.render();
         std::fs::write(root.join(ratchet::PATH), &text)
             .with_context(|| format!("cannot write {}", ratchet::PATH))?;
         tree.set_ratchet(&text);
