@@ -39,6 +39,7 @@ impl Door {
 
 const DRIVEN: &str = "connections are driven through `session`, whichever protocol they speak";
 const SHARED: &str = "tenants are shared by all protocols; hand in what the protocol knows";
+const ROWS: &str = "the facts of a command are rows of the crate `protocol`";
 const API: &str = "the admin API and the protocols use the same parts, and not one another";
 const PEERS: &str = "a front end serves one protocol; put what two need below both";
 const WIRE: &str = "a protocol is parsed on its own; put what two need beside them";
@@ -49,6 +50,10 @@ const DOORS: &[Door] = &[
     door("server", "net", "memcached", DRIVEN),
     door("server", "tenants", "resp", SHARED),
     door("server", "tenants", "memcached", SHARED),
+    door("server", "users", "resp", ROWS),
+    door("server", "times", "resp", ROWS),
+    door("server", "config", "resp", ROWS),
+    door("server", "config", "memcached", ROWS),
     door("server", "admin", "resp", API),
     door("server", "admin", "memcached", API),
     door("server", "resp", "memcached", PEERS),
