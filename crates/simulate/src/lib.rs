@@ -12,7 +12,6 @@
 //! | [`experiments`] | the papers' figures as experiments with pass criteria, by name |
 //! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
 //! | [`runner`] | runs experiments in parallel |
-//! | [`limiter`] | rate limiters: the token bucket, and HopperKV's frames |
 //! | [`file`](mod@file) | scenarios as TOML files |
 //! | [`command`] | `millpond experiment` and `millpond simulate` |
 //! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |
@@ -22,7 +21,6 @@
 pub mod command;
 pub mod experiments;
 pub mod file;
-pub mod limiter;
 pub mod queues;
 pub mod report;
 pub mod runner;

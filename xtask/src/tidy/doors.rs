@@ -61,7 +61,6 @@ const DOORS: &[Door] = &[
     door("protocol", "memcached", "resp", WIRE),
     door("simulate", "world", "experiments", PLAYED),
     door("simulate", "scenario", "experiments", PLAYED),
-    door("simulate", "limiter", "world", "limiters are plain values, to which the world hands time"),
 ];
 
 /// Reports the uses that the table forbids, and its rows whose modules are gone.

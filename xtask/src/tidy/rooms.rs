@@ -32,6 +32,7 @@ const GROUND: &str = "base";
 
 const ROOMS: &[Room] = &[
     Room { name: GROUND, floor: 0, imports: Rooms(&[]) },
+    Room { name: "limit", floor: 0, imports: Rooms(&[]) },
     Room { name: "curve", floor: 0, imports: Rooms(&[]) },
     Room { name: "allocate", floor: 0, imports: Rooms(&["curve"]) },
     Room { name: "slab", floor: 1, imports: Rooms(&[]) },
@@ -39,15 +40,15 @@ const ROOMS: &[Room] = &[
     Room { name: "evict", floor: 1, imports: Rooms(&[]) },
     Room { name: "rebalance", floor: 1, imports: Rooms(&["curve", "allocate"]) },
     Room { name: "device", floor: 1, imports: Rooms(&[]) },
-    Room { name: "tier", floor: 1, imports: Rooms(&["device"]) },
+    Room { name: "tier", floor: 1, imports: Rooms(&["limit", "device"]) },
     Room { name: "flash", floor: 1, imports: Rooms(&["device"]) },
     Room { name: "millpond", floor: 2, imports: Parts },
     Room { name: "protocol", floor: 3, imports: Rooms(&[]) },
     Room { name: "control", floor: 3, imports: Rooms(&[]) },
-    Room { name: "server", floor: 4, imports: Rooms(&["millpond", "protocol", "agent"]) },
+    Room { name: "server", floor: 4, imports: Rooms(&["limit", "millpond", "protocol", "agent"]) },
     Room { name: "agent", floor: 4, imports: Rooms(&["millpond", "curve", "control"]) },
     Room { name: "orchestrator", floor: 4, imports: Rooms(&["curve", "allocate", "control"]) },
-    Room { name: "hopper", floor: 4, imports: Rooms(&["curve", "agent", "control"]) },
+    Room { name: "hopper", floor: 4, imports: Rooms(&["curve", "limit", "agent", "control"]) },
     Room { name: "bunny", floor: 4, imports: Parts },
     Room { name: "cli", floor: 5, imports: All },
     Room { name: "bench", floor: 5, imports: All },
@@ -195,6 +196,7 @@ mod tests {
             ("server", "base"),
             ("millpond", "flash"),
             ("server", "agent"),
+            ("server", "limit"),
             ("bunny", "allocate"),
             ("cli", "server"),
             ("bench", "millpond"),
@@ -215,6 +217,7 @@ mod tests {
             ("server", "orchestrator"),
             ("server", "slab"),
             ("allocate", "slab"),
+            ("limit", "curve"),
         ] {
             let found = check_edge(from, to, None);
             assert!(found.contains(": rooms: `millpond"), "{from} to {to}: {found}");

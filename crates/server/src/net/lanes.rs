@@ -1,12 +1,10 @@
 //! Whose turn it is: connections that have something to do stand in the lane of their tenant, and
 //! lanes are served in turn.
 //!
-//! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round
-//! Robin", SIGCOMM 1995): in a round each lane may spend its weight in [`QUANTUM`]s, and what a
-//! turn cost beyond that is taken off its next rounds. A turn's cost is known when it is over, so a
-//! lane may overdraw by one turn. Where a worker has one tenant's connections only, all that stood
-//! in the lane when the round began have one turn each, unless that takes long: another tenant may
-//! be about to come.
+//! Deficit round robin ([`limit::drr`]): in a round each lane may spend its weight in [`QUANTUM`]s,
+//! and what a turn cost beyond that is taken off its next rounds. If a worker has the connections
+//! of one tenant only, each connection that stood in the lane when the round began has one turn,
+//! unless that takes too much time: another tenant may be about to come.
 //!
 //! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in
 //! it, in their order.
@@ -15,6 +13,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use limit::DeficitRoundRobin;
 
 use super::table::Token;
 use crate::tenants::{Spent, Tenant};
@@ -69,7 +69,6 @@ struct Lane {
     since_slow: u32,
     /// How many at the front have been told to wait for the rate.
     paused: usize,
-    deficit: i64,
     /// Not served before, in nanoseconds of the monotonic clock.
     closed_until: u64,
     /// Turns, one after the other, that found their key space closed, and not served before, after
@@ -86,7 +85,8 @@ pub(crate) struct Lanes {
     lanes: Vec<Option<Lane>>,
     /// How many there are.
     count: usize,
-    active: VecDeque<LaneId>,
+    /// By the number of the lane.
+    turns: DeficitRoundRobin,
 }
 
 impl Lanes {
@@ -109,23 +109,19 @@ impl Lanes {
             slow: VecDeque::new(),
             since_slow: 0,
             paused: 0,
-            deficit: 0,
             closed_until: 0,
             vain: 0,
             retry_at: 0,
             connections: 1,
         };
         self.count += 1;
-        match self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.is_none()) {
-            Some((at, place)) => {
-                *place = Some(lane);
-                LaneId(at)
-            }
-            None => {
-                self.lanes.push(Some(lane));
-                LaneId(self.lanes.len() - 1)
-            }
+        let at = self.lanes.iter().position(Option::is_none).unwrap_or(self.lanes.len());
+        match self.lanes.get_mut(at) {
+            Some(place) => *place = Some(lane),
+            None => self.lanes.push(Some(lane)),
         }
+        self.turns.open(at);
+        LaneId(at)
     }
 
     /// One of its connections is no more its.
@@ -136,7 +132,7 @@ impl Lanes {
         if lane.connections == 0 {
             *place = None;
             self.count -= 1;
-            self.active.retain(|active| *active != id);
+            self.turns.close(id.0);
         }
     }
 
@@ -161,25 +157,28 @@ impl Lanes {
     pub(crate) fn push(&mut self, id: LaneId, token: Token) {
         let Some(Some(lane)) = self.lanes.get_mut(id.0) else { return };
         if lane.ready.is_empty() && lane.slow.is_empty() {
-            self.active.push_back(id);
+            self.turns.activate(id.0);
         }
         lane.ready.push_back(token);
     }
 
     /// How many lanes a round has.
     pub(crate) fn active(&self) -> usize {
-        self.active.len()
+        self.turns.active()
     }
 
     /// The next lane of the round, and how many of its connections stand in it. It is to be
     /// [given back](Self::end).
     pub(crate) fn begin(&mut self) -> Option<(LaneId, usize)> {
-        let id = self.active.pop_front()?;
-        let several = self.are_several();
-        let lane = self.lane_mut(id)?;
-        // Nobody saves up, neither while it may not be served; what was overdrawn is owed.
-        lane.deficit =
-            if several { lane.deficit.min(0) + QUANTUM * i64::from(lane.tenant.weight()) } else { ALONE };
+        let id = LaneId(self.turns.begin()?);
+        let lane = self.lanes.get(id.0)?.as_ref()?;
+        // A lane saves nothing up, not even while it may not be served. It owes what it overdrew,
+        // unless no other lane competes with it.
+        if self.are_several() {
+            self.turns.grant(id.0, QUANTUM * i64::from(lane.tenant.weight()));
+        } else {
+            self.turns.grant_anew(id.0, ALONE);
+        }
         // Events are fetched after one slow turn, so that a connection which has something short to
         // do does not wait for more.
         Some((id, lane.ready.len() + lane.slow.len().min(1)))
@@ -187,10 +186,10 @@ impl Lanes {
 
     /// The next connection of a lane that was begun, unless the lane has spent what it may.
     pub(crate) fn next(&mut self, id: LaneId) -> Option<Token> {
-        let lane = self.lane_mut(id)?;
-        if lane.deficit <= 0 {
+        if !self.turns.may_spend(id.0) {
             return None;
         }
+        let lane = self.lane_mut(id)?;
         if lane.ready.is_empty() || lane.since_slow >= SHORT_TURNS {
             lane.since_slow = 0;
             if let Some(token) = lane.slow.pop_front() {
@@ -206,9 +205,7 @@ impl Lanes {
     /// A connection of the lane had a turn that did so much, in so much time.
     pub(crate) fn spend(&mut self, id: LaneId, spent: Spent, nanos: u64) {
         let cost = if self.are_several() { cost(spent, nanos) } else { time_cost(nanos) as i64 };
-        if let Some(lane) = self.lane_mut(id) {
-            lane.deficit -= cost;
-        }
+        self.turns.spend(id.0, cost);
     }
 
     /// A connection of a lane that was begun has more to do.
@@ -270,18 +267,15 @@ impl Lanes {
     /// The lane has been served in this round.
     pub(crate) fn end(&mut self, id: LaneId) {
         let Some(lane) = self.lane_mut(id) else { return };
-        let is_empty = lane.ready.is_empty() && lane.slow.is_empty();
-        if !is_empty && !self.active.contains(&id) {
-            self.active.push_back(id);
+        if !(lane.ready.is_empty() && lane.slow.is_empty()) {
+            self.turns.activate(id.0);
         }
     }
 
     /// When the next lane is to be served: 0 = now; nothing: there is none.
     pub(crate) fn next_at(&self) -> Option<u64> {
-        self.active
-            .iter()
-            .filter_map(|id| self.lane(*id).map(|lane| lane.closed_until.max(lane.retry_at)))
-            .min()
+        let not_before = |id| self.lane(LaneId(id)).map(|lane| lane.closed_until.max(lane.retry_at));
+        self.turns.iter().filter_map(not_before).min()
     }
 
     fn lane(&self, id: LaneId) -> Option<&Lane> {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use allocate::partition::shares;
 use allocate::{Demand, Grant, Policy, Pool, Resource, View};
 use curve::{MissRatioCurve, Point, Unit};
+use limit::SECOND;
 
 use super::events::Event;
 use super::migrate::Migration;
 use super::record::Decided;
 use super::{Setup, World, nanos};
-use crate::limiter::SECOND;
 use crate::scenario::Scenario;
 
 /// The controller of a run.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limiter::{Limiter, Nanos};
+use limit::{Limiter, Nanos};
 
 /// Lets requests through as its limiter has it.
 #[derive(Debug, Default)]

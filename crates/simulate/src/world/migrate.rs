@@ -9,10 +9,10 @@
 //! what is populated.
 
 use allocate::Grant;
+use limit::SECOND;
 
 use super::World;
 use super::record::Round;
-use crate::limiter::SECOND;
 use crate::scenario::Apply;
 
 /// A receiver that has filled so much of what a round gave it is warm.

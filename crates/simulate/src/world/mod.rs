@@ -29,6 +29,7 @@ use allocate::talus::Split;
 use allocate::{Grant, Policy};
 use base::hash::mix64;
 use base::rng::{SeededRng, seeded};
+use limit::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
 
 pub use cache::{Cache, Eviction};
 pub use record::{Decided, Figures, Interval, Round, Run};
@@ -39,7 +40,6 @@ use events::{Event, Events};
 use gate::Gate;
 use tenant::{Tenant, exponential};
 
-use crate::limiter::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
 use crate::scenario::{Cost, LimiterKind, Load, Scenario, Spread};
 
 /// Who decides in a run, and what tenants share without anybody's decision.

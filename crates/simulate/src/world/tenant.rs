@@ -2,11 +2,11 @@
 
 use base::hash::mix64;
 use base::rng::{RngExt, SeededRng, seeded};
+use limit::{Nanos, SECOND};
 
 use super::learn::Learner;
 use super::record::Tally;
 use super::stream::{Action, Operation, Prepared, Stream};
-use crate::limiter::{Nanos, SECOND};
 use crate::scenario::{Change, Cost, Load, Scenario, Tenant as Spec};
 
 /// Most requests of one tenant that are under way in an open loop; further ones are refused.

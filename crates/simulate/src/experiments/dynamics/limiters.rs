@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use base::rng::{RngExt, SeededRng, seeded};
+use limit::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
 
 use crate::experiments::{Context, Experiment, HARE};
-use crate::limiter::{FrameLimiter, Limiter, Nanos, SECOND, TokenBucket};
 use crate::report::{Chart, Criterion, Report, Style, Table};
 
 /// A tenant gets its rate and no more.

@@ -1,26 +1,41 @@
-//! Rate limiters in virtual time.
+//! Rate limits and fair turns, as plain values.
+//!
+//! | value | holds a rate by | used by |
+//! |---|---|---|
+//! | [`Rate`] | the generic cell rate algorithm: one integer, paid for afterwards | the server, for each tenant |
+//! | [`TokenBucket`] | tokens of one owner, asked for beforehand | the simulator, as the default |
+//! | [`FrameLimiter`] | a count per frame of fixed length, as HopperKV does | the simulator, for comparison |
+//! | [`Limiter`] | one of the last two, or no limit | the simulator |
+//! | [`DeficitRoundRobin`] | turns in proportion to quanta | the server, for the tenants of a worker |
 //!
 //! HARE (FAST '26, section 4) enforces its allocations of everything but memory by limiting rates.
-//! The paper leaves open how; HopperKV counts in frames ([`FrameLimiter`]), which lets a tenant
-//! have more than its rate. The default here is the token bucket ([`TokenBucket`]), which does not.
+//! The paper leaves open how; HopperKV counts in frames, which lets a tenant have more than its
+//! rate. The token bucket does not.
 //!
-//! A limiter is asked when so many units may go ([`Limiter::ready_at`]), and told when they do
-//! ([`Limiter::take`]). Who waits, and in which order, is the caller's business; units that are
-//! ready later than others that were asked for before must not be taken first.
+//! What must hold: no value reads a clock, starts a thread, locks or waits. Time is handed in, in
+//! nanoseconds from any fixed moment. Queues are the caller's: units that are ready later than
+//! others that were asked for before must not be taken first.
+
+#![forbid(unsafe_code)]
 
 mod bucket;
+pub mod drr;
 mod frame;
+pub mod gcra;
 
 pub use bucket::TokenBucket;
+pub use drr::DeficitRoundRobin;
 pub use frame::{FRAME_NANOS, FrameLimiter};
+pub use gcra::Rate;
 
-/// Virtual time, in nanoseconds since the beginning.
+/// A time or a span of time, in nanoseconds. Times count from any fixed moment.
 pub type Nanos = u64;
 
 /// A second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// A limit on units per second.
+/// A limit on units per second: asked when units may go ([`Self::ready_at`]), and told when they do
+/// ([`Self::take`]).
 #[derive(Clone, Debug, Default)]
 pub enum Limiter {
     /// No limit.
@@ -33,7 +48,7 @@ pub enum Limiter {
 }
 
 impl Limiter {
-    /// When `units` may go, not before `now`; `None` where they never may at the present rate.
+    /// Returns when `units` may go, not before `now`; `None` if they never may at the present rate.
     pub fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
         match self {
             Self::Unlimited => Some(now),
@@ -42,7 +57,8 @@ impl Limiter {
         }
     }
 
-    /// Whether `units` may go at `now`; if so they go. The same as both of the others, for less.
+    /// Takes `units` if they may go at `now`, and returns whether they did. The same as
+    /// [`Self::ready_at`] and [`Self::take`], for less.
     pub fn pass(&mut self, now: Nanos, units: f64) -> bool {
         match self {
             Self::Unlimited => true,
@@ -57,7 +73,7 @@ impl Limiter {
         }
     }
 
-    /// `units` go at `now`, which [`Self::ready_at`] gave.
+    /// Takes `units` at `now`, a time that [`Self::ready_at`] gave.
     pub fn take(&mut self, now: Nanos, units: f64) {
         match self {
             Self::Unlimited => {}
@@ -66,8 +82,8 @@ impl Limiter {
         }
     }
 
-    /// `rate` units per second from `now` on; HopperKV's limiter takes it over at the end of its
-    /// frame.
+    /// Changes the rate to `rate` units per second from `now` on; [`FrameLimiter`] takes it over at
+    /// the end of its frame.
     pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         match self {
             Self::Unlimited => {}
@@ -77,8 +93,8 @@ impl Limiter {
     }
 }
 
-/// The time that is `secs` seconds after `now`, rounded up, so that what is awaited has happened
-/// then; `None` where it never comes.
+/// Returns the time that is `secs` seconds after `now`, rounded up, so that what is awaited has
+/// happened then; `None` if it never comes.
 fn after(now: Nanos, secs: f64) -> Option<Nanos> {
     let nanos = (secs * SECOND as f64).ceil();
     // Beyond half a century of virtual time is never.

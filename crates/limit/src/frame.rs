@@ -1,12 +1,12 @@
 //! HopperKV's limiter: it counts in frames of fixed length and forgets at their end.
 
-use super::{Nanos, SECOND, after};
+use crate::{Nanos, SECOND, after};
 
 /// The length of HopperKV's frame: 0.37 s, chosen by its authors so that limiters do not run in
 /// step with other periods.
 pub const FRAME_NANOS: Nanos = 370_000_000;
 
-/// HopperKV's limiter, kept to show what it does; the default is [`super::TokenBucket`].
+/// HopperKV's limiter, kept for comparison; the default is [`TokenBucket`](crate::TokenBucket).
 ///
 /// Units may go when as much of the frame has passed as the units before them needed at the rate:
 /// the frame's first go at once, whatever their size. At the frame's end the count begins anew, and
@@ -31,7 +31,9 @@ impl FrameLimiter {
         Self { rate, next_rate: rate, frame: 0, progress: 0.0 }
     }
 
-    pub(super) fn ready_at(&self, now: Nanos) -> Option<Nanos> {
+    /// Returns when units may go, not before `now`; `None` if they never may at the present rate
+    /// and the next.
+    pub fn ready_at(&self, now: Nanos) -> Option<Nanos> {
         let now = now.max(self.frame * FRAME_NANOS);
         let later = now / FRAME_NANOS > self.frame;
         let (rate, progress) = if later { (self.next_rate, 0.0) } else { (self.rate, self.progress) };
@@ -45,12 +47,14 @@ impl FrameLimiter {
         if due == end && self.next_rate <= 0.0 { None } else { Some(due.max(now)) }
     }
 
-    pub(super) fn take(&mut self, now: Nanos, units: f64) {
+    /// Counts `units` that go at `now`.
+    pub fn take(&mut self, now: Nanos, units: f64) {
         self.roll(now);
         self.progress += units;
     }
 
-    pub(super) fn set_rate(&mut self, now: Nanos, rate: f64) {
+    /// Changes the rate from the next frame on.
+    pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         self.roll(now);
         self.next_rate = rate.max(0.0);
     }
@@ -62,8 +66,8 @@ impl FrameLimiter {
         }
     }
 
-    /// What a tenant that always has units of one size waiting gets in the long run, in units per
-    /// second, computed.
+    /// Returns the rate in the long run, in units per second, of a tenant that always has units of
+    /// one size waiting.
     pub fn rate_of_backlog(rate: f64, units: f64) -> f64 {
         let frame_secs = FRAME_NANOS as f64 / SECOND as f64;
         // In each frame units go at once and then whenever those before are paid for.
@@ -74,6 +78,7 @@ impl FrameLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// When each of `count` units of one size goes.
     fn times(limiter: &mut FrameLimiter, units: f64, count: usize) -> Vec<Nanos> {
@@ -102,6 +107,61 @@ mod tests {
         assert_eq!(limiter.ready_at(1), Some(SECOND / 100));
         limiter.take(FRAME_NANOS, 1.0);
         assert_eq!(limiter.ready_at(FRAME_NANOS), Some(FRAME_NANOS + SECOND / 10));
+    }
+
+    /// All that ever happened, asked anew each time.
+    #[derive(Default)]
+    struct Model {
+        rates: Vec<(Nanos, f64)>,
+        gone: Vec<(Nanos, f64)>,
+    }
+
+    impl Model {
+        /// The rate of a frame is the last one that was set before the frame began.
+        fn rate(&self, frame: u64) -> f64 {
+            let before = |&&(at, _): &&(Nanos, f64)| at < frame * FRAME_NANOS;
+            self.rates.iter().rfind(before).map_or(self.rates[0].1, |(_, rate)| *rate)
+        }
+
+        /// The first nanosecond by which the frame's units so far are paid for; else the first of
+        /// the next frame in which the rate is above 0.
+        fn ready_at(&self, now: Nanos) -> Option<Nanos> {
+            let frame = now / FRAME_NANOS;
+            let in_frame = self.gone.iter().filter(|(at, _)| at / FRAME_NANOS == frame);
+            let units: f64 = in_frame.map(|(_, units)| units).sum();
+            let next = (frame + 1) * FRAME_NANOS;
+            if self.rate(frame) > 0.0 {
+                let nanos = (units / self.rate(frame) * SECOND as f64).ceil() as Nanos;
+                let due = frame * FRAME_NANOS + nanos;
+                if due < next {
+                    return Some(due.max(now));
+                }
+            }
+            (self.rate(frame + 1) > 0.0).then_some(next)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_log_of_the_frame(
+            first in 1..200_u32,
+            steps in prop::collection::vec((0..FRAME_NANOS, 0..30_u32, prop::option::weighted(0.2, 0..200_u32)), 1..80),
+        ) {
+            let mut limiter = FrameLimiter::new(first.into());
+            let mut model = Model { rates: vec![(0, first.into())], ..Model::default() };
+            let mut now = 0;
+            for (pause, units, rate) in steps {
+                now += pause;
+                if let Some(rate) = rate {
+                    limiter.set_rate(now, rate.into());
+                    model.rates.push((now, rate.into()));
+                }
+                prop_assert_eq!(limiter.ready_at(now), model.ready_at(now), "at {}", now);
+                now = model.ready_at(now).unwrap_or(now);
+                limiter.take(now, units.into());
+                model.gone.push((now, units.into()));
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! The token bucket in virtual time.
+//! The token bucket of one owner, with fractions of units and costs that are known beforehand.
+//!
+//! [`Rate`](crate::Rate) is the bucket for threads that pay afterwards; its module compares the
+//! two.
 
-use super::{Nanos, SECOND, after};
+use crate::{Nanos, SECOND, after};
 
-/// A token bucket: tokens come in at the rate, at most `burst` of them are kept, and units that go
-/// take as many.
+/// A token bucket: tokens come in at the rate, at most [`Self::burst`] of them are kept, and units
+/// that go take as many.
 ///
 /// Units may go when the bucket holds as many tokens, or is full where there are more units than it
 /// can hold; then it owes the difference, and nothing goes until that is paid. So what goes in any
@@ -36,7 +39,8 @@ impl TokenBucket {
         (self.rate * self.burst_secs).max(1.0)
     }
 
-    pub(super) fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
+    /// Returns when `units` may go, not before `now`; `None` if they never may at the present rate.
+    pub fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
         if units <= 0.0 {
             return Some(now);
         }
@@ -48,7 +52,8 @@ impl TokenBucket {
         if self.rate > 0.0 { after(now.max(self.at), missing / self.rate) } else { None }
     }
 
-    pub(super) fn pass(&mut self, now: Nanos, units: f64) -> bool {
+    /// Takes `units` if they may go at `now`, and returns whether they did.
+    pub fn pass(&mut self, now: Nanos, units: f64) -> bool {
         let tokens = self.tokens_at(now);
         let passes = units.min(self.burst()) <= tokens || units <= 0.0;
         if passes {
@@ -57,12 +62,16 @@ impl TokenBucket {
         passes
     }
 
-    pub(super) fn take(&mut self, now: Nanos, units: f64) {
+    /// Takes `units` at `now`, a time that [`Self::ready_at`] gave. Units that the bucket does not
+    /// hold are owed.
+    pub fn take(&mut self, now: Nanos, units: f64) {
         self.tokens = self.tokens_at(now) - units;
         self.at = now.max(self.at);
     }
 
-    pub(super) fn set_rate(&mut self, now: Nanos, rate: f64) {
+    /// Changes the rate from `now` on. A debt is kept in units; savings are cut to what the new
+    /// bucket holds.
+    pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         let (tokens, share_owed) =
             (self.tokens_at(now), self.tokens_at(now) / self.rate.max(f64::MIN_POSITIVE));
         self.rate = rate.max(0.0);
@@ -116,7 +125,90 @@ mod tests {
         assert_eq!(bucket.ready_at(5, 0.0), Some(5));
     }
 
+    #[derive(Clone, Debug)]
+    enum Op {
+        Pass(u32),
+        Take(u32),
+        SetRate(u32),
+        Wait(Nanos),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (0..2_000_u32).prop_map(Op::Pass),
+            1 => (0..2_000_u32).prop_map(Op::Take),
+            1 => (0..100_000_u32).prop_map(Op::SetRate),
+            3 => (0..SECOND / 20).prop_map(Op::Wait),
+        ]
+    }
+
+    /// A bucket in whole billionths of a token, so that nothing is rounded.
+    struct Model {
+        rate: i128,
+        tokens: i128,
+    }
+
+    const TOKEN: i128 = SECOND as i128;
+
+    impl Model {
+        fn burst(&self) -> i128 {
+            (self.rate * TOKEN / 100).max(TOKEN)
+        }
+
+        fn cut(&mut self) {
+            self.tokens = self.tokens.min(self.burst());
+        }
+
+        fn missing(&self, units: u32) -> i128 {
+            if units == 0 { 0 } else { (i128::from(units) * TOKEN).min(self.burst()) - self.tokens }
+        }
+    }
+
     proptest! {
+        /// Exception: what misses less than a millionth of a token may go or not.
+        #[test]
+        fn it_is_a_bucket_of_whole_parts(first in 1..100_000_u32, ops in prop::collection::vec(op(), 1..100)) {
+            let mut bucket = TokenBucket::new(first.into(), 0.01);
+            let mut model = Model { rate: first.into(), tokens: i128::from(first) * TOKEN / 100 };
+            let mut now = 0;
+            for op in ops {
+                match op {
+                    Op::Wait(nanos) => {
+                        now += nanos;
+                        model.tokens += model.rate * i128::from(nanos);
+                        model.cut();
+                    }
+                    Op::SetRate(rate) => {
+                        bucket.set_rate(now, rate.into());
+                        model.rate = rate.into();
+                        model.cut();
+                    }
+                    Op::Take(units) => {
+                        bucket.take(now, units.into());
+                        model.tokens -= i128::from(units) * TOKEN;
+                    }
+                    Op::Pass(units) => {
+                        let missing = model.missing(units);
+                        let ready_at = bucket.ready_at(now, units.into());
+                        let passes = bucket.pass(now, units.into());
+                        prop_assert_eq!(ready_at == Some(now), passes);
+                        if missing.abs() >= TOKEN / 1_000_000 {
+                            prop_assert_eq!(passes, missing <= 0, "{} of a token miss", missing);
+                        }
+                        if passes {
+                            model.tokens -= i128::from(units) * TOKEN;
+                        } else if model.rate > 0 {
+                            let due = i128::from(ready_at.expect("the rate is above 0") - now);
+                            let exact = missing.max(0) / model.rate;
+                            prop_assert!((due - exact).abs() <= 2 + exact / 1_000_000, "{due} for {exact}");
+                        } else {
+                            prop_assert_eq!(ready_at, None);
+                        }
+                    }
+                }
+            }
+        }
+
         /// Whatever comes when, no window sees more than the rate and one burst.
         #[test]
         fn no_window_exceeds_the_rate_by_more_than_a_burst(
@@ -143,7 +235,7 @@ mod tests {
             }
         }
 
-        /// What waits goes as soon as it may: a queue that is never empty gets the whole rate.
+        /// A queue that is never empty gets the whole rate.
         #[test]
         fn a_backlog_gets_the_whole_rate(rate in 10.0_f64..1e6, shares in proptest::collection::vec(0.01_f64..1.0, 50..100)) {
             let mut bucket = TokenBucket::new(rate, 0.01);
