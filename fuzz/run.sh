@@ -31,7 +31,11 @@ bin=$build/$triple/release
 run() {
     mkdir -p "corpus/$1" "artifacts/$1"
     # The engine's inputs are lists of calls, and a short one finds nothing.
-    case $1 in engine) input="-max_len=400 -len_control=0 -timeout=30" ;; *) input="-dict=memcached.dict -max_len=1024 -timeout=10" ;; esac
+    case $1 in
+        engine) input="-max_len=400 -len_control=0 -timeout=30" ;;
+        resp_*) input="-dict=resp.dict -max_len=1024 -timeout=10" ;;
+        *) input="-dict=memcached.dict -max_len=1024 -timeout=10" ;;
+    esac
     # shellcheck disable=SC2086
     "$bin/$1" "corpus/$1" $input -max_total_time="$2" -rss_limit_mb=2048 \
         -artifact_prefix="artifacts/$1/" -print_final_stats=1

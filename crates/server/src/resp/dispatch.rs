@@ -1,5 +1,5 @@
-//! From a request to the command that answers it: what must hold before a command is executed, and how
-//! it is kept apart from others.
+//! From a request to the command that answers it: what must hold before a command is executed, and
+//! how it is kept apart from others.
 
 use protocol::http;
 use protocol::resp::commands::{BadSubcommand, Command, Connection, Cost, Isolation, Spec, Transactions};

@@ -1,5 +1,5 @@
-//! Look-ups of `GET`s that follow one another, and of the keys of `MGET`, which are gathered and made
-//! together, so that they wait for memory together.
+//! Look-ups of `GET`s that follow one another, and of the keys of `MGET`, which are gathered and
+//! made together, so that they wait for memory together.
 
 use protocol::resp::commands::{Command, Str, number};
 use protocol::resp::reply;

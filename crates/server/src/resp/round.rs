@@ -1,5 +1,5 @@
-//! A turn of a connection: requests are read one by one, and each is gathered, executed, or left for
-//! another turn.
+//! A turn of a connection: requests are read one by one, and each is gathered, executed, or left
+//! for another turn.
 
 use std::sync::Arc;
 

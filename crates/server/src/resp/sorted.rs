@@ -117,19 +117,7 @@ impl<'c> Commands<'_, 'c> {
                 Some(score) => w.double(score),
                 None => w.null(),
             },
-            C::ZMScore => {
-                let members = args.get(2..).unwrap_or_default();
-                let found = self.look(key, SORTED, |view| {
-                    members.iter().map(|member| view.score(member)).collect::<Result<Vec<_>, _>>()
-                })?;
-                w.array(members.len());
-                for score in found.unwrap_or_else(|| vec![None; members.len()]) {
-                    match score {
-                        Some(score) => w.double(score),
-                        None => w.null(),
-                    }
-                }
-            }
+            C::ZMScore => self.sorted_scores(key, args.get(2..).unwrap_or_default(), w)?,
             C::ZCard => w.integer(self.look(key, SORTED, |view| view.len())?.unwrap_or(0) as i64),
             C::ZRank | C::ZRevRank => {
                 let found = self.look(key, SORTED, |view| Ok((view.rank(member)?, view.len()?)))?;
@@ -143,21 +131,13 @@ impl<'c> Commands<'_, 'c> {
             C::ZPopMin | C::ZPopMax => return self.sorted_pop(command == C::ZPopMax, args, w),
             C::ZMPop => return self.sorted_pop_any(args, w),
             C::ZRandMember => return self.sorted_draw(args, w),
-            C::ZUnion => return self.sorted_together((Together::Union, Then::Tell), "zunion", args, w),
-            C::ZInter => return self.sorted_together((Together::Inter, Then::Tell), "zinter", args, w),
-            C::ZDiff => return self.sorted_together((Together::Diff, Then::Tell), "zdiff", args, w),
-            C::ZUnionStore => {
-                return self.sorted_together((Together::Union, Then::Store), "zunionstore", args, w);
-            }
-            C::ZInterStore => {
-                return self.sorted_together((Together::Inter, Then::Store), "zinterstore", args, w);
-            }
-            C::ZDiffStore => {
-                return self.sorted_together((Together::Diff, Then::Store), "zdiffstore", args, w);
-            }
-            C::ZInterCard => {
-                return self.sorted_together((Together::Inter, Then::Count), "zintercard", args, w);
-            }
+            C::ZUnion => return self.sorted_together(Together::Union, Then::Tell, args, w),
+            C::ZInter => return self.sorted_together(Together::Inter, Then::Tell, args, w),
+            C::ZDiff => return self.sorted_together(Together::Diff, Then::Tell, args, w),
+            C::ZUnionStore => return self.sorted_together(Together::Union, Then::Store, args, w),
+            C::ZInterStore => return self.sorted_together(Together::Inter, Then::Store, args, w),
+            C::ZDiffStore => return self.sorted_together(Together::Diff, Then::Store, args, w),
+            C::ZInterCard => return self.sorted_together(Together::Inter, Then::Count, args, w),
             C::ZScan => {
                 return self.scan_collection(SORTED, args, w, |w, member| {
                     w.bulk(&member.key);
@@ -177,6 +157,20 @@ impl<'c> Commands<'_, 'c> {
             C::ZRevRange => return self.sorted_range((Some(By::Place), Some(true)), args, w),
             C::ZRevRangeByScore => return self.sorted_range((Some(By::Score), Some(true)), args, w),
             C::ZRevRangeByLex => return self.sorted_range((Some(By::Name), Some(true)), args, w),
+        }
+        Ok(())
+    }
+
+    fn sorted_scores(&self, key: &[u8], members: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
+        let found = self.look(key, SORTED, |view| {
+            members.iter().map(|member| view.score(member)).collect::<Result<Vec<_>, _>>()
+        })?;
+        w.array(members.len());
+        for score in found.unwrap_or_else(|| vec![None; members.len()]) {
+            match score {
+                Some(score) => w.double(score),
+                None => w.null(),
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::resp::number;
 /// Entries of a collection that count as few, wherever they are in it.
 const FEW_ENTRIES: i64 = 128;
 
-/// What the time that a command takes grows with, besides the number of its arguments.
+/// The quantity that the time of a command grows with, besides the number of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Nothing else.
@@ -19,7 +19,8 @@ pub enum Cost {
     Pairs,
     /// The commands that the transaction has queued.
     Queued,
-    /// The state of the server, of which a request makes a long answer, in ten microseconds or more.
+    /// The state of the server, of which a request makes a long answer, in ten microseconds or
+    /// more.
     Report,
 }
 
@@ -57,13 +58,13 @@ impl Few {
     }
 }
 
-/// Whether the argument `behind` the one at `at` is a small number.
+/// Returns whether the argument `behind` the one at `at` is a small number.
 fn is_few(args: &[&[u8]], at: usize, behind: usize) -> bool {
     let text = args.get(at.saturating_add(behind));
     text.and_then(|text| number(text)).is_some_and(|count| (0..=FEW_ENTRIES).contains(&count))
 }
 
-/// Whether the arguments behind the key are the ends of a short range.
+/// Returns whether the arguments behind the key are the ends of a short range.
 fn is_short_range(args: &[&[u8]]) -> bool {
     let at = |place: usize| args.get(place).and_then(|text| number(text));
     at(2)

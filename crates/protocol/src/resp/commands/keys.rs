@@ -5,20 +5,20 @@ use super::is;
 use super::spec::Spec;
 use crate::resp::number;
 
-/// Where a search for keys begins.
+/// The beginning of a search for keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// At this argument.
     Index(i8),
-    /// Where the note says.
+    /// At a place that the note explains.
     Unknown,
 }
 
 /// Which arguments from there on are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
-    /// Those up to the last one, which is counted from the first or, below zero, from the end of the
-    /// request.
+    /// Those up to the last one, which is counted from the first or, below zero, from the end of
+    /// the request.
     Range {
         /// The last one.
         last: i8,
@@ -36,18 +36,18 @@ pub enum Find {
 /// Keys of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
-    /// What is done to them, in Redis's words, with a space between the words.
+    /// The access to them, in Redis's words, with a space between the words.
     pub flags: &'static str,
-    /// Where they begin.
+    /// The beginning.
     pub begin: Begin,
-    /// Which they are.
+    /// The selection from there on.
     pub find: Find,
     /// An explanation; most have none, and it is empty.
     pub note: &'static str,
     varies: Option<Varies>,
 }
 
-/// What a request does to a key that one of its options decides on.
+/// The access to a key that one of the options of a request decides on.
 #[derive(Clone, Copy, Debug)]
 struct Varies {
     options: &'static [&'static str],
@@ -126,8 +126,8 @@ impl KeySpec {
         if args.iter().skip(from).any(is_option) { with } else { without }
     }
 
-    /// The first and the last place, the latter below zero if counted from the end, and the step, if
-    /// the keys lie in a range.
+    /// The first and the last place, the latter below zero if counted from the end, and the step,
+    /// if the keys lie in a range.
     const fn bounds(&self) -> Option<(i8, i8, i8)> {
         match (self.begin, self.find) {
             (Begin::Index(first), Find::Range { last, step }) => {
@@ -201,8 +201,8 @@ impl Spec {
         self.places_in(args).unwrap_or_default()
     }
 
-    /// Returns whether a request reads the value of its `nth` key, and whether it changes the value.
-    /// It does neither if it asks for existence, type or length alone.
+    /// Returns whether a request reads the value of its `nth` key, and whether it changes the
+    /// value. It does neither if it asks for existence, type or length alone.
     #[must_use]
     pub fn access(&self, nth: usize, args: &[&[u8]]) -> (bool, bool) {
         let flags = self.key_flags(nth, args);
@@ -210,7 +210,7 @@ impl Spec {
         (has(&["access"]), has(&["update", "insert", "delete"]))
     }
 
-    /// What a request does to its `nth` key, in Redis's words.
+    /// The access of a request to its `nth` key, in Redis's words.
     #[must_use]
     pub fn key_flags(&self, nth: usize, args: &[&[u8]]) -> &'static str {
         if self.subcommands.iter().any(|known| known.has_key) {
@@ -262,8 +262,8 @@ impl Spec {
     }
 }
 
-/// The place of the key in which `SORT` stores what it found: behind the last `STORE` that is not an
-/// argument of another option.
+/// The place of the key in which `SORT` stores what it found: behind the last `STORE` that is not
+/// an argument of another option.
 fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
     let (mut at, mut found) = (2_usize, None);
     while let Some(option) = args.get(at) {

@@ -3,11 +3,12 @@
 //! A row ([`Spec`]) has a command's name, arity, flags, key positions, categories, isolation, cost,
 //! subcommands, group, version and summary. `COMMAND`, `COMMAND DOCS`, the categories and rules of
 //! users, the permissions of memcached's verbs, metrics, `docs/resp-commands.md` and the dictionary
-//! of the fuzzer come from the rows; a server dispatches by [`Command`], an enum of enums, so that a
-//! command without a handler does not compile.
+//! of the fuzzer come from the rows; a server dispatches by [`Command`], an enum of enums, so that
+//! a command without a handler does not compile.
 //!
-//! To add a command: its row in the file of its group in `groups/`, its arm in the server, its test.
-//! Flags, categories, key specifications and tips are those that Redis 7.0 has for the command.
+//! To add a command: its row in the file of its group in `groups/`, its arm in the server, its
+//! test. Flags, categories, key specifications and tips are those that Redis 7.0 has for the
+//! command.
 //!
 //! Absences: nothing here executes a command, knows a connection, or allocates but for a list of
 //! places or names that is asked for.
@@ -70,7 +71,7 @@ pub enum Command {
     Transactions(Transactions),
 }
 
-/// Whether two words are the same but for the case of their letters.
+/// Returns whether two words are the same but for the case of their letters.
 fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }

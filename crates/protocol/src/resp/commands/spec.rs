@@ -15,12 +15,13 @@ pub struct Group {
     pub categories: &'static [Category],
 }
 
-/// What else may happen in the key space while a command is executed.
+/// The extent to which the key space is shared while a command is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// Anything: the command sees and changes one key at a time.
     Shared,
-    /// Of the writes of several keys by others, none is seen in part, if the request has several keys.
+    /// Of the writes of several keys by others, none is seen in part, if the request has several
+    /// keys.
     ReadsSeveral,
     /// Its writes are not seen in part by commands that read several keys, if it has several keys.
     WritesSeveral,
@@ -28,7 +29,7 @@ pub enum Isolation {
     Exclusive,
 }
 
-/// What is known of a command.
+/// A row: all that is known of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Which one it is, to dispatch by.
@@ -52,13 +53,13 @@ pub struct Spec {
     pub group: Group,
     /// Categories.
     pub categories: Categories,
-    /// What it does, as a sentence.
+    /// A sentence that says what the command does.
     pub summary: &'static str,
-    /// What else may happen meanwhile.
+    /// The isolation from other commands.
     pub isolation: Isolation,
-    /// What its time grows with.
+    /// The quantity that its time grows with.
     pub cost: Cost,
-    /// Whether it is executed at once within a transaction, rather than queued.
+    /// True if it is executed at once within a transaction, rather than queued.
     pub is_immediate: bool,
     /// Hints for proxies, in Redis's words.
     pub tips: &'static [&'static str],

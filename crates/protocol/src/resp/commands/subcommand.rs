@@ -19,7 +19,7 @@ pub struct Subcommand {
     flags: &'static str,
     /// Categories, if they are not those of the group.
     own: Option<&'static [Category]>,
-    /// Whether its first argument is a key, of which it reads neither value nor type.
+    /// True if its first argument is a key, of which it reads neither value nor type.
     pub has_key: bool,
 }
 

@@ -219,7 +219,7 @@ pub fn name_of(number: usize) -> String {
     }
 }
 
-/// Whether a request names a command, and the subcommand if it has two words.
+/// Returns whether a request names a command, and the subcommand if it has two words.
 pub(super) const fn has(mut words: &[&str]) -> bool {
     let [command, rest @ ..] = words else { return false };
     words = rest;
@@ -289,8 +289,8 @@ mod tests {
         for spec in &SPECS {
             assert!(spec.summary.ends_with('.'), "{}", spec.name);
             assert!(!(spec.writes() && spec.has_flag("readonly")), "{}", spec.name);
-            // What writes several keys and is not alone must at least be seen as a whole, and a command
-            // that moves keys about must be alone.
+            // What writes several keys and is not alone must at least be seen as a whole, and a
+            // command that moves keys about must be alone.
             let touches_several = spec.keys.len() > 1 || spec.has_several_keys(9);
             if spec.writes() && touches_several {
                 assert_ne!(spec.isolation, Isolation::Shared, "{}", spec.name);

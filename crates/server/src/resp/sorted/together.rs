@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use millpond::structured::{CollectionKind, Edit, Member};
 
+use protocol::resp::commands::Spec;
+
 use super::super::arguments::{arg, integer, is};
 use super::super::commands::Commands;
 use super::super::numbers::float;
@@ -98,8 +100,8 @@ impl<'c> Commands<'_, 'c> {
     /// The key space is closed.
     pub(super) fn sorted_together(
         &mut self,
-        (how, then): (Together, Then),
-        name: &str,
+        how: Together,
+        then: Then,
         args: &[&[u8]],
         w: &mut Writer<'_, 'c>,
     ) -> Outcome {
@@ -107,6 +109,7 @@ impl<'c> Commands<'_, 'c> {
         let at = if keeps { 2 } else { 1 };
         let count = integer(arg(args, at))?;
         if count < 1 {
+            let name = Spec::find(arg(args, 0)).map_or("", |spec| spec.name);
             let text = format!("ERR at least 1 input key is needed for '{name}' command");
             return Err(Failure::from_text(text));
         }
