@@ -216,11 +216,21 @@ fn forbids_unsafe(attribute: &syn::Attribute) -> bool {
 
 /// `#[test]`, `#[cfg(test)]`, `#[cfg(all(test, ...))]` and their like.
 fn marks_a_test(attribute: &syn::Attribute) -> bool {
-    let words = attribute_tokens(attribute);
     attribute.path().is_ident("test")
         || attribute.path().is_ident("cfg")
-            && words.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "test")
-            && !words.contains("not")
+            && attribute.parse_args::<syn::Meta>().is_ok_and(|condition| names_test(&condition))
+}
+
+/// Returns whether a condition of `cfg` names `test`, and not below a `not`.
+fn names_test(condition: &syn::Meta) -> bool {
+    type Conditions = syn::punctuated::Punctuated<syn::Meta, syn::Token![,]>;
+    match condition {
+        syn::Meta::Path(path) => path.is_ident("test"),
+        syn::Meta::List(list) if !list.path.is_ident("not") => list
+            .parse_args_with(Conditions::parse_terminated)
+            .is_ok_and(|conditions| conditions.iter().any(names_test)),
+        _ => false,
+    }
 }
 
 /// Walks the syntax tree for names, lengths and tests.

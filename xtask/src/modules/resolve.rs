@@ -106,7 +106,10 @@ impl<'a> Namespace<'a> {
     fn uses(&self, path: &[String], scope: &Scope) -> Vec<(Vec<String>, usize)> {
         let mut uses = Vec::new();
         for import in &scope.imports {
-            let Some(found) = self.resolve(path, &import.path, 0) else { continue };
+            let Some(mut found) = self.resolve(path, &import.path, 0) else { continue };
+            if import.name.is_some() {
+                found = self.item_beside(found);
+            }
             let is_below = found.module.len() > path.len() && found.module.starts_with(path);
             // A module that is imported by its name is used where the name is; a glob uses it at
             // once.
@@ -123,10 +126,26 @@ impl<'a> Namespace<'a> {
             if !names_module {
                 continue;
             }
-            let found = self.resolve(path, &mention.path, 0).filter(|found| !found.is_module);
+            let found = self.resolve(path, &mention.path, 0).map(|found| self.item_beside(found));
+            let found = found.filter(|found| !found.is_module);
             uses.extend(found.map(|found| (found.module, mention.line)));
         }
         uses
+    }
+
+    /// The item that has the path of a module, which lies in another of the compiler's name spaces;
+    /// or else what was found.
+    fn item_beside(&self, found: Found) -> Found {
+        let beside = || {
+            let (name, parent) = found.module.split_last().filter(|_| found.is_module)?;
+            let scope = self.modules.get(parent)?.scope;
+            if scope.items.contains(name) {
+                return Some(Found { module: parent.to_vec(), is_module: false });
+            }
+            let item = self.through_imports(parent, scope, std::slice::from_ref(name), 0);
+            item.filter(|item| !item.is_module)
+        };
+        beside().unwrap_or(found)
     }
 
     /// Finds the definition of `path`, as written in the module `at`; `None` if it lies in another

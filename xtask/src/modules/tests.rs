@@ -108,3 +108,17 @@ fn imports_that_lead_in_a_circle_end() {
     ]);
     assert_eq!(graph.circles(), [["a", "b"]]);
 }
+
+#[test]
+fn a_function_with_the_name_of_a_module_is_what_code_calls() {
+    let graph = graph(&[
+        ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\n"),
+        ("a.rs", "pub mod load;\npub use load::load;\n"),
+        ("a/load.rs", "pub fn load() {}\n"),
+        ("b.rs", "use crate::a;\nfn f() { a::load() }\n"),
+        ("c.rs", "use crate::a::load;\n"),
+        ("d.rs", "pub mod run;\npub fn run() { run::run() }\n"),
+        ("d/run.rs", "pub fn run() { super::run() }\n"),
+    ]);
+    assert_eq!(edges(&graph), ["b -> a::load: 2", "c -> a::load: 1", "d -> d::run: 2", "d::run -> d: 1"]);
+}
