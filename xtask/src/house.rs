@@ -7,6 +7,8 @@
 mod rebuild;
 mod sizes;
 
+use std::path::Path;
+
 use crate::measures::{MEASURES, Measure};
 use crate::modules::Graph;
 use crate::repository;
@@ -48,8 +50,14 @@ impl By {
 
 /// The command: prints the answer to what the arguments ask.
 pub(crate) fn command(arguments: &[String]) -> anyhow::Result<bool> {
-    let question = parse(arguments)?;
-    let tree = Tree::load(&repository::root())?;
+    let mut question = parse(arguments)?;
+    let root = repository::root();
+    if let Question::Rebuild { path } = &mut question
+        && let Ok(relative) = Path::new(path.as_str()).strip_prefix(&root)
+    {
+        *path = relative.to_string_lossy().into_owned();
+    }
+    let tree = Tree::load(&root)?;
     print!("{}", answer(&tree, &question)?);
     Ok(true)
 }
@@ -78,7 +86,7 @@ fn parse(arguments: &[String]) -> anyhow::Result<Question> {
                 let room = words.next_if(|word| !word.starts_with("--")).cloned();
                 Question::Places { measure, room }
             }
-            "--rebuild" => Question::Rebuild { path: value("a path")? },
+            "--rebuild" => Question::Rebuild { path: value("a path")?.trim_start_matches("./").to_owned() },
             _ => anyhow::bail!("`{word}` is not an argument of house: `cargo xtask help` lists them"),
         };
         anyhow::ensure!(question.is_none(), "house answers one question at a time");
