@@ -16,25 +16,25 @@ pub struct DataBlock {
     data_left: usize,
     /// Bytes of the line end that have not come yet.
     end_left: usize,
-    /// Whether the line end is right so far.
+    /// True while the line end is right so far.
     good: bool,
 }
 
-/// What a piece of input was to a [`DataBlock`].
+/// The share of a piece of input that a [`DataBlock`] took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataPart<'a> {
     /// The data in it, to be appended to what came before.
     pub data: &'a [u8],
-    /// What to drop from the input.
+    /// How many bytes of the input to drop.
     pub consumed: usize,
-    /// Whether that was all.
+    /// How far the block is after this piece.
     pub state: DataState,
 }
 
 /// How far a [`DataBlock`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataState {
-    /// So many bytes are missing, line end included.
+    /// This many bytes are missing, line end included.
     Missing(usize),
     /// Complete.
     Good,

@@ -138,7 +138,7 @@ impl std::error::Error for WireError {}
 /// Why a request was refused, and how to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What to answer.
+    /// The error to answer with.
     pub error: WireError,
     /// The client asked for no reply: count the error, but do not write it.
     pub quiet: bool,

@@ -20,10 +20,10 @@ pub enum Expiry {
 }
 
 impl Exptime {
-    /// What a number in a text command says. The last 30 days of 32 unsigned bits, in the year
-    /// 2106, are a negative number whose client has written it without its sign: libmemcached sends
-    /// -1, "at once", as 4294967295. (memcached takes all of the upper half for negative, and with
-    /// it each time after January 2038.)
+    /// Converts the number of a text command. The last 30 days of 32 unsigned bits, in the year
+    /// 2106, are a negative number that the client wrote without its sign: libmemcached sends -1,
+    /// "at once", as 4294967295. (memcached takes all of the upper half for negative, and with it
+    /// each time after January 2038.)
     ///
     /// ```
     /// use millpond_protocol::memcached::Exptime;
@@ -39,11 +39,11 @@ impl Exptime {
         }
     }
 
-    /// What this expiration time means at the Unix time `now_secs`.
+    /// Returns the expiry that this expiration time means at the Unix time `now_secs`.
     ///
     /// 0 is never, a negative number is already over, up to [`RELATIVE_EXPTIME_MAX_SECS`] counts
     /// from now, and anything larger is a Unix time. Unix times are held in 32 unsigned bits, so
-    /// that they are good until 2106; a larger one is taken for the largest. (memcached keeps 32
+    /// that they are valid until 2106; a larger one is taken for the largest. (memcached keeps 32
     /// signed bits and takes a time after January 2038 for one long past.)
     ///
     /// ```

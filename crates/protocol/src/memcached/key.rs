@@ -24,8 +24,8 @@ pub struct Key<'a> {
     base64: bool,
 }
 
-/// Where a base64 key is decoded to, so that nothing is allocated. Make one and use it for every
-/// request.
+/// A buffer into which base64 keys are decoded, so that nothing is allocated. Create one and use it
+/// for every request.
 #[derive(Clone, Debug)]
 pub struct KeyBuf([u8; DECODED_MAX_BYTES]);
 
@@ -54,7 +54,7 @@ impl<'a> Key<'a> {
         self.wire
     }
 
-    /// Whether the wire has base64 characters that stand for the key (meta flag `b`).
+    /// Returns whether the key is base64 on the wire (meta flag `b`).
     pub const fn is_base64(&self) -> bool {
         self.base64
     }

@@ -1,4 +1,4 @@
-//! What a client may make the parser hold or do.
+//! Limits on what a client can make the parser hold or do.
 
 /// Bounds on one request. The defaults are memcached 1.6.18's, where it has any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,19 +15,18 @@ pub struct Limits {
     /// [`Self::item_overhead`]. Default 1 MiB, so that a value of exactly 1 MiB is refused as
     /// memcached refuses it.
     pub max_item_bytes: usize,
-    /// Whether the data block of a storage command is skipped when its *line* was refused but its
+    /// True if the data block of a storage command is skipped when its *line* was rejected but its
     /// length was legible.
     ///
-    /// memcached skips it only where the item is too large or a meta flag is wrong; for an overlong
-    /// key or a wrong number it goes on to read the data as commands, which lets a client that does
-    /// not check its keys be made to send commands hidden in values. Default false, as memcached
-    /// does.
+    /// memcached skips it only if the item is too large or a meta flag is wrong. For an overlong
+    /// key or a wrong number it goes on to read the data as commands: a client that does not check
+    /// its keys can then be made to send commands hidden in values. Default false, as in memcached.
     pub skip_refused_data: bool,
 }
 
 /// Header, key terminator, line end and compare-and-swap token of an item in memcached, in bytes.
 const ITEM_OVERHEAD_BYTES: usize = 59;
-/// What non-zero client flags add to it.
+/// The size that non-zero client flags add to an item.
 const CLIENT_FLAGS_BYTES: usize = 4;
 
 impl Default for Limits {
@@ -43,8 +42,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What memcached adds to key and value when it compares an item with its size limit: 59 bytes,
-    /// and 4 more where the client flags are not zero.
+    /// Returns the bytes that memcached adds to key and value when it compares an item with its
+    /// size limit: 59, and 4 more if the client flags are not zero.
     pub const fn item_overhead(client_flags: u32) -> usize {
         if client_flags == 0 {
             ITEM_OVERHEAD_BYTES
@@ -53,7 +52,8 @@ impl Limits {
         }
     }
 
-    /// Whether an item of this key, these flags and this value is within [`Self::max_item_bytes`].
+    /// Returns whether an item of this key, these flags and this value is within
+    /// [`Self::max_item_bytes`].
     pub const fn item_fits(&self, key_bytes: usize, client_flags: u32, value_bytes: usize) -> bool {
         let overhead = Self::item_overhead(client_flags).saturating_add(key_bytes);
         overhead.saturating_add(value_bytes) <= self.max_item_bytes

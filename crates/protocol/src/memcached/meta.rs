@@ -38,7 +38,7 @@ pub struct MetaFlags<'a> {
 pub struct MetaToken<'a> {
     /// Which.
     pub letter: u8,
-    /// What stands behind the letter; mostly nothing.
+    /// The argument behind the letter; usually empty.
     pub argument: &'a [u8],
 }
 
@@ -58,7 +58,7 @@ impl<'a> MetaTokens<'a> {
         Self(words)
     }
 
-    /// What stands behind `letter`, where that flag is there at all. Cost: one pass over the flags.
+    /// Returns the argument behind `letter` if that flag is present. Cost: one pass over the flags.
     pub fn find(mut self, letter: u8) -> Option<&'a [u8]> {
         self.find_map(|token| (token.letter == letter).then_some(token.argument))
     }
@@ -98,13 +98,13 @@ impl<'a> MetaFlags<'a> {
         MetaTokens(self.words)
     }
 
-    /// Whether the flag `letter` was given.
+    /// Returns whether the flag `letter` was given.
     #[inline]
     pub fn has(&self, letter: u8) -> bool {
         bit(letter).is_some_and(|bit| self.seen & bit != 0)
     }
 
-    /// What stands behind `letter`, where that flag was given.
+    /// Returns the argument behind `letter` if that flag was given.
     #[inline]
     pub fn argument(&self, letter: u8) -> Option<&'a [u8]> {
         if self.has(letter) { self.iter().find(letter) } else { None }
@@ -250,10 +250,10 @@ fn check_each<'a>(
     }
 }
 
-/// What is wrong with the token of a flag, if anything.
+/// Returns the fault in a flag's token, if any.
 ///
 /// # Errors
-/// Where the flag itself is wrong.
+/// If the flag itself is invalid.
 #[inline]
 fn wrong_token(
     MetaToken { letter, argument }: MetaToken<'_>,
@@ -314,7 +314,7 @@ pub(crate) fn arithmetic(words: Tokens<'_>) -> Result<Command<'_>, Refused> {
     Ok(request(MetaCommand::Arithmetic(direction), key, flags))
 }
 
-/// What `md` and `ma` have in common.
+/// Parses the part that `md` and `ma` have in common.
 fn changing(mut words: Tokens<'_>) -> Result<(MetaFlags<'_>, Key<'_>), WireError> {
     let key = split_key(&mut words, WireError::UnknownCommand)?;
     check(words, key, false, MAX_FLAGS, WireError::FlagsTooLong).map_err(|error| match error {

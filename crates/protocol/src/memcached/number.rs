@@ -51,7 +51,7 @@ fn magnitude(word: &[u8]) -> Option<(bool, u64)> {
     seen.then_some((minus, value))
 }
 
-/// What C's `isspace` says yes to.
+/// Returns whether C's `isspace` accepts `byte`.
 const fn is_c_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

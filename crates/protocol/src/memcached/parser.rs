@@ -11,10 +11,10 @@ use super::limits::Limits;
 use super::request::{Request, StoreHeader, StoreRequest};
 use super::token::Tokens;
 
-/// What the front of the buffer is.
+/// The result of parsing the front of the buffer.
 ///
-/// The caller drops `consumed` bytes from the front of its buffer before it parses again, with
-/// every variant that has them; with the others it parses the same bytes again once there are more.
+/// If a variant has `consumed`, the caller drops that many bytes from the front of its buffer
+/// before it parses again; with the others it parses the same bytes again once there are more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse<'a> {
     /// Not a whole command line yet.
@@ -59,12 +59,12 @@ pub enum Parse<'a> {
     Refused {
         /// Why, and how to go on.
         refusal: Refusal,
-        /// What to drop. All there is where the connection is to be closed.
+        /// How many bytes to drop. All of them if the connection is to be closed.
         consumed: usize,
     },
     /// Data of a request that was refused; there is nothing to answer.
     Skipped {
-        /// What to drop; never 0.
+        /// How many bytes to drop; never 0.
         consumed: usize,
     },
 }
@@ -227,7 +227,7 @@ impl Parser {
         (end, nul)
     }
 
-    /// Whether a line of at least `len` bytes at the front of `buf` is beyond its limit.
+    /// Returns whether a line of at least `len` bytes at the front of `buf` is beyond its limit.
     #[inline]
     fn too_long(&self, buf: &[u8], len: usize) -> bool {
         len > self.limits.max_line_bytes && (len > self.limits.max_get_line_bytes || !self.is_retrieval(buf))

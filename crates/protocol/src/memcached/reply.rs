@@ -125,8 +125,8 @@ pub enum MetaStatus {
 }
 
 impl MetaStatus {
-    /// Whether flag `q` keeps this answer back: `EN` of a get, and `HD` of everything else. A get
-    /// that found something is always answered, so are all other outcomes and all errors.
+    /// Returns whether flag `q` suppresses this response: `EN` of a get, and `HD` of everything
+    /// else. A hit of a get is always answered, and so are all other outcomes and all errors.
     pub const fn is_nominal(self, get: bool) -> bool {
         match self {
             Self::Miss => get,
@@ -147,18 +147,18 @@ impl MetaStatus {
     }
 }
 
-/// What is left of an item's life.
+/// The remaining time to live of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remaining {
     /// It does not end; written as -1.
     Forever,
-    /// So many seconds.
+    /// This many seconds.
     Secs(u32),
 }
 
-/// What is known of the item that a meta command met. A flag that asks for something is answered
-/// where that is known here, and passed over where it is `None`: a miss answers only `O` and `k`, a
-/// store also `c`, a get everything.
+/// The known facts of the item that a meta command met. A flag that requests a fact is answered if
+/// the fact is known here, and skipped if it is `None`: a miss answers only `O` and `k`, a store
+/// also `c`, a get everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFacts<'a> {
     /// The bytes of the key, decoded where the wire had base64. Sent back for `k`.
@@ -168,7 +168,7 @@ pub struct MetaFacts<'a> {
     pub key_is_base64: bool,
     /// `s`: length of the value in bytes.
     pub size: Option<u64>,
-    /// `t`: what is left to live.
+    /// `t`: the remaining time to live.
     pub ttl: Option<Remaining>,
     /// `c`: compare-and-swap token. A store that failed answers 0.
     pub cas: Option<u64>,
@@ -178,7 +178,7 @@ pub struct MetaFacts<'a> {
     pub idle_secs: Option<u32>,
     /// `h`: whether it was fetched since it was stored.
     pub fetched: Option<bool>,
-    /// What comes after the flags, asked for or not.
+    /// The marks that follow the flags, requested or not.
     pub marks: MetaMarks,
 }
 
@@ -256,24 +256,24 @@ fn key(out: &mut Vec<u8>, facts: &MetaFacts<'_>) {
     }
 }
 
-/// What `me` tells of an item.
+/// The facts of an item that `me` reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DebugFacts<'a> {
     /// The bytes of the key.
     pub key: &'a [u8],
     /// Send the key as base64.
     pub key_is_base64: bool,
-    /// What is left to live.
+    /// The remaining time to live.
     pub ttl: Remaining,
     /// Seconds since the last access.
     pub idle_secs: u32,
     /// Compare-and-swap token.
     pub cas: u64,
-    /// Whether it was fetched since it was stored.
+    /// True if the item was fetched since it was stored.
     pub fetched: bool,
     /// Its size class.
     pub class: u32,
-    /// What it occupies, in bytes.
+    /// The size of the item in memory, in bytes.
     pub size_bytes: u64,
 }
 
@@ -306,7 +306,7 @@ pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What `lru_crawler metadump` tells of an item.
+/// The facts of an item that `lru_crawler metadump` reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpFacts<'a> {
     /// The bytes of the key.
@@ -317,11 +317,11 @@ pub struct DumpFacts<'a> {
     pub last_access: u32,
     /// Compare-and-swap token.
     pub cas: u64,
-    /// Whether it was fetched since it was stored.
+    /// True if the item was fetched since it was stored.
     pub fetched: bool,
     /// Its size class.
     pub class: u32,
-    /// What it occupies, in bytes.
+    /// The size of the item in memory, in bytes.
     pub size_bytes: u64,
 }
 

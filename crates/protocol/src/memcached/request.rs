@@ -1,4 +1,4 @@
-//! What a client can ask for.
+//! The requests that a client can send.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ pub enum Request<'a> {
     Unsupported {
         /// The command.
         name: &'a [u8],
-        /// What follows it.
+        /// The words that follow it.
         arguments: Tokens<'a>,
     },
 }
@@ -112,7 +112,7 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// What a storage command does with what is there already.
+/// How a storage command treats a value that already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreCommand {
     /// Replaces it.
@@ -133,19 +133,20 @@ pub enum StoreCommand {
 /// The command line of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreHeader<'a> {
-    /// What to do.
+    /// The command itself.
     pub command: StoreCommand,
     /// Under which key.
     pub key: Key<'a>,
-    /// What the client wants back with the value. memcached and Millpond keep the low 32 bits of
-    /// what was sent.
+    /// The number that the client gets back with the value. memcached and Millpond keep the low 32
+    /// bits of it.
     pub client_flags: u32,
     /// When it ends.
     pub exptime: Exptime,
     /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the
     /// others through `ms`.
     pub compare_cas: Option<u64>,
-    /// Whether the answer has the token of what was stored, or the client is likely to ask for it.
+    /// True if the response carries the token of the stored value, or the client is likely to
+    /// request it next.
     pub wants_cas: bool,
     /// Length of the data in bytes, its `\r\n` not included.
     pub data_len: usize,
@@ -173,7 +174,7 @@ impl fmt::Debug for StoreRequest<'_> {
 /// `delete`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeleteRequest<'a> {
-    /// What to remove.
+    /// The key to remove.
     pub key: Key<'a>,
     /// Do not answer.
     pub noreply: bool,

@@ -108,7 +108,7 @@ impl fmt::Debug for Response<'_> {
     }
 }
 
-/// What the front of the buffer is.
+/// The result of parsing the front of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParsedResponse<'a> {
     /// Not a whole answer yet.
@@ -127,7 +127,7 @@ pub enum ParsedResponse<'a> {
     Invalid(ResponseError),
 }
 
-/// Why the bytes are no answer.
+/// Why the bytes are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseError {
     /// A line is longer than [`ResponseLimits::max_line_bytes`].

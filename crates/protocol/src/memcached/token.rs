@@ -22,7 +22,7 @@ impl<'a> Tokens<'a> {
         self.next()
     }
 
-    /// What has not been read yet, spaces included.
+    /// Returns the bytes that have not been read yet, spaces included.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }
@@ -93,7 +93,7 @@ impl<'a, const N: usize> Words<'a, N> {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// Whether the last word is `noreply`.
+    /// Returns whether the last word is `noreply`.
     #[inline]
     pub(crate) fn noreply(&self) -> bool {
         self.get(self.count.wrapping_sub(1)) == b"noreply"

@@ -1,4 +1,4 @@
-//! What is said to a client whose bytes are no requests, before its connection is closed.
+//! The errors sent to a client whose bytes are not valid requests, before its connection is closed.
 
 use std::fmt;
 

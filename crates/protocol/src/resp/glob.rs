@@ -1,8 +1,8 @@
 //! Patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that is meant as
 //! it is.
 
-/// Whether `pattern` matches all of `text`. Takes at most time in proportion to the product of
-/// their lengths: where a `*` fails, only the last one is tried further on.
+/// Returns whether `pattern` matches all of `text`. Takes at most time in proportion to the product
+/// of their lengths: when the part behind a `*` fails, only the last `*` is retried further on.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
@@ -31,7 +31,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What is left of the pattern where its first part matches `byte`.
+/// Returns the remaining pattern if its first part matches `byte`.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [b'?', rest @ ..] => Some(rest),
@@ -45,8 +45,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Whether `byte` is in the class that `rest` begins with, and what is behind it. As in Redis, one
-/// that is not closed ends with the pattern.
+/// Returns whether `byte` is in the class that `rest` begins with, and the pattern behind the
+/// class. As in Redis, a class that is not closed ends with the pattern.
 fn class(rest: &[u8], byte: u8) -> (bool, &[u8]) {
     let (negated, mut rest) = match rest {
         [b'^', rest @ ..] => (true, rest),

@@ -47,11 +47,11 @@ impl Default for Limits {
     }
 }
 
-/// What is at the front of the bytes.
+/// The result of parsing the front of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse {
-    /// A request, of so many bytes; [`Parser::arg`] has its arguments until the next is parsed. It
-    /// has at least one.
+    /// A request of this many bytes. [`Parser::arg`] returns its arguments, of which there is at
+    /// least one, until the next request is parsed.
     Request {
         /// Its length in bytes.
         consumed: usize,
@@ -71,7 +71,7 @@ pub enum Parse {
     },
     /// The end of a request that was dropped for its size.
     TooLarge {
-        /// The length of what is left of it.
+        /// The length of the remaining request.
         consumed: usize,
     },
     /// The request goes on in what has not come yet.
@@ -87,7 +87,7 @@ pub struct PendingBulk {
     pub index: usize,
     /// Its length in bytes.
     pub len: usize,
-    /// Where its data begins.
+    /// The offset at which its data begins.
     pub start: usize,
     /// How many arguments come behind it.
     pub behind: usize,
@@ -105,11 +105,11 @@ enum State {
     Start,
     /// Before an argument, or behind the last.
     Argument,
-    /// In an argument of so many bytes.
+    /// In an argument of this many bytes.
     Data(usize),
     /// Behind a request, which `spans` are of.
     Done,
-    /// In a request that is dropped: so many bytes of an argument and its line end are left.
+    /// In a request that is dropped: this many bytes of an argument and its line end remain.
     Dropping(usize),
 }
 
@@ -183,7 +183,7 @@ impl Parser {
         (self.state, self.missing, self.at, self.searched) = (State::Start, 0, 0, 0);
     }
 
-    /// Whether it is within a request that is dropped.
+    /// Returns whether the parser is within a request that is dropped.
     pub fn is_dropping(&self) -> bool {
         matches!(self.state, State::Dropping(_))
     }

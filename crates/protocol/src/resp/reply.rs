@@ -111,13 +111,13 @@ pub fn null_array(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// The head of an array of so many replies.
+/// Writes the head of an array of `len` replies.
 #[inline]
 pub fn array(out: &mut Vec<u8>, len: usize) {
     header(out, b'*', len as i64);
 }
 
-/// The head of a map of so many pairs; in RESP2 an array of twice as many replies.
+/// Writes the head of a map of `pairs` pairs; in RESP2 an array of twice as many replies.
 pub fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     match version {
         Version::Resp2 => array(out, pairs.saturating_mul(2)),
@@ -125,7 +125,7 @@ pub fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     }
 }
 
-/// The head of a set of so many replies; in RESP2 an array.
+/// Writes the head of a set of `len` replies; in RESP2 an array.
 pub fn set(out: &mut Vec<u8>, version: Version, len: usize) {
     match version {
         Version::Resp2 => array(out, len),

@@ -5,9 +5,9 @@ use super::{HEADER_BYTES, Head, Opcode, REQUEST_MAGIC, RESPONSE_MAGIC};
 /// A request to be written, right or wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What to ask for.
+    /// The operation to request.
     pub opcode: u8,
-    /// What comes back with the answer.
+    /// An opaque value that the response repeats.
     pub opaque: u32,
     /// The token to compare with; 0 is none.
     pub cas: u64,
@@ -39,7 +39,7 @@ impl Frame<'_> {
 /// An answer, as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// What it repeats of its request.
+    /// The fields repeated from its request.
     pub head: Head,
     /// How it went: see [`super::Status`].
     pub status: u16,
@@ -83,7 +83,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What was read is no answer of the binary protocol.
+/// The error for bytes that are not a valid response of the binary protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedAnswer;
 

@@ -51,16 +51,16 @@ pub const RESPONSE_MAGIC: u8 = 0x81;
 /// Length of the header of a request or an answer, in bytes.
 pub const HEADER_BYTES: usize = 24;
 
-/// What an answer repeats of its request.
+/// The fields of a request that its response repeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// What was asked for, quiet or not.
+    /// The requested operation, quiet or not.
     pub opcode: Opcode,
     /// The client's own bytes.
     pub opaque: u32,
 }
 
-/// What an answer says of how it went.
+/// The outcome of a request, as its response states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Status {
@@ -76,7 +76,7 @@ pub enum Status {
     Invalid = 0x04,
     /// There is nothing to append to.
     NotStored = 0x05,
-    /// What is to be incremented is no number.
+    /// The value to increment is not a valid number.
     NonNumeric = 0x06,
     /// The client may not do that.
     NotAllowed = 0x20,
@@ -111,11 +111,11 @@ pub struct Packet<'a> {
     pub head: Head,
     /// Retrievals: do not answer a miss. All others: answer errors only.
     pub quiet: bool,
-    /// What to do.
+    /// The request itself.
     pub request: Request<'a>,
 }
 
-/// What a client can ask for. It borrows everything from the buffer it was parsed from.
+/// A client's request. It borrows everything from the buffer it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Get and get-and-touch.
@@ -132,7 +132,7 @@ pub enum Request<'a> {
     Store(StoreRequest<'a>),
     /// Delete.
     Delete {
-        /// What to remove.
+        /// The key to remove.
         key: Key<'a>,
         /// Only where the item has this token.
         compare_cas: Option<u64>,
@@ -159,7 +159,7 @@ pub enum Request<'a> {
 pub struct Get<'a> {
     /// Of which item.
     pub key: Key<'a>,
-    /// Whether the answer, even that of a miss, has the key.
+    /// True if the response, even that of a miss, carries the key.
     pub with_key: bool,
     /// Get-and-touch: its new end.
     pub touch: Option<Exptime>,
@@ -174,7 +174,7 @@ pub struct Arithmetic<'a> {
     pub direction: Direction,
     /// By how much.
     pub delta: u64,
-    /// What to create where there is nothing: its end, and the number.
+    /// The expiration time and the number to create on a miss, if any.
     pub create: Option<(Exptime, u64)>,
     /// Only where the item has this token.
     pub compare_cas: Option<u64>,

@@ -6,7 +6,7 @@ use crate::memcached::request::{Direction, StoreCommand};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Opcode(pub u8);
 
-/// What an opcode asks for, quiet or not.
+/// The operation that an opcode requests, quiet or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Get {
@@ -37,7 +37,7 @@ macro_rules! opcodes {
             /// All opcodes that mean something, with their names.
             pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$name, $text)),+];
 
-            /// What it asks for, and whether quietly; nothing where nobody knows.
+            /// Returns the operation and whether it is quiet, or `None` for an unknown opcode.
             pub(crate) const fn kind(self) -> Option<(Kind, bool)> {
                 match self {
                     $(Self::$name => Some(($kind, $quiet)),)+

@@ -11,7 +11,7 @@ use crate::memcached::token::Tokens;
 /// An increment with this expiration time creates nothing.
 const NO_CREATION: u32 = u32::MAX;
 
-/// What the front of the buffer is. The caller drops and keeps bytes as with
+/// The result of parsing the front of the buffer. The caller drops and keeps bytes as with
 /// [`super::super::Parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parse<'a> {
@@ -33,7 +33,7 @@ pub enum Parse<'a> {
     /// bytes, takes the data itself with [`super::super::DataBlock::bare`] of `header.data_len`
     /// bytes, and parses what follows.
     NeedData {
-        /// What is to be stored how.
+        /// The item to store and how to store it.
         store: Store<'a>,
         /// Length of header, extras and key in bytes.
         header_len: usize,
@@ -44,7 +44,7 @@ pub enum Parse<'a> {
     /// [`Status::TooLarge`]. Its data is skipped by the parses that follow. memcached removes what
     /// is stored under the key of a set.
     TooLarge {
-        /// What was to be stored.
+        /// The rejected item.
         store: Store<'a>,
         /// Length of header, extras and key in bytes.
         consumed: usize,
@@ -53,12 +53,12 @@ pub enum Parse<'a> {
     Refused {
         /// Why, and how to go on.
         refusal: Refusal,
-        /// What to drop. All there is where the connection is to be closed.
+        /// How many bytes to drop. All of them if the connection is to be closed.
         consumed: usize,
     },
     /// The rest of a request that was refused; there is nothing to answer.
     Skipped {
-        /// What to drop; never 0.
+        /// How many bytes to drop; never 0.
         consumed: usize,
     },
 }
@@ -66,7 +66,7 @@ pub enum Parse<'a> {
 /// Why a request was refused, and how to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What to answer to what; nothing where the bytes are no request at all.
+    /// The error response to send; `None` if the bytes are not a request at all.
     pub answer: Option<(Head, Status)>,
     /// Close the connection once that is written.
     pub close: bool,
@@ -114,7 +114,7 @@ impl RequestHeader {
         self.body_len.saturating_sub(self.extras_len).saturating_sub(self.key_len)
     }
 
-    /// Whether extras, key and value are as long as a request of this kind has them.
+    /// Returns whether extras, key and value have the lengths that a request of this kind needs.
     const fn has_shape_of(&self, kind: Kind) -> bool {
         let (key, extras, value) = (self.key_len > 0, self.extras_len, self.value_len() > 0);
         match kind {

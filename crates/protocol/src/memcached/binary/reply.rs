@@ -1,8 +1,8 @@
-//! What a server answers. Everything is appended to a buffer.
+//! The responses of a server. Everything is appended to a buffer.
 
 use super::{HEADER_BYTES, Head, RESPONSE_MAGIC, Status};
 
-/// What stands in the header of an answer besides what it repeats.
+/// The lengths in the header of a response.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     extras: u8,
@@ -75,7 +75,7 @@ pub fn miss(out: &mut Vec<u8>, head: Head, key: Option<&[u8]>) {
     out.extend_from_slice(key);
 }
 
-/// What comes before a value of `value_len` bytes. A touch has none.
+/// Writes the part of a response before a value of `value_len` bytes. A touch has no value.
 #[inline]
 pub fn value_header(
     out: &mut Vec<u8>,
@@ -92,7 +92,7 @@ pub fn value_header(
     out.extend_from_slice(key);
 }
 
-/// The number that an increment or decrement came to.
+/// Writes the result of an increment or decrement.
 pub fn number(out: &mut Vec<u8>, head: Head, number: u64, cas: u64) {
     header(out, head, Status::Ok, Lengths { extras: 0, key: 0, body: 8 }, cas);
     out.extend_from_slice(&number.to_be_bytes());
