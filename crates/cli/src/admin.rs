@@ -62,7 +62,7 @@ pub(crate) struct SetArguments {
     settings: Vec<String>,
 }
 
-/// What to compare.
+/// A configuration to compare with that of a server.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
     #[command(flatten)]
@@ -135,7 +135,7 @@ impl AdminArguments {
     }
 }
 
-/// What to do about an error of a connection.
+/// Returns advice on a connection's error.
 fn advice(url: &str, error: &ureq::Error) -> &'static str {
     let text = error.to_string();
     let known = [
@@ -195,7 +195,7 @@ impl SetArguments {
     }
 }
 
-/// What is in words such as `memory=512MiB`.
+/// Parses words such as `memory=512MiB`.
 pub(crate) fn assignments(settings: &[String]) -> Result<Map<String, Value>, String> {
     let (mut wanted, mut mistakes) = (Map::new(), Vec::new());
     for setting in settings {
@@ -224,7 +224,7 @@ fn shown_value(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Shows the changes that the server told of.
+/// Shows the changes that the server reported.
 pub(crate) fn changes(answer: &str) -> Result<String, String> {
     let changes: Vec<Value> = serde_json::from_str(answer).map_err(|error| error.to_string())?;
     let mut shown = String::new();

@@ -9,7 +9,7 @@ use clap::Args;
 use millpond::{AttachedPool, ByteSize, Clock, Error, ReadOnlyCache, Seen, Walked};
 use serde::Serialize;
 
-/// What to look at.
+/// The arguments of `millpond inspect`.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
     /// The folder of the cache: `shared_memory` of a server, `CacheConfig::shared` of another
@@ -19,7 +19,7 @@ pub(crate) struct InspectArguments {
     /// `default` is tried always.
     #[arg(long = "pool", value_name = "NAME")]
     pools: Vec<String>,
-    /// Show so many of the largest items of each pool.
+    /// Show this many of the largest items of each pool.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     largest: usize,
     /// Show the item of this key, in each pool.
@@ -30,7 +30,7 @@ pub(crate) struct InspectArguments {
     json: bool,
 }
 
-/// What was found.
+/// The findings of `millpond inspect`.
 #[derive(Debug, Serialize)]
 struct Report {
     folder: PathBuf,

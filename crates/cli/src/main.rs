@@ -103,8 +103,8 @@ enum ConfigCommand {
 }
 
 impl Command {
-    /// Whether it has no connections, and so ends well when the reader of its output has gone, as
-    /// `head` does.
+    /// Returns whether the command has no connections. Such a command exits quietly when the reader
+    /// of its output has gone, as `head` does.
     fn only_prints(&self) -> bool {
         match self {
             Self::Experiment(_) | Self::Simulate(_) | Self::Curve(_) | Self::Inspect(_) => true,

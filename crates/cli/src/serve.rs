@@ -8,7 +8,7 @@ use server::config::load::{Flags, Loaded, Override, Survey};
 use server::config::{Config, Listen};
 use server::{Error, config, preflight};
 
-/// Where the configuration comes from.
+/// The sources of the configuration.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The configuration file, in TOML (`millpond config print --defaults` prints one); takes the
@@ -25,7 +25,7 @@ pub(crate) struct ServeArguments {
     /// Worker threads. Default: one for each processor.
     #[arg(short, long, value_name = "NUMBER")]
     threads: Option<String>,
-    /// Where to listen: tcp://IP:PORT or unix:///PATH for all clients, memcached://IP:PORT or
+    /// Listen here: tcp://IP:PORT or unix:///PATH for all clients, memcached://IP:PORT or
     /// redis://IP:PORT for one kind. With --port and --redis it replaces all listeners of the file;
     /// may be repeated.
     #[arg(short, long, value_name = "ADDRESS", env = "MILLPOND_LISTEN", value_delimiter = ',')]
@@ -89,7 +89,7 @@ impl ServeArguments {
     }
 }
 
-/// Prints `text`; that the reader has gone, as `head` does, is no failure.
+/// Prints `text`; it is not a failure if the reader has gone, as `head` does.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -71,7 +71,7 @@ impl TenantCommand {
 }
 
 impl ListArguments {
-    /// What the admin server says at `path`: in JSON as it came, or as `table` shows it.
+    /// Fetches `path` from the admin server and returns it as JSON, or as `table` shows it.
     fn get(&self, path: &str, table: impl FnOnce(&Value) -> String) -> Result<String, String> {
         let text = self.admin.ask(path, |agent, url| agent.get(url).call())?;
         if self.json {
@@ -139,7 +139,8 @@ impl RemoveArguments {
     }
 }
 
-/// Where the admin server has the tenant. Names may have bytes that mean something in addresses.
+/// Returns the admin server's path of the tenant. Names may contain bytes that are special in
+/// addresses.
 fn address(name: &str, write: bool) -> String {
     let mut path = "/tenants/".to_owned();
     for byte in name.bytes() {

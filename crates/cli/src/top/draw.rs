@@ -1,5 +1,5 @@
-//! What `millpond top` draws: the server in a few lines, the memory bill, and one table, in as much
-//! room as there is.
+//! The screen of `millpond top`: the server in a few lines, the memory bill, and one table, in as
+//! much room as there is.
 
 use base::Part;
 use ratatui::buffer::Buffer;
@@ -17,7 +17,7 @@ use super::text::{bytes, bytes_per_sec, count, latency, percent, rate, time};
 const FIGURE_WIDTH: u16 = 19;
 const PART_WIDTH: u16 = 39;
 
-/// What is known of the server.
+/// The latest samples of the server.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) address: String,
@@ -40,7 +40,7 @@ impl Known {
     }
 }
 
-/// What the user has chosen to see.
+/// The views and options that the user has chosen.
 pub(super) struct Screen {
     looks: [Look; View::ALL.len()],
     chosen: usize,
@@ -56,12 +56,12 @@ impl Screen {
         &mut self.looks[self.chosen]
     }
 
-    /// Turns to the view after this one, or the one before.
+    /// Switches to the view after this one, or the one before.
     pub(super) fn turn(&mut self, forward: bool) {
         self.chosen = (self.chosen + if forward { 1 } else { View::ALL.len() - 1 }) % View::ALL.len();
     }
 
-    /// Turns to the view with this number, from 0 on.
+    /// Switches to the view with this number, counted from 0.
     pub(super) fn choose(&mut self, view: usize) {
         self.chosen = if view < View::ALL.len() { view } else { self.chosen };
     }
@@ -184,12 +184,12 @@ impl<'a> Head<'a> {
         parts
     }
 
-    /// What is free of the limit.
+    /// Returns the free bytes within the limit.
     fn free(&self) -> u64 {
         self.now.memory_limit_bytes.saturating_sub(self.used())
     }
 
-    /// What of it the file system of shared memory does not have.
+    /// Returns the free bytes that the file system of shared memory does not have.
     fn lacking(&self) -> u64 {
         let room = self.now.shared_memory.as_ref().map_or(u64::MAX, |there| there.free_bytes);
         self.free().saturating_sub(room)
@@ -246,7 +246,7 @@ impl<'a> Head<'a> {
         Line::from(vec![name, Span::from(rest)])
     }
 
-    /// Whether the server answers, and how full it is.
+    /// Returns the line that says whether the server answers, and how full it is.
     fn state(&self) -> Line<'_> {
         match &self.known.trouble {
             Some(trouble) => Line::from(format!(" The figures are old: {trouble}")).fg(Color::Red),
@@ -261,7 +261,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// What others have taken in the file system of the cache.
+    /// Returns the line about the memory that the file system of the cache lacks.
     fn shortage(&self) -> Line<'_> {
         let lacking = bytes(self.lacking());
         Line::from(format!(" The file system of shared_memory is too full for {lacking} of the memory."))

@@ -1,11 +1,11 @@
-//! What comes of two samples: how much a second, how many of a hundred, how long. Pure.
+//! Figures from two samples: rates per second, percentages and times. Pure.
 //!
-//! Counters only grow while a server runs. One that went back is that of another process, and makes
-//! no figure.
+//! Counters only grow while a server runs. A counter that went back is that of another process, and
+//! yields no figure.
 
 use super::sample::{Class, Pool, Sample, Tenant, Timed};
 
-/// What the lines above the tables show.
+/// The figures in the lines above the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Summary {
     pub(super) requests: Option<f64>,
@@ -90,7 +90,7 @@ impl<'a> Pair<'a> {
         (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
     }
 
-    /// What the server as a whole does.
+    /// Returns the figures of the whole server.
     pub(super) fn summary(self) -> Summary {
         let counter = |name: &'static str| self.rate(move |sample| Some(sample.counter(name)));
         let lookups =

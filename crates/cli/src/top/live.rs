@@ -83,10 +83,10 @@ fn show(
     Ok(())
 }
 
-/// Whether there is a key, or another size.
+/// Waits, and returns whether a key was pressed or the size changed.
 ///
 /// # Errors
-/// Where the terminal is gone: crossterm would read from it for ever.
+/// If the terminal is gone: crossterm would read from it for ever.
 fn wait() -> io::Result<bool> {
     let screen = io::stdout();
     let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(PATIENCE.subsec_nanos()) };

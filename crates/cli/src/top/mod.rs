@@ -26,7 +26,7 @@ use crate::serve::say;
 const PLAIN_WIDTH: u16 = 120;
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// What to watch.
+/// The arguments of `millpond top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct TopArguments {
     /// How often the server is asked.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print one frame as text, of one interval, and end; as is done where standard output is no
+    /// Print one frame as text, of one interval, and exit; the default if standard output is not a
     /// terminal.
     #[arg(long)]
     once: bool,
@@ -67,7 +67,7 @@ impl TopArguments {
     }
 }
 
-/// What the server says now.
+/// Fetches a sample of the server.
 fn ask(admin: &AdminArguments) -> Result<Sample, String> {
     let (stats, hot_keys) = (admin.page("/stats.json")?, admin.page("/hotkeys.json")?);
     Sample::read(&stats, &hot_keys)

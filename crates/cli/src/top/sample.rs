@@ -1,8 +1,8 @@
-//! What a server says of itself at one moment: the part of `/stats.json` and `/hotkeys.json` that
-//! is shown.
+//! The state that a server reports at one moment: the shown part of `/stats.json` and
+//! `/hotkeys.json`.
 //!
-//! A field that a server does not have, being older or newer than this program, counts as absent
-//! and stops nothing.
+//! A field that a server lacks, being older or newer than this program, counts as absent and stops
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct Sample {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct SharedMemory {
-    /// What it has for further slabs.
+    /// Bytes left for further slabs.
     pub(super) free_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Timed {
 #[serde(default)]
 pub(super) struct Listener {
     pub(super) address: String,
-    /// What the clients of the listener did, by name.
+    /// The counters of the listener's clients, by name.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Queue {
     pub(super) age_secs: Option<u64>,
 }
 
-/// What a pool would miss, by name of the size.
+/// The misses of a pool at other sizes, by name of the size.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Curve {

@@ -13,7 +13,7 @@ use super::figures::Pair;
 use super::sample::Sample;
 use super::text::{UNKNOWN, bytes, count, percent, rate, time};
 
-/// What can be chosen to be shown.
+/// The views that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Tenants,
@@ -34,7 +34,7 @@ impl View {
         }
     }
 
-    /// What is said where there is nothing to show.
+    /// Returns the text shown if the table is empty.
     const fn excuse(self) -> &'static str {
         match self {
             Self::Tenants | Self::Classes => "There are none.",
@@ -77,7 +77,7 @@ struct Column {
     title: &'static str,
     /// Text stands to the left and is sorted from A on, numbers to the right and the largest first.
     is_text: bool,
-    /// The first column takes what is left over.
+    /// The first column takes the remaining width.
     width: u16,
 }
 
@@ -128,7 +128,7 @@ const CURVES: &[Column] = &[
     number("reads", 8),
 ];
 
-/// What stands in a place of a table, and what it is sorted by.
+/// A cell of a table, and the value it is sorted by.
 struct Entry {
     shown: String,
     value: Option<f64>,

@@ -1,6 +1,6 @@
 //! Numbers as people read them, in few characters.
 
-/// What stands where nothing is known.
+/// The placeholder for an unknown figure.
 pub(super) const UNKNOWN: &str = "–";
 
 /// As in `1.5 GiB`.
