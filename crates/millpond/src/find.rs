@@ -1,24 +1,33 @@
-//! Looking items up.
+//! Look-ups by key.
+//!
+//! A look-up takes no lock: it pins, finds the item in the index, and takes a reference to it or
+//! protects it. Here are the look-ups themselves; `watched` adds what is recorded of them, `change`
+//! removes and alters items by key, and `expiry` says which items are over.
+
+mod change;
+mod expiry;
+mod watched;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::pin::Guard;
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, PoolId};
 use crate::class::{HITS, fingerprint};
-use crate::config::{Expiry, ItemOptions, ItemTag};
-use crate::error::Error;
+use crate::config::Expiry;
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
-use crate::plant::Plant;
-use crate::watch::{EventKind, Timed, Wanted};
+use crate::watch::Timed;
 
 /// How many look-ups of a batch are under way at once.
 const BATCH: usize = 16;
+
+/// In the place of a key's hash, where a whole batch is meant.
+const NO_KEY: u64 = 0;
 
 /// A key space: look-ups and removals by key. Made by [`Cache::keys`].
 ///
@@ -135,6 +144,11 @@ impl<'c> Keys<'c> {
     #[inline]
     pub fn is_gone(self) -> bool {
         self.pool.is_some_and(|pool| !self.cache.core().pools.has(pool))
+    }
+
+    /// The pool whose keys these are, if it has keys of its own.
+    fn own_pool(self) -> Option<PoolId> {
+        self.pool.filter(|_| self.id != 0)
     }
 
     #[inline]
@@ -296,156 +310,6 @@ impl<'c> Keys<'c> {
         }
     }
 
-    /// Notes that the item of a key, of this pool, was changed in place.
-    #[inline]
-    pub(crate) fn note_change(self, pool: PoolId, key: &[u8]) {
-        let core = self.cache.core();
-        if core.watch.records() {
-            core.note_change(self.hash(key), || (pool, key));
-        }
-    }
-
-    /// Removes the item of `key`. `false`: there was none. Handles of it stay valid.
-    pub fn remove(self, key: &[u8]) -> bool {
-        let core = self.cache.core();
-        let hash = core.hash(self.space(), key);
-        let wanted = core.watch.wants(hash);
-        if !wanted.any() {
-            return self.remove_hashed(hash, key);
-        }
-        let stopwatch = core.watch.stopwatch(wanted, &core.clock);
-        let removed = self.remove_hashed(hash, key);
-        core.watch.stop(stopwatch, &core.clock, Timed::Remove, 1);
-        if !removed {
-            // A larger cache might still have had it.
-            if let Some(pool) = self.own_pool().filter(|_| wanted.follows()) {
-                core.note_end(hash, pool);
-            }
-            core.note_absent(EventKind::Remove, hash, key, self.own_pool());
-        }
-        removed
-    }
-
-    fn remove_hashed(self, hash: u64, key: &[u8]) -> bool {
-        let core = self.cache.core();
-        core.note_writing(self.id);
-        let mut guard = core.index.lock(hash);
-        let Some(slot) = guard.find(|ptr| core.is_item_of(ptr, self.id, key)) else { return false };
-        let ptr = guard.ptr(slot);
-        // SAFETY: the item is in the index, and the bucket that points to it is locked.
-        let live = !unsafe { core.is_dead(core.arena.item(ptr).0, self.space()) };
-        // Asked now that the item was seen (invariant 5 of `pools`).
-        if self.is_gone() {
-            return false;
-        }
-        let unindexed = core.arena.item(ptr).0.state().unindex();
-        if !core.strikes(Plant::RemovedStays) {
-            guard.clear(slot);
-        }
-        drop(guard);
-        if unindexed {
-            let cause = if live { RemovalCause::Removed } else { RemovalCause::Expired };
-            core.retire(ptr, cause, false);
-        }
-        // Otherwise it was evicted a moment ago.
-        unindexed && live
-    }
-
-    /// Changes when the item of `key` expires. `false`: there is none. An item that was made
-    /// without room for an expiry time is copied; then also `false` where there is no memory for
-    /// the copy.
-    pub fn touch(self, key: &[u8], expiry: Expiry) -> bool {
-        loop {
-            let Some(old) = self.peek(key) else {
-                let core = self.cache.core();
-                if core.watch.records() {
-                    let hash = core.hash(self.space(), key);
-                    core.note_absent(EventKind::Touch, hash, key, self.own_pool());
-                }
-                return false;
-            };
-            if old.set_expiry(expiry) {
-                // One that `widen` has just put a copy of aside may have been copied before.
-                fence(Ordering::SeqCst);
-                if old.is_current() {
-                    return true;
-                }
-                continue;
-            }
-            let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
-            match self.widen(&old, &options) {
-                Ok(Some(_)) => return true,
-                Ok(None) => {}
-                Err(_) => return false,
-            }
-        }
-    }
-
-    /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place,
-    /// with a CAS token that `next_cas` gives. If the item of the key is another one by now, that
-    /// one. So items of which nobody asks for a token do without.
-    ///
-    /// # Errors
-    /// The item as it is: it has left the cache, there is no memory for the copy, or it is a
-    /// structured or a long one.
-    pub fn give_tag(
-        self,
-        mut item: ReadHandle<'c>,
-        next_cas: impl Fn() -> u64,
-    ) -> Result<ReadHandle<'c>, ReadHandle<'c>> {
-        loop {
-            if item.tag().is_some() {
-                return Ok(item);
-            }
-            if item.is_structured() || item.is_long() {
-                return Err(item);
-            }
-            let tag = ItemTag { cas: next_cas(), client_flags: item.client_flags() };
-            let expiry = item.expires_at().map_or(Expiry::Never, Expiry::At);
-            let options = ItemOptions { expiry, tag: Some(tag), ..ItemOptions::default() };
-            match self.widen(&item, &options) {
-                Ok(Some(tagged)) => return Ok(tagged),
-                Ok(None) => {}
-                Err(_) => return Err(item),
-            }
-            let Some(present) = self.peek(item.key()) else { return Err(item) };
-            item = present;
-        }
-    }
-
-    /// Puts a copy of `old` in its place that has room for what `options` say, and is otherwise
-    /// equal, its age included. `None`: it is not the item of its key any more.
-    fn widen(self, old: &ReadHandle<'_>, options: &ItemOptions) -> Result<Option<ReadHandle<'c>>, Error> {
-        let options =
-            ItemOptions { client_flags: old.client_flags(), user_bits: old.user_bits(), ..*options };
-        let mut copy = self.cache.allocate(old.pool(), old.key(), old.len(), &options)?;
-        copy.value_mut().copy_from_slice(old);
-        copy.age_as(old);
-        let Ok(copy) = self.cache.replace_matching(old, copy) else { return Ok(None) };
-        // What others changed of it in place meanwhile. Who changes its end from here on looks
-        // whether it still is there.
-        fence(Ordering::SeqCst);
-        if options.tag.is_some() {
-            let copied = options.expiry.to_unix_secs(|| self.cache.core().now());
-            copy.change_expiry_from(copied, old.expires_at().unwrap_or(0));
-        }
-        copy.set_user_bits(old.user_bits());
-        Ok(Some(copy))
-    }
-
-    /// Lets everything in this key space count as gone, at once. Takes no time: items leave when
-    /// they are met or evicted.
-    pub fn flush(self) {
-        let core = self.cache.core();
-        core.while_there(self.pool, || self.space().flush(core.now()));
-    }
-
-    /// Does so when the Unix second `at` comes, with what was made before it. Replaces an earlier
-    /// such order.
-    pub fn flush_at(self, at: u32) {
-        self.cache.core().while_there(self.pool, || self.space().flush_at(at));
-    }
-
     /// Hashes up to [`BATCH`] keys and asks for the memory that looking them up needs. Returns
     /// their key space. The caller has pinned.
     #[inline]
@@ -578,127 +442,5 @@ impl<'c> Keys<'c> {
                 None
             }
         }
-    }
-}
-
-/// Look-ups while something is watched ([`crate::watch`]).
-impl<'c> Keys<'c> {
-    /// The pool whose keys these are, if it has keys of its own.
-    fn own_pool(self) -> Option<PoolId> {
-        self.pool.filter(|_| self.id != 0)
-    }
-
-    #[inline(never)]
-    fn find_watched(self, wanted: Wanted, hash: u64, key: &[u8]) -> Option<ReadHandle<'c>> {
-        let core = self.cache.core();
-        let stopwatch = core.watch.stopwatch(wanted, &core.clock);
-        let found = self.find_hashed(hash, key);
-        core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
-        self.note_find(wanted, (key, hash), found.as_ref().map(ReadHandle::found));
-        found
-    }
-
-    #[inline(never)]
-    fn find_with_watched<R>(
-        self,
-        wanted: Wanted,
-        hash: u64,
-        key: &[u8],
-        seen: impl FnOnce(Found<'_>) -> R,
-    ) -> Option<R> {
-        let core = self.cache.core();
-        let mut stopwatch = core.watch.stopwatch(wanted, &core.clock);
-        let result = self.find_in_place(self.space(), (hash, key), |found| {
-            stopwatch.pause(&core.clock);
-            self.note_find(wanted, (key, hash), Some(found));
-            seen(found)
-        });
-        core.watch.stop(stopwatch, &core.clock, Timed::Find, 1);
-        if result.is_none() {
-            self.note_find(wanted, (key, hash), None);
-        }
-        result
-    }
-
-    #[inline(never)]
-    fn find_batch_watched(self, keys: &[&[u8]], mut seen: impl FnMut(usize, Option<Found<'_>>)) {
-        let core = self.cache.core();
-        let mut stopwatch = core.watch.stopwatch(core.watch.wants(NO_KEY), &core.clock);
-        self.find_batch(keys, |i, hash, found| {
-            stopwatch.pause(&core.clock);
-            self.note_find(core.watch.wants(hash), (keys[i], hash), found);
-            seen(i, found);
-            stopwatch.resume(&core.clock);
-        });
-        core.watch.stop(stopwatch, &core.clock, Timed::Find, keys.len());
-    }
-
-    /// Tells those who watch what a look-up found.
-    #[inline]
-    fn note_find(self, wanted: Wanted, key: (&[u8], u64), found: Option<Found<'_>>) {
-        if wanted.any() {
-            self.cache.core().tell_find(wanted, key, found, self.own_pool());
-        }
-    }
-}
-
-/// In the place of a key's hash, where a whole batch is meant.
-const NO_KEY: u64 = 0;
-
-impl Core {
-    /// Does something to the key space of a pool, which nobody else is given meanwhile; nothing if
-    /// the pool is not there.
-    fn while_there(&self, pool: Option<PoolId>, change: impl FnOnce()) {
-        let used = pool.map(|pool| self.pools.get_even_leaving(pool));
-        if !matches!(used, Some(None)) {
-            change();
-        }
-    }
-
-    /// Whether an item has expired or was flushed.
-    ///
-    /// # Safety
-    /// As for [`Item::key`].
-    #[inline]
-    pub(crate) unsafe fn is_dead(&self, item: Item<'_>, space: &Keyspace) -> bool {
-        // SAFETY: passed on.
-        unsafe { (item.expiry().is_some() || space.may_be_flushed()) && self.is_over(item, space) }
-    }
-
-    /// [`Self::is_dead`] of an item that has an expiry time or may have been flushed.
-    ///
-    /// # Safety
-    /// As for [`Item::key`].
-    #[inline(never)]
-    unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
-        // SAFETY: passed on.
-        let (expiry, created) = unsafe { (item.expiry(), item.created()) };
-        let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
-        (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
-    }
-
-    /// Why an item ends that leaves for `cause`: one that is evicted when it was over has expired.
-    ///
-    /// # Safety
-    /// As for [`Item::key`].
-    #[inline]
-    pub(crate) unsafe fn cause_of_end(
-        &self,
-        cause: RemovalCause,
-        item: Item<'_>,
-        space: &Keyspace,
-    ) -> RemovalCause {
-        // SAFETY: passed on.
-        let is_over = cause == RemovalCause::Evicted && unsafe { self.is_dead(item, space) };
-        if is_over { RemovalCause::Expired } else { cause }
-    }
-
-    /// Whether `ptr`, found in a locked bucket of the index, is the item of `key`.
-    #[inline]
-    pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
-        let (item, info) = self.arena.item(ptr);
-        // SAFETY: the bucket that points to the item is locked, so its chunk is not reused
-        // (invariant 2 of `Index`).
-        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.has_key(key) }
     }
 }

@@ -1,0 +1,58 @@
+//! Whether an item has expired or was flushed, and which item a key has.
+
+use std::sync::atomic::Ordering;
+
+use slab::{Item, ItemPtr};
+
+use crate::cache::Core;
+use crate::keyspace::Keyspace;
+use crate::life::RemovalCause;
+
+impl Core {
+    /// Whether an item has expired or was flushed.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline]
+    pub(crate) unsafe fn is_dead(&self, item: Item<'_>, space: &Keyspace) -> bool {
+        // SAFETY: passed on.
+        unsafe { (item.expiry().is_some() || space.may_be_flushed()) && self.is_over(item, space) }
+    }
+
+    /// [`Self::is_dead`] of an item that has an expiry time or may have been flushed.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline(never)]
+    unsafe fn is_over(&self, item: Item<'_>, space: &Keyspace) -> bool {
+        // SAFETY: passed on.
+        let (expiry, created) = unsafe { (item.expiry(), item.created()) };
+        let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
+        (expiry != 0 && self.now() >= expiry) || space.is_flushed(created, || self.now())
+    }
+
+    /// Why an item ends that leaves for `cause`: one that is evicted when it was over has expired.
+    ///
+    /// # Safety
+    /// As for [`Item::key`].
+    #[inline]
+    pub(crate) unsafe fn cause_of_end(
+        &self,
+        cause: RemovalCause,
+        item: Item<'_>,
+        space: &Keyspace,
+    ) -> RemovalCause {
+        // SAFETY: passed on.
+        let is_over = cause == RemovalCause::Evicted && unsafe { self.is_dead(item, space) };
+        if is_over { RemovalCause::Expired } else { cause }
+    }
+
+    /// Whether `ptr`, found in a locked bucket of the index, is the item of `key`.
+    #[inline]
+    pub(crate) fn is_item_of(&self, ptr: ItemPtr, keyspace: u16, key: &[u8]) -> bool {
+        let (item, info) = self.arena.item(ptr);
+        // SAFETY: the bucket that points to the item is locked, so its chunk is not reused
+        // (invariant 2 of `Index`).
+        info.keyspace == keyspace && item.state().is_indexed() && unsafe { item.has_key(key) }
+    }
+}
