@@ -25,6 +25,13 @@
 //!    dropped ([`Core::fold_magazines`]).
 //! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those
 //!    is while the other is held.
+//!
+//! `fill` gets chunks ready, and `unlink` takes what was claimed out of the index.
+
+mod fill;
+#[cfg(test)]
+mod tests;
+mod unlink;
 
 use std::sync::atomic::Ordering;
 
@@ -32,14 +39,10 @@ use base::counter::stripe;
 use base::striped::Striped;
 use base::{Ledger, Part};
 use parking_lot::{Mutex, MutexGuard};
-use slab::{ChunkNumber, Item, ItemPtr};
+use slab::{Item, ItemPtr};
 
 use crate::cache::Core;
-use crate::class::{Class, Gone, Inner, Keyed, View, adjust, fingerprint};
-use crate::life::RemovalCause;
-use crate::plant::Plant;
-use crate::pool::Pool;
-use crate::watch::gone_for;
+use crate::class::{Class, Inner, Keyed, View, adjust, fingerprint};
 
 /// Most chunks that a thread takes at once.
 const MAX_BATCH: u64 = 256;
@@ -55,15 +58,6 @@ const MAX_SMALL_BATCH: u64 = 64;
 /// A class's chunks are divided by this for the number that its stock should have.
 const PART_IN_STOCK: u64 = 128;
 const MAX_STOCK: u64 = 2_048;
-/// Entries at which a batch of evictions looks under one hold of the class's lock; the last
-/// eviction may add what one takes ([`evict::MOST_LOOKS`]). A batch stays smaller where much has to
-/// be looked at for each.
-const LOOKS_PER_BATCH: u32 = 2_048;
-/// How often eviction is tried where what was evicted turns out to be read.
-const ATTEMPTS: u32 = 4;
-/// How often a policy is asked to evict in a pool whose [`crate::Lifecycle`] may object, where it
-/// finds nothing. Each time it tries [`evict::MAX_HELD_TRIES`] items and more.
-const ROUNDS_ASKING: u32 = 64;
 
 /// Chunks and entries that one thread has for itself.
 #[derive(Default)]
@@ -184,263 +178,6 @@ fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
 }
 
 impl Core {
-    /// A free chunk of the class, one of a new slab, or that of an evicted item.
-    pub(crate) fn take_from_class(&self, pool: &Pool, class: &Class) -> Option<ItemPtr> {
-        for _ in 0..ATTEMPTS {
-            let mut magazine = class.magazines.mine(class).lock();
-            let mut ptr = magazine.ready.pop();
-            match ptr {
-                Some(_) => self.fill_ahead(pool, class, &mut magazine),
-                None => {
-                    self.fill(pool, class, &mut magazine);
-                    ptr = magazine.ready.pop();
-                }
-            }
-            if magazine.ending.is_empty() {
-                return ptr;
-            }
-            let ending = std::mem::take(&mut magazine.ending);
-            drop(magazine);
-            // Their chunks, and those of their links, come to magazines like this one.
-            ending.into_iter().for_each(|ptr| self.unlink_held(ptr, RemovalCause::Evicted));
-            if ptr.is_some() {
-                return ptr;
-            }
-        }
-        None
-    }
-
-    /// Gets a batch of chunks ready, if there are any to be had.
-    fn fill(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
-        for attempt in 0..ATTEMPTS {
-            self.take_clear(class, magazine);
-            if !magazine.ready.is_empty() {
-                return;
-            }
-            if attempt > 0 || class.stock.level() < class.stock.target() {
-                // Others have the lock between two turns of what has to drop many stale entries.
-                while self.gather(pool, class, class.inner.lock(), magazine, attempt > 0) {}
-            }
-            if !magazine.ready.is_empty() || class.stock.level() == 0 {
-                return;
-            }
-            class.stock.pass_now(&self.pins);
-        }
-        self.take_clear(class, magazine);
-    }
-
-    /// Brings the stock up to what it should be, at a moment when nobody else is at the class:
-    /// looks for that now and then, once half of what is ready is used up.
-    fn fill_ahead(&self, pool: &Pool, class: &Class, magazine: &mut Magazine) {
-        let (batch, left) = (class.batch() as usize, magazine.ready.len());
-        // A chunk ahead is a large part of a class that has few.
-        if batch == 1
-            || left * 2 > batch
-            || !left.is_multiple_of(LOOK_EACH)
-            || class.stock.level() >= class.stock.target()
-        {
-            return;
-        }
-        if let Some(inner) = class.inner.try_lock() {
-            self.gather(pool, class, inner, magazine, false);
-        }
-    }
-
-    /// Takes a batch of clear chunks from the stock.
-    fn take_clear(&self, class: &Class, magazine: &mut Magazine) {
-        class.stock.take(class.batch() as usize, &mut magazine.ready);
-        if let Some(leaving) = class.leaving_run() {
-            for ptr in magazine.ready.extract_if(.., |ptr| leaving.has(*ptr)) {
-                class.inner.lock().free(self, ptr);
-            }
-        }
-        if class.stock.is_low() {
-            class.stock.pass_ahead(&self.pins);
-        }
-    }
-
-    /// Brings the queue up to date, and takes a batch of chunks: free ones and those of a new slab,
-    /// to be ready; or those of evicted items, for the stock, as many as it lacks; or one more than
-    /// that, if the caller `insists` because all that it has is still read. Returns whether it got
-    /// none because it came upon stale entries alone, and has to go on.
-    fn gather(
-        &self,
-        pool: &Pool,
-        class: &Class,
-        mut inner: MutexGuard<'_, Inner>,
-        magazine: &mut Magazine,
-        insists: bool,
-    ) -> bool {
-        let (batch, left) = (class.batch() as usize, magazine.ready.len());
-        self.fold(class, &mut inner, magazine);
-        if batch > 1 {
-            self.take_common(class, &mut inner, magazine);
-        }
-        self.pop_free(&mut inner, magazine, batch);
-        let lacking = class.stock.target().saturating_sub(class.stock.level() + magazine.freed.len());
-        let wanted = lacking.max(usize::from(insists)).min(batch);
-        let mut goes_on = false;
-        if magazine.ready.len() == left && wanted > 0 {
-            if self.add_run(pool, class, &mut inner) {
-                self.pop_free(&mut inner, magazine, batch);
-            } else {
-                class.is_starved.store(self.could_have_more(pool, &inner), Ordering::Relaxed);
-                goes_on = self.evict(class, &mut inner, magazine, wanted);
-            }
-        }
-        inner.settle(self);
-        drop(inner);
-        class.upkeep.note_work();
-        self.unlink_evicted(class, magazine);
-        class.stock.append(&self.pins, &mut magazine.freed);
-        magazine.settle(&self.ledger);
-        goes_on
-    }
-
-    /// Takes over what was left in the common magazine when the class came to have more chunks, and
-    /// nobody would look at again. Does not wait for the magazine, whose place is before the
-    /// class's lock.
-    fn take_common(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
-        let Some(mut common) = class.magazines.common.try_lock() else { return };
-        self.fold(class, inner, &mut common);
-        magazine.ready.append(&mut common.ready);
-        magazine.freed.append(&mut common.freed);
-        magazine.evicted.append(&mut common.evicted);
-        magazine.ending.append(&mut common.ending);
-    }
-
-    fn pop_free(&self, inner: &mut Inner, magazine: &mut Magazine, batch: usize) {
-        while magazine.ready.len() < batch
-            && let Some(ptr) = inner.chunks.pop(&self.arena)
-        {
-            magazine.ready.push(ptr);
-        }
-    }
-
-    /// Evicts up to `wanted` items, as far as [`LOOKS_PER_BATCH`] lets it. They are still in the
-    /// index. Returns whether there were none but stale entries to be looked at this time.
-    fn evict(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine, wanted: usize) -> bool {
-        let keyspace = self.keyspace(inner.chunks.info().keyspace);
-        let Inner { chunks, policy, .. } = inner;
-        let view = View::with_seed(self, chunks, self.hash_seed(keyspace)).asking(class.life.as_deref());
-        // Where an embedder may keep items, more of them may stand in a row than are held
-        // otherwise.
-        let mut rounds = if class.life.is_some() { ROUNDS_ASKING } else { 1 };
-        let mut looks = 0;
-        let chosen = |magazine: &Magazine| magazine.evicted.len() + magazine.ending.len();
-        while chosen(magazine) < wanted && (looks < LOOKS_PER_BATCH || chosen(magazine) == 0) {
-            let evicted = policy.evict(&view);
-            looks += policy.looks();
-            let Some(entry) = evicted else {
-                if policy.is_unfinished() {
-                    break;
-                }
-                rounds -= 1;
-                if rounds == 0 {
-                    break;
-                }
-                continue;
-            };
-            let Some(ptr) = view.chunks.locate(ChunkNumber(entry.0)) else { break };
-            // SAFETY: the item was claimed under the lock that is held.
-            if let Some(parent) = unsafe { self.parent_of_claimed(ptr) } {
-                magazine.ending.push(parent);
-                continue;
-            }
-            if self.wants_finish(class, ptr) {
-                self.arena.item(ptr).0.state().hold_claimed();
-                magazine.ending.push(ptr);
-                continue;
-            }
-            // SAFETY: the item was claimed by the policy, and is no link, as none of those stays
-            // claimed.
-            let keyed = unsafe { view.keyed(ptr) };
-            self.index.prefetch(keyed.hash());
-            magazine.evicted.push(keyed);
-        }
-        chosen(magazine) == 0 && policy.is_unfinished()
-    }
-
-    /// Takes what was evicted out of the index.
-    fn unlink_evicted(&self, class: &Class, magazine: &mut Magazine) {
-        let (cause, plant) = (RemovalCause::Evicted, Plant::EvictedUnderAnother);
-        self.unlink(class, (cause, plant), magazine.evicted.iter().copied());
-        magazine.freed.extend(magazine.evicted.drain(..).map(Keyed::ptr));
-    }
-
-    /// Takes items that this thread has claimed out of the index, and counts them as gone for
-    /// `cause`, those that were evicted when they were over as expired.
-    fn unlink(
-        &self,
-        class: &Class,
-        (cause, plant): (RemovalCause, Plant),
-        claimed: impl Iterator<Item = Keyed>,
-    ) {
-        let space = self.keyspace(class.info.keyspace);
-        let (now, mut gone, mut expired) = (self.now(), Gone::default(), Gone::default());
-        let mut before = None;
-        for keyed in claimed {
-            let (ptr, hash) = (keyed.ptr(), keyed.hash());
-            let another = before.replace(hash).filter(|_| self.strikes(plant));
-            self.index.remove(another.unwrap_or(hash), ptr);
-            self.check_unlinked(ptr);
-            let item = self.arena.item(ptr).0;
-            // SAFETY: the item was claimed, so this thread owns its chunk.
-            unsafe {
-                let cause = self.cause_of_end(cause, item, space);
-                if cause == RemovalCause::Expired { &mut expired } else { &mut gone }.add(item, now);
-                self.note_item(gone_for(cause), hash, ptr);
-            }
-        }
-        class.count_gone(cause, &gone);
-        class.count_gone(RemovalCause::Expired, &expired);
-    }
-
-    /// Takes items that this thread has claimed out of the index, counts them as gone for `cause`,
-    /// and frees them.
-    pub(crate) fn end_claimed(&self, class: &Class, cause: RemovalCause, mut claimed: Vec<ItemPtr>) {
-        claimed.retain(|ptr| {
-            let wants_finish = self.wants_finish(class, *ptr);
-            if wants_finish {
-                self.arena.item(*ptr).0.state().hold_claimed();
-                self.unlink_held(*ptr, cause);
-            }
-            !wants_finish
-        });
-        // SAFETY: the items were claimed, so this thread owns their chunks.
-        let keyed = claimed.iter().map(|ptr| unsafe { Keyed::of(self, *ptr) });
-        let plant = match cause {
-            RemovalCause::Expired => Plant::ExpiredUnderAnother,
-            _ => Plant::ReleasedUnderAnother,
-        };
-        self.unlink(class, (cause, plant), keyed);
-        self.free_evicted(class, claimed);
-    }
-
-    /// Takes an item out of the index that this thread has taken out of sight, with a reference,
-    /// and gives that back.
-    pub(crate) fn unlink_held(&self, ptr: ItemPtr, cause: RemovalCause) {
-        if !self.strikes(Plant::FinishedStays) {
-            // SAFETY: this thread holds a reference.
-            self.index.remove(unsafe { self.hash_of_item(ptr) }, ptr);
-        }
-        self.retire(ptr, cause, false);
-    }
-
-    /// Checks, in builds with debug assertions, that no entry of the index leads to an item whose
-    /// chunk this thread owns and is about to free. Whoever calls this holds no lock of the index
-    /// and none of a class.
-    #[inline]
-    pub(crate) fn check_unlinked(&self, ptr: ItemPtr) {
-        if cfg!(debug_assertions) && self.checks_ends() {
-            // SAFETY: this thread owns the chunk.
-            let entry = unsafe {
-                (!self.arena.item(ptr).0.is_link()).then(|| self.index.contains(self.hash_of_item(ptr), ptr))
-            };
-            assert!(entry != Some(true), "the index leads to an item whose chunk is being freed");
-        }
-    }
-
     /// Queues what is pending, and takes what was freed out of the queue.
     fn fold(&self, class: &Class, inner: &mut Inner, magazine: &mut Magazine) {
         for pending in &magazine.pending {
@@ -592,108 +329,5 @@ impl Core {
         let unread = class.stock.take_out(&self.pins, 0);
         let mut inner = class.inner.lock();
         unread.into_iter().for_each(|ptr| inner.free(self, ptr));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A thread that has chosen the common magazine may put something into it when the class has
-    /// already outgrown that.
-    #[test]
-    fn what_is_left_in_the_common_magazine_is_taken_over() {
-        use crate::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig};
-        let config = CacheConfig { memory: ByteSize::mib(16), huge_pages: false, ..CacheConfig::default() };
-        let cache = Cache::new(config).expect("a cache");
-        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
-        let put = |i: u32| {
-            let item = cache.allocate(pool, &i.to_le_bytes(), 200, &ItemOptions::default()).expect("room");
-            cache.put(item);
-        };
-        // So many that the class has outgrown it.
-        (0..4_000).for_each(put);
-        let core = cache.core();
-        let held = cache.find(&7_u32.to_le_bytes()).expect("put");
-        let pools = core.pools.all();
-        let class =
-            pools.iter().next().and_then(|pool| pool.used_class(held.class_number())).expect("in use");
-        assert!(class.batch() > 1);
-        core.fold_magazines(class);
-        let (mut mine, mut common) = (class.magazines.mine(class).lock(), class.magazines.common.lock());
-        // A chunk that is free, and an item that is to be queued.
-        common.ready.extend(mine.ready.pop());
-        assert!(core.arena.item(held.ptr()).0.state().dequeue());
-        let mut inner = class.inner.lock();
-        let Inner { chunks, policy, .. } = &mut *inner;
-        let (bits, view) = (core.arena.item(held.ptr()).0.state().policy(), View::new(core, chunks));
-        policy.removed(bits, &view, || unreachable!("no conversion is under way"));
-        drop(inner);
-        let incarnation = core.arena.item(held.ptr()).0.state().incarnation();
-        common.pending.push(Pending { ptr: held.ptr(), incarnation, fingerprint: 0 });
-        drop((mine, common));
-        (100..1_000).for_each(put);
-        assert!(core.arena.item(held.ptr()).0.state().is_queued());
-        assert!(class.magazines.common.lock().ready.is_empty());
-        drop(held);
-        cache.validate();
-    }
-
-    /// The thread that uses a magazine may wait for a processor, which takes seconds beside a
-    /// thousand others.
-    #[test]
-    fn a_round_waits_for_no_magazine_in_use() {
-        use std::sync::mpsc;
-        use std::time::Duration;
-
-        use crate::{Cache, CacheConfig, Expiry, ItemOptions, PoolConfig};
-        let clock = base::Clock::manual(1_000_000);
-        let cache = Cache::new(CacheConfig { clock, ..CacheConfig::default() }).expect("a cache");
-        let pool = cache.add_pool(PoolConfig::named("p")).expect("a pool");
-        let options = ItemOptions { expiry: Expiry::After(5), ..ItemOptions::default() };
-        let item = cache.allocate(pool, b"key", 100, &options).expect("memory");
-        cache.put(item);
-        let core = cache.core();
-        let pools = core.pools.all();
-        let (_, class) = pools.iter().next().and_then(|pool| pool.used_classes().next()).expect("in use");
-        let in_use = class.magazines.mine(class).lock();
-        cache.clock().advance(Duration::from_secs(10));
-        base::thread::scope(|threads| {
-            let (done, is_done) = mpsc::channel();
-            let cache = &cache;
-            let round = move || {
-                let classes = cache.pool_stats(pool).expect("it is there").classes.len();
-                done.send((cache.maintain().is_ok(), cache.rebalance().len(), classes)).expect("waited for");
-            };
-            base::thread::spawn_in(threads, "round", round).expect("a thread");
-            let round = is_done.recv_timeout(Duration::from_secs(60));
-            drop(in_use);
-            assert_eq!(round, Ok((true, 0, 1)));
-        });
-        assert_eq!(cache.stats().index_entries, 0, "what is in the wheel is reaped");
-        assert!(class.take_due(0), "the next round looks for what the magazine may have");
-        cache.validate();
-    }
-
-    #[test]
-    fn a_stock_is_a_small_part_of_a_class() {
-        assert_eq!(stock_for(0), 1);
-        assert_eq!(stock_for(32_768), 256);
-        assert_eq!(stock_for(1 << 30), MAX_STOCK as usize);
-    }
-
-    #[test]
-    fn batches_are_a_small_part_of_a_class() {
-        assert_eq!(batch_for(0, 0), 1);
-        assert_eq!(batch_for(64, 1), 1);
-        assert_eq!(batch_for(4_096, 1), 32);
-        assert_eq!(batch_for(32_768, 1), 64);
-        assert_eq!(batch_for(1 << 20, 1), 256);
-        for threads in 1..=64 {
-            for chunks in [1, 100, 10_000, 1_000_000] {
-                let batch = u64::from(batch_for(chunks, threads));
-                assert!(batch == 1 || batch * u64::from(threads) * 64 <= chunks);
-            }
-        }
     }
 }
