@@ -16,13 +16,12 @@
 //!
 //! Policy bits: the stamp of `crate::generations`: trial = T1, proven = T2.
 
+use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::ghost::Ghost;
 use crate::hits::Hits;
-use crate::lists::Lists;
+use crate::lists::{Lists, in_lists};
 use crate::looks::Looks;
-use crate::order::Rank;
-use crate::{Entry, Items};
 
 const T1: Part = Part::Trial;
 const T2: Part = Part::Proven;
@@ -31,7 +30,7 @@ const B2: usize = 1;
 
 /// The policy of one class.
 pub struct Arc {
-    pub(crate) lists: Lists,
+    lists: Lists,
     ghosts: Ghost<2>,
     /// How many items T1 should have: `p`.
     target: f64,
@@ -42,11 +41,23 @@ impl Arc {
         Self { lists: Lists::new(hits, false, expected, now), ghosts: Ghost::default(), target: 0.0 }
     }
 
-    pub(crate) fn prefetch(&self, fingerprint: u32) {
-        self.ghosts.prefetch(fingerprint);
+    /// Lets the ghosts of the part that an item was evicted from remember it.
+    fn remember(&mut self, part: Part, entry: Entry, capacity: usize, items: &impl Items) {
+        // One more is about to come to B1 or B2. Where both lists want the room, B2 gives way. The
+        // key that comes next may be the oldest of B1, which therefore stays.
+        let t1 = self.lists.part_len(T1);
+        self.ghosts.shrink(B1, capacity.saturating_sub(t1 + 1));
+        self.ghosts.shrink(B2, capacity.saturating_sub(self.ghosts.len(B1) + 1));
+        self.ghosts.insert(if part == T1 { B1 } else { B2 }, items.fingerprint(entry));
     }
+}
 
-    pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
+impl Queueing for Arc {
+    const RULE: Rule = Rule::Lists;
+
+    in_lists!();
+
+    fn admit(&mut self, fingerprint: u32) -> u8 {
         let (b1, b2) = (self.ghosts.len(B1) as f64, self.ghosts.len(B2) as f64);
         let part = match self.ghosts.remove(fingerprint) {
             None => T1,
@@ -62,7 +73,18 @@ impl Arc {
         self.lists.generations().present(part)
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.lists.push(entry, stamp, now);
+    }
+
+    /// The first half in T1, from which evictions come until a
+    /// ghost says otherwise.
+    fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let part = if rank.at < rank.of / 2 { T1 } else { T2 };
+        self.lists.adopt(entry, part, items, now);
+    }
+
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let capacity = self.lists.len();
         if capacity != self.ghosts.capacity() {
             self.ghosts.set_capacity(capacity);
@@ -77,32 +99,27 @@ impl Arc {
         Some(entry)
     }
 
-    /// Lets the ghosts of the part that an item was evicted from remember it.
-    fn remember(&mut self, part: Part, entry: Entry, capacity: usize, items: &impl Items) {
-        // One more is about to come to B1 or B2. Where both lists want the room, B2 gives way. The
-        // key that comes next may be the oldest of B1, which therefore stays.
-        let t1 = self.lists.part_len(T1);
-        self.ghosts.shrink(B1, capacity.saturating_sub(t1 + 1));
-        self.ghosts.shrink(B2, capacity.saturating_sub(self.ghosts.len(B1) + 1));
-        self.ghosts.insert(if part == T1 { B1 } else { B2 }, items.fingerprint(entry));
+    fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {
+        self.lists.queues(&[(T1, "t1"), (T2, "t2")], now)
     }
 
-    /// Queues an item of another policy: the first half in T1, from which evictions come until a
-    /// ghost says otherwise.
-    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
-        let part = if rank.at < rank.of / 2 { T1 } else { T2 };
-        self.lists.adopt(entry, part, items, now);
+    fn tail_hits(&self) -> Option<u64> {
+        Some(self.lists.tail_hits(Part::Trial) + self.lists.tail_hits(Part::Proven))
     }
 
-    pub(crate) fn set_ghosts_open(&mut self, is_open: bool) {
+    fn prefetch(&self, fingerprint: u32) {
+        self.ghosts.prefetch(fingerprint);
+    }
+
+    fn set_ghosts_open(&mut self, is_open: bool) {
         self.ghosts.set_open(is_open);
     }
 
-    pub(crate) fn ghosts(&self) -> usize {
+    fn ghosts(&self) -> usize {
         self.ghosts.len(B1) + self.ghosts.len(B2)
     }
 
-    pub(crate) fn ghost_bytes(&self) -> usize {
+    fn ghost_bytes(&self) -> usize {
         self.ghosts.bytes()
     }
 }
@@ -115,7 +132,7 @@ mod tests {
 
     fn arc(sim: &Sim) -> &Arc {
         match &sim.policy.order {
-            crate::Order::Arc(arc) => arc,
+            crate::order::Order::Arc(arc) => arc,
             _ => panic!("another policy"),
         }
     }

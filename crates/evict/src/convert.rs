@@ -18,10 +18,11 @@
 //!    order's.
 //! 3. No item enters the old order, so that as many steps as it has items end the conversion.
 
-use crate::hits::Rule;
+use crate::contract::{Claim, Entry, Items, Rank, Rule};
+use crate::kind::PolicyKind;
 use crate::looks::Looks;
-use crate::order::{Order, Rank};
-use crate::{Claim, Entry, Items, Policy, PolicyKind};
+use crate::order::Order;
+use crate::policy::Policy;
 
 /// The old side of a conversion.
 pub(crate) struct Before {
@@ -178,7 +179,7 @@ impl Policy {
         self.hits.set(Rule::None);
         self.order.detach_clock();
         let items = self.order.len();
-        let mut order = Order::new(kind, &self.hits, items, now);
+        let mut order = kind.order(&self.hits, items, now);
         // The size of ghosts follows the number of items: they would be copied again and again.
         self.order.set_ghosts_open(false);
         order.set_ghosts_open(false);

@@ -14,26 +14,12 @@ use std::sync::{Arc, OnceLock};
 
 use base::sync::atomic::{AtomicU8, Ordering};
 
+use crate::contract::Rule;
 use crate::generations::{Generations, Part};
 use crate::lru::LruClock;
 use crate::s3fifo;
 use crate::sieve;
 use crate::sketch::Sketch;
-
-/// Which rule is in force.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Rule {
-    /// Hits change nothing: a policy is being converted.
-    None = 0,
-    Lru = 1,
-    S3Fifo = 2,
-    Sieve = 3,
-    /// Stamps by generations of lists.
-    Lists = 4,
-    /// The same, and hits are counted in the sketch.
-    Counted = 5,
-}
 
 /// What the policy and the hits of a class share.
 pub(crate) struct Hits {

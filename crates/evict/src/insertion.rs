@@ -18,19 +18,18 @@
 //!
 //! Policy bits: the stamp of `crate::generations`.
 
+use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
-use crate::lists::Lists;
+use crate::lists::{Lists, in_lists};
 use crate::looks::Looks;
-use crate::order::Rank;
-use crate::{Entry, Items};
 
 /// Items that sink below the insertion point for each one evicted, at most.
 const MOST_SUNK: usize = 32;
 
 /// The policy of one class.
 pub struct LruInsertion {
-    pub(crate) lists: Lists,
+    lists: Lists,
     shift: u8,
 }
 
@@ -43,8 +42,14 @@ impl LruInsertion {
     fn below(&self, items: usize) -> usize {
         items >> self.shift
     }
+}
 
-    pub(crate) fn admit(&mut self) -> u8 {
+impl Queueing for LruInsertion {
+    const RULE: Rule = Rule::Lists;
+
+    in_lists!();
+
+    fn admit(&mut self, _fingerprint: u32) -> u8 {
         let lower = self.lists.part_len(Part::Trial);
         if lower < self.below(self.lists.len() + 1) {
             self.lists.generations().present(Part::Trial)
@@ -53,20 +58,31 @@ impl LruInsertion {
         }
     }
 
-    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+    fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.lists.push(entry, stamp, now);
+    }
+
+    fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let part = if rank.at < self.below(rank.of) { Part::Trial } else { Part::Proven };
+        self.lists.adopt(entry, part, items, now);
+    }
+
+    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let upper = self.lists.len() - self.below(self.lists.len());
         self.lists.shrink((Part::Proven, upper), Part::Trial, MOST_SUNK, items, looks);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         self.tend(items, looks);
         self.lists.evict_in_order(&[Part::Trial, Part::Proven], items, &mut 0, looks)
     }
 
-    /// Queues an item of another policy.
-    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
-        let part = if rank.at < self.below(rank.of) { Part::Trial } else { Part::Proven };
-        self.lists.adopt(entry, part, items, now);
+    fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {
+        self.lists.queues(&[(Part::Proven, "upper"), (Part::Trial, "lower")], now)
+    }
+
+    fn tail_hits(&self) -> Option<u64> {
+        Some(self.lists.tail_hits(Part::Trial) + self.lists.tail_hits(Part::Proven))
     }
 }
 

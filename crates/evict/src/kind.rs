@@ -6,6 +6,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::arc::Arc;
+use crate::hits::Hits;
+use crate::insertion::LruInsertion;
+use crate::lru::Lru;
+use crate::order::Order;
+use crate::s3fifo::S3Fifo;
+use crate::sieve::Sieve;
+use crate::tiny_lfu::TinyLfu;
+use crate::two_q::TwoQ;
+
 /// Which policy, with its parameters. As text, in `serde` too: see each variant; `docs/policies.md`
 /// has them in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +104,27 @@ impl PolicyKind {
             Self::S3Fifo { .. } => QUEUED_63 + 440,
             Self::Sieve => QUEUED_63,
             Self::Arc => QUEUED_15 + 490,
+        }
+    }
+
+    /// Makes an empty order that `expected` items are about to enter. The clocks of `hits` begin
+    /// anew. `now` in seconds.
+    pub(crate) fn order(self, hits: &Hits, expected: usize, now: u32) -> Order {
+        match self {
+            Self::Lru { refresh_secs } => Lru::new(refresh_secs, hits, expected, now).into(),
+            Self::LruInsertion { shift } => LruInsertion::new(shift, hits, expected, now).into(),
+            Self::TwoQ { hot_percent, cold_percent } => {
+                TwoQ::new(hot_percent, cold_percent, hits, expected, now).into()
+            }
+            Self::TinyLfu { window_percent } => {
+                TinyLfu::new(window_percent, false, hits, expected, now).into()
+            }
+            Self::WTinyLfu { window_percent } => {
+                TinyLfu::new(window_percent, true, hits, expected, now).into()
+            }
+            Self::S3Fifo { small_percent } => S3Fifo::new(small_percent).into(),
+            Self::Sieve => Sieve::default().into(),
+            Self::Arc => Arc::new(hits, expected, now).into(),
         }
     }
 

@@ -23,11 +23,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue};
 use crate::fifo::{Blocks, Fifo};
 use crate::generations::{Generations, PARTS, Part};
 use crate::hits::Hits;
 use crate::looks::Looks;
-use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 /// Entries that are looked at for each removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
@@ -36,6 +36,48 @@ const SHORT: usize = 64;
 /// Entries that are looked at before a generation dies in which items are counted that it does not
 /// have.
 const MOST_FOLDED: usize = 512;
+
+/// The parts in the order in which they are evicted from, about.
+const EVICTED: [Part; 3] = [Part::Trial, Part::Proven, Part::Young];
+
+/// The methods of [`Queueing`](crate::contract::Queueing) that are the same for all policies made
+/// of lists. The lists are the policy's field `lists`.
+macro_rules! in_lists {
+    () => {
+        fn removed(&mut self, bits: u8, items: &impl Items) {
+            self.lists.removed(bits, items);
+        }
+
+        fn len(&self) -> usize {
+            self.lists.len()
+        }
+
+        fn tail_age_secs(&self, now: u32) -> Option<u32> {
+            self.lists.tail_age_secs(now)
+        }
+
+        fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
+            self.lists.projected_age_secs(items, now)
+        }
+
+        fn set_tail_items(&mut self, items: usize) {
+            self.lists.set_tail_items(items);
+        }
+
+        fn detach_clock(&mut self) {
+            self.lists.detach_clock();
+        }
+
+        fn queue_bytes(&self) -> usize {
+            self.lists.queue_bytes()
+        }
+
+        fn validate(&self, items: &impl Items) {
+            self.lists.validate(items);
+        }
+    };
+}
+pub(crate) use in_lists;
 
 /// The tail of a part, with the stamp of its item. Where an eviction has run out of patience, it is
 /// an item that may belong elsewhere.
@@ -104,6 +146,43 @@ impl Lists {
     /// How many of them are in `part`, as far as hits that race let it be known.
     pub(crate) fn part_len(&self, part: Part) -> usize {
         self.generations.len(part).min(self.items)
+    }
+
+    /// Describes the parts of these names.
+    pub(crate) fn queues(&self, parts: &[(Part, &'static str)], now: u32) -> Vec<Queue> {
+        let queue = |(part, name): &(Part, &'static str)| {
+            let items = self.part_len(*part);
+            let age_secs = (items > 0).then(|| self.generations.age_secs(*part, now));
+            Queue { name, number: *part as usize, items, age_secs, oldest: None }
+        };
+        parts.iter().map(queue).collect()
+    }
+
+    pub(crate) fn tail_age_secs(&self, now: u32) -> Option<u32> {
+        let part = EVICTED.into_iter().find(|part| self.part_len(*part) > 0)?;
+        Some(self.generations.age_secs(part, now))
+    }
+
+    pub(crate) fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
+        let mut left = items;
+        for part in EVICTED {
+            match self.generations.age_behind_secs(part, left, now) {
+                Ok(age) => return Some(age),
+                Err(passed) => left -= passed.min(left),
+            }
+        }
+        None
+    }
+
+    pub(crate) fn set_tail_items(&mut self, items: usize) {
+        for part in [Part::Trial, Part::Proven] {
+            self.generations.set_tail(part, items);
+        }
+    }
+
+    /// Returns the hits among the last items of `part`.
+    pub(crate) fn tail_hits(&self, part: Part) -> u64 {
+        self.generations.tail_hits(part)
     }
 
     /// Queues a new item, whose stamp was taken from the generations a moment ago.

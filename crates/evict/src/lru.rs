@@ -28,10 +28,10 @@ use std::sync::Arc;
 
 use base::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::hits::Hits;
 use crate::looks::Looks;
-use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 /// Most generations alive at once.
 const WINDOW: u8 = 250;
@@ -169,50 +169,9 @@ impl Lru {
         }
     }
 
-    /// Queues an item of another policy.
-    pub(crate) fn adopt(&mut self, entry: Entry, items: &impl Items, now: u32) {
-        let stamp = self.admit();
-        items.set_bits(entry, 0xff, stamp);
-        self.push(entry, stamp, now);
-    }
-
-    pub(crate) fn detach_clock(&mut self) {
-        self.clock = Arc::new(self.clock.copy());
-    }
-
-    pub(crate) fn admit(&self) -> u8 {
-        self.clock.present.load(Ordering::Acquire)
-    }
-
-    /// The stamp of an item that was queued before: its own while its generation lives, else the
-    /// oldest.
-    pub(crate) fn known(&self, stamp: u8) -> u8 {
-        let oldest = self.clock.oldest.load(Ordering::Relaxed);
-        let present = self.clock.present.load(Ordering::Acquire);
-        if stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest) { stamp } else { oldest }
-    }
-
-    pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
-        self.items += 1;
-        self.enqueue(entry, stamp);
-        let present = self.clock.present.load(Ordering::Acquire);
-        self.clock.stamp(present, || now);
-    }
-
     fn enqueue(&mut self, entry: Entry, stamp: u8) {
         self.queues[usize::from(stamp)].push(&mut self.blocks, entry);
         self.entries += 1;
-    }
-
-    pub(crate) fn removed(&mut self, items: &impl Items) {
-        self.items -= 1;
-        if (self.entries - self.items) * 4 > self.items + 256 {
-            self.sweep_credit += SWEPT_PER_REMOVAL;
-            while self.sweep_credit >= 16 {
-                self.sweep_credit -= 16;
-                self.sweep(items);
-            }
-        }
     }
 
     /// Sweeps a block of one queue and moves on to the next at its end.
@@ -247,8 +206,47 @@ impl Lru {
             }
         }
     }
+}
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+impl Queueing for Lru {
+    const RULE: Rule = Rule::Lru;
+
+    fn admit(&mut self, _fingerprint: u32) -> u8 {
+        self.clock.present.load(Ordering::Acquire)
+    }
+
+    /// Its own stamp while that generation lives, else the oldest.
+    fn readmit(&mut self, stamp: u8, _fingerprint: u32) -> u8 {
+        let oldest = self.clock.oldest.load(Ordering::Relaxed);
+        let present = self.clock.present.load(Ordering::Acquire);
+        if stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest) { stamp } else { oldest }
+    }
+
+    fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.items += 1;
+        self.enqueue(entry, stamp);
+        let present = self.clock.present.load(Ordering::Acquire);
+        self.clock.stamp(present, || now);
+    }
+
+    fn adopt(&mut self, entry: Entry, _rank: Rank, items: &impl Items, now: u32) {
+        let stamp = self.clock.present.load(Ordering::Acquire);
+        items.set_bits(entry, 0xff, stamp);
+        self.push(entry, stamp, now);
+    }
+
+    fn removed(&mut self, _bits: u8, items: &impl Items) {
+        self.items -= 1;
+        if (self.entries - self.items) * 4 > self.items + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            while self.sweep_credit >= 16 {
+                self.sweep_credit -= 16;
+                self.sweep(items);
+            }
+        }
+    }
+
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
         let mut oldest = self.clock.oldest.load(Ordering::Relaxed);
         while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
@@ -291,15 +289,16 @@ impl Lru {
         None
     }
 
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.items
     }
 
-    pub(crate) fn queue_bytes(&self) -> usize {
-        self.blocks.bytes() + size_of::<[Fifo; 256]>()
+    fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {
+        let (items, age_secs) = (self.items, self.tail_age_secs(now));
+        vec![Queue { name: "lru", number: 0, items, age_secs, oldest: None }]
     }
 
-    pub(crate) fn tail_age_secs(&self, now: u32) -> Option<u32> {
+    fn tail_age_secs(&self, now: u32) -> Option<u32> {
         let oldest = self.clock.oldest.load(Ordering::Relaxed);
         (self.items > 0)
             .then(|| now.saturating_sub(self.clock.began[usize::from(oldest)].load(Ordering::Relaxed)))
@@ -307,7 +306,7 @@ impl Lru {
 
     /// The age of the generation behind the `items` last entries. Those of items that were hit
     /// since count too.
-    pub(crate) fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
+    fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
         let (mut generation, present) =
             (self.clock.oldest.load(Ordering::Relaxed), self.clock.present.load(Ordering::Acquire));
         let mut covered = 0;
@@ -324,7 +323,15 @@ impl Lru {
         }
     }
 
-    pub(crate) fn validate(&self, items: &impl Items) {
+    fn detach_clock(&mut self) {
+        self.clock = Arc::new(self.clock.copy());
+    }
+
+    fn queue_bytes(&self) -> usize {
+        self.blocks.bytes() + size_of::<[Fifo; 256]>()
+    }
+
+    fn validate(&self, items: &impl Items) {
         let oldest = self.clock.oldest.load(Ordering::Relaxed);
         let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);
         assert!(alive <= WINDOW, "invariant 1");

@@ -1,84 +1,25 @@
 //! What a policy tells of its queues, for statistics.
 
-use crate::generations::Part;
-use crate::order::Order;
-use crate::{Entry, Items, Policy};
-
-/// Most queues that a policy has.
-pub const MAX_QUEUES: usize = 3;
-
-/// A queue of a policy at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// What it is called in the policy's paper.
-    pub name: &'static str,
-    /// Its number, as [`crate::HitRule::apply_in`] tells it.
-    pub number: usize,
-    /// How many items it has; by counts that hits race with.
-    pub items: usize,
-    /// For how long its last item has not been used, in seconds, where the policy knows.
-    pub age_secs: Option<u32>,
-    /// Its oldest item, where the policy does not know ages and it is found near the end.
-    pub oldest: Option<Entry>,
-}
+use crate::contract::{Items, Queue};
+use crate::policy::Policy;
 
 impl Policy {
     /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to
     /// nothing. During a conversion items that were not moved yet are in none of them.
     pub fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue> {
-        let one = |name, items, age_secs, oldest| vec![Queue { name, number: 0, items, age_secs, oldest }];
-        match &self.order {
-            Order::Lru(lru) => one("lru", lru.len(), lru.tail_age_secs(now), None),
-            Order::Sieve(sieve) => one("sieve", sieve.len(), None, sieve.oldest(items)),
-            Order::S3Fifo(s3fifo) => s3fifo.queues(items).to_vec(),
-            Order::LruInsertion(_) => self.parts(now, &[(Part::Proven, "upper"), (Part::Trial, "lower")]),
-            Order::TwoQ(_) => {
-                self.parts(now, &[(Part::Young, "hot"), (Part::Trial, "cold"), (Part::Proven, "warm")])
-            }
-            Order::TinyLfu(_) => {
-                let names =
-                    [(Part::Young, "window"), (Part::Trial, "probation"), (Part::Proven, "protected")];
-                self.parts(now, &names)
-            }
-            Order::Arc(_) => self.parts(now, &[(Part::Trial, "t1"), (Part::Proven, "t2")]),
-        }
-    }
-
-    fn parts(&self, now: u32, names: &[(Part, &'static str)]) -> Vec<Queue> {
-        let Some(lists) = self.order.lists() else { return Vec::new() };
-        let queue = |(part, name): &(Part, &'static str)| {
-            let items = lists.part_len(*part);
-            let age_secs = (items > 0).then(|| lists.generations().age_secs(*part, now));
-            Queue { name, number: *part as usize, items, age_secs, oldest: None }
-        };
-        names.iter().map(queue).collect()
+        self.order.queues(items, now)
     }
 
     /// How many keys of evicted items it remembers.
     pub fn ghosts(&self) -> usize {
-        match &self.order {
-            Order::S3Fifo(s3fifo) => s3fifo.ghosts(),
-            Order::Arc(arc) => arc.ghosts(),
-            _ => 0,
-        }
+        self.order.ghosts()
     }
 
     /// For how many seconds the item has not been used that would be evicted next if those evicted
-    /// before it, `items` of them, were gone, where the policy knows. `None` too where it has no
-    /// more than that.
+    /// before it, `items` of them, were gone, if the policy knows. `None` too if it has no more
+    /// than that.
     pub fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
-        if let Order::Lru(lru) = &self.order {
-            return lru.projected_age_secs(items, now);
-        }
-        let lists = self.order.lists()?;
-        let mut left = items;
-        for part in [Part::Trial, Part::Proven, Part::Young] {
-            match lists.generations().age_behind_secs(part, left, now) {
-                Ok(age) => return Some(age),
-                Err(passed) => left -= passed.min(left),
-            }
-        }
-        None
+        self.order.projected_age_secs(items, now)
     }
 }
 
@@ -98,15 +39,15 @@ mod tests {
             }
             let queues = sim.policy.queues(&sim.table, sim.now);
             assert!(
-                queues.len() <= super::MAX_QUEUES
-                    && queues.iter().all(|queue| queue.number < super::MAX_QUEUES)
+                queues.len() <= crate::MAX_QUEUES
+                    && queues.iter().all(|queue| queue.number < crate::MAX_QUEUES)
             );
             assert_eq!(
                 queues.iter().map(|queue| queue.items).sum::<usize>(),
                 sim.len(),
                 "{kind}: {queues:?}"
             );
-            let known = |queue: &&super::Queue| {
+            let known = |queue: &&crate::Queue| {
                 queue.items > 0 && (queue.age_secs.is_some() != queue.oldest.is_some())
             };
             assert!(
@@ -125,7 +66,7 @@ mod tests {
     fn hits_are_told_by_queue() {
         for kind in PolicyKind::ALL {
             let mut sim = Sim::new(kind, 100);
-            let mut hits = [0; super::MAX_QUEUES];
+            let mut hits = [0; crate::MAX_QUEUES];
             (0..100).for_each(|key| assert!(!sim.access(key)));
             for round in 0..40_u64 {
                 // Ten keys stay, and others pass by.

@@ -27,12 +27,10 @@
 //!    another policy left behind (invariant 1 of `hits`). So it steers and is put right where a
 //!    queue proves empty.
 
+use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::ghost::Ghost;
 use crate::looks::Looks;
-use crate::order::Rank;
-use crate::queues::Queue;
-use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 const COUNT: u8 = 0b011;
 const MAIN: u8 = 0b100;
@@ -50,11 +48,6 @@ pub(crate) fn hit(bits: u8) -> u8 {
 #[inline]
 pub(crate) fn queue_of(bits: u8) -> usize {
     usize::from(bits & MAIN != 0)
-}
-
-/// What the bits of an item say that was queued before.
-pub(crate) fn known(bits: u8) -> u8 {
-    bits & (COUNT | MAIN)
 }
 
 /// The bits of an item that was hit before it was queued: where it goes, and how often it was hit
@@ -98,69 +91,11 @@ impl S3Fifo {
         }
     }
 
-    pub(crate) fn prefetch(&self, fingerprint: u32) {
-        self.ghost.prefetch(fingerprint);
-    }
-
-    pub(crate) fn set_tail_items(&mut self, items: usize) {
-        self.tail_items = items;
-    }
-
-    /// About how many hits a slab more would have brought.
-    pub(crate) fn tail_hits(&self) -> u64 {
-        self.tail_hits as u64
-    }
-
-    pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
-        if self.ghost.remove(fingerprint).is_none() {
-            return 0;
-        }
-        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one
-        // in so many.
-        self.tail_hits += self.tail_items as f64 / self.ghost.capacity().max(self.tail_items).max(1) as f64;
-        MAIN
-    }
-
-    pub(crate) fn push(&mut self, entry: Entry, bits: u8) {
-        if bits & MAIN == 0 {
-            self.small.push(&mut self.blocks, entry);
-            self.small_items += 1;
-        } else {
-            self.main.push(&mut self.blocks, entry);
-        }
-        self.items += 1;
-    }
-
-    /// Queues an item of another policy: the first ones, the share of the small queue, there, and
-    /// the rest in the main queue.
-    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items) {
-        let small = rank.of * usize::from(self.small_percent) / 100;
-        let bits = if rank.at < small { 0 } else { MAIN };
-        items.set_bits(entry, 0xff, bits);
-        self.push(entry, bits);
-    }
-
-    pub(crate) fn set_ghosts_open(&mut self, is_open: bool) {
-        self.ghost.set_open(is_open);
-    }
-
     /// Notes that an item with `bits` is no longer queued.
     fn forget(&mut self, bits: u8) {
         self.items -= 1;
         if bits & MAIN == 0 {
             self.small_items = self.small_items.saturating_sub(1);
-        }
-    }
-
-    pub(crate) fn removed(&mut self, bits: u8, items: &impl Items) {
-        self.forget(bits);
-        let stale = self.small.len() + self.main.len() - self.len();
-        if stale * 4 > self.len() + 256 {
-            self.sweep_credit += SWEPT_PER_REMOVAL;
-            if self.sweep_credit >= 64 {
-                self.sweep_credit -= 64;
-                self.sweep(items);
-            }
         }
     }
 
@@ -174,29 +109,6 @@ impl S3Fifo {
     /// How many items the small queue may hold before it is evicted from.
     fn small_target(&self) -> usize {
         (self.len() * usize::from(self.small_percent) / 100).max(1)
-    }
-
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        let mut tries = 0;
-        while self.len() > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
-            self.small_items = match (self.small.is_empty(), self.main.is_empty()) {
-                (true, true) => return None,
-                (true, false) => 0,
-                (false, true) => self.items,
-                (false, false) => self.small_items.min(self.items),
-            };
-            let from_small = self.small_items > 0
-                && (self.small_items >= self.small_target() || self.small_items == self.items);
-            let evicted = if from_small || self.main.is_empty() {
-                self.evict_small(items, &mut tries, looks)
-            } else {
-                self.evict_main(items, &mut tries, looks)
-            };
-            if evicted.is_some() {
-                return evicted;
-            }
-        }
-        None
     }
 
     /// Works on the small queue until an item is evicted or there is a reason to look at the main
@@ -279,12 +191,84 @@ impl S3Fifo {
         }
         None
     }
+}
 
-    pub(crate) fn len(&self) -> usize {
+impl Queueing for S3Fifo {
+    const RULE: Rule = Rule::S3Fifo;
+
+    fn admit(&mut self, fingerprint: u32) -> u8 {
+        if self.ghost.remove(fingerprint).is_none() {
+            return 0;
+        }
+        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one
+        // in so many.
+        self.tail_hits += self.tail_items as f64 / self.ghost.capacity().max(self.tail_items).max(1) as f64;
+        MAIN
+    }
+
+    fn readmit(&mut self, bits: u8, _fingerprint: u32) -> u8 {
+        bits & (COUNT | MAIN)
+    }
+
+    fn push(&mut self, entry: Entry, bits: u8, _now: u32) {
+        if bits & MAIN == 0 {
+            self.small.push(&mut self.blocks, entry);
+            self.small_items += 1;
+        } else {
+            self.main.push(&mut self.blocks, entry);
+        }
+        self.items += 1;
+    }
+
+    /// The first ones, the share of the small queue, there, and
+    /// the rest in the main queue.
+    fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let small = rank.of * usize::from(self.small_percent) / 100;
+        let bits = if rank.at < small { 0 } else { MAIN };
+        items.set_bits(entry, 0xff, bits);
+        self.push(entry, bits, now);
+    }
+
+    fn removed(&mut self, bits: u8, items: &impl Items) {
+        self.forget(bits);
+        let stale = self.small.len() + self.main.len() - self.len();
+        if stale * 4 > self.len() + 256 {
+            self.sweep_credit += SWEPT_PER_REMOVAL;
+            if self.sweep_credit >= 64 {
+                self.sweep_credit -= 64;
+                self.sweep(items);
+            }
+        }
+    }
+
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+        let mut tries = 0;
+        while self.len() > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
+            self.small_items = match (self.small.is_empty(), self.main.is_empty()) {
+                (true, true) => return None,
+                (true, false) => 0,
+                (false, true) => self.items,
+                (false, false) => self.small_items.min(self.items),
+            };
+            let from_small = self.small_items > 0
+                && (self.small_items >= self.small_target() || self.small_items == self.items);
+            let evicted = if from_small || self.main.is_empty() {
+                self.evict_small(items, &mut tries, looks)
+            } else {
+                self.evict_main(items, &mut tries, looks)
+            };
+            if evicted.is_some() {
+                return evicted;
+            }
+        }
+        None
+    }
+
+    fn len(&self) -> usize {
         self.items
     }
 
-    pub(crate) fn queues(&self, items: &impl Items) -> [Queue; 2] {
+    fn queues(&self, items: &impl Items, _now: u32) -> Vec<Queue> {
         let small = self.small_items.min(self.items);
         let queue = |name, number, len, fifo: &Fifo| Queue {
             name,
@@ -293,22 +277,39 @@ impl S3Fifo {
             age_secs: None,
             oldest: fifo.first(&self.blocks, items),
         };
-        [queue("small", 0, small, &self.small), queue("main", 1, self.items - small, &self.main)]
+        vec![queue("small", 0, small, &self.small), queue("main", 1, self.items - small, &self.main)]
     }
 
-    pub(crate) fn ghosts(&self) -> usize {
+    fn set_tail_items(&mut self, items: usize) {
+        self.tail_items = items;
+    }
+
+    /// About how many hits a slab more would have brought.
+    fn tail_hits(&self) -> Option<u64> {
+        Some(self.tail_hits as u64)
+    }
+
+    fn prefetch(&self, fingerprint: u32) {
+        self.ghost.prefetch(fingerprint);
+    }
+
+    fn set_ghosts_open(&mut self, is_open: bool) {
+        self.ghost.set_open(is_open);
+    }
+
+    fn ghosts(&self) -> usize {
         self.ghost.len(0)
     }
 
-    pub(crate) fn queue_bytes(&self) -> usize {
-        self.blocks.bytes()
-    }
-
-    pub(crate) fn ghost_bytes(&self) -> usize {
+    fn ghost_bytes(&self) -> usize {
         self.ghost.bytes()
     }
 
-    pub(crate) fn validate(&self, items: &impl Items) {
+    fn queue_bytes(&self) -> usize {
+        self.blocks.bytes()
+    }
+
+    fn validate(&self, items: &impl Items) {
         let mut entries = self.small.entries(&self.blocks);
         entries.extend(self.main.entries(&self.blocks));
         let live = entries.iter().filter(|entry| items.bits(**entry).is_some()).count();

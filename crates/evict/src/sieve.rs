@@ -17,9 +17,9 @@
 //! Invariant 1: each item has an entry; `items` is their number, and entries beyond those are
 //! stale.
 
+use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
 use crate::looks::Looks;
-use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 const VISITED: u8 = 1;
 
@@ -30,11 +30,6 @@ const SWEPT_PER_REMOVAL: usize = 4;
 #[inline]
 pub(crate) fn hit(bits: u8) -> u8 {
     bits | VISITED
-}
-
-/// What the bits of an item say that was queued before.
-pub(crate) fn known(bits: u8) -> u8 {
-    bits & VISITED
 }
 
 /// The policy of one class.
@@ -50,18 +45,39 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    pub(crate) fn push(&mut self, entry: Entry) {
+    fn turn_back(&mut self) {
+        std::mem::swap(&mut self.passed, &mut self.ahead);
+    }
+
+    /// The oldest item, if it is found near the end.
+    fn oldest(&self, items: &impl Items) -> Option<Entry> {
+        // What was spared is older than what is ahead.
+        self.passed.first(&self.blocks, items).or_else(|| self.ahead.first(&self.blocks, items))
+    }
+}
+
+impl Queueing for Sieve {
+    const RULE: Rule = Rule::Sieve;
+
+    fn admit(&mut self, _fingerprint: u32) -> u8 {
+        0
+    }
+
+    fn readmit(&mut self, bits: u8, _fingerprint: u32) -> u8 {
+        bits & VISITED
+    }
+
+    fn push(&mut self, entry: Entry, _bits: u8, _now: u32) {
         self.items += 1;
         self.ahead.push(&mut self.blocks, entry);
     }
 
-    /// Queues an item of another policy.
-    pub(crate) fn adopt(&mut self, entry: Entry, items: &impl Items) {
+    fn adopt(&mut self, entry: Entry, _rank: Rank, items: &impl Items, now: u32) {
         items.set_bits(entry, 0xff, 0);
-        self.push(entry);
+        self.push(entry, 0, now);
     }
 
-    pub(crate) fn removed(&mut self, items: &impl Items) {
+    fn removed(&mut self, _bits: u8, items: &impl Items) {
         self.items -= 1;
         let stale = self.passed.len() + self.ahead.len() - self.items;
         if stale * 4 > self.items + 256 {
@@ -79,7 +95,7 @@ impl Sieve {
         }
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
         while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
             // At the newest item the hand turns back to the oldest, before others come.
@@ -118,25 +134,20 @@ impl Sieve {
         None
     }
 
-    fn turn_back(&mut self) {
-        std::mem::swap(&mut self.passed, &mut self.ahead);
-    }
-
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.items
     }
 
-    /// The oldest item, if it is found near the end.
-    pub(crate) fn oldest(&self, items: &impl Items) -> Option<Entry> {
-        // What was spared is older than what is ahead.
-        self.passed.first(&self.blocks, items).or_else(|| self.ahead.first(&self.blocks, items))
+    fn queues(&self, items: &impl Items, _now: u32) -> Vec<Queue> {
+        let oldest = self.oldest(items);
+        vec![Queue { name: "sieve", number: 0, items: self.items, age_secs: None, oldest }]
     }
 
-    pub(crate) fn queue_bytes(&self) -> usize {
+    fn queue_bytes(&self) -> usize {
         self.blocks.bytes()
     }
 
-    pub(crate) fn validate(&self, items: &impl Items) {
+    fn validate(&self, items: &impl Items) {
         let mut entries = self.passed.entries(&self.blocks);
         entries.extend(self.ahead.entries(&self.blocks));
         let live = entries.iter().filter(|entry| items.bits(**entry).is_some()).count();

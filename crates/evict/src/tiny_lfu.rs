@@ -21,13 +21,12 @@
 
 use std::sync::Arc;
 
+use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
-use crate::lists::Lists;
+use crate::lists::{Lists, in_lists};
 use crate::looks::Looks;
-use crate::order::Rank;
 use crate::sketch::Sketch;
-use crate::{Claim, Entry, Items, MAX_HELD_TRIES};
 
 const WINDOW: Part = Part::Young;
 const PROBATION: Part = Part::Trial;
@@ -43,7 +42,7 @@ const MOST_COMPETITIONS: u32 = 4;
 
 /// The policy of one class.
 pub struct TinyLfu {
-    pub(crate) lists: Lists,
+    lists: Lists,
     sketch: Arc<Sketch>,
     window_percent: u8,
     is_segmented: bool,
@@ -66,20 +65,6 @@ impl TinyLfu {
         }
     }
 
-    pub(crate) fn prefetch(&self, fingerprint: u32) {
-        self.sketch.prefetch(fingerprint);
-    }
-
-    pub(crate) fn admit(&mut self, fingerprint: u32) -> u8 {
-        self.sketch.add(fingerprint);
-        self.lists.generations().present(WINDOW)
-    }
-
-    pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
-        self.lists.push(entry, stamp, now);
-        self.sketch.set_items(self.lists.len());
-    }
-
     fn window_share(&self, items: usize) -> usize {
         (items * usize::from(self.window_percent) / 100).max(1)
     }
@@ -89,8 +74,50 @@ impl TinyLfu {
         if self.is_segmented { PROBATION } else { PROTECTED }
     }
 
+    /// Evicts without a competition.
+    fn evict_plainly(
+        &mut self,
+        parts: &[Part],
+        items: &impl Items,
+        tries: &mut u32,
+        looks: &mut Looks,
+    ) -> Option<Entry> {
+        let entry = self.lists.evict_in_order(parts, items, tries, looks)?;
+        items.fingerprint(entry);
+        Some(entry)
+    }
+}
+
+impl Queueing for TinyLfu {
+    const RULE: Rule = Rule::Counted;
+
+    in_lists!();
+
+    fn admit(&mut self, fingerprint: u32) -> u8 {
+        self.sketch.add(fingerprint);
+        self.lists.generations().present(WINDOW)
+    }
+
+    fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.lists.push(entry, stamp, now);
+        self.sketch.set_items(self.lists.len());
+    }
+
+    /// Nothing is known of how often it was asked for.
+    fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+        let main = rank.of.saturating_sub(self.window_share(rank.of));
+        let probation = if self.is_segmented { main - main * PROTECTED_PERCENT / 100 } else { 0 };
+        let part = match rank.at {
+            at if at < probation => PROBATION,
+            at if at < main => PROTECTED,
+            _ => WINDOW,
+        };
+        self.lists.adopt(entry, part, items, now);
+        self.sketch.set_items(self.lists.len());
+    }
+
     /// Gives the window and the protected segment their shares.
-    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let window = self.window_share(self.lists.len());
         if self.is_segmented {
             let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
@@ -100,7 +127,7 @@ impl TinyLfu {
         self.lists.shrink((WINDOW, window), self.entrance(), MOST_MOVED, items, looks);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         self.sketch.age();
         self.tend(items, looks);
         let window = self.window_share(self.lists.len());
@@ -145,30 +172,16 @@ impl TinyLfu {
         None
     }
 
-    /// Evicts without a competition.
-    fn evict_plainly(
-        &mut self,
-        parts: &[Part],
-        items: &impl Items,
-        tries: &mut u32,
-        looks: &mut Looks,
-    ) -> Option<Entry> {
-        let entry = self.lists.evict_in_order(parts, items, tries, looks)?;
-        items.fingerprint(entry);
-        Some(entry)
+    fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {
+        self.lists.queues(&[(WINDOW, "window"), (PROBATION, "probation"), (PROTECTED, "protected")], now)
     }
 
-    /// Queues an item of another policy. Nothing is known of how often it was asked for.
-    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
-        let main = rank.of.saturating_sub(self.window_share(rank.of));
-        let probation = if self.is_segmented { main - main * PROTECTED_PERCENT / 100 } else { 0 };
-        let part = match rank.at {
-            at if at < probation => PROBATION,
-            at if at < main => PROTECTED,
-            _ => WINDOW,
-        };
-        self.lists.adopt(entry, part, items, now);
-        self.sketch.set_items(self.lists.len());
+    fn tail_hits(&self) -> Option<u64> {
+        Some(self.lists.tail_hits(Part::Trial) + self.lists.tail_hits(Part::Proven))
+    }
+
+    fn prefetch(&self, fingerprint: u32) {
+        self.sketch.prefetch(fingerprint);
     }
 }
 

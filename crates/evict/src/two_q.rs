@@ -22,12 +22,11 @@
 //!
 //! Policy bits: the stamp of `crate::generations`: young = hot, proven = warm, trial = cold.
 
+use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::generations::Part;
 use crate::hits::Hits;
-use crate::lists::Lists;
+use crate::lists::{Lists, in_lists};
 use crate::looks::Looks;
-use crate::order::Rank;
-use crate::{Entry, Items};
 
 const HOT: Part = Part::Young;
 const WARM: Part = Part::Proven;
@@ -38,7 +37,7 @@ const MOST_COOLED: usize = 32;
 
 /// The policy of one class.
 pub struct TwoQ {
-    pub(crate) lists: Lists,
+    lists: Lists,
     hot_percent: u8,
     cold_percent: u8,
 }
@@ -55,24 +54,22 @@ impl TwoQ {
         let warm_percent = 100 - self.hot_percent - self.cold_percent;
         (items * usize::from(self.hot_percent) / 100, items * usize::from(warm_percent) / 100)
     }
+}
 
-    pub(crate) fn admit(&self) -> u8 {
+impl Queueing for TwoQ {
+    const RULE: Rule = Rule::Lists;
+
+    in_lists!();
+
+    fn admit(&mut self, _fingerprint: u32) -> u8 {
         self.lists.generations().present(HOT)
     }
 
-    pub(crate) fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
-        let (hot, warm) = self.shares(self.lists.len());
-        self.lists.shrink((WARM, warm), COLD, MOST_COOLED, items, looks);
-        self.lists.shrink((HOT, hot), COLD, MOST_COOLED, items, looks);
+    fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
+        self.lists.push(entry, stamp, now);
     }
 
-    pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        self.tend(items, looks);
-        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, looks)
-    }
-
-    /// Queues an item of another policy.
-    pub(crate) fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
+    fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
         let (hot, warm) = self.shares(rank.of);
         let part = match rank.of - rank.at {
             from_top if from_top <= hot => HOT,
@@ -82,11 +79,26 @@ impl TwoQ {
         self.lists.adopt(entry, part, items, now);
     }
 
+    fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
+        let (hot, warm) = self.shares(self.lists.len());
+        self.lists.shrink((WARM, warm), COLD, MOST_COOLED, items, looks);
+        self.lists.shrink((HOT, hot), COLD, MOST_COOLED, items, looks);
+    }
+
+    fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
+        self.tend(items, looks);
+        self.lists.evict_in_order(&[COLD, HOT, WARM], items, &mut 0, looks)
+    }
+
+    fn queues(&self, _items: &impl Items, now: u32) -> Vec<Queue> {
+        self.lists.queues(&[(HOT, "hot"), (COLD, "cold"), (WARM, "warm")], now)
+    }
+
     /// Hits in the tails of the warm and cold queues, weighted by their shares as in CacheLib.
-    pub(crate) fn tail_hits(&self) -> u64 {
-        let hits = |part| self.lists.generations().tail_hits(part);
+    fn tail_hits(&self) -> Option<u64> {
+        let hits = |part| self.lists.tail_hits(part);
         let (cold, warm) = (self.cold_percent, 100 - self.hot_percent - self.cold_percent);
-        (hits(WARM) * u64::from(warm) + hits(COLD) * u64::from(cold)) / 100
+        Some((hits(WARM) * u64::from(warm) + hits(COLD) * u64::from(cold)) / 100)
     }
 }
 
