@@ -1,8 +1,8 @@
 //! Time, injected.
 //!
-//! Everything that asks for the time asks a [`Clock`], so that a test moves it by hand. The system
-//! clock reads the kernel's coarse clocks: they cost a few nanoseconds, are never ahead of the fine
-//! ones, and lag by at most one tick (4 ms at 250 Hz).
+//! All code reads the time from a [`Clock`], so that a test can move it by hand. The system clock
+//! reads the kernel's coarse clocks: they cost a few nanoseconds, are never ahead of the fine ones,
+//! and lag by at most one tick (4 ms at 250 Hz).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,8 +3,8 @@
 //! Each thread owns a *stripe*: a number below [`STRIPES`] handed out at its first use and returned
 //! when it ends. A block of counters keeps one copy per stripe and sums them when read. Invariant
 //! 1: a stripe below `STRIPES - 1` has at most one owner at a time, so that its counters may be
-//! bumped by a plain load and store; the last stripe is shared by all threads that found none free,
-//! and is bumped by an atomic add.
+//! bumped by a plain load and store; the last stripe is shared by all threads that found no free
+//! stripe, and is bumped by an atomic add.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::striped::Striped;
 
-/// How many stripes a counter block has: 63 owned ones and a shared one.
+/// Stripes of a counter block: 63 owned ones and a shared one.
 pub const STRIPES: usize = 64;
 const SHARED: usize = STRIPES - 1;
 
@@ -78,7 +78,7 @@ impl<const N: usize> Counters<N> {
     /// Adds `n` to counter `i`. No lock, no shared cache line.
     ///
     /// # Panics
-    /// Where `i >= N`.
+    /// If `i >= N`.
     #[inline]
     pub fn add(&self, i: usize, n: u64) {
         let stripe = stripe();

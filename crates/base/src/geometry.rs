@@ -1,8 +1,8 @@
 //! Sizes of slabs and chunks.
 //!
-//! The arena cuts its memory by these numbers, and the decisions about that memory calculate with
-//! them without knowing an arena: which chunk sizes are worth having, what a chunk takes of its
-//! slab, how much moves at a time.
+//! The arena cuts its memory by these numbers. Policies calculate with them too, without access to
+//! an arena: which chunk sizes are useful, how much of a slab a chunk takes, and how much memory
+//! moves at a time.
 
 /// Size of a slab, in bytes: CacheLib's (OSDI'20, section 4.2).
 pub const SLAB_BYTES: usize = 4 << 20;
@@ -22,8 +22,8 @@ pub fn best_size(size: u32) -> u32 {
     SLAB_BYTES as u32 / per_slab / CHUNK_ALIGN * CHUNK_ALIGN
 }
 
-/// All chunk sizes worth having, ascending, in bytes: each is the largest with its number of chunks
-/// per slab. Some 1,440.
+/// All useful chunk sizes, ascending, in bytes: each is the largest with its number of chunks per
+/// slab. There are about 1,440.
 pub fn useful_sizes() -> impl Iterator<Item = u32> {
     let next = |size: &u32| (*size < SLAB_BYTES as u32).then(|| best_size(size + 1));
     std::iter::successors(Some(best_size(MIN_CHUNK_BYTES)), next)

@@ -10,7 +10,7 @@ pub fn key_hash(seed: u64, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, seed)
 }
 
-/// A hash of 128 bits, where two keys must not be taken for one another.
+/// A hash of 128 bits, for uses in which no key may be mistaken for another.
 #[inline]
 pub fn key_hash_128(seed: u64, key: &[u8]) -> u128 {
     xxh3_128_with_seed(key, seed)

@@ -1,11 +1,11 @@
 //! The memory bill: one number for everything a cache may use, split by what it is used for.
 //!
 //! Invariant 1: the sum of all parts never exceeds the limit through [`Ledger::try_charge`]; only
-//! [`Ledger::charge`], meant for what has already been spent, may pass it.
+//! [`Ledger::charge`], meant for memory that is already spent, may exceed it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What memory is used for.
+/// The uses of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Part {
@@ -21,7 +21,7 @@ pub enum Part {
     Compact,
     /// Connection buffers and state.
     Connections,
-    /// Tables, counters and whatever else is fixed at start-up.
+    /// Tables, counters and everything else that is fixed at start-up.
     Fixed,
 }
 
@@ -44,7 +44,7 @@ impl Part {
     }
 }
 
-/// How much of a byte limit is spent, and on what. All operations are lock-free.
+/// A byte limit and the bytes spent of it, by use. All operations are lock-free.
 #[derive(Debug)]
 pub struct Ledger {
     limit: AtomicU64,
@@ -67,23 +67,23 @@ impl Ledger {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is already spent stays spent: whoever lowers the limit sees to it
-    /// that memory is freed.
+    /// Changes the limit. Bytes that are already spent stay spent: a caller that lowers the limit
+    /// must see to it that memory is freed.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.limit.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// All that is spent, in bytes.
+    /// The bytes spent on all parts.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// What one part has spent, in bytes.
+    /// The bytes spent on one part.
     pub fn part(&self, part: Part) -> u64 {
         self.parts[part as usize].load(Ordering::Relaxed)
     }
 
-    /// What may still be spent, in bytes.
+    /// The bytes that may still be spent.
     pub fn free(&self) -> u64 {
         self.limit().saturating_sub(self.total())
     }
@@ -108,7 +108,7 @@ impl Ledger {
         self.parts[part as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives `bytes` of `part` back.
+    /// Returns `bytes` of `part` to the limit.
     pub fn release(&self, part: Part, bytes: u64) {
         self.total.fetch_sub(bytes, Ordering::Relaxed);
         self.parts[part as usize].fetch_sub(bytes, Ordering::Relaxed);

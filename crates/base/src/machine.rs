@@ -1,4 +1,4 @@
-//! The memory that the machine, or the container that the process runs in, has to offer.
+//! The memory available to the process on the machine or in its container.
 
 use std::fs;
 
@@ -19,8 +19,8 @@ pub fn memory_bytes() -> u64 {
     }
 }
 
-/// Bytes that the machine has at all, in memory and for swapping. `None` if the system does not
-/// say.
+/// The machine's memory and swap space together, in bytes. `None` if the system does not report
+/// them.
 pub fn total_bytes() -> Option<u64> {
     Some(meminfo("MemTotal:")?.saturating_add(meminfo("SwapTotal:").unwrap_or(0)))
 }
@@ -35,11 +35,11 @@ fn parse_meminfo(text: &str, label: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Has the allocator give memory that it has free back to the system, if it is glibc's, which may
-/// keep it for long. Takes time that grows with the heap: for rare moments.
+/// Makes the allocator return its free memory to the system, if it is glibc's, which may keep that
+/// memory for a long time. Takes time that grows with the heap, so call it rarely.
 pub fn give_free_heap_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
-    // SAFETY: it is given no pointer, and changes nothing that is in use.
+    // SAFETY: the call takes no pointer, and changes no memory that is in use.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,31 +1,33 @@
-//! Reading what may be taken away: grace periods and protected words, at the cost of a few plain
-//! stores.
+//! Safe reads of memory that another thread may reclaim: grace periods and protected words, at the
+//! cost of a few plain stores.
 //!
-//! - A reader *pins* while it follows pointers that it did not take a reference to. Whoever takes
-//!   away what such pointers lead to first makes it unreachable and then calls
+//! - A reader *pins* while it follows pointers without taking a reference. A thread that reclaims
+//!   an object behind such pointers first makes the object unreachable and then calls
 //!   [`Pins::synchronize`], which returns when every reader that was pinned at that moment has
-//!   unpinned. For what is rare, because it waits.
-//! - A reader *protects* one word – the name of the thing it reads – and then makes sure that the
-//!   thing is still there. Whoever takes such things away makes a batch of them unreachable and
-//!   calls [`Pins::protected`] once: what is not in the answer is read by nobody. Nobody waits, and
-//!   a reader that sleeps keeps one thing from being reused. (Michael: "Hazard pointers", IEEE TPDS
-//!   2004.) Who needs the batch only later marks the moment ([`Pins::mark`]) and asks then
-//!   ([`Pins::protected_since`]): any thread's question meanwhile has paid for both.
+//!   unpinned. This waits, so it is for rare events.
+//! - A reader *protects* one word, the name of the object it reads, and then checks that the object
+//!   is still reachable. A thread that reclaims such objects makes a batch of them unreachable and
+//!   calls [`Pins::protected`] once: no thread reads an object that is not in the answer. No thread
+//!   waits, and a reader that sleeps keeps only one object from being reused. (Michael: "Hazard
+//!   pointers", IEEE TPDS 2004.) A thread that needs the batch only later marks the moment
+//!   ([`Pins::mark`]) and asks then ([`Pins::protected_since`]): if any thread has asked meanwhile,
+//!   its barrier serves both.
 //!
 //! In both, the reader's store must be visible before its loads. Instead of a fence in each reader,
-//! the other side makes all threads of the process pass one (`membarrier`, Linux 4.14); where the
-//! kernel has none, readers fence themselves.
+//! the reclaiming side makes all threads of the process pass one (`membarrier`, Linux 4.14). If the
+//! kernel lacks that call, readers fence themselves.
 //!
 //! Invariants:
 //! 1. A slot belongs to one thread at a time (it is the thread's counter stripe) and its count is
-//!    odd while that thread is pinned. The pinned among all other threads are counted in `crowd`;
-//!    those protect nothing.
+//!    odd while that thread is pinned. The pinned threads without a slot are counted in `crowd`;
+//!    they protect nothing.
 //! 2. After the barrier, a slot that reads as unpinned, or as protecting another word, belongs to a
-//!    thread that sees everything the caller did before, whenever it pins or protects again.
+//!    thread that sees everything the caller did before the barrier, whenever that thread pins or
+//!    protects again.
 //!
-//! Invariant 3, of barriers that serve several callers, is in `shared`; 4 and 5, of what waits for
-//! them, are in `stock`; 6 and 7, of gates, in `gate`; 8 and 9, of threads without a slot, in
-//! `crowd`.
+//! Other invariants are in the modules: 3, of barriers that serve several callers, in `shared`; 4
+//! and 5, of retired objects, in `stock`; 6 and 7, of gates, in `gate`; 8 and 9, of threads without
+//! a slot, in `crowd`.
 
 mod crowd;
 mod gate;
@@ -52,12 +54,12 @@ const SHARED: usize = STRIPES - 1;
 /// Set in a slot's `word` while the lower half is protected.
 const TAKEN: u64 = 1 << 32;
 
-/// What one thread tells the others.
+/// The state that one thread shows the others.
 #[derive(Default)]
 struct Slot {
     /// Odd while the thread is pinned.
     count: AtomicU64,
-    /// What it protects.
+    /// The word that the thread protects.
     word: AtomicU64,
 }
 
@@ -66,7 +68,7 @@ pub struct Pins {
     slots: Box<[CachePadded<Slot>]>,
     /// The pinned threads without a slot.
     crowd: Crowd,
-    /// The kernel has no `membarrier`.
+    /// True if readers fence themselves, as when the kernel has no `membarrier`.
     readers_fence: bool,
     barriers: Barriers,
 }
@@ -78,8 +80,8 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// A group without readers. Registers the process with the kernel, which costs a moment the
-    /// first time.
+    /// Creates a group without readers. Registers the process with the kernel, which takes some
+    /// time at the first call.
     pub fn new() -> Self {
         Self {
             slots: (0..SHARED).map(|_| CachePadded::default()).collect(),
@@ -100,7 +102,7 @@ impl Pins {
         }
     }
 
-    /// Pins the calling thread until the result is dropped. Not to be nested.
+    /// Pins the calling thread until the result is dropped. Calls must not be nested.
     #[inline]
     pub fn pin(&self) -> Pinned<'_> {
         self.pin_at(stripe())
@@ -115,8 +117,8 @@ impl Pins {
             let count = &self.slots[stripe].count;
             let before = count.load(Ordering::Relaxed);
             debug_assert!(before.is_multiple_of(2), "a thread pinned twice");
-            // Releases what was read while it was pinned before: who waits for that may see this
-            // count, and never the one between.
+            // Releases the reads of the previous pinned period: a thread that waits for its end may
+            // see this count and never the even one between.
             count.store(before + 1, Ordering::Release);
             count
         };
@@ -124,18 +126,18 @@ impl Pins {
         Pinned { count, shared, thread_bound: PhantomData }
     }
 
-    /// Pins the calling thread unless it is pinned: then whoever pinned it must go on doing so for
-    /// as long as this caller needs it, as in nested calls.
+    /// Pins the calling thread unless it is already pinned. In that case the outer caller must keep
+    /// the thread pinned for as long as this caller needs it, as in nested calls.
     #[inline]
     pub fn pin_if_not(&self) -> Option<Pinned<'_>> {
         let stripe = stripe();
-        // Threads without a slot are counted, as often as they pin.
+        // A thread without a slot is counted each time it pins.
         let is_pinned = stripe != SHARED && self.slots[stripe].count.load(Ordering::Relaxed) % 2 == 1;
         (!is_pinned).then(|| self.pin())
     }
 
-    /// The calling thread's place for a protected word, or `None` where it protects one already or
-    /// has no slot of its own, being one of more than 63 threads.
+    /// The calling thread's place for a protected word. `None` if the thread already protects a
+    /// word, or has no slot of its own, being one of more than 63 threads.
     #[inline]
     pub fn guard(&self) -> Option<Guard<'_>> {
         let stripe = stripe();
@@ -165,8 +167,8 @@ impl Pins {
         }
     }
 
-    /// The words that are protected by threads that may have seen what they name before the caller
-    /// made it unreachable. Costs a system call that interrupts the other processors, and a look at
+    /// The words protected by threads that may have found the named objects before the caller made
+    /// those unreachable. Costs a system call that interrupts the other processors, and a read of
     /// each slot.
     pub fn protected(&self) -> Protected {
         self.protected_since(self.mark())
@@ -177,9 +179,10 @@ impl Pins {
         self.barriers.mark()
     }
 
-    /// The words that are protected by threads that may have seen what they name before the caller
-    /// made it unreachable, which it did before it took the mark. Costs what [`Self::protected`]
-    /// does, without the system call where any thread has asked for another batch since.
+    /// The words protected by threads that may have found the named objects before the caller made
+    /// those unreachable, which it must do before it takes the mark. Costs as much as
+    /// [`Self::protected`], without the system call if any thread has asked for another batch since
+    /// the mark.
     pub fn protected_since(&self, mark: Mark) -> Protected {
         self.barriers.pass_since(mark, || self.others_fence());
         let mut protected = Protected { words: [0; STRIPES], len: 0 };
@@ -201,7 +204,7 @@ impl Pins {
     }
 }
 
-/// Spins a little, then sleeps, while `busy` says so.
+/// Spins a little, then sleeps, while `busy` returns true.
 #[cfg(not(loom))]
 fn wait_while(mut busy: impl FnMut() -> bool) {
     let mut waits = 0_u32;
@@ -241,7 +244,7 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A thread's place for a protected word; protects nothing any more when dropped.
+/// A thread's place for a protected word; its drop ends the protection.
 pub struct Guard<'a> {
     pins: &'a Pins,
     word: &'a AtomicU64,
@@ -250,11 +253,12 @@ pub struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    /// Protects `word` from now on, and nothing else. What it names may be gone already: the caller
-    /// looks after this call, by a load that acquires, and reads on only if it is there.
+    /// Protects `word` from now on, and nothing else. The named object may already be gone: after
+    /// this call, the caller must check by an acquiring load that the object is still reachable,
+    /// and read it only then.
     #[inline]
     pub fn protect(&self, word: u32) {
-        // Releases what was read under the word before.
+        // Releases the reads under the previous word.
         self.word.store(TAKEN | u64::from(word), Ordering::Release);
         self.pins.reader_fence();
     }
@@ -267,14 +271,14 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// What was protected at some moment: see [`Pins::protected`].
+/// The words protected at some moment: see [`Pins::protected`].
 pub struct Protected {
     words: [u32; STRIPES],
     len: usize,
 }
 
 impl Protected {
-    /// Whether `word` was protected.
+    /// Returns whether `word` was protected.
     #[inline]
     pub fn contains(&self, word: u32) -> bool {
         self.words[..self.len].contains(&word)
@@ -284,7 +288,7 @@ impl Protected {
 /// The system call that makes every running thread of this process pass a fence.
 #[cfg(not(loom))]
 mod membarrier {
-    /// Whether the kernel has it.
+    /// Returns whether the kernel has this call.
     pub(super) fn register() -> bool {
         call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED).is_ok()
     }
@@ -303,7 +307,7 @@ mod membarrier {
     }
 }
 
-/// The model checker knows fences only.
+/// The model checker only knows fences.
 #[cfg(loom)]
 mod membarrier {
     pub(super) fn register() -> bool {

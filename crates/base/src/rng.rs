@@ -1,7 +1,7 @@
 //! Seeded randomness. The generator is pinned by name, so that a seed means the same run for ever.
 //!
-//! What is only sampled needs no seed and must cost next to nothing: for that each thread has a
-//! generator of its own ([`Share`]).
+//! Sampling needs no seed and must cost next to nothing, so each thread has a generator of its own
+//! for it ([`Share`]).
 
 use std::cell::Cell;
 
@@ -15,11 +15,11 @@ pub fn seeded(seed: u64) -> SeededRng {
     SeededRng::seed_from_u64(seed)
 }
 
-/// A seed from the operating system, for what must not be guessed (hash seeds) or was given no
-/// seed.
+/// A seed from the operating system, for values that must not be guessable (hash seeds) and for
+/// runs without a given seed.
 ///
 /// # Panics
-/// Where the kernel has no entropy to give, which Linux since 3.17 does not do.
+/// If the kernel has no entropy to give, which Linux since 3.17 does not do.
 pub fn entropy_seed() -> u64 {
     let mut bytes = [0_u8; 8];
     // SAFETY: `bytes` is 8 writable bytes, and no flag is set.
@@ -28,11 +28,11 @@ pub fn entropy_seed() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The share of events that is sampled, at random: one in so many. A draw costs about a nanosecond,
-/// and threads share nothing.
+/// The share of events to sample at random: one in `n`. A draw costs about a nanosecond, and
+/// threads share nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// A draw of 32 bits below this is in; 0 = none is.
+    /// A 32-bit draw below this is sampled; 0 samples nothing.
     below: u64,
 }
 
@@ -43,7 +43,7 @@ thread_local! {
 }
 
 impl Share {
-    /// One in `n`; 0 = none.
+    /// A share of one in `n`; 0 samples nothing.
     pub const fn one_in(n: u32) -> Self {
         Self { below: if n == 0 { 0 } else { (1 << 32) / n as u64 } }
     }
@@ -58,7 +58,7 @@ impl Share {
         Self { below }
     }
 
-    /// Whether an event with this draw is in.
+    /// Returns whether to sample an event with this draw.
     #[inline]
     pub const fn has(self, draw: u32) -> bool {
         (draw as u64) < self.below

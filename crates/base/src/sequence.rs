@@ -1,11 +1,11 @@
-//! Reading words without a lock while others write to them: a word beside them says, by its value,
-//! whether they were being written to, and by being the same as before, that they were not written
-//! to meanwhile.
+//! Reading words without a lock while other threads write to them. A sequence word beside them says
+//! by its value whether a write is in progress; if it is unchanged after the reads, nothing was
+//! written meanwhile.
 //!
 //! The order of the accesses is that of Boehm, "Can Seqlocks Get Along with Programming Language
 //! Memory Models?", MSPC 2012, figures 6 and 7. The words themselves are atomics that are read and
-//! written with relaxed order. What the values of the word mean – odd for being written, a bit for
-//! a lock – is its owner's.
+//! written with relaxed order. The owner of the sequence word defines the meaning of its values,
+//! such as odd while a write is in progress, or a bit for a lock.
 //!
 //! Invariants, on the owner's side:
 //! 1. Between [`open`] or [`try_open`] and [`close`] one thread writes, and the word has a value
@@ -15,31 +15,33 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The word, before what it stands for is read.
+/// Reads the sequence word, before the words that it covers are read.
 #[inline]
 pub fn current(word: &AtomicU32) -> u32 {
     word.load(Ordering::Acquire)
 }
 
-/// Whether nothing was written between the time when the word was `before` and the reads that the
-/// calling thread has done.
+/// Returns whether nothing was written from the moment when the sequence word was `before` until
+/// the reads that the calling thread has done.
 #[inline]
 pub fn is_still(word: &AtomicU32, before: u32) -> bool {
-    // Orders the reads before this one: who has read something that was written after `open` finds
-    // the word opened, or later.
+    // Orders the earlier reads before this one: a thread that has read something written after
+    // `open` finds the word opened, or later.
     fence(Ordering::Acquire);
     word.load(Ordering::Relaxed) == before
 }
 
-/// Begins to write, giving the word the value `opened`. The caller alone writes, as a lock has it.
+/// Begins a write by giving the sequence word the value `opened`. The caller is the only writer,
+/// for instance because it holds a lock.
 #[inline]
 pub fn open(word: &AtomicU32, opened: u32) {
     word.store(opened, Ordering::Relaxed);
-    // Orders that store before those to come.
+    // Orders that store before the stores that follow.
     fence(Ordering::Release);
 }
 
-/// Begins to write, if the word is `before`, by giving it the value `opened`: a lock in itself.
+/// Begins a write if the sequence word is `before`, by giving it the value `opened`. This acts as a
+/// lock.
 #[inline]
 pub fn try_open(word: &AtomicU32, before: u32, opened: u32) -> bool {
     let taken = word.compare_exchange(before, opened, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -48,7 +50,7 @@ pub fn try_open(word: &AtomicU32, before: u32, opened: u32) -> bool {
     taken
 }
 
-/// Ends the writing.
+/// Ends the write.
 #[inline]
 pub fn close(word: &AtomicU32, closed: u32) {
     word.store(closed, Ordering::Release);
@@ -73,8 +75,8 @@ mod loom_tests {
             self.data.iter().for_each(|word| word.store(value, Ordering::Relaxed));
         }
 
-        /// What both are, and the word that this belongs to; `None`: they are being written to, or
-        /// were.
+        /// The value of both, with the sequence word that it belongs to; `None` if a write is in
+        /// progress, or was during the reads.
         fn read(&self) -> Option<(u32, u32)> {
             let before = current(&self.word);
             let seen = [&self.data[0], &self.data[1]].map(|word| word.load(Ordering::Relaxed));

@@ -1,8 +1,8 @@
 //! A value for each counter stripe, made when the stripe first needs it.
 //!
-//! Most blocks of counters, and most stores of a thread, are used by few threads. So there is room
-//! for the first stripes, which are handed out first, in the value itself (40 bytes); the room for
-//! the other ones is made with the first of them.
+//! Most blocks of counters, and most stores of a thread, are used by few threads. So the value
+//! itself (40 bytes) has room for the first stripes, which are handed out first; room for the
+//! others is allocated when the first of them needs it.
 //!
 //! Invariant 1: a place is empty or holds a pointer that `Box::into_raw` made, and keeps it until
 //! it is dropped.
@@ -26,8 +26,8 @@ impl<T> Default for Place<T> {
 impl<T> Place<T> {
     #[inline]
     fn get(&self) -> Option<&T> {
-        // SAFETY: invariant 1: what is there was made by `Box::into_raw`, and stays while `self` is
-        // borrowed.
+        // SAFETY: invariant 1: the pointer was made by `Box::into_raw`, and stays valid while
+        // `self` is borrowed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
@@ -84,11 +84,11 @@ impl<T> Striped<T> {
         }
     }
 
-    /// The value of a stripe. Where there is none, `make` makes it; where two threads of the shared
-    /// stripe do so at once, one of theirs is dropped.
+    /// The value of a stripe. If there is none, `make` makes it; if two threads of the shared
+    /// stripe do so at once, one of the two values is dropped.
     ///
     /// # Panics
-    /// Where `stripe` is not below [`STRIPES`].
+    /// If `stripe` is not below [`STRIPES`].
     #[inline]
     pub fn get_or_make(&self, stripe: usize, make: impl FnOnce() -> T) -> &T {
         match self.get(stripe) {
@@ -115,8 +115,8 @@ impl<T> Striped<T> {
         self.first.iter().chain(rest).filter_map(Place::get)
     }
 
-    /// Memory of the values, and of the room for them outside of this one, in bytes; what a value
-    /// owns besides is not counted.
+    /// Memory of the values and of the room for them outside this value, in bytes. Memory that a
+    /// value owns is not counted.
     pub fn bytes(&self) -> usize {
         let room = if self.rest.get().is_some() { size_of::<[Place<T>; STRIPES - FIRST]>() } else { 0 };
         room + self.iter().count() * size_of::<T>()

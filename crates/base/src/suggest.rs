@@ -1,8 +1,8 @@
 //! The nearest valid name for one that was mistyped.
 
-/// The entry of `names` that takes the fewest edits from `typed`, if few enough that it was
-/// probably meant: one for three characters of it. Of dotted names in the same section the part
-/// behind the section counts alone.
+/// The entry of `names` that takes the fewest edits from `typed`, if there are so few that it was
+/// probably meant: at most one edit per three characters. For dotted names in the same section,
+/// only the part behind the section counts.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     names
         .into_iter()
@@ -18,8 +18,8 @@ fn shared_section(a: &str, b: &str) -> usize {
     a.as_bytes()[..common].iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1)
 }
 
-/// How many insertions, deletions, substitutions and swaps of neighbours turn `a` into `b` (optimal
-/// string alignment, O(|a|·|b|) time).
+/// The number of insertions, deletions, substitutions and swaps of neighbours that turn `a` into
+/// `b` (optimal string alignment, O(|a|·|b|) time).
 pub fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

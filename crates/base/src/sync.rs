@@ -14,7 +14,7 @@ pub use parking_lot::{Mutex, MutexGuard};
 #[cfg(loom)]
 pub use of_loom::{Mutex, MutexGuard};
 
-/// As `parking_lot` has it.
+/// Locks with the interface of `parking_lot`.
 #[cfg(loom)]
 mod of_loom {
     pub use loom::sync::MutexGuard;
@@ -41,7 +41,7 @@ mod of_loom {
     }
 }
 
-/// Tells the processor, or the model checker, that this thread waits for another one.
+/// Tells the processor, or the model checker, that this thread waits for another thread.
 #[inline]
 pub fn spin_hint() {
     #[cfg(loom)]

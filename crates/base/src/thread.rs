@@ -9,7 +9,7 @@ use std::time::Duration;
 /// and in panics.
 ///
 /// # Errors
-/// Where the operating system refuses another thread.
+/// If the operating system refuses another thread.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that spawns")]
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
@@ -18,14 +18,14 @@ pub fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.into()).spawn(body)
 }
 
-/// Sleeps for at least `duration`; in fuzz targets, which have one thread and so wait for nobody,
-/// not at all.
+/// Sleeps for at least `duration`. In fuzz targets, which have one thread and so nothing to wait
+/// for, it does not sleep.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that sleeps")]
 pub fn sleep(duration: Duration) {
     std::thread::sleep(if cfg!(fuzzing) { Duration::ZERO } else { duration });
 }
 
-/// A thread that does something again and again, until this is dropped or told to stop.
+/// A thread that calls a function periodically until this value is dropped or stopped.
 #[derive(Debug)]
 pub struct Repeating<T> {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -34,10 +34,10 @@ pub struct Repeating<T> {
 
 impl<T: Send + 'static> Repeating<T> {
     /// Starts a thread that calls `body` with `state` at once, then at every `interval`, and once
-    /// more when it is told to stop: `body` is told whether that was the last time.
+    /// more when it is stopped. The second argument of `body` is true in that last call.
     ///
     /// # Errors
-    /// Where the operating system refuses another thread.
+    /// If the operating system refuses another thread.
     pub fn start(
         name: &str,
         interval: Duration,
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Repeating<T> {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Stops the thread, waits for it and returns its state; `None` where it panicked.
+    /// Stops the thread, waits for it and returns its state; `None` if it panicked.
     pub fn stop(mut self) -> Option<T> {
         self.end()
     }
@@ -74,7 +74,7 @@ impl<T> Repeating<T> {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();
         let thread = self.thread.take()?;
-        // A thread that drops what it runs for cannot wait for itself.
+        // A thread that drops the value it runs for cannot wait for itself.
         if thread.thread().id() == std::thread::current().id() { None } else { thread.join().ok() }
     }
 }
@@ -85,7 +85,7 @@ impl<T> Drop for Repeating<T> {
     }
 }
 
-/// The number of processors this process may run on; 1 where that is unknown.
+/// The number of processors this process may run on; 1 if that is unknown.
 pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -93,7 +93,7 @@ pub fn available_cpus() -> usize {
 /// Pins the calling thread to one processor.
 ///
 /// # Errors
-/// Where `cpu` does not exist or the process may not run there.
+/// If `cpu` does not exist or the process may not run there.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -108,11 +108,11 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread, and those that it starts, run only when nothing else wants the
+/// Lets the calling thread, and the threads that it starts, run only when nothing else wants the
 /// processor.
 ///
 /// # Errors
-/// Where the operating system refuses, which Linux does not.
+/// If the operating system refuses, which Linux does not.
 pub fn run_when_idle() -> io::Result<()> {
     // SAFETY: an all-zero sched_param is priority 0, the only one that this class has.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -121,13 +121,13 @@ pub fn run_when_idle() -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread, and those that it starts, give way to others that want its processor (a
-/// nice value of 10): who wakes up preempts it, and while others leave no time it has about a tenth
-/// of what one of them has, by whole ticks of the kernel. Not so little that who waits for a lock
-/// which it holds would wait for long.
+/// Makes the calling thread, and the threads that it starts, yield to others that want its
+/// processor (a nice value of 10). A thread that wakes up preempts it; while others leave no idle
+/// time, it gets about a tenth of the time of one of them, in whole kernel ticks. That share is
+/// large enough that a thread which waits for a lock it holds does not wait long.
 ///
 /// # Errors
-/// Where the operating system refuses, which Linux does not.
+/// If the operating system refuses, which Linux does not.
 pub fn give_way() -> io::Result<()> {
     // SAFETY: the call takes numbers alone; on Linux, process 0 is the calling thread.
     let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
@@ -143,7 +143,7 @@ pub fn scope<'env, T>(body: impl for<'s> FnOnce(&'s std::thread::Scope<'s, 'env>
 /// As [`spawn`], in a scope.
 ///
 /// # Errors
-/// Where the operating system refuses another thread.
+/// If the operating system refuses another thread.
 pub fn spawn_in<'s, T: Send + 's>(
     scope: &'s std::thread::Scope<'s, '_>,
     name: impl Into<String>,

@@ -2,21 +2,21 @@
 //! many of them there are.
 //!
 //! One counter would have to be seen at 0 at one instant, which need never come while threads are
-//! preempted as they are pinned. There are two, and an *epoch* says which of them a thread enters
-//! that pins. Whoever waits moves the epoch on, so that the counter which the readers were in gets
-//! no more of them and drains. (P. E. McKenney, "Sleepable RCU", LWN 2006, flips an index for the
-//! same reason; there the counters are per processor and have to be summed.)
+//! preempted as they are pinned. So there are two, and an *epoch* says which of them a pinning
+//! thread enters. A thread that waits advances the epoch, so that no more readers enter the
+//! previous counter and it drains. (P. E. McKenney, "Sleepable RCU", LWN 2006, flips an index for
+//! the same reason; there the counters are per processor and have to be summed.)
 //!
 //! Invariants:
-//! 8. The epoch moves on from `n` only after the counter that it turns to was seen at 0 during
+//! 8. The epoch advances from `n` only after the counter of epoch `n + 1` was seen at 0 during
 //!    epoch `n`.
-//! 9. A thread counts in one counter from before its first look until after its last. So a period
-//!    has passed once each of the two was seen at 0 at some moment, not the same one, after the
-//!    barrier that the period began with.
+//! 9. A thread counts in one counter from before its first read until after its last. So a period
+//!    has passed once each of the two counters was seen at 0 at some moment, not necessarily the
+//!    same, after the barrier that began the period.
 //!
 //! A counter that is not entered drains as soon as the threads in it have unpinned, but for those
-//! that read the epoch before it moved and were preempted there: each of these enters it once more.
-//! So a period waits for each thread twice at most, plus that.
+//! that read the epoch before it advanced and were preempted there: each of these enters that
+//! counter once more. So a period waits for each thread twice at most, plus that.
 
 use crossbeam_utils::CachePadded;
 
@@ -35,7 +35,7 @@ const fn side(epoch: u64) -> usize {
 }
 
 impl Crowd {
-    /// Counts one more pinned thread. The counter to count it out of again.
+    /// Counts one more pinned thread and returns the counter to decrement when it unpins.
     #[inline]
     pub(super) fn enter(&self) -> &AtomicU64 {
         let counter = &*self.pinned[side(self.epoch.load(Ordering::Relaxed))];
@@ -55,37 +55,37 @@ impl Crowd {
         self.pinned[side].load(Ordering::Acquire) == 0
     }
 
-    /// Moves the epoch on if the other counter is drained (invariant 8).
+    /// Advances the epoch if the other counter is drained (invariant 8).
     fn turn(&self) {
         let epoch = self.epoch.load(Ordering::Acquire);
-        // The look below is not to be of a moment before the epoch that was read: without it, a
-        // count from before a period's barrier could pass for one of after it.
+        // The counter must not be read as of a moment before the epoch that was read. Without this
+        // fence, a count from before a period's barrier could pass for one from after it.
         fence(Ordering::SeqCst);
         if self.is_empty(side(epoch + 1)) {
-            // Where another thread moved it on meanwhile, that serves as well.
+            // If another thread advanced the epoch meanwhile, that serves as well.
             let _ = self.epoch.compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 }
 
-/// What a grace period waits for among the threads without a slot.
+/// The part of a grace period that concerns threads without a slot.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    /// The epoch at its beginning.
+    /// The epoch at the beginning of the period.
     began: u64,
     /// Sides not seen at 0 since.
     sides: [bool; 2],
 }
 
 impl Waiting {
-    /// Whether all threads that were counted when it began were counted out since. Moves the epoch
-    /// on where that helps.
+    /// Returns whether all threads that were counted at the beginning have unpinned since. Advances
+    /// the epoch if that helps.
     pub(super) fn has_drained(&mut self, crowd: &Crowd) -> bool {
         loop {
             let epoch = crowd.epoch.load(Ordering::Acquire);
             for side_seen in [0, 1] {
-                // An epoch that came to be two after `began`, or later, was turned to by somebody
-                // who saw its side at 0 after the barrier.
+                // The thread that advanced the epoch to `began + 2`, or later, saw the side of that
+                // epoch at 0 after the barrier.
                 let proven = if side_seen == side(self.began) { self.began + 2 } else { self.began + 3 };
                 self.sides[side_seen] &= epoch < proven && !crowd.is_empty(side_seen);
             }

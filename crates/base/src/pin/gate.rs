@@ -1,15 +1,17 @@
-//! A gate that many pass, and that closes for a moment for what none of them may interleave with.
+//! A gate that many threads pass, and that closes for a moment for an operation that must not
+//! interleave with any of them.
 //!
-//! Who passes pays a plain store and a load ([`super::Pins`]). Who closes the gate waits until all
-//! who have passed are through, which should be soon – who will not be [says so](Gate::begin_long),
-//! and who must not wait does not close it then –, and so must not be waited for by them: one that
-//! finds the gate closed, and one that finds it being closed by another when it wants to close it
-//! itself, gives way and asks again. So nobody waits for somebody who waits.
+//! A pass costs a plain store and a load ([`super::Pins`]). A thread that closes the gate waits
+//! until all passes are over, which should be soon. A thread whose pass is slow [announces
+//! it](Gate::begin_long), and a thread that must not wait does not close the gate during that time.
+//! No pass may wait for the closing thread: a thread that finds the gate closed, or about to be
+//! closed by another thread when it wants to close the gate itself, backs off and retries. So no
+//! thread waits for a thread that waits.
 //!
 //! Invariants:
 //! 6. From [`Gate::close`] returning something until that is dropped, no thread has a [`Passed`] of
 //!    this gate.
-//! 7. Who closes a gate has not passed it.
+//! 7. A thread that closes a gate has no [`Passed`] of that gate.
 
 use super::{Pinned, Pins};
 use crate::counter::stripe;
@@ -19,7 +21,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Gate {
     pins: Pins,
     closed: AtomicBool,
-    /// Who have passed, or soon will, and take long to be through.
+    /// Slow passes that are under way or about to begin.
     long: AtomicU64,
 }
 
@@ -29,8 +31,8 @@ impl Default for Gate {
     }
 }
 
-/// That a thread has passed; it is through when this is dropped. A thread has one of a gate at a
-/// time.
+/// A pass of a gate by a thread, which ends when this is dropped. A thread has at most one pass of
+/// a gate at a time.
 pub struct Passed<'a> {
     _pinned: Pinned<'a>,
 }
@@ -39,7 +41,7 @@ pub struct Passed<'a> {
 pub struct Closed<'a>(&'a Gate);
 
 impl Gate {
-    /// Passes, unless the gate is closed. Not to be nested.
+    /// Passes, unless the gate is closed. Passes must not be nested.
     #[inline]
     pub fn pass(&self) -> Option<Passed<'_>> {
         self.pass_at(stripe())
@@ -52,8 +54,8 @@ impl Gate {
         (!self.closed.load(Ordering::Acquire)).then_some(Passed { _pinned: pinned })
     }
 
-    /// Closes the gate, unless it is closed, and waits until all who have passed are through: the
-    /// caller is none of them (invariant 7).
+    /// Closes the gate, unless it is closed, and waits until all passes are over. The caller must
+    /// not have a pass (invariant 7).
     pub fn close(&self) -> Option<Closed<'_>> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return None;
@@ -62,17 +64,17 @@ impl Gate {
         Some(Closed(self))
     }
 
-    /// Somebody is to pass who takes long to be through.
+    /// Announces a slow pass.
     pub fn begin_long(&self) {
         self.long.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It is through.
+    /// Reports the end of a slow pass.
     pub fn end_long(&self) {
         self.long.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether who closes the gate now may wait for long.
+    /// Returns whether closing the gate now may be slow.
     pub fn is_long(&self) -> bool {
         self.long.load(Ordering::Relaxed) > 0
     }
@@ -91,8 +93,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// What is behind a gate: two counts that are changed one after the other, and are the same
-    /// whenever nobody does.
+    /// The data behind a gate: two counts that are changed one after the other, and are the same
+    /// while no thread changes them.
     struct Guarded {
         gate: Gate,
         counts: [UnsafeCell<u32>; 2],
@@ -186,8 +188,9 @@ mod tests {
         drop(gate.close().expect("open again"));
     }
 
-    /// Who closes changes two cells, one after the other; who passes must find them alike, and
-    /// changes a third in two steps, which who closes must find whole.
+    /// A thread that closes the gate changes two cells, one after the other; a thread that passes
+    /// must find them equal. It changes a third cell in two steps, which a thread that closes must
+    /// find complete.
     #[test]
     fn nobody_sees_half_of_what_is_done_behind_a_closed_gate() {
         let gate = Arc::new(Gate::default());

@@ -7,17 +7,17 @@ use crate::sync::atomic::Ordering;
 /// A grace period that began when it was made: see [`Pins::grace`].
 #[derive(Clone, Debug)]
 pub struct Grace {
-    /// Slots whose threads were pinned then and may be yet, with their counts.
+    /// Slots whose threads were pinned then and may still be, with their counts.
     readers: Vec<(usize, u64)>,
     /// The same for the threads without a slot.
     crowd: Waiting,
 }
 
 impl Grace {
-    /// Whether every thread that was pinned when the period began has unpinned since. Once it says
-    /// so, it goes on to. Never waits; costs a look at the slots of those that had not when it was
-    /// asked last. What it is asked is what moves it on: a period of threads without a slot passes
-    /// by the third question after they have unpinned.
+    /// Returns whether every thread that was pinned when the period began has unpinned since. Once
+    /// true, the answer stays true. Never waits; costs a read of the slots of those threads that
+    /// were still pinned at the last call. The calls themselves advance the period: a period of
+    /// threads without a slot passes by the third call after they have unpinned.
     pub fn has_passed(&mut self, pins: &Pins) -> bool {
         self.readers.retain(|(slot, before)| pins.slots[*slot].count.load(Ordering::Acquire) == *before);
         self.crowd.has_drained(&pins.crowd) && self.readers.is_empty()
@@ -25,9 +25,10 @@ impl Grace {
 }
 
 impl Pins {
-    /// Begins a grace period: what the caller made unreachable before may be reached, once it has
-    /// passed, by nobody. For those that must not wait, as when they may be pinned themselves.
-    /// Costs a system call that interrupts the other processors, and a look at each slot.
+    /// Begins a grace period: once it has passed, no thread can reach the objects that the caller
+    /// made unreachable before. For callers that must not wait, for instance because they may be
+    /// pinned themselves. Costs a system call that interrupts the other processors, and a read of
+    /// each slot.
     pub fn grace(&self) -> Grace {
         self.others_fence();
         let counts = self.slots.iter().map(|slot| slot.count.load(Ordering::Acquire)).enumerate();

@@ -1,14 +1,14 @@
-//! One barrier for many: whoever can wait a little with what it made unreachable needs no barrier
-//! of its own, if another thread passes one meanwhile.
+//! One barrier for many callers: a thread that can keep unreachable objects for a while needs no
+//! barrier of its own if another thread passes one meanwhile.
 //!
-//! Barriers are numbered as they begin. What was made unreachable before a [`Mark`] was taken,
-//! which holds the number of the last barrier begun, is unreachable to all once any barrier of a
-//! later number is done.
+//! Barriers are numbered as they begin. A [`Mark`] holds the number of the last barrier begun.
+//! Objects made unreachable before a mark was taken are unreachable to all threads once any barrier
+//! of a later number is done.
 //!
 //! 3. A mark is taken behind a fence, and a number is drawn by a read-modify-write: a barrier whose
 //!    number exceeds the mark's began after everything that its taker did before. Barriers may end
-//!    in another order than they began in; the highest number that is done is that of such a
-//!    barrier, whichever of the others still run.
+//!    in another order than they began in; the highest number that is done belongs to such a
+//!    barrier, even if others still run.
 
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -24,7 +24,7 @@ pub(super) struct Barriers {
 }
 
 impl Barriers {
-    /// Now.
+    /// The present moment.
     pub(super) fn mark(&self) -> Mark {
         fence(Ordering::SeqCst);
         Mark(self.begun.load(Ordering::Relaxed))
@@ -48,12 +48,12 @@ mod loom_tests {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// What a barrier of this model does: it looks at what two threads made unreachable, as a
-    /// reader would that it interrupts.
+    /// The barrier of this model: it reads what two threads made unreachable, as a reader that the
+    /// barrier interrupts would.
     struct Model {
         barriers: Barriers,
         gone: [AtomicBool; 2],
-        /// What each thread's own barrier saw of the other's.
+        /// The flag of the other thread, as each thread's own barrier saw it.
         seen: [AtomicBool; 2],
     }
 

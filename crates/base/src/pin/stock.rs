@@ -1,30 +1,31 @@
-//! Things on their way from one use to the next, for many threads together.
+//! A retire list: objects between one use and the next, shared by many threads.
 //!
-//! Nobody finds them any more, and some may still be read, under the words that name them: they
-//! *wait*. A *pass* asks which are protected, once for all that wait then, and makes the others
-//! *clear* to be used. As all threads draw on one stock, they pay together for one barrier in as
-//! many uses as about half of the stock has things, however few each of them takes at a time.
+//! Retired objects are unreachable, but some may still be read, under the words that name them:
+//! they *wait*. A *pass* asks once which of the waiting objects are protected, and makes the others
+//! *clear* for reuse. Because all threads share one list, they need together one barrier per about
+//! half a list of objects, however few each of them takes at a time.
 //!
-//! 4. A thing gets clear only by a pass whose barrier began after it was made unreachable: the mark
-//!    of what waits is taken with the lists locked, by whoever appends, so that it is no older than
-//!    that of any thing among them.
-//! 5. A thing of the stock is in one of the lists, or in the hand of the thread that passes and
-//!    holds `passing`. Who holds that, and then the lists, sees all.
+//! 4. An object becomes clear only by a pass whose barrier began after it was made unreachable. The
+//!    thread that appends takes the mark of the waiting objects with the lists locked, so the mark
+//!    is no older than the moment at which any of them became unreachable.
+//! 5. An object is in one of the lists, or in the hand of the thread that makes a pass and holds
+//!    `passing`. A thread that locks `passing` and then the lists sees all objects.
 
 use super::{Mark, Pins};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// What was made unreachable and is to be used again: whoever appends `T`s has made them
-/// unreachable to all who do not protect them, by their words, yet; whom they are given to may use
-/// them as the only one. Its users steer by [`Self::level`] and [`Self::target`].
+/// Retired objects that will be used again. A caller appends a `T` only after it has made it
+/// unreachable to all threads that do not yet protect its word; the caller that takes a `T` has
+/// exclusive use of it. Callers decide by [`Self::level`] and [`Self::target`] how many to append
+/// and take.
 pub struct Stock<T> {
     lists: Mutex<Lists<T>>,
-    /// Held by the thread that passes, with what it has in hand: empty but meanwhile.
+    /// Held by the thread that makes a pass, with the objects it has in hand; empty between passes.
     passing: Mutex<Vec<T>>,
-    /// How many there are, in hand as well.
+    /// Number of objects, including those in hand.
     level: AtomicUsize,
-    /// How many there should be.
+    /// Number of objects there should be.
     target: AtomicUsize,
     /// Memory of the lists, in bytes.
     bytes: AtomicUsize,
@@ -37,7 +38,7 @@ struct Lists<T> {
 }
 
 impl<T: Copy + Into<u32>> Stock<T> {
-    /// An empty one that should have `target` things.
+    /// An empty list that should have `target` objects.
     pub fn new(target: usize) -> Self {
         Self {
             lists: Mutex::new(Lists { waiting: Vec::new(), since: Mark::default(), clear: Vec::new() }),
@@ -48,29 +49,29 @@ impl<T: Copy + Into<u32>> Stock<T> {
         }
     }
 
-    /// Says how many there should be.
+    /// Sets how many objects there should be.
     pub fn set_target(&self, target: usize) {
         self.target.store(target, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Number of objects.
     #[inline]
     pub fn level(&self) -> usize {
         self.level.load(Ordering::Relaxed)
     }
 
-    /// Memory of its lists, in bytes.
+    /// Memory of the lists, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many there should be.
+    /// Number of objects there should be.
     #[inline]
     pub fn target(&self) -> usize {
         self.target.load(Ordering::Relaxed)
     }
 
-    /// Takes what nobody finds any more, and some may still read.
+    /// Appends objects that are unreachable but may still be read.
     pub fn append(&self, pins: &Pins, freed: &mut Vec<T>) {
         if freed.is_empty() {
             return;
@@ -82,7 +83,7 @@ impl<T: Copy + Into<u32>> Stock<T> {
         self.note_bytes(&lists);
     }
 
-    /// Moves up to `wanted` clear ones to `ready`.
+    /// Moves up to `wanted` clear objects to `ready`.
     pub fn take(&self, wanted: usize, ready: &mut Vec<T>) {
         let mut lists = self.lists.lock();
         let left = lists.clear.len().saturating_sub(wanted);
@@ -90,20 +91,20 @@ impl<T: Copy + Into<u32>> Stock<T> {
         ready.extend(lists.clear.drain(left..));
     }
 
-    /// Whether there is so little clear, and so much that waits, that it is time for a pass.
+    /// Returns whether it is time for a pass: few objects are clear, and many wait.
     pub fn is_low(&self) -> bool {
         let (lists, half) = (self.lists.lock(), self.target().div_ceil(2));
         lists.clear.len() < half && lists.waiting.len() >= half
     }
 
-    /// Makes clear what waits and is not read, unless another thread is about it.
+    /// Clears the waiting objects that no thread reads, unless another thread already makes a pass.
     pub fn pass_ahead(&self, pins: &Pins) {
         if let Some(mut hand) = self.passing.try_lock() {
             self.pass(pins, &mut hand);
         }
     }
 
-    /// Makes clear what waits and is not read, unless something is clear by now.
+    /// Clears the waiting objects that no thread reads, unless some object is already clear.
     pub fn pass_now(&self, pins: &Pins) {
         let mut hand = self.passing.lock();
         let has_clear = !self.lists.lock().clear.is_empty();
@@ -112,7 +113,7 @@ impl<T: Copy + Into<u32>> Stock<T> {
         }
     }
 
-    /// Takes out all that nobody reads, but for `kept` of them.
+    /// Takes out all objects that no thread reads, except `kept` of them.
     pub fn take_out(&self, pins: &Pins, kept: usize) -> Vec<T> {
         let mut hand = self.passing.lock();
         self.pass(pins, &mut hand);
@@ -133,7 +134,8 @@ impl<T: Copy + Into<u32>> Stock<T> {
         let protected = pins.protected_since(since);
         let mut lists = self.lists.lock();
         for thing in hand.drain(..) {
-            // What is still read waits with what was appended meanwhile, for longer than it must.
+            // An object that is still read waits together with those appended meanwhile, for longer
+            // than necessary.
             let list = if protected.contains(thing.into()) { &mut lists.waiting } else { &mut lists.clear };
             list.push(thing);
         }
@@ -141,7 +143,7 @@ impl<T: Copy + Into<u32>> Stock<T> {
     }
 
     fn note_bytes(&self, lists: &Lists<T>) {
-        // What is in hand takes turns with what waits.
+        // The vector in hand is swapped with the waiting list, so both may reach that capacity.
         let things = 2 * lists.waiting.capacity() + lists.clear.capacity();
         self.bytes.store(things * size_of::<T>(), Ordering::Relaxed);
     }
@@ -158,8 +160,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A thing that is there until it is taken away, goes through the stock, and is overwritten by
-    /// whoever gets it.
+    /// An object that is reachable until it is retired, goes through the list, and is overwritten
+    /// by the thread that takes it.
     struct Model {
         pins: Pins,
         stock: Stock<u32>,
@@ -254,7 +256,7 @@ mod loom_tests {
             let other = {
                 let model = Arc::clone(&model);
                 thread::spawn(move || {
-                    // As one does that has another stock.
+                    // As a thread with another retire list does.
                     let _ = model.pins.protected();
                     model.use_again(false);
                 })
