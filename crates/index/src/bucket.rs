@@ -7,18 +7,18 @@
 //! then     12 pointers of 4 bytes
 //! ```
 //!
-//! Spilled entries are those whose home this is but which lie in a later bucket; reach is how many
-//! buckets further the farthest may lie.
+//! Spilled entries have this bucket as their home but lie in a later one. The reach is the distance
+//! of the farthest that they may lie at, in buckets.
 //!
 //! Invariants (of `Index`): 2, slots change only under this bucket's lock. While a bucket is locked
-//! nobody but the holder writes to it, so that the holder may use plain stores.
+//! only the holder writes to it, so the holder may use plain stores.
 
 use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use slab::ItemPtr;
 
 /// Slots of a bucket.
 pub const SLOTS: usize = 12;
-/// Farthest that an entry may lie from its home, in buckets.
+/// Greatest distance of an entry from its home, in buckets.
 pub const MAX_REACH: u32 = 15;
 
 const LOCK: u64 = 1 << 63;
@@ -47,19 +47,19 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 pub struct Meta(u64);
 
 impl Meta {
-    /// Whether somebody held the lock.
+    /// Returns whether the bucket was locked.
     #[inline]
     pub fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
 
-    /// How many buckets further spilled entries may lie.
+    /// Greatest distance of spilled entries, in buckets.
     #[inline]
     pub fn reach(self) -> u32 {
         ((self.0 & REACH) >> REACH_SHIFT) as u32
     }
 
-    /// How many entries spilled; 127 = many.
+    /// Number of spilled entries; 127 stands for that many or more.
     pub fn spilled(self) -> u32 {
         ((self.0 & SPILLED) >> SPILLED_SHIFT) as u32
     }
@@ -94,8 +94,8 @@ fn matching_bytes(word: u64, tag: u8) -> u32 {
 }
 
 impl Bucket {
-    /// Makes the system back this bucket with memory. Changes nothing, whoever holds the lock: an
-    /// exchange of nothing for nothing, which the processor treats as a write all the same.
+    /// Makes the system back this bucket with memory. Changes no content, so it is safe whichever
+    /// thread holds the lock: it exchanges 0 for 0, which the processor still treats as a write.
     pub fn touch(&self) {
         let _ = self.words[0].compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -138,7 +138,7 @@ impl Bucket {
         (self.words[slot / 8].load(Ordering::Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// Takes the lock; spins while another thread has it, and lets others run now and then.
+    /// Takes the lock. Spins while another thread holds it, and yields the processor now and then.
     #[inline]
     pub fn lock(&self) {
         let mut spins = 0_u32;
@@ -155,7 +155,7 @@ impl Bucket {
         }
     }
 
-    /// Gives the lock back; `changed` raises the version.
+    /// Releases the lock; `changed` raises the version.
     #[inline]
     pub fn unlock(&self, changed: bool) {
         let word = self.words[1].load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Bucket {
         word.store(bits & !(0xff << shift) | u64::from(tag) << shift, Ordering::Release);
     }
 
-    /// Notes an entry that was put `distance` buckets further. The caller holds the lock.
+    /// Records an entry that was put `distance` buckets further. The caller holds the lock.
     pub fn note_spilled(&self, distance: u32) {
         let word = self.words[1].load(Ordering::Relaxed);
         let meta = Meta(word);
@@ -199,7 +199,7 @@ impl Bucket {
         self.words[1].store(word & !(SPILLED | REACH) | spilled | reach, Ordering::Release);
     }
 
-    /// Notes that a spilled entry is gone. The caller holds the lock.
+    /// Records the removal of a spilled entry. The caller holds the lock.
     pub fn note_unspilled(&self) {
         let word = self.words[1].load(Ordering::Relaxed);
         let left = match Meta(word).spilled() {
@@ -220,7 +220,7 @@ impl Default for Bucket {
     }
 }
 
-/// Waits a moment for another thread: a few spins, then lets others run.
+/// Waits briefly for another thread: spins a few times, then yields the processor.
 #[inline]
 pub(crate) fn pause(spins: &mut u32) {
     *spins += 1;

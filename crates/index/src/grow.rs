@@ -1,4 +1,4 @@
-//! Growth in place, a bucket at a time, by whoever inserts.
+//! Growth in place, a bucket at a time, by the threads that insert.
 
 use base::Part;
 use base::sync::atomic::Ordering;
@@ -17,21 +17,21 @@ struct Moving {
 }
 
 impl Index {
-    /// Whether so many entries are in that growth should begin. Costs a sum over the stripes of a
-    /// counter, so ask once in a while.
+    /// Returns whether the index holds enough entries that growth should begin. Costs a sum over
+    /// the stripes of a counter, so call it only now and then.
     pub fn wants_growth(&self) -> bool {
         let view = self.shape.load();
         !view.is_growing() && view.old < self.shape.max() && self.is_full_with(0, view.old)
     }
 
-    /// Whether `buckets` are too few for the entries that are in and so many more.
+    /// Returns whether `buckets` are too few for the present entries and `more_entries`.
     fn is_full_with(&self, more_entries: u64, buckets: u32) -> bool {
         (self.len() + more_entries) * 100 > u64::from(buckets) * TRIGGER_PER_BUCKET_X100
     }
 
-    /// Takes memory from the system for what the index will grow into before it has so many more
-    /// entries, so that nobody who inserts waits for that: for a thread of the background.
-    /// `expected_entries` as in [`Self::begin_growth`].
+    /// Takes memory from the system for the buckets that the index will grow into before it holds
+    /// `more_entries` more, so that no insertion waits for it. Meant for a background thread.
+    /// `expected_entries` is as in [`Self::begin_growth`].
     pub fn touch_ahead(&self, more_entries: u64, expected_entries: u64) {
         let view = self.shape.load();
         let to = if view.is_growing() {
@@ -47,7 +47,7 @@ impl Index {
         }
     }
 
-    /// How many buckets an index of `old` should have next.
+    /// The number of buckets that an index of `old` should grow to.
     fn next_size(&self, old: u32, expected_entries: u64) -> u32 {
         let least = old.saturating_add((old / 8).max(1));
         let twice = old.saturating_mul(2);
@@ -60,9 +60,9 @@ impl Index {
         table::bytes(self.next_size(old, expected_entries)) - table::bytes(old)
     }
 
-    /// Begins growth: to twice the size, or less where `expected_entries` (what the index will hold
-    /// at the end, as far as one can tell) needs less; but at least by an eighth. Charges the
-    /// memory. `false`: another thread is growing it, or nothing is left to grow into.
+    /// Begins growth to twice the size, or to less if `expected_entries` (the estimated number that
+    /// the index will hold in the end) needs less, but by at least an eighth. Charges the memory.
+    /// Returns `false` if another thread is growing the index, or it has its largest size.
     pub fn begin_growth(&self, expected_entries: u64) -> bool {
         let Some(_grower) = self.grower.try_lock() else { return false };
         let view = self.shape.load();
@@ -78,10 +78,10 @@ impl Index {
         true
     }
 
-    /// Moves up to `buckets` buckets if the index is growing and no other thread is at it.
-    /// `hash_of` is asked for the hash of items in the index; it may read their keys. Returns the
-    /// entries that found no place and are out of the index now: hardly ever any, as growth makes
-    /// room; the caller treats them like evicted ones.
+    /// Moves up to `buckets` buckets if the index is growing and no other thread moves any.
+    /// `hash_of` returns the hash of an item in the index, and may read its key. Returns the
+    /// entries that found no place and are no longer in the index; the caller treats them like
+    /// evicted ones. There are hardly ever any, as growth makes room.
     #[must_use]
     pub fn grow(
         &self,
@@ -96,9 +96,9 @@ impl Index {
         self.move_buckets(buckets, hash_of, prefetch)
     }
 
-    /// [`Self::grow`] for an entry that found its home full: waits for another thread that is at
-    /// it, which may not have come to run for as long as others filled the index. The caller has no
-    /// bucket locked.
+    /// [`Self::grow`] for an entry that found its home full. Waits for another thread that moves
+    /// buckets, since that thread may have been preempted while others filled the index. The caller
+    /// must not hold a bucket lock.
     #[must_use]
     pub fn grow_on(
         &self,
@@ -128,8 +128,8 @@ impl Index {
     }
 
     /// Moves all entries whose old home is the bucket below the frontier. Holds the locks of that
-    /// bucket and of those that its entries lie in, at most 16; moves what it finds, typically 10
-    /// entries.
+    /// bucket and of those that its entries lie in, at most 16; moves all entries it finds,
+    /// typically 10.
     fn move_bucket(
         &self,
         hash_of: &impl Fn(ItemPtr) -> u64,
@@ -157,7 +157,7 @@ impl Index {
                 }
             }
         }
-        // Highest new home first, as nothing below is in the way then.
+        // Highest new home first: then no entry below is in the way.
         entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.hash));
         for entry in entries {
             if !self.move_entry(home, reach, view.new, &entry) {
@@ -165,7 +165,7 @@ impl Index {
                 dropped.push(entry.ptr);
             }
         }
-        // Invariant 4: visible before the lock of the old home is given back.
+        // Invariant 4: visible before the lock of the old home is released.
         self.shape.advance(home);
         for distance in (1..=reach).rev() {
             self.table.get(home + distance).unlock(true);
@@ -173,8 +173,8 @@ impl Index {
         bucket.unlock(true);
     }
 
-    /// Moves one entry of the locked old home `home` to its place among `new` buckets. `false`: no
-    /// slot was free within reach of it, and the entry is out.
+    /// Moves one entry of the locked old home `home` to its place among `new` buckets. Returns
+    /// `false` if no slot was free within its reach: the entry is then no longer in the index.
     fn move_entry(&self, home: u32, reach: u32, new: u32, entry: &Moving) -> bool {
         let target = place(entry.hash, new);
         let locked_to = home + reach;
@@ -186,7 +186,7 @@ impl Index {
         if target > locked_to {
             target_bucket.unlock(true);
         }
-        // Invariant 5: it stands in its new place, so the old one may go.
+        // Invariant 5: the entry is in its new place, so the old slot may be cleared.
         self.table.get(home + entry.distance).clear(entry.slot);
         if entry.distance > 0 {
             self.table.get(home).note_unspilled();

@@ -5,7 +5,7 @@ use slab::ItemPtr;
 use crate::bucket::MAX_REACH;
 use crate::{ADDED, Index, REMOVED, tag_of};
 
-/// Where an entry lies.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     distance: u32,
@@ -18,7 +18,7 @@ pub struct Full;
 
 /// The locked home of a hash, and the buckets that its spilled entries may lie in.
 ///
-/// While it lives, no entry of this hash comes or goes by another hand, and the items of all
+/// While it lives, no other thread adds or removes an entry of this hash, and the items of all
 /// entries in the locked buckets keep their chunks.
 pub struct Guard<'a> {
     index: &'a Index,
@@ -36,7 +36,7 @@ impl Index {
             let home = self.shape.load().home(hash);
             let bucket = self.table.get(home);
             bucket.lock();
-            // Invariant 4: now that the lock is held, the mapping of this hash stands still.
+            // Invariant 4: now that the lock is held, the mapping of this hash cannot change.
             if self.shape.load().home(hash) != home {
                 bucket.unlock(false);
                 continue;
@@ -50,14 +50,14 @@ impl Index {
         }
     }
 
-    /// Checks, in builds with debug assertions, that the calling thread has nothing locked
-    /// ([`Self::lock`]), in this index or another: for what takes such locks itself.
+    /// Checks, in builds with debug assertions, that the calling thread holds no lock
+    /// ([`Self::lock`]) of this index or another. For functions that take such locks themselves.
     #[inline]
     pub fn check_unlocked(&self) {
         debug_assert_eq!(held::count(), 0, "the thread holds a lock of the index");
     }
 
-    /// Takes out the entry of `hash` that points to `ptr`, if there is one.
+    /// Removes the entry of `hash` that points to `ptr`, if there is one.
     pub fn remove(&self, hash: u64, ptr: ItemPtr) -> bool {
         let mut guard = self.lock(hash);
         let Some(slot) = guard.find(|candidate| candidate == ptr) else { return false };
@@ -65,14 +65,15 @@ impl Index {
         true
     }
 
-    /// Whether an entry of `hash` points to `ptr`. For checks of a cache at rest; takes the lock.
+    /// Returns whether an entry of `hash` points to `ptr`. For checks of a cache at rest; takes the
+    /// lock.
     pub fn contains(&self, hash: u64, ptr: ItemPtr) -> bool {
         self.lock(hash).find(|candidate| candidate == ptr).is_some()
     }
 }
 
 impl Guard<'_> {
-    /// The first entry with the hash's tag that `accept` takes.
+    /// The first entry with the hash's tag that `accept` accepts.
     #[inline]
     pub fn find(&self, mut accept: impl FnMut(ItemPtr) -> bool) -> Option<Slot> {
         let tag = tag_of(self.hash);
@@ -87,18 +88,18 @@ impl Guard<'_> {
         None
     }
 
-    /// What `slot` points to.
+    /// The item that `slot` points to.
     pub fn ptr(&self, slot: Slot) -> ItemPtr {
         self.index.table.get(self.home + slot.distance).ptr(slot.slot)
     }
 
-    /// Lets the entry in `slot` point to `ptr` instead.
+    /// Makes the entry in `slot` point to `ptr` instead.
     pub fn exchange(&mut self, slot: Slot, ptr: ItemPtr) {
         self.index.table.get(self.home + slot.distance).exchange(slot.slot, ptr);
         self.changed = true;
     }
 
-    /// Takes the entry in `slot` out.
+    /// Removes the entry in `slot`.
     pub fn clear(&mut self, slot: Slot) {
         self.index.table.get(self.home + slot.distance).clear(slot.slot);
         if slot.distance > 0 {
@@ -108,12 +109,12 @@ impl Guard<'_> {
         self.changed = true;
     }
 
-    /// Adds an entry that points to `ptr`, in the home or, where that is full, in one of the next
-    /// 15 buckets.
+    /// Adds an entry that points to `ptr`, in the home or, if that is full, in one of the next 15
+    /// buckets.
     ///
     /// # Errors
-    /// [`Full`] where those are full too. The caller makes room by removing something near, or
-    /// grows the index.
+    /// [`Full`] if those are full too. The caller makes room by removing an entry nearby, or grows
+    /// the index.
     pub fn add(&mut self, ptr: ItemPtr) -> Result<(), Full> {
         self.index.place_from(self.home, self.home + self.reach, tag_of(self.hash), ptr)?;
         self.index.counts.add(ADDED, 1);
@@ -121,7 +122,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// The entries in the home, of whatever keys: of which to remove one when [`Full`].
+    /// The entries in the home, of any key: the candidates for removal on [`Full`].
     pub fn home(&self) -> impl Iterator<Item = Slot> {
         let bucket = self.index.table.get(self.home);
         bucket.occupied().map(|slot| Slot { distance: 0, slot })
@@ -153,8 +154,8 @@ impl Index {
             }
             let free = bucket.matching(0).next();
             if let Some(slot) = free {
-                // The home learns of the spill first: a reader that sees the home's new reach may
-                // look in vain, but the home is locked and it will look again.
+                // The home records the spill first: a reader that sees the new reach may search in
+                // vain, but the home is locked, so the reader will retry.
                 if distance > 0 {
                     self.table.get(home).note_spilled(distance);
                 }
@@ -171,7 +172,7 @@ impl Index {
     }
 }
 
-/// How many guards the calling thread has, in builds with debug assertions.
+/// The number of guards that the calling thread has, in builds with debug assertions.
 #[cfg(all(debug_assertions, not(loom)))]
 mod held {
     use std::cell::Cell;

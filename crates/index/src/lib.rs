@@ -5,7 +5,7 @@
 //! - [`Index`]: look-ups without a lock, changes under the lock of a key's home bucket, growth in
 //!   place.
 //!
-//! The index knows nothing of keys: who asks says, for each candidate, whether it is the one.
+//! The index does not know keys: the caller decides, for each candidate, whether it is a match.
 
 pub mod bucket;
 mod grow;
@@ -35,30 +35,30 @@ const TRIGGER_PER_BUCKET_X100: u64 = 864;
 
 /// The index.
 ///
-/// A key's *home* is the bucket that its hash names; where that is full, its entry *spills* into
-/// one of the next 15. A home counts its spilled entries and remembers how far they lie, so that a
-/// look-up reads one cache line unless there is something to find behind it.
+/// A key's *home* is the bucket that its hash names; if the home is full, the key's entry *spills*
+/// into one of the next 15 buckets. A home counts its spilled entries and records how far they lie,
+/// so that a look-up reads one cache line unless the home has spilled entries.
 ///
 /// Invariants:
 /// 1. Whether a key is present changes only under the lock of its home, and each such change raises
 ///    the home's version. A reader that saw the home unlocked, found nothing, and finds the home
 ///    unlocked at the same version afterwards has therefore seen that the key was absent.
 /// 2. A slot changes only under the lock of the bucket it lies in. A chunk is freed only after the
-///    slot that points to it was cleared, so that whoever holds a bucket's lock may read the keys
-///    of all items it points to.
+///    slot that points to it was cleared, so that a thread that holds a bucket's lock may read the
+///    keys of all items it points to.
 /// 3. Locks are taken in ascending order of buckets.
-/// 4. Which bucket is a key's home changes only under the lock of its old home, and before that
-///    lock is given back the new mapping is visible.
-/// 5. No entry leaves its old place before it stands in its new one.
+/// 4. A key's home changes only under the lock of its old home, and the new mapping is visible
+///    before that lock is released.
+/// 5. An entry's old slot is cleared only after its new slot is filled.
 pub struct Index {
     table: Table,
     shape: Shape,
     /// Held by the one thread that moves buckets.
     grower: Mutex<()>,
     ledger: Arc<Ledger>,
-    /// Entries put in and taken out, by stripe.
+    /// Entries added and removed, by stripe.
     counts: Counters<2>,
-    /// Buckets below this have memory for certain.
+    /// All buckets below this are backed by memory.
     touched: AtomicU32,
 }
 
@@ -66,11 +66,12 @@ const ADDED: usize = 0;
 const REMOVED: usize = 1;
 
 impl Index {
-    /// An index of `initial_entries` that may grow to `max_entries`; the address space for those is
-    /// reserved now. Its memory is charged to [`Part::Index`] of `ledger`, 64 bytes a bucket.
+    /// Creates an index for `initial_entries` that may grow to `max_entries`; the address space for
+    /// the latter is reserved now. Its memory is charged to [`Part::Index`] of `ledger`, 64 bytes
+    /// per bucket.
     ///
     /// # Errors
-    /// Where the system refuses the address space.
+    /// If the system refuses the address space.
     pub fn new(initial_entries: u64, max_entries: u64, ledger: Arc<Ledger>) -> io::Result<Self> {
         let max = buckets_for(max_entries.max(initial_entries));
         let initial = buckets_for(initial_entries).min(max);
@@ -86,12 +87,12 @@ impl Index {
         })
     }
 
-    /// How many entries there are; exact when nobody changes the index.
+    /// The number of entries; exact while no thread changes the index.
     pub fn len(&self) -> u64 {
         self.counts.sum(ADDED).saturating_sub(self.counts.sum(REMOVED))
     }
 
-    /// Whether there is no entry.
+    /// Returns whether the index has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -101,7 +102,7 @@ impl Index {
         self.ledger.part(Part::Index)
     }
 
-    /// How many entries the present buckets are meant for.
+    /// The number of entries that the present buckets are meant for.
     pub fn capacity(&self) -> u64 {
         u64::from(self.shape.largest()) * TARGET_PER_BUCKET_X100 / 100
     }
@@ -115,7 +116,7 @@ impl Index {
         table::bytes(buckets_for(entries))
     }
 
-    /// Whether it is being grown now.
+    /// Returns whether the index is growing.
     pub fn is_growing(&self) -> bool {
         self.shape.load().is_growing()
     }

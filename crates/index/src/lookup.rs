@@ -36,7 +36,7 @@ impl Index {
                 distance += 1;
                 bucket = self.table.get(home + distance);
             }
-            // Invariants 1 and 4: the home did not change while we looked, and it still is the
+            // Invariants 1 and 4: the home did not change during the search, and it still is the
             // home.
             fence(Ordering::Acquire);
             if !meta.is_locked() && first.meta() == meta && self.shape.load().home(hash) == home {
@@ -46,14 +46,14 @@ impl Index {
         }
     }
 
-    /// Asks the processor to fetch the home of `hash`.
+    /// Prefetches the home of `hash` into the processor's cache.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         base::sync::prefetch(self.table.get(self.shape.load().home(hash)));
     }
 
-    /// The first entry in the home of `hash` that may belong to it: a hint for prefetching, nothing
-    /// more.
+    /// Returns the first entry in the home of `hash` that may belong to it: only a hint for
+    /// prefetching.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<ItemPtr> {
         let bucket = self.table.get(self.shape.load().home(hash));

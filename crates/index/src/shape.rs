@@ -1,4 +1,4 @@
-//! How many buckets there are, and which one is a hash's home, while the index grows.
+//! The number of buckets, and the home of a hash, while the index grows.
 //!
 //! A hash's upper 32 bits, taken as a fraction, name a place in the array:
 //! `home = fraction * buckets`. Growth from `old` to `new` buckets keeps the order, and a home
@@ -32,7 +32,7 @@ impl View {
         self.word as u32
     }
 
-    /// Whether some bucket may still have to be moved.
+    /// Returns whether there may still be buckets to move.
     pub(crate) fn is_growing(self) -> bool {
         self.new != 0
     }
@@ -72,7 +72,7 @@ impl Shape {
         }
     }
 
-    /// Most buckets there may ever be.
+    /// Most buckets that the index may ever have.
     pub(crate) fn max(&self) -> u32 {
         self.max
     }
@@ -94,7 +94,7 @@ impl Shape {
     }
 
     /// Makes `frontier` the first moved bucket. Called by the grower, under the lock of that
-    /// bucket. At 0 all are moved, and the next generation begins.
+    /// bucket. At 0 all buckets are moved, and the next generation begins.
     pub(crate) fn advance(&self, frontier: u32) {
         let view = self.load();
         debug_assert!(view.is_growing() && frontier + 1 == view.frontier());

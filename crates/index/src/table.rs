@@ -1,4 +1,4 @@
-//! The array of buckets: address space for the largest index, of which only what is used takes
+//! The array of buckets: address space for the largest index, of which only the used part takes
 //! memory.
 
 use std::io;
@@ -43,7 +43,7 @@ mod mapped {
         /// Reserves `max` buckets and the spill space behind them.
         ///
         /// # Errors
-        /// Where the system refuses that much address space.
+        /// If the system refuses that much address space.
         pub fn reserve(max: u32) -> io::Result<Self> {
             let buckets = max as usize + MAX_REACH as usize;
             // SAFETY: an anonymous mapping at an address of the kernel's choice touches nothing
@@ -65,9 +65,9 @@ mod mapped {
             Ok(Self { base, buckets })
         }
 
-        /// Takes memory from the system for the buckets from `from` up to `to`, page by page: told
-        /// to the system at once (`MADV_POPULATE_WRITE`), the address space would be locked for
-        /// others all the while.
+        /// Takes memory from the system for the buckets from `from` up to `to`, page by page. A
+        /// single call for all (`MADV_POPULATE_WRITE`) would lock the address space for other
+        /// threads during the whole call.
         pub fn touch(&self, from: u32, to: u32) {
             let to = to.min(self.buckets as u32);
             for i in (from..to).step_by(PAGE_BYTES / size_of::<Bucket>()) {
@@ -78,7 +78,7 @@ mod mapped {
         /// The bucket at `i`.
         ///
         /// # Panics
-        /// Where `i` lies behind the spill space.
+        /// If `i` lies behind the spill space.
         #[inline]
         pub fn get(&self, i: u32) -> &Bucket {
             assert!((i as usize) < self.buckets, "bucket {i} is out of range");
