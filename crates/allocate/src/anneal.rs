@@ -124,7 +124,7 @@ impl Annealer {
     /// Costs two worths per move; at the default at most 348,000 moves, some tens of milliseconds.
     ///
     /// # Panics
-    /// Where `start` is not admitted.
+    /// If `start` is not admitted.
     pub fn solve(&mut self, problem: &Problem, start: &[u64]) -> Vec<u64> {
         assert!(problem.admits(start), "a search starts from sizes that keep their bounds and add up");
         if self.options.faults.seeded_each_time {

@@ -40,7 +40,7 @@ impl Arbiter {
     /// the targets; `seed` draws victims.
     ///
     /// # Panics
-    /// Where there is no tenant, the credit is 0, or `reserved` is not between 0 and 1.
+    /// If there is no tenant, the credit is 0, or `reserved` is not between 0 and 1.
     pub fn new(targets: &[u64], reserved: f64, credit: u64, seed: u64) -> Self {
         assert!((0.0..=1.0).contains(&reserved), "a part of the target is reserved");
         let reserves: Vec<u64> =

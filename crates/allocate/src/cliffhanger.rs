@@ -48,7 +48,7 @@ pub struct Cliffhanger {
     /// paper needs no such bound, for its shadows see each step before the next; here a curve is
     /// looked at once per interval.
     pub max_step: f64,
-    /// Whether the pools scale their cliffs, so that what they gain is what their hulls say.
+    /// True if the pools scale their cliffs, so that what they gain is what their hulls say.
     /// Default true; without, this is hill climbing alone, which gets stuck at the foot of a cliff.
     pub scales_cliffs: bool,
 }

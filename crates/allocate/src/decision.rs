@@ -87,7 +87,7 @@ impl Decision {
     /// or gives, for each move.
     ///
     /// # Panics
-    /// Where there is not one grant for each pool.
+    /// If there is not one grant for each pool.
     pub fn to(
         view: &View,
         grants: Vec<Grant>,
@@ -100,7 +100,7 @@ impl Decision {
     /// The same, where a reason is had by the places of both pools in the view.
     ///
     /// # Panics
-    /// Where there is not one grant for each pool.
+    /// If there is not one grant for each pool.
     pub fn by_place(
         view: &View,
         grants: Vec<Grant>,

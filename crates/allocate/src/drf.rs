@@ -17,7 +17,7 @@ use crate::{Decision, Grant, Policy, View, fairness, guard};
 /// Dominant resource fairness, with memory split by weight.
 #[derive(Clone, Debug)]
 pub struct Drf {
-    /// Whether what no pool's dominant resource needs is given out too, in proportion to what each
+    /// True if what no pool's dominant resource needs is given out too, in proportion to what each
     /// has. DRF leaves it unassigned, which makes it useless to lie about one's demands. Default:
     /// given out.
     pub conserving: bool,

@@ -31,7 +31,7 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Whether nothing that [`Self::bound`] speaks of can be better, to within rounding.
+    /// Returns whether nothing that [`Self::bound`] speaks of can be better, to within rounding.
     pub fn is_optimal(&self) -> bool {
         self.bound - self.value <= 1e-9 * self.bound.abs()
     }
@@ -54,7 +54,7 @@ const THOROUGH_LOOKS: usize = 4_000;
 /// with worths of any shape.
 ///
 /// # Panics
-/// Where the least sizes add up to more than there is.
+/// If the least sizes add up to more than there is.
 pub fn solve(problem: &Problem) -> Solution {
     let hulls: Vec<Rc<Corners>> = hull::hulls(problem).map(Rc::new).collect();
     let root = Range::new(problem.total(), hulls);
@@ -164,7 +164,7 @@ impl Eq for Range {}
 /// with fewer. The bytes that no whole chunk holds go to whoever has room.
 ///
 /// # Panics
-/// Where the least sizes add up to more than there is, or `chunks` is 0.
+/// If the least sizes add up to more than there is, or `chunks` is 0.
 pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
     let lows: Vec<u64> = problem.choices.iter().map(|choice| choice.low).collect();
     let spare = problem.total().checked_sub(lows.iter().sum()).expect("the least sizes fit into memory");

@@ -346,7 +346,7 @@ fn explain(wanted: &Decision, part: f64, decision: &mut Decision) {
     }
 }
 
-/// Whether grants stay within the totals and the bounds of a view.
+/// Returns whether grants stay within the totals and the bounds of a view.
 pub fn possible(view: &View, grants: &[Grant]) -> bool {
     let memory = grants.iter().try_fold(0_u64, |sum, grant| sum.checked_add(grant.memory));
     let mut bounded = view.pools.iter().zip(grants);

@@ -45,7 +45,7 @@ pub(crate) type Corners = Vec<(u64, f64)>;
 /// Of pieces with the same slope the pool that comes first gets its piece first.
 ///
 /// # Panics
-/// Where the least sizes add up to more than there is.
+/// If the least sizes add up to more than there is.
 pub fn fill(problem: &Problem) -> Filled {
     let hulls: Vec<Corners> = hulls(problem).collect();
     fill_over(problem.total(), hulls.iter())
@@ -69,7 +69,7 @@ pub(crate) fn hulls(problem: &Problem) -> impl Iterator<Item = Corners> + '_ {
 /// Hands out `total` bytes over hulls.
 ///
 /// # Panics
-/// Where they begin with more than there is.
+/// If they begin with more than there is.
 pub(crate) fn fill_over<'a>(total: u64, hulls: impl Iterator<Item = &'a Corners>) -> Filled {
     let (mut sizes, mut pieces, mut bound) = (Vec::new(), Vec::new(), 0.0);
     for (pool, corners) in hulls.enumerate() {

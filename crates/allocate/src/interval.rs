@@ -133,8 +133,8 @@ impl Interval {
         if decision.moved_bytes() > 0 && gained > cost { Cause::Unfinished } else { Cause::Quiet }
     }
 
-    /// Whether some pool's misses per second, at the sizes that it could have, are further from
-    /// what they were than chance and the least change explain, of all requests.
+    /// Returns whether some pool's misses per second, at the sizes that it could have, are further
+    /// from what they were than chance and the least change explain, of all requests.
     fn changed(&self, view: &View) -> bool {
         let requests: f64 = view.pools.iter().map(|pool| pool.request_rate).sum();
         view.pools.iter().any(|pool| {

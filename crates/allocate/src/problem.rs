@@ -110,8 +110,7 @@ impl Worth {
         }
     }
 
-    /// The least size, in whole bytes, that is worth `value`; `None` where none is. Worth never
-    /// falls.
+    /// The least size, in whole bytes, that is worth `value`; `None` if none is. Worth never falls.
     pub fn least_size(&self, value: f64, largest: u64) -> Option<u64> {
         if self.value(largest as f64) < value {
             return None;
@@ -184,7 +183,7 @@ impl Worth {
     }
 }
 
-/// Whether a miss needs of some resource what a hit does not.
+/// Returns whether a miss needs of some resource what a hit does not.
 pub(crate) fn needs_on_miss(pool: &Pool) -> bool {
     pool.demands.iter().zip(&pool.grants).any(|(demand, &grant)| demand.on_miss > 0.0 && grant > 0.0)
 }
@@ -227,7 +226,7 @@ impl Problem {
         self.choices.iter().zip(sizes).map(|(choice, &size)| choice.worth.value(size as f64)).sum()
     }
 
-    /// Whether sizes keep their bounds and add up.
+    /// Returns whether sizes keep their bounds and add up.
     pub fn admits(&self, sizes: &[u64]) -> bool {
         sizes.len() == self.choices.len()
             && sizes.iter().sum::<u64>() == self.total()

@@ -50,7 +50,7 @@ pub fn policies() -> &'static [Entry] {
     POLICIES
 }
 
-/// The policy of this name, with its defaults; `None` where there is none.
+/// The policy of this name, with its defaults; `None` if there is none.
 pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
     policies().iter().find(|entry| entry.name == name).map(Entry::make)
 }

@@ -40,7 +40,7 @@ impl Steady {
         Self { hare, back: 8, loss: 0.1, curves: HashMap::new() }
     }
 
-    /// Whether `grant` keeps the promise to a pool by each of the curves that it had.
+    /// Returns whether `grant` keeps the promise to a pool by each of the curves that it had.
     fn keeps(&self, pool: &Pool, baseline: &Grant, grant: &Grant) -> bool {
         let mut curves = self.curves.get(&pool.name).into_iter().flatten();
         curves.all(|curve| {

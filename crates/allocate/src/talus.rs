@@ -120,8 +120,8 @@ impl Talus {
         &self.hull
     }
 
-    /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` where it
-    /// does not: no cliff is there.
+    /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` if it does
+    /// not: no cliff is there.
     pub fn anchors(&self, size: u64) -> Option<(u64, u64)> {
         let points = self.hull.points();
         let above = points.partition_point(|point| point.size <= size);

@@ -30,7 +30,7 @@ pub fn zipf(keys: u64, exponent: f64, size: f64) -> Vec<Popularity> {
 /// for the next begins.
 ///
 /// # Panics
-/// Where there is no key, no point, or `max_size` is less than `points`.
+/// If there is no key, no point, or `max_size` is less than `points`.
 pub fn curve(unit: Unit, keys: &[Popularity], max_size: u64, points: u64) -> MissRatioCurve {
     assert!(!keys.is_empty() && points > 0 && max_size >= points, "a curve needs keys, points and sizes");
     let mut time = 0.0;

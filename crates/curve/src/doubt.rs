@@ -45,7 +45,7 @@ impl Sample {
     }
 
     /// The bound on the mean distance. `misses` are those at sizes that rise; `spread` is what the
-    /// groups say, `None` where all keys are followed.
+    /// groups say, `None` if all keys are followed.
     pub(crate) fn bound(&self, misses: &[(u64, f64)], spread: Option<&Spread>) -> f64 {
         if self.requests <= 0.0 {
             return 0.0;

@@ -34,7 +34,7 @@ pub struct Access {
     pub hash: u64,
     /// The item's size in bytes; 0 = not known.
     pub size: u32,
-    /// Whether it counts.
+    /// The kind of access.
     pub kind: Kind,
 }
 
@@ -72,8 +72,8 @@ pub trait Estimator {
     /// lacks.
     fn pass(&mut self, reads: u64);
 
-    /// Whether accesses to the key with this hash are looked at. May turn to no while keys come; it
-    /// is then no for ever, but for [`Self::age`].
+    /// Returns whether accesses to the key with this hash are looked at. May turn to no while keys
+    /// come; it is then no for ever, but for [`Self::age`].
     fn follows(&self, hash: u64) -> bool;
 
     /// The curve as known by now, with its [`crate::Confidence`]. Before the first read: one that

@@ -28,8 +28,8 @@ impl StackDistance {
         Self { unit, stack: Stack::default(), histogram: Histogram::default(), seen: 0 }
     }
 
-    /// Puts the key on top of the stack, and says how large a cache had to be to hold it; `None`
-    /// where it comes for the first time.
+    /// Puts the key on top of the stack, and says how large a cache had to be to hold it; `None` if
+    /// it comes for the first time.
     pub fn distance(&mut self, hash: u64, size: u32) -> Option<u64> {
         let size = if self.unit == Unit::Items { 1 } else { size };
         self.stack.access(hash, size).map(|found| found.above + u64::from(found.size))

@@ -106,7 +106,7 @@ impl Ghost {
     /// A ghost cache for these sizes, which rise, of a sample of all keys at this rate.
     ///
     /// # Panics
-    /// Where there is no tick, ticks do not rise from 1 on, or the rate is not above 0 and at most 1.
+    /// If there is no tick, ticks do not rise from 1 on, or the rate is not above 0 and at most 1.
     pub fn new(unit: Unit, ticks: impl IntoIterator<Item = u64>, rate: f64) -> Self {
         let ticks: Vec<u64> = ticks.into_iter().collect();
         let rises = ticks.windows(2).all(|pair| pair[0] < pair[1]);

@@ -34,8 +34,8 @@ impl ShadowQueue {
     /// of the keys at `rate`.
     ///
     /// # Panics
-    /// Where the tail is nothing or not smaller than the queue, the shadow is nothing, or the rate
-    /// is not above 0 and at most 1.
+    /// If the tail is nothing or not smaller than the queue, the shadow is nothing, or the rate is
+    /// not above 0 and at most 1.
     pub fn new(unit: Unit, size: u64, tail: u64, shadow: u64, rate: f64) -> Self {
         assert!(
             tail > 0 && tail < size && shadow > 0,
@@ -114,7 +114,7 @@ impl TailHits {
     /// A cache of `size` whose tails are `tail` long, in the same unit: a slab.
     ///
     /// # Panics
-    /// Where the tail is nothing, or not smaller than the cache.
+    /// If the tail is nothing, or not smaller than the cache.
     pub fn new(unit: Unit, size: u64, tail: u64) -> Self {
         assert!(tail > 0 && tail < size, "a cache of {size} has no tail of {tail}");
         let (hot, warm, cold) = (Stack::default(), Stack::default(), Stack::default());

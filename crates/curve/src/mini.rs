@@ -62,7 +62,7 @@ impl<S: Simulated> Miniature<S> {
     /// [`Self::rate_for`].
     ///
     /// # Panics
-    /// Where sizes do not rise from 1 on, or the rate is not above 0 and at most 1.
+    /// If sizes do not rise from 1 on, or the rate is not above 0 and at most 1.
     pub fn new(
         unit: Unit,
         sizes: impl IntoIterator<Item = u64>,

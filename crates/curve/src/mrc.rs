@@ -116,7 +116,7 @@ impl MissRatioCurve {
     /// kept.
     ///
     /// # Errors
-    /// Where there is no point, a miss ratio is not between 0 and 1, or sizes do not rise.
+    /// If there is no point, a miss ratio is not between 0 and 1, or sizes do not rise.
     pub fn new(unit: Unit, points: impl IntoIterator<Item = Point>) -> Result<Self, CurveError> {
         let mut kept: Vec<Point> = Vec::new();
         for Point { size, miss_ratio } in points {
@@ -142,7 +142,7 @@ impl MissRatioCurve {
     /// units: it falls in a straight line to 0.
     ///
     /// # Panics
-    /// Where `working_set` is 0.
+    /// If `working_set` is 0.
     pub fn uniform(unit: Unit, working_set: u64) -> Self {
         assert!(working_set > 0, "a working set is at least one unit");
         let points = vec![Point { size: 0, miss_ratio: 1.0 }, Point { size: working_set, miss_ratio: 0.0 }];

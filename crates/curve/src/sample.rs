@@ -27,7 +27,7 @@ pub(crate) fn group(hash: u64, groups: usize) -> usize {
 /// The threshold that follows this share of all keys, at least one place of [`PLACES`].
 ///
 /// # Panics
-/// Where the rate is not above 0 and at most 1.
+/// If the rate is not above 0 and at most 1.
 pub fn threshold(rate: f64) -> u32 {
     assert!(rate > 0.0 && rate <= 1.0, "a sampling rate is above 0 and at most 1, not {rate}");
     ((rate * f64::from(PLACES)).round() as u32).max(1)

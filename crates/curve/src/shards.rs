@@ -80,7 +80,7 @@ impl Shards {
     /// Follows this share of all keys, for ever.
     ///
     /// # Panics
-    /// Where the rate is not above 0 and at most 1.
+    /// If the rate is not above 0 and at most 1.
     pub fn fixed_rate(unit: Unit, rate: f64) -> Self {
         Self::new(unit, rate, usize::MAX)
     }
@@ -94,7 +94,7 @@ impl Shards {
     /// Follows at most this share of all keys, and at most `max_keys`, at least 64.
     ///
     /// # Panics
-    /// Where the rate is not above 0 and at most 1.
+    /// If the rate is not above 0 and at most 1.
     pub fn new(unit: Unit, rate: f64, max_keys: usize) -> Self {
         let most = threshold(rate);
         Self {

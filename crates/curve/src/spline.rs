@@ -33,7 +33,7 @@ impl MonotoneCubic {
     /// The function through `points`, whose first coordinates rise. Costs one pass.
     ///
     /// # Panics
-    /// Where there is no point, or first coordinates do not rise.
+    /// If there is no point, or first coordinates do not rise.
     pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let mut knots: Vec<Knot> = points.into_iter().map(|(x, y)| Knot { x, y, tangent: 0.0 }).collect();
         assert!(!knots.is_empty(), "a function needs at least one point");
@@ -72,7 +72,7 @@ impl MonotoneCubic {
     /// The point of this number, from 0 on.
     ///
     /// # Panics
-    /// Where there are fewer.
+    /// If there are fewer.
     pub fn point(&self, number: usize) -> (f64, f64) {
         (self.knots[number].x, self.knots[number].y)
     }

@@ -120,7 +120,7 @@ impl Sums {
     /// Fills the next place.
     ///
     /// # Panics
-    /// Where there is none left.
+    /// If there is none left.
     #[inline]
     pub(crate) fn push(&mut self, weight: u32) {
         let (block, within) = (self.next / BLOCK, self.next % BLOCK);

@@ -52,7 +52,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Whether a table of so many entries has room for so many hashes.
+    /// Returns whether a table of so many entries has room for so many hashes.
     const fn has_room(entries: usize, len: usize) -> bool {
         len * 8 <= entries * 5
     }
@@ -130,7 +130,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Whether one hash more has room.
+    /// Returns whether one hash more has room.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         !Self::has_room(self.entries.len(), self.len + 1)

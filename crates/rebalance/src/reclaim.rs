@@ -28,7 +28,7 @@ pub struct Stake {
     /// Its part of what is beyond the reserves, against the other pools; 0 = it takes nothing
     /// beyond its own.
     pub weight: u32,
-    /// Whether there was no memory for it when it asked for some.
+    /// True if there was no memory for it when it asked for some.
     pub wants: bool,
 }
 
@@ -38,7 +38,7 @@ impl Stake {
         Level { over: i128::from(self.bytes) - i128::from(self.reserve_bytes) + more, weight: self.weight }
     }
 
-    /// Whether it may take from others until it has a step more.
+    /// Returns whether it may take from others until it has a step more.
     fn may_take(&self, step: i128) -> bool {
         self.weight > 0 || self.level(step).over <= 0
     }
@@ -82,8 +82,8 @@ pub fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
     wanting.min_by(|a, b| a.level(1).compare(&b.level(1))).copied()
 }
 
-/// Whether a pool shall get no memory that is free, as the one that wants it would stand lower with
-/// it.
+/// Returns whether a pool shall get no memory that is free, as the one that wants it would stand
+/// lower with it.
 pub fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
     lowest.pool != pool.pool && lowest.level(1).compare(&pool.level(1)).is_lt()
 }

@@ -94,14 +94,14 @@ pub struct Decision {
     pub now: Slack,
     /// Its slack in the best sizes.
     pub then: Slack,
-    /// Whether the pool should take them over.
+    /// True if the pool should take them over.
     pub applies: bool,
     /// Why, for people.
     pub reason: String,
 }
 
 impl Tuning {
-    /// Whether a pool with chunk sizes `present` that holds `items` should have others.
+    /// Decides whether a pool with chunk sizes `present` that holds `items` should have others.
     pub fn decide(&self, items: &SizeHistogram, present: &[u32], range: &Range) -> Decision {
         let sizes = choose(items, range);
         let (now, then) = (items.slack(present), items.slack(&sizes));

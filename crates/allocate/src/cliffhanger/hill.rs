@@ -82,7 +82,7 @@ impl HillClimber {
     /// that moves; both in the unit of the sizes. `seed` draws who pays.
     ///
     /// # Panics
-    /// Where there is no queue, the credit or the page is 0, or a queue is below its least size or
+    /// If there is no queue, the credit or the page is 0, or a queue is below its least size or
     /// above its largest.
     pub fn new(queues: impl IntoIterator<Item = Queue>, credit: u64, page: u64, seed: u64) -> Self {
         let queues: Vec<Queue> = queues.into_iter().collect();
@@ -100,7 +100,7 @@ impl HillClimber {
     /// drawn cannot pay.
     ///
     /// # Panics
-    /// Where there is no such queue.
+    /// If there is no such queue.
     pub fn on_shadow_hit(&mut self, queue: usize) -> Option<Transfer> {
         let credit = (self.credit as f64 * self.queues[queue].weight).round() as u64;
         if credit == 0 || self.worth(queue).saturating_add(credit) > self.queues[queue].most {

@@ -157,7 +157,7 @@ impl SplitQueue {
         self.split
     }
 
-    /// Whether the partitions behave as queues of different sizes.
+    /// Returns whether the partitions behave as queues of different sizes.
     pub fn is_split(&self) -> bool {
         self.split != Split::half(self.size) && self.split != Split::whole(self.size)
     }
@@ -182,8 +182,8 @@ impl SplitQueue {
         if mix64(hash) >> 32 < self.threshold { Side::Left } else { Side::Right }
     }
 
-    /// Whether hits of a key at an edge count, and the shadow holds it. By bits of its hash as they
-    /// are: this is asked at each miss.
+    /// Returns whether hits of a key at an edge count, and the shadow holds it. By bits of its hash
+    /// as they are: this is asked at each miss.
     #[inline]
     pub fn watches(&self, hash: u64) -> bool {
         (hash >> 40) & (self.config.one_in - 1) == 0
@@ -254,8 +254,8 @@ impl SplitQueue {
     }
 
     /// `COMPUTERATIO`: the share of the requests that goes to the left partition, the inverse of
-    /// the pointers' distances from the queue's size; `None` where there is no cliff. As printed
-    /// any distance above 0 makes one; repaired both must be beyond the dead band.
+    /// the pointers' distances from the queue's size; `None` if there is no cliff. As printed any
+    /// distance above 0 makes one; repaired both must be beyond the dead band.
     fn compute_ratio(&self) -> Option<f64> {
         let queue = self.size as i64;
         let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);

@@ -45,7 +45,7 @@ impl Market<'_> {
 
     /// A function of misses that meets a tenant's need of a resource where it is and is nowhere
     /// above it. A need is the largest of several such functions; the one that is largest now will
-    /// do. `None` where need follows from more than misses of memory.
+    /// do. `None` if need follows from more than misses of memory.
     fn support(&self, who: usize, good: usize, resource: usize) -> Option<Support> {
         let tenant = &self.tenants[who];
         if good != MEMORY || tenant.flash || self.tail.is_some() {

@@ -164,7 +164,7 @@ fn next_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer>
     None
 }
 
-/// Whether this profit lifts the dominant resource itself far enough.
+/// Returns whether this profit lifts the dominant resource itself far enough.
 fn reaches(market: &Market<'_>, dominant: usize, profit: f64, needed: f64) -> bool {
     let sum = market.sums[dominant] - profit;
     sum <= 0.0 || (market.harvest(dominant) + profit) / sum >= needed

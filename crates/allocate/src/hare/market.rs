@@ -84,7 +84,7 @@ impl<'a> Market<'a> {
 
     /// The system-wide dominant resource, `r_dom = argmin r_harvest / r_sum`: the one that is
     /// relatively scarcest in the harvest; and that least ratio, by which everybody could be
-    /// lifted. `None` where nobody needs any resource.
+    /// lifted. `None` if nobody needs any resource.
     pub(super) fn system_wide_dominant(&self) -> Option<(usize, f64)> {
         self.system_wide_dominant_after(|_| 0.0)
     }
@@ -99,7 +99,7 @@ impl<'a> Market<'a> {
     }
 
     /// What tenant `who` would need with so many bytes of a good more or, where negative, less;
-    /// `None` where it can't have or does not give them.
+    /// `None` if it can't have or does not give them.
     pub(super) fn needs_after(&self, who: usize, good: usize, bytes: i128) -> Option<Units> {
         let tenant = &self.tenants[who];
         let most = if bytes < 0 { tenant.spare(good) } else { tenant.room(good) };
@@ -117,7 +117,7 @@ impl<'a> Market<'a> {
     }
 
     /// `Δr_relinq`: what tenant `who` would relinquish of one resource for `bytes` of `good`;
-    /// `None` where it can't have them.
+    /// `None` if it can't have them.
     pub(super) fn relinquish(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.room(good) < bytes {
@@ -130,7 +130,7 @@ impl<'a> Market<'a> {
     }
 
     /// `Δr_compen`: the compensation of one resource that tenant `who` would need for `bytes` of
-    /// `good`; `None` where it does not give them.
+    /// `good`; `None` if it does not give them.
     pub(super) fn compensation(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.spare(good) < bytes {

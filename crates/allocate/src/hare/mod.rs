@@ -60,7 +60,7 @@ pub enum Mode {
 pub struct Settings {
     /// Repaired or as published. Default: repaired.
     pub mode: Mode,
-    /// Whether the harvest beyond what lifts everybody is given out too, in proportion to what each
+    /// True if the harvest beyond what lifts everybody is given out too, in proportion to what each
     /// has (section 3.5, "conserving redistribution"), or stays unassigned as in strategy-proof
     /// DRF. Default: given out.
     pub conserving: bool,
@@ -87,7 +87,7 @@ pub struct Settings {
     /// What is traded: memory, and the capacity of flash. What is not stays as it is split by
     /// weight. Default: both.
     pub goods: [bool; 2],
-    /// Whether what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes
+    /// True if what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes
     /// before what others gain. Default: yes.
     pub promises: bool,
     /// A bound on tail latency, which pools keep. Default: none.
@@ -122,9 +122,9 @@ impl Settings {
         self.mode == Mode::Repaired
     }
 
-    /// Whether needs are those of the worse of two curves, with salt and without. With salt alone,
-    /// a tenant that nearly fits seems to miss twice what it does, gives its cache away, and is
-    /// compensated with half of what it then needs.
+    /// Returns whether needs are those of the worse of two curves, with salt and without. With salt
+    /// alone, a tenant that nearly fits seems to miss twice what it does, gives its cache away, and
+    /// is compensated with half of what it then needs.
     fn holds_by_plain_curve(&self) -> bool {
         self.repaired()
     }
@@ -188,7 +188,7 @@ pub(crate) fn without_trade(view: &View, settings: &Settings, baseline: &[Grant]
     run(view, settings, false, false, baseline).expect("a baseline is not more than there is")
 }
 
-/// The three steps, with and without promises and trade. `None` where what was traded for promises
+/// The three steps, with and without promises and trade. `None` if what was traded for promises
 /// that cannot be kept leaves others below their baseline.
 fn run(
     view: &View,

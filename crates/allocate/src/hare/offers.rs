@@ -8,7 +8,7 @@ use super::tenant::Tenant;
 /// resource on which a deal was ever chosen.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
-    /// Whether a tenant offers anything.
+    /// For each tenant, true if it offers anything.
     made: Vec<bool>,
     /// Tenant by tenant, what each would need of each resource then.
     then: Vec<f64>,

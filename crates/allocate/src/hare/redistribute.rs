@@ -13,8 +13,8 @@ use crate::partition::shares;
 use crate::{Grant, View};
 
 /// The redistribute phase: what each pool gets in the end, in the order of the view, and by what
-/// share each is lifted over its baseline. `None` where tenants need more than there is even
-/// without what they were promised.
+/// share each is lifted over its baseline. `None` if tenants need more than there is even without
+/// what they were promised.
 pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Grant>, f64)> {
     let lift = Lift::of(market)?;
     let mut granted: Vec<Vec<f64>> = (0..market.tenants.len()).map(|who| lift.granted(market, who)).collect();

@@ -29,7 +29,7 @@ pub(super) struct Tenant<'a> {
     /// for a market of thousands is not in the processor's caches.
     pub(super) stakes: Vec<Stake>,
     pub(super) curve: &'a MissRatioCurve,
-    /// Whether it has a second level.
+    /// True if it has a second level.
     pub(super) flash: bool,
     /// The point of the curve that its memory is at.
     pub(super) near: usize,
@@ -50,7 +50,7 @@ pub(super) struct Stake {
 /// What all tenants start with.
 pub(super) struct Opening<'s, 'a> {
     pub(super) settings: &'s Settings,
-    /// Whether what tenants were promised counts.
+    /// True if what tenants were promised counts.
     pub(super) promises: bool,
     /// The resource that is the capacity of flash.
     pub(super) capacity: Option<usize>,
@@ -127,7 +127,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// What it needs of a resource to keep its throughput with these misses; `None` where no amount
+    /// What it needs of a resource to keep its throughput with these misses; `None` if no amount
     /// does.
     ///
     /// Section 3.3 models the throughput that a resource supports as
@@ -159,7 +159,7 @@ impl<'a> Tenant<'a> {
         self.stakes.iter().map(|stake| stake.needs)
     }
 
-    /// What it needs of each resource with these goods; `None` where no amount of one keeps its
+    /// What it needs of each resource with these goods; `None` if no amount of one keeps its
     /// throughput.
     pub(super) fn needs_with(
         &self,
@@ -189,7 +189,7 @@ impl<'a> Tenant<'a> {
 }
 
 /// `throughput * cost`, where a request that costs nothing needs nothing at any throughput; `None`
-/// where the product is infinite.
+/// if the product is infinite.
 pub(super) fn times(throughput: f64, cost: f64) -> Option<f64> {
     let product = if cost > 0.0 { throughput * cost } else { 0.0 };
     product.is_finite().then_some(product)

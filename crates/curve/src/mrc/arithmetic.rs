@@ -9,7 +9,7 @@ impl MissRatioCurve {
     /// shard's curve into that of all shards together.
     ///
     /// # Panics
-    /// Where `factor` is not a positive number.
+    /// If `factor` is not a positive number.
     #[must_use]
     pub fn scaled(&self, unit: Unit, factor: f64) -> Self {
         assert!(
@@ -42,7 +42,7 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
-    /// The smallest size at which no more is missed than `miss_ratio`; `None` where that is at no
+    /// The smallest size at which no more is missed than `miss_ratio`; `None` if that is at no
     /// size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);
@@ -78,7 +78,7 @@ impl MissRatioCurve {
     /// ```
     ///
     /// # Errors
-    /// Where there is no curve of positive weight, or units differ.
+    /// If there is no curve of positive weight, or units differ.
     pub fn merge<'a>(curves: impl IntoIterator<Item = (&'a Self, f64)>) -> Result<Self, CurveError> {
         let curves: Vec<_> =
             curves.into_iter().filter(|(_, weight)| *weight > 0.0 && weight.is_finite()).collect();
@@ -115,7 +115,7 @@ impl MissRatioCurve {
     /// until there are enough. Costs `O(n log n)` on most curves.
     ///
     /// # Panics
-    /// Where fewer than 2 points are asked for.
+    /// If fewer than 2 points are asked for.
     #[must_use]
     pub fn thinned(&self, points: usize) -> Self {
         assert!(points >= 2, "a curve of {points} points says nothing");

@@ -75,7 +75,7 @@ impl Programme {
         Self { sizes, unit, items, min_bytes: range.min_bytes.into() }
     }
 
-    /// The best sizes with steps of at most `step`, or `None` where so few cannot reach from the
+    /// The best sizes with steps of at most `step`, or `None` if so few cannot reach from the
     /// smallest to the largest.
     pub(super) fn solve(&self, most: usize, step: f64, least: &Earning) -> Option<Vec<u32>> {
         let last = self.sizes.len().checked_sub(1)?;

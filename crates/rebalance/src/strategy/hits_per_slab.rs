@@ -21,7 +21,7 @@ pub struct HitsPerSlab {
     /// A class that evicts nothing and has more free memory than so many slabs is the first victim.
     /// Default 3.
     pub free_slabs: u64,
-    /// Whether there are victims by free memory. Default: yes.
+    /// True if there are victims by free memory. Default: yes.
     pub by_free_memory: bool,
     /// A class whose tail is younger than this, in seconds, is no victim, and is preferred as a
     /// receiver. Default 0: off.
@@ -32,7 +32,7 @@ pub struct HitsPerSlab {
     /// By class, the tail age that it should have, in seconds: below it, it is no victim and comes
     /// first as a receiver. Default: none.
     pub target_tail_age_secs: Vec<(u8, u32)>,
-    /// Whether hits count from the last round on rather than from the last move. Default: no.
+    /// True if hits count from the last round on rather than from the last move. Default: no.
     pub reset_hits_always: bool,
     /// Weights of hits by class; 1 where none is given. Default: none.
     pub weights: Vec<(u8, f64)>,

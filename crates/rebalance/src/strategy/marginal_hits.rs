@@ -51,7 +51,7 @@ impl MarginalHits {
         Self { min_difference: 0, min_difference_ratio: 0.0, hold_off_rounds: 0, ..Self::default() }
     }
 
-    /// Whether a receiver's tail hits are enough above a victim's.
+    /// Returns whether a receiver's tail hits are enough above a victim's.
     pub(super) fn is_enough(&self, victim: u64, receiver: u64) -> bool {
         let has_threshold = self.min_difference > 0 || self.min_difference_ratio > 0.0;
         match receiver.checked_sub(victim) {

@@ -87,7 +87,7 @@ pub struct PoolView {
     pub step_bytes: u64,
     /// Slabs that it may have and has given to no class.
     pub free_slabs: u64,
-    /// Whether it can get no more slabs: its limit is reached, or there are none left.
+    /// True if it can get no more slabs: its limit is reached, or there are none left.
     pub is_full: bool,
     /// Its classes, in any order, each once.
     pub classes: Vec<ClassView>,
