@@ -1,15 +1,14 @@
-//! What an experiment found: criteria with verdicts, and the tables and charts that stand beside
-//! them.
+//! The findings of an experiment: criteria with verdicts, and the tables and charts beside them.
 //!
-//! A criterion sets a paper's figure beside ours and says what ours had to be. One that is missed
-//! stays in the report with its reason.
+//! A criterion sets a paper's figure beside ours and states what ours had to be. A criterion that
+//! is missed stays in the report with its reason.
 
 use std::fmt::Write as _;
 
 use bench::plot::{Axis, Stroke};
 use serde::Serialize;
 
-/// What became of a criterion.
+/// The outcome of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -87,7 +86,7 @@ impl Criterion {
         Self { value: None, ours, bound, verdict, ..Self::number(what, 0.0) }
     }
 
-    /// What the paper has there; nothing by default.
+    /// Sets the paper's figure; empty by default.
     #[must_use]
     pub fn paper(mut self, figure: impl Into<String>) -> Self {
         self.paper = figure.into();
@@ -147,22 +146,22 @@ impl Criterion {
         self
     }
 
-    /// What is looked at.
+    /// Returns the subject of the criterion.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What was found, in words or as a figure with its unit.
+    /// Returns our finding, in words or as a figure with its unit.
     pub fn ours(&self) -> &str {
         &self.ours
     }
 
-    /// What was demanded, in words; empty where nothing was.
+    /// Returns the requirement, in words; empty if there is none.
     pub fn bound(&self) -> &str {
         &self.bound
     }
 
-    /// What became of it.
+    /// Returns the outcome.
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
@@ -272,11 +271,11 @@ pub struct Series {
 pub struct Chart {
     /// Its heading.
     pub title: String,
-    /// What runs to the right, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: String,
-    /// What runs up, with its unit.
+    /// The label of the vertical axis, with its unit.
     pub y: String,
-    /// Whether x is logarithmic.
+    /// True if x is logarithmic.
     pub log_x: bool,
     /// The largest y that is shown; what is beyond is left out or, of bars, cut.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +283,7 @@ pub struct Chart {
     /// Names along x, where bars are shown; the x of a point is then the number of its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// What it shows.
+    /// The series of the chart.
     pub series: Vec<Series>,
 }
 

@@ -36,13 +36,13 @@ pub struct Outcome {
     pub paper: &'static str,
     /// Its figure.
     pub figure: &'static str,
-    /// What it shows.
+    /// The subject of the experiment.
     pub title: &'static str,
     /// How long it took, in seconds of the wall clock.
     pub seconds: f64,
-    /// Whether no criterion was missed.
+    /// True if no criterion was missed.
     pub holds: bool,
-    /// What it found.
+    /// The findings.
     #[serde(flatten)]
     pub report: Report,
 }
@@ -128,7 +128,8 @@ pub fn run(
 /// Steps of the bar for each thing that is run.
 const STEPS: f64 = 1000.0;
 
-/// A bar on standard error for so many runs of 1,000 steps each; hidden where that is no terminal.
+/// A bar on standard error for `runs` runs of 1,000 steps each; hidden if standard error is no
+/// terminal.
 pub(crate) fn bar(runs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

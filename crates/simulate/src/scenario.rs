@@ -1,5 +1,5 @@
-//! What is simulated: tenants and their workloads, memory, limits, backend, control. Declared by a
-//! program, or by a TOML file (`docs/simulation.md`; [`crate::file`]).
+//! A simulated scenario: tenants and their workloads, memory, limits, backend, control. Declared by
+//! a program, or by a TOML file (`docs/simulation.md`; [`crate::file`]).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Pattern {
     /// Value sizes in bytes: a number, a range `100-200`, or several with weights, `100:9,5000:1`.
     /// Default 100.
     pub value_size: Sizes,
-    /// Reads are of ranges of 1 to so many neighbouring keys, which begin at keys by popularity;
+    /// Reads are of ranges of 1 to this many neighbouring keys, which begin at keys by popularity;
     /// each key counts as one request. Default 1: of single keys.
     pub scan_length: u32,
 }
@@ -46,7 +46,7 @@ impl Default for Pattern {
     }
 }
 
-/// Where a tenant's requests come from.
+/// The source of a tenant's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// Drawn from a declared workload.
@@ -67,14 +67,15 @@ pub enum Source {
 pub struct TraceSource {
     /// The file.
     pub path: PathBuf,
-    /// At most so many of its requests; 0 = all.
+    /// At most this many of its requests; 0 = all.
     pub requests: usize,
     /// Key and value, in bytes, where the trace does not tell.
     pub default_size: u32,
     /// How often it is replayed, after which the tenant is silent; 0 = again and again.
     pub passes: u32,
-    /// Requests come at the trace's times, of which one unit is so many nanoseconds, and items
-    /// expire as the trace says. `None`: as clients send them, and nothing expires.
+    /// The length of one unit of the trace's times, in nanoseconds: requests come at these times,
+    /// and items expire as the trace says. `None`: requests come as clients send them, and nothing
+    /// expires.
     pub time_unit_nanos: Option<u64>,
     /// The columns of a file without a header line.
     pub columns: Option<Vec<Column>>,
@@ -82,22 +83,23 @@ pub struct TraceSource {
     pub tenant: Option<String>,
 }
 
-/// What an object takes besides its key and value.
+/// The memory that an object takes besides its key and value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemCost {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u32),
-    /// What the engine spends: chunk, index, queues, and its part of what the cache leaves unused.
+    /// The engine's cost: chunk, index, queues, and its part of the memory that the cache leaves
+    /// unused.
     Engine {
-        /// What the engine said.
+        /// The engine's answer.
         asked: Arc<EngineMemory>,
-        /// What of all memory is left for items, from 0 to 1.
+        /// The share of all memory that is left for items, from 0 to 1.
         usable: f64,
     },
 }
 
 impl ItemCost {
-    /// What an object takes in all, in bytes, whose key and value together have `size`.
+    /// Returns the total memory, in bytes, of an object whose key and value together have `size`.
     #[inline]
     pub fn of(&self, size: u32) -> u32 {
         match self {
@@ -155,11 +157,11 @@ pub struct Change {
 pub struct Tenant {
     /// Its name in reports.
     pub name: String,
-    /// What it asks for.
+    /// The source of its requests.
     pub source: Source,
     /// How it sends.
     pub load: Load,
-    /// What changes over time.
+    /// The changes over time.
     pub changes: Vec<Change>,
     /// Its share relative to others'. Default 1.
     pub weight: f64,
@@ -187,7 +189,7 @@ impl Tenant {
     }
 }
 
-/// What a request needs of a resource.
+/// The amount of a resource that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cost {
@@ -228,7 +230,8 @@ impl Cost {
         }
     }
 
-    /// Whether it is taken before the backend is asked, or on the way back to the client.
+    /// Returns whether the resource is taken before the backend is asked, rather than on the way
+    /// back to the client.
     pub fn is_before_backend(self) -> bool {
         matches!(self, Self::ReadUnits | Self::WriteUnits | Self::Fetches | Self::FetchedBytes)
     }
@@ -251,9 +254,9 @@ pub enum LimiterKind {
 pub struct Resource {
     /// Its name in reports.
     pub name: String,
-    /// What a request needs of it.
+    /// The amount that a request needs.
     pub cost: Cost,
-    /// What there is of it for all tenants, in units per second.
+    /// The amount for all tenants together, in units per second.
     pub total_per_sec: f64,
     /// How its limits are held. Default `token-bucket`.
     #[serde(default)]
@@ -278,7 +281,7 @@ pub enum Spread {
     Exponential,
 }
 
-/// What is behind the caches.
+/// The backend behind the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backend {
@@ -330,7 +333,7 @@ pub struct Control {
     pub chunk: ByteSize,
     /// How often it is looked whether receivers are warm, in seconds. Default 0.5.
     pub poll_secs: f64,
-    /// The sample of keys from which curves are learnt: one in so many. Default 8.
+    /// The sample of keys from which curves are learnt: one in this many. Default 8.
     pub sample_one_in: u32,
     /// The most points of a curve, where they say most. Default 64.
     pub curve_points: u32,
@@ -355,21 +358,21 @@ impl Default for Control {
 pub struct Scenario {
     /// Virtual time, in seconds.
     pub duration_secs: f64,
-    /// Totals leave out so many seconds at the beginning.
+    /// The time that totals leave out at the beginning, in seconds.
     pub warm_up_secs: f64,
     /// The length of the intervals of the record, in seconds.
     pub record_secs: f64,
     /// The memory of all tenants.
     pub memory: ByteSize,
-    /// What an object takes besides key and value.
+    /// The memory that an object takes besides key and value.
     pub item_cost: ItemCost,
     /// How caches evict.
     pub eviction: Eviction,
-    /// Whether what is written enters the cache.
+    /// True if written objects enter the cache.
     pub admit_writes: bool,
     /// The other resources.
     pub resources: Vec<Resource>,
-    /// What is behind the caches.
+    /// The backend behind the caches.
     pub backend: Backend,
     /// The loop that decides.
     pub control: Control,

@@ -134,7 +134,7 @@ struct Simulated {
     policies: Vec<Compared>,
 }
 
-/// What the engine says that items of all tenants take.
+/// Asks the engine for the memory that items of all tenants take.
 fn ask(file: &SimulationFile, prepared: &[Prepared]) -> Result<EngineMemory> {
     /// Items of each tenant.
     const EXAMPLES: usize = 8_192;

@@ -14,7 +14,7 @@ pub struct Expected {
     pub experiment: &'static str,
     /// The criteria, by their whole names.
     pub criteria: &'static [&'static str],
-    /// Whether they are missed whatever the seed and the machine; else they may pass, too.
+    /// True if they are missed whatever the seed and the machine; otherwise they may also pass.
     pub always: bool,
     /// Why they are missed.
     pub because: &'static str,
@@ -86,7 +86,8 @@ fn entry(experiment: &str, criterion: &Criterion) -> Option<&'static Expected> {
     EXPECTED.iter().find(is)
 }
 
-/// What is not as expected of an experiment's criteria, each in a sentence.
+/// Returns the differences between an experiment's criteria and the expected ones, each in a
+/// sentence.
 pub fn surprises(experiment: &str, criteria: &[Criterion]) -> Vec<String> {
     let surprise = |criterion: &Criterion| {
         let expected = entry(experiment, criterion);

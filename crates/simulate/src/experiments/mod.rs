@@ -49,7 +49,7 @@ pub struct Experiment {
     pub paper: &'static str,
     /// The figure, table or section of the paper.
     pub figure: &'static str,
-    /// What it shows, in a few words.
+    /// The subject of the experiment, in a few words.
     pub title: &'static str,
     /// Runs it. From the same seed the same report follows, unless a criterion says that it is
     /// measured on the clock.
@@ -62,7 +62,7 @@ pub const HARE: &str = "HARE (FAST '26)";
 pub const HOLPACA: &str = "HOLPACA (ICPE '26)";
 /// Cliffhanger.
 pub const CLIFFHANGER: &str = "Cliffhanger (NSDI '16)";
-/// What no paper has.
+/// The source of an experiment that no paper has.
 pub const OURS: &str = "Millpond";
 
 /// All experiments, family by family.
@@ -91,7 +91,7 @@ fn order(name: &str) -> (&str, u32) {
     (letters, number.parse().unwrap_or(u32::MAX))
 }
 
-/// What an experiment is given.
+/// The inputs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Context {
     seed: u64,

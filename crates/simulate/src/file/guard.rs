@@ -21,7 +21,7 @@ pub struct Guard {
     pub smoothing: f64,
     /// By what share the aim must improve for anything to move; 0 = by anything.
     pub hysteresis: f64,
-    /// What that improvement is counted in.
+    /// The aim in which that improvement is counted.
     pub aim: WrittenAim,
 }
 

@@ -30,7 +30,7 @@ use crate::world::{Eviction, Setup};
 /// A file that was read and checked.
 #[derive(Clone, Debug)]
 pub struct SimulationFile {
-    /// What is simulated.
+    /// The simulated scenario.
     pub scenario: Scenario,
     /// The policies that are compared, by name; the first is the baseline.
     pub policies: Vec<String>,
@@ -38,7 +38,7 @@ pub struct SimulationFile {
     pub guard: Guard,
     /// Names all random sequences.
     pub seed: u64,
-    /// Whether items take what the engine says, which is asked when the sizes of items are known.
+    /// True if the engine is asked for the memory of items, once the sizes of items are known.
     pub asks_engine: bool,
 }
 
@@ -132,7 +132,7 @@ impl Default for Written {
     }
 }
 
-/// What is compared where the file names no policies.
+/// The policies to compare if the file names none.
 const DEFAULT_POLICIES: [&str; 3] = ["equal", "drf", "hare"];
 
 #[derive(Debug, Deserialize)]
@@ -179,7 +179,7 @@ impl WrittenTenant {
         }
     }
 
-    /// The unit of its trace's times; `None` where they do not count, or are no unit.
+    /// The unit of its trace's times; `None` if they do not count, or the unit is invalid.
     fn time_unit(&self) -> Option<TimeUnit> {
         self.trace_times.as_deref()?.parse().ok()
     }
@@ -217,7 +217,7 @@ impl Written {
             false => self.policies.into_iter().map(Spanned::into_inner).collect(),
         };
         let asks_engine = self.item_overhead_bytes.is_none();
-        // Whoever has a trace replayed so many times asks for all of it.
+        // If a trace is replayed a stated number of times, all of it is measured.
         let counts = self.tenant.iter().any(|tenant| tenant.trace_passes.is_some_and(|passes| passes > 0));
         let warm_up = if counts { 0.0 } else { self.duration_secs / 4.0 };
         let scenario = Scenario {

@@ -14,8 +14,8 @@ impl FileError {
         Self(format!("{name} cannot be read: {error}"))
     }
 
-    /// What the parser or the types have to say: with the line, the key that stands there, and the
-    /// nearest of what was expected.
+    /// Converts an error of the parser or the types: with the line, the key that stands there, and
+    /// the nearest of the expected names.
     pub(super) fn of_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let at = error.span().map_or(0, |span| span.start);
         let line = line_of(text, at);
@@ -50,9 +50,8 @@ fn hint(message: &str) -> Option<&str> {
     nearest(typed, quoted)
 }
 
-/// What to write in the place of a text where a number is expected: ", as in `key = 60`" where the
-/// text tells the number, such as "60" or, for a time in seconds, "1m". `None` where the message is
-/// another.
+/// Returns the number to write in the place of a text: ", as in `key = 60`" if the text contains
+/// the number, such as "60" or, for a time in seconds, "1m". `None` if the message is another.
 fn number_for(key: &str, message: &str) -> Option<String> {
     let (text, expected) = message.strip_prefix("invalid type: string \"")?.rsplit_once("\", expected ")?;
     let is_number = ["f64", "u64", "u32", "usize"].contains(&expected.trim());
@@ -63,7 +62,7 @@ fn number_for(key: &str, message: &str) -> Option<String> {
     is_number.then(|| number.map_or(String::new(), |number: f64| format!(", as in `{key} = {number}`")))
 }
 
-/// What is wrong with a file that can be read: a key, by its way from the top, and why.
+/// A fault of a file that can be read: a key, by its path from the top, and why it is wrong.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) way: Vec<Step>,

@@ -17,12 +17,12 @@ pub struct CurveRules {
     pub sampled_keys: usize,
     /// Requests between decisions. Default 100,000.
     pub period: u64,
-    /// Whether queues are split on their hulls (Talus); without, memory goes by hulls that the
+    /// True if queues are split on their hulls (Talus); if false, memory goes by hulls that the
     /// queues do not reach (Dynacache). Default true.
     pub splits: bool,
     /// The margin of splits: 0.05 in Talus. Default 0.02.
     pub margin: f64,
-    /// Whether memory moves between queues. Default true.
+    /// True if memory moves between queues. Default true.
     pub moves: bool,
 }
 

@@ -18,7 +18,7 @@ pub enum Splitting {
     ByHits(CliffConfig),
 }
 
-/// What a queue begins with.
+/// The settings of a queue at its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueConfig {
     /// Its size, in units of memory.
@@ -31,9 +31,9 @@ pub struct QueueConfig {
     pub shadow: u64,
     /// How it is split.
     pub splitting: Splitting,
-    /// Whether hill climbing goes by the slope between the pointers where the queue is split
-    /// ([`Slope`]), rather than by the long shadow as in the paper. Default true; without cliff
-    /// scaling it makes no difference.
+    /// True if hill climbing in a split queue goes by the slope between the pointers ([`Slope`]),
+    /// rather than by the long shadow as in the paper. Default true; without cliff scaling it makes
+    /// no difference.
     pub by_slope: bool,
 }
 
@@ -49,7 +49,7 @@ impl QueueConfig {
         Self { splitting: Splitting::ByHits(config), ..self }
     }
 
-    /// The same with a long shadow of so much memory.
+    /// The same with a long shadow of this much memory.
     #[must_use]
     pub fn shadowed(self, shadow: u64) -> Self {
         Self { shadow, ..self }
@@ -64,7 +64,7 @@ struct Part {
     item_size: u64,
     /// Keys in the long shadow.
     shadow: u64,
-    /// What stands for hits in the long shadow where the queue is split.
+    /// The substitute for hits in the long shadow while the queue is split.
     slope: Option<Slope>,
 }
 
@@ -91,7 +91,8 @@ impl Part {
         part
     }
 
-    /// Whether the key was there, and how many hits in the long shadow that counts for.
+    /// Returns whether the key was there, and how many hits in the long shadow the access counts
+    /// as.
     fn access(&mut self, key: u64) -> (bool, u32) {
         let side = self.side_of(key);
         let found = self.queue.access(self.id_of(key, side), side);

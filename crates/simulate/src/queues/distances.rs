@@ -1,10 +1,10 @@
 //! Requests with a known miss-ratio curve: each is for the key at a stack distance that is drawn
 //! from a given distribution.
 //!
-//! The stack distance of a request is the number of different keys asked for since the last request
-//! for its key, that one included; LRU hits it when it has at least so much room (Mattson et al.,
-//! IBM Systems Journal 1970). So the curve of the requests is that of the distribution, whatever
-//! shape one likes, cliffs included.
+//! The stack distance of a request is the number of different keys requested since the last request
+//! for its key, that key included; LRU hits it if it has room for at least that many (Mattson et
+//! al., IBM Systems Journal 1970). So the curve of the requests is that of the distribution,
+//! whatever shape one likes, cliffs included.
 
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Point, Unit};
@@ -158,7 +158,7 @@ impl Stack {
         Self { depth, slots: vec![0; slots], sums: vec![0; slots + 1], next: 0, len: 0 }
     }
 
-    /// Takes out the key at `distance` from the top, where there are so many: 1 = the newest.
+    /// Takes out the key at `distance` from the top, if the stack is that deep: 1 = the newest.
     fn take(&mut self, distance: usize) -> Option<u64> {
         if distance > self.len {
             return None;

@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use allocate::cliffhanger::Side;
 use base::hash::mix64;
 
-/// Where a key was found.
+/// The part of a queue in which a key was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Among the items, not at their end.
@@ -127,7 +127,7 @@ impl LruQueue {
         was
     }
 
-    /// Where `key` is.
+    /// Returns the partition and the part in which `key` is.
     pub fn find(&self, key: u64) -> Option<(Side, Place)> {
         self.index.get(&key).map(|node| (self.nodes[*node as usize].side, self.nodes[*node as usize].place))
     }
@@ -142,7 +142,7 @@ impl LruQueue {
         self.len_of(Side::Left) + self.len_of(Side::Right)
     }
 
-    /// Whether it has no item.
+    /// Returns whether the queue has no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

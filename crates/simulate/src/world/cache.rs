@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// How a simulated cache chooses what to evict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// What was used longest ago, exactly: `exact-lru`.
+    /// The least recently used item, exactly: `exact-lru`.
     #[default]
     ExactLru,
     /// A policy of the engine, by its name there: `s3-fifo`, `lru:0`.
@@ -65,9 +65,9 @@ struct Node {
     key: u64,
     size: u32,
     owner: u16,
-    /// Whether it can be found; one that was removed keeps its place in the queue.
+    /// True if the item can be found; one that was removed keeps its place in the queue.
     is_there: bool,
-    /// Whether it was hit since it came.
+    /// True if the item was hit since it was inserted.
     was_hit: bool,
     /// When it expires, in seconds; 0 = never.
     expires: u32,
@@ -106,7 +106,7 @@ fn fingerprint(owner: u16, key: u64) -> u32 {
     mix64(key ^ (u64::from(owner) << 48)) as u32
 }
 
-/// Where an owner's keys are: small numbers in a table, others in a map.
+/// The places of an owner's keys: small numbers in a table, others in a map.
 #[derive(Default)]
 struct Index {
     table: Vec<u32>,
@@ -262,12 +262,12 @@ impl Cache {
         self.set_room(bytes, None);
     }
 
-    /// The same, and splits it: the left partition sees `ratio` of the keys and has `left` of the
-    /// room, the right one has the rest.
+    /// The same, and splits the cache: the left partition sees `ratio` of the keys and has `left`
+    /// of the room, the right one has the rest.
     ///
-    /// Nothing is moved for that. Where there is no room, the partition that exceeds its size by
-    /// most evicts, so that both come to their sizes by what is missed; under exact LRU, what is
-    /// hit in the one where it does not belong moves to the other.
+    /// Nothing is moved for that. When there is no room, the partition that exceeds its size by
+    /// most evicts, so that misses bring both to their sizes. Under exact LRU, an item that is hit
+    /// in the partition where it does not belong moves to the other.
     pub fn set_room(&mut self, bytes: u64, split: Option<Split>) {
         let Split { ratio, left, right } = split.unwrap_or(Split::whole(bytes));
         debug_assert_eq!(left + right, bytes, "partitions are all of it");
@@ -431,7 +431,7 @@ impl Cache {
         }
     }
 
-    /// Evicts until so many bytes have room that come to a partition.
+    /// Evicts until `size` bytes that are added to partition `side` have room.
     fn make_room(&mut self, side: usize, size: u64) {
         while self.used + size > self.capacity {
             let over = |at: usize| {

@@ -37,7 +37,7 @@ impl Controller {
         &self.name
     }
 
-    /// Whether there is anything to decide.
+    /// Returns whether there is anything to decide.
     pub(super) fn decides(&self) -> bool {
         self.policy.is_some()
     }
@@ -101,8 +101,8 @@ impl Controller {
     }
 }
 
-/// What all tenants have at the beginning: shares of everything in proportion to their weights,
-/// within their bounds.
+/// Returns the grants of all tenants at the beginning: shares of everything in proportion to their
+/// weights, within their bounds.
 pub(super) fn equal_shares(scenario: &Scenario) -> Vec<Grant> {
     let view = View {
         memory: scenario.memory.as_u64(),
@@ -131,7 +131,7 @@ fn bare_pool(scenario: &Scenario, number: usize, curve: Arc<MissRatioCurve>) -> 
     pool
 }
 
-/// What the policy may see; or why there is nothing to decide on.
+/// Returns the view of the policy, or why there is nothing to decide on.
 fn view(world: &World<'_>) -> Result<View, String> {
     let scenario = world.scenario;
     let mut pools = Vec::with_capacity(world.tenants.len());

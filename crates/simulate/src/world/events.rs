@@ -1,12 +1,11 @@
-//! What happens next: events by time, and by the order in which they were planned where times are
-//! equal.
+//! The pending events, by time, and at equal times by the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use limit::Nanos;
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// A client of a tenant sends a request.

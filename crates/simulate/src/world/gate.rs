@@ -20,7 +20,7 @@ impl Gate {
         Self { limiter, ..Self::default() }
     }
 
-    /// Whether a request goes through at once; otherwise it must [wait](Self::wait).
+    /// Returns whether a request passes at once; otherwise it must [wait](Self::wait).
     #[inline]
     pub(super) fn pass(&mut self, now: Nanos, units: f64) -> bool {
         self.waiting.is_empty() && self.limiter.pass(now, units)
@@ -52,7 +52,7 @@ impl Gate {
         due
     }
 
-    /// Whether the time for which the world comes back is still that of the first.
+    /// Returns whether the time at which the world comes back is still that of the first request.
     pub(super) fn is_due(&mut self, now: Nanos) -> bool {
         let is_due = self.due == Some(now);
         if is_due {

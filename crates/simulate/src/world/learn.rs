@@ -47,8 +47,8 @@ impl Learner {
         }
     }
 
-    /// An interval between decisions has ended. Each window of so many, what was counted so far
-    /// counts half.
+    /// Ends an interval between decisions. After every `window` intervals, the counts so far are
+    /// halved.
     pub(super) fn age(&mut self) {
         self.intervals += 1;
         if self.intervals.is_multiple_of(self.window) {

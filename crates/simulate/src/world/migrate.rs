@@ -15,7 +15,7 @@ use super::World;
 use super::record::Round;
 use crate::scenario::Apply;
 
-/// A receiver that has filled so much of what a round gave it is warm.
+/// A receiver that has filled this share of what a round gave it is warm.
 const WARM_SHARE: f64 = 0.97;
 /// One that misses less than this with what it was granted is warm, too.
 const WARM_MISS_RATIO: f64 = 0.01;
@@ -25,7 +25,7 @@ pub(super) struct Migration {
     number: u32,
     from: Vec<Grant>,
     to: Vec<Grant>,
-    /// What each has until its memory is warm, under [`Apply::Boost`].
+    /// The grant of each tenant until its memory is warm, under [`Apply::Boost`].
     boosted: Vec<Grant>,
     /// Rounds that have begun, and all.
     round: u32,
@@ -62,7 +62,7 @@ impl Migration {
         self.number
     }
 
-    /// What tenants have after `round` rounds.
+    /// Returns the grants of tenants after `round` rounds.
     fn after(&self, round: u32) -> Vec<Grant> {
         let share = f64::from(round) / f64::from(self.rounds);
         let between = |(from, to): (&Grant, &Grant)| {
@@ -120,7 +120,7 @@ impl Migration {
         true
     }
 
-    /// Whether every receiver is warm.
+    /// Returns whether every receiver is warm.
     pub(super) fn is_warm(&self, world: &World<'_>) -> bool {
         self.least_full(world) > WARM_SHARE
     }

@@ -42,15 +42,15 @@ use tenant::{Tenant, exponential};
 
 use crate::scenario::{Cost, LimiterKind, Load, Scenario, Spread};
 
-/// Who decides in a run, and what tenants share without anybody's decision.
+/// The policy of a run, and what tenants share whatever the policy says.
 pub struct Setup {
     /// The name in reports.
     pub name: String,
-    /// Who decides; `None`: everything stays in equal shares.
+    /// The policy; `None`: everything stays in equal shares.
     pub policy: Option<Box<dyn Policy>>,
-    /// Whether all tenants share one cache, whatever the policy says.
+    /// True if all tenants share one cache, whatever the policy says.
     pub shared_cache: bool,
-    /// Whether all tenants share each resource, whatever the policy says.
+    /// True if all tenants share each resource, whatever the policy says.
     pub shared_resources: bool,
 }
 
@@ -94,7 +94,7 @@ struct Request {
 /// No client waits for the answer.
 const ARRIVED: u32 = u32::MAX;
 
-/// What is behind the caches.
+/// The backend behind the caches.
 struct Behind {
     latency_secs: f64,
     spread: Spread,
@@ -120,7 +120,7 @@ struct World<'a> {
     behind: Behind,
     requests: Vec<Request>,
     free: Vec<u32>,
-    /// What each tenant is granted now.
+    /// The present grant of each tenant.
     grants: Vec<Grant>,
     /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split
     /// between the two.
@@ -179,8 +179,8 @@ pub fn prepare(scenario: &Scenario, seed: u64) -> anyhow::Result<Vec<Prepared>> 
     scenario.tenants.iter().zip(seeds).map(|(tenant, seed)| Prepared::new(&tenant.source, seed)).collect()
 }
 
-/// How a cache of so many bytes is split on a cliff; `None` where it does not stand on it, as may
-/// be on the way there.
+/// Returns how a cache of `bytes` bytes is split on a cliff; `None` if it is not on the cliff, as
+/// may happen on the way there.
 fn split(cliff: Option<(u64, u64)>, bytes: u64) -> Option<Split> {
     let (a, b) = cliff.filter(|&(a, b)| a < bytes && bytes < b)?;
     Some(Split::with_margin(a as f64, b as f64, bytes, Split::MARGIN))
@@ -386,7 +386,7 @@ impl<'a> World<'a> {
         self.proceed(request, None);
     }
 
-    /// Where a request stands that waits somewhere; most never do.
+    /// Stores a request that waits somewhere, and returns its place; most requests never wait.
     fn put(&mut self, request: Request, at: Option<u32>) -> u32 {
         match at.or_else(|| self.free.pop()) {
             Some(at) => {
@@ -526,7 +526,8 @@ impl<'a> World<'a> {
         self.grants.clone_from_slice(grants);
     }
 
-    /// Whether every trace has been read as often as it should, and every request been answered.
+    /// Returns whether every trace has been read as often as it should, and every request been
+    /// answered.
     fn is_over(&self) -> bool {
         self.requests.len() == self.free.len()
             && self.tenants.iter().all(|tenant| {

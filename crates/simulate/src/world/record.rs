@@ -1,10 +1,9 @@
-//! What a run leaves behind: figures of each tenant in each interval, and over all that was
-//! measured.
+//! The record of a run: figures of each tenant in each interval, and over the whole measured time.
 
 use bench::histogram::Latencies;
 use serde::Serialize;
 
-/// What a tenant did in a stretch of time.
+/// The figures of a tenant over a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Requests that were answered.
@@ -29,7 +28,7 @@ pub struct Figures {
     pub memory: f64,
     /// The memory that it used at the end, in bytes; in totals the mean.
     pub used: f64,
-    /// What it was granted of each resource at the end, in units per second; in totals the mean.
+    /// The amount of each resource granted at the end, in units per second; in totals the mean.
     pub grants: Vec<f64>,
 }
 
@@ -62,15 +61,15 @@ pub struct Round {
 pub struct Decided {
     /// When, in seconds.
     pub at_secs: f64,
-    /// Whether it changed anything.
+    /// True if the decision changed anything.
     pub applied: bool,
-    /// What each tenant should have, in bytes.
+    /// The memory that each tenant should have, in bytes.
     pub memory: Vec<u64>,
-    /// What each tenant should have of each resource, in units per second.
+    /// The amount of each resource that each tenant should have, in units per second.
     pub resources: Vec<Vec<f64>>,
     /// Why, in words: of each move of memory; or why nothing was decided.
     pub reasons: Vec<String>,
-    /// What was promised and cannot be had, in words, tenant by tenant.
+    /// Promises that cannot be kept, in words, tenant by tenant.
     pub unmet: Vec<String>,
 }
 
@@ -167,7 +166,7 @@ fn at(progress: &[(f64, f64)], secs: f64) -> f64 {
     n0 + (n1 - n0) * ((secs - t0) / (t1 - t0)).clamp(0.0, 1.0)
 }
 
-/// When so much of a course has passed.
+/// The time at which `count` of a course has passed.
 fn when(progress: &[(f64, f64)], count: f64) -> f64 {
     let after = progress.partition_point(|(_, answered)| *answered < count).clamp(1, progress.len() - 1);
     let ((t0, n0), (t1, n1)) = (progress[after - 1], progress[after]);

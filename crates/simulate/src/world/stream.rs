@@ -1,4 +1,4 @@
-//! What a tenant asks for, one operation after the other.
+//! The operations of a tenant, one after the other.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use bench::workload::{OpKind, Ranks, Sampler, Workload, WorkloadError};
 
 use crate::scenario::{Pattern, Source, TraceSource};
 
-/// What is done with a key.
+/// An action on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It is read.
@@ -28,7 +28,7 @@ pub struct Operation {
     pub key: u64,
     /// Key and value, in bytes.
     pub size: u32,
-    /// What is done.
+    /// The action.
     pub action: Action,
     /// For how long what is written stays, in seconds; 0 = for ever.
     pub ttl_secs: u32,
@@ -121,7 +121,7 @@ impl Trace {
         self.keys.len()
     }
 
-    /// Whether it has none, which no trace that was read is.
+    /// Returns whether the trace has no operation, which is false for every trace that was read.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -247,7 +247,7 @@ pub(super) enum Stream {
     Trace { trace: Arc<Trace>, drawn: u64 },
 }
 
-/// What is left of a range that is being read.
+/// The remaining part of a range that is being read.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scan {
     next: u64,
@@ -297,7 +297,7 @@ impl Stream {
         }
     }
 
-    /// Whether there is no further operation.
+    /// Returns whether there is no further operation.
     pub(super) fn has_ended(&self) -> bool {
         match self {
             Self::Trace { trace, drawn } => {

@@ -12,7 +12,7 @@ use crate::scenario::{Change, Cost, Load, Scenario, Tenant as Spec};
 /// Most requests of one tenant that are under way in an open loop; further ones are refused.
 const MOST_UNDER_WAY: u32 = 1 << 16;
 
-/// What is counted between two decisions, as HopperKV does: also what requests would need if all of
+/// Counts between two decisions, as in HopperKV; they include what requests would need if all of
 /// them hit, and if all missed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
@@ -93,7 +93,7 @@ impl Tenant {
         self.stream.next(&mut self.rng)
     }
 
-    /// Counts an operation, which takes so many bytes of a cache, for the next decision and shows
+    /// Counts an operation, which takes `takes` bytes of a cache, for the next decision and shows
     /// it to the estimator of the curve.
     #[inline]
     pub(super) fn observe(&mut self, operation: Operation, costs: &[Cost], takes: u32, hit: bool) {
@@ -114,7 +114,7 @@ impl Tenant {
         }
     }
 
-    /// Takes the interval into the window of so many.
+    /// Adds the interval to the window of the last `window` intervals.
     pub(super) fn end_interval(&mut self, window: usize) {
         let resources = self.observed.if_hit.len();
         self.window.push(std::mem::replace(&mut self.observed, Observed::new(resources)));
@@ -159,7 +159,7 @@ impl Tenant {
         }
     }
 
-    /// Whether another request of an open loop may come.
+    /// Returns whether another request of an open loop may start.
     pub(super) fn has_room(&self) -> bool {
         self.under_way < MOST_UNDER_WAY
     }

@@ -1,4 +1,4 @@
-//! What came of a simulation, as a figure whose panels can be compared by eye: the same quantity
+//! The results of a simulation, as a figure whose panels can be compared by eye: the same quantity
 //! has the same axis in all of them.
 
 use std::path::Path;

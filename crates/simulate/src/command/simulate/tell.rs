@@ -1,4 +1,4 @@
-//! What came of a simulation, as text.
+//! The results of a simulation, as text.
 
 use std::io::Write;
 
@@ -60,7 +60,7 @@ fn secs(secs: f64) -> String {
     shown.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Where a tenant's requests come from.
+/// Describes the source of a tenant's requests.
 fn requests(source: &Source) -> String {
     match source {
         Source::Trace(trace) => {
@@ -135,7 +135,7 @@ fn by_policy(compared: &[Compared]) -> Table {
     all
 }
 
-/// What was promised to whom and not had, under each policy.
+/// Writes the promises that each policy did not keep, tenant by tenant.
 fn broken_promises(file: &SimulationFile, compared: &[Compared], out: &mut dyn Write) -> Result<()> {
     for Compared { run, .. } in compared {
         for (tenant, figures) in file.scenario.tenants.iter().zip(&run.totals) {
@@ -186,7 +186,8 @@ pub(super) fn sweep(file: &SimulationFile, sweep: &[Simulated], out: &mut dyn Wr
     Ok(())
 }
 
-/// What was decided when, and why. Decisions that change nothing and say nothing are counted.
+/// Writes each decision with its time and reason. Decisions that change nothing and give no reason
+/// are only counted.
 pub(super) fn decisions(compared: &[Compared], out: &mut dyn Write) -> Result<()> {
     for Compared { run, .. } in compared.iter().filter(|one| !one.run.decisions.is_empty()) {
         writeln!(out, "\n{}", run.policy)?;

@@ -195,7 +195,7 @@ fn search(context: &mut Context) -> Report {
     report
 }
 
-/// What is demanded of the repaired rules with the paper's window.
+/// Reports the criteria for the repaired rules with the paper's window.
 fn judge(report: &mut Report, total: f64, left: f64, right: f64) {
     report
         .check(

@@ -30,7 +30,7 @@ pub(super) const COMBINED: Experiment = Experiment {
     run: combined,
 };
 
-/// What one queue is asked for: Zipf's law over so many keys.
+/// The load on one queue: Zipf's law over this many keys.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     share: f64,
@@ -181,7 +181,7 @@ struct Mix {
 /// of them.
 const MIX: Mix = Mix { name: "as judged", low: 0.05, steep: 0.90, upto: 10_000, others: CONCAVE };
 
-/// The same with one thing changed, each. What is judged above holds for none of them.
+/// The same mix with one thing changed, each. The criteria of `MIX` hold for none of them.
 const VARIATIONS: [Mix; 4] = [
     Mix { name: "the cliff ends at 8,000", upto: 8_000, ..MIX },
     Mix { name: "the cliff ends at 13,000", upto: 13_000, ..MIX },

@@ -31,7 +31,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     slabs::SLABS,
 ];
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 struct Run {
     /// Hits per request of all queues in the second half.

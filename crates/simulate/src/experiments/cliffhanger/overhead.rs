@@ -1,5 +1,5 @@
-//! What Cliffhanger costs where it costs most: keys that all are new, so that every request looks
-//! into the shadows and every insertion feeds them.
+//! The cost of Cliffhanger at its highest: all keys are new, so that every request looks into the
+//! shadows and every insertion feeds them.
 
 use allocate::cliffhanger::{CliffConfig, Edge, HillClimber, Queue, Side, SplitQueue};
 use base::hash::mix64;
@@ -24,8 +24,8 @@ const VALUE_BYTES: usize = 256;
 const CHUNK: u64 = 20_000;
 const ROUNDS: u64 = 25;
 
-/// What a queue needs besides its items: shadows as the engine has ghosts, credits, and two
-/// partitions.
+/// The state that a queue needs besides its items: shadows as the engine has ghosts, credits, and
+/// two partitions.
 struct Beside {
     /// The small shadow of cliff scaling, if that is done, of the keys that are followed.
     near: Option<Ghost>,
@@ -56,8 +56,8 @@ impl Beside {
         }
     }
 
-    /// What a miss does: it looks into the shadows, where the key is one that they follow. By which
-    /// partition it would belong to, an insertion asks.
+    /// Handles a miss: looks into the shadows if they follow the key. Its partition is determined
+    /// by the insertion.
     fn on_miss(&mut self, hash: u64) {
         if !self.split.watches(hash) {
             return;
@@ -74,7 +74,7 @@ impl Beside {
         }
     }
 
-    /// What an insertion does: the key is routed to its partition, and what is evicted goes to the
+    /// Handles an insertion: routes the key to its partition and adds the evicted key to the
     /// shadows.
     fn on_insertion(&mut self, hash: u64, evicted: u64) {
         if self.near.is_some() {
@@ -156,13 +156,13 @@ impl Full {
 /// GETs in a thousand requests, and what the paper lost.
 const MIXES: [(u64, &str); 3] = [(967, "1.5 %"), (500, "3 %"), (100, "3.7 %")];
 
-/// What is done beside serving.
+/// The work that is done beside serving.
 #[derive(Clone, Copy)]
 struct Way {
     name: &'static str,
-    /// One key in so many is in the long shadow.
+    /// One key in this many is in the long shadow.
     one_in: u64,
-    /// Whether cliffs are scaled.
+    /// True if cliffs are scaled.
     scales: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What Cliffhanger is compared with: reserves and credits (Memshare), and other eviction policies
+//! Cliffhanger compared with reserves and credits (Memshare), and with other eviction policies
 //! (insertion in the middle, ARC).
 
 use allocate::arbiter::{Arbiter, RESERVED};

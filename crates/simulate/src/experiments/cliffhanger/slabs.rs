@@ -52,8 +52,8 @@ impl Classes {
         Self { requests, chunks: classes.iter().map(|class| 1 << class).collect(), footprint }
     }
 
-    /// What each class has when memory goes to whoever asks first, until there is no more; at least
-    /// a chunk.
+    /// Returns the memory of each class if memory goes to the first that asks, until there is no
+    /// more; at least a chunk.
     fn first_come(&self, memory: u64) -> Vec<u64> {
         let mut sizes = self.chunks.clone();
         let mut left = memory.saturating_sub(sizes.iter().sum());

@@ -1,5 +1,5 @@
-//! X41: "how much memory for so many hits?", answered by the curve of each shared trace and then by
-//! the engine.
+//! X41: "how much memory for this hit ratio?", answered by the curve of each shared trace and then
+//! by the engine.
 
 use std::path::Path;
 
@@ -24,10 +24,10 @@ pub(super) const X41: Experiment = Experiment {
     run,
 };
 
-/// At most so many requests of each trace.
+/// At most this many requests of each trace.
 const REQUESTS: u64 = 1_000_000;
-/// All keys of a trace take about so much, whatever their number: enough for several engines to be
-/// told apart.
+/// All keys of a trace take about this much, whatever their number: enough for several engines to
+/// be told apart.
 const FOOTPRINT: u64 = 192 << 20;
 /// The share of all hits that there are which is asked for.
 const OF_ALL_HITS: f64 = 0.9;
@@ -65,8 +65,8 @@ fn ask(trace: &Path, policy: PolicyKind) -> anyhow::Result<Option<Answer>> {
     answer(&report.curve, trace, OF_ALL_HITS * most, Writes::Count, &replayed, most_tried).map(Some)
 }
 
-/// Whether no answer is nearer from above than `memory`: the least engines are as large, or one
-/// that is smaller by no more than answers differ, a mebibyte or 2 %, hits too little.
+/// Returns whether no smaller memory than `memory` is an answer: engines cannot be smaller, or one
+/// that is smaller by no more than the tolerance of answers, a mebibyte or 2 %, hits too little.
 fn is_nearest(answer: &Answer, memory: u64) -> bool {
     let next = memory - (memory / 50).max(1 << 20).min(memory);
     let hits_too_little = |tried: &Tried| tried.hit_ratio < answer.hits && tried.memory_bytes >= next;

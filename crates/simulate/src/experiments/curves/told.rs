@@ -1,4 +1,4 @@
-//! X40: the error that a learnt curve tells of itself, held against the true one.
+//! X40: the error that a learnt curve reports of itself, compared with the true one.
 
 use std::path::Path;
 

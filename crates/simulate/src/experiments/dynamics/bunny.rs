@@ -1,8 +1,8 @@
 //! H10: BunnyFS' dynamic experiment (HARE, FAST '26, section 5.2.2, figure 12), with bytes divided
 //! by 64.
 //!
-//! Four tenants read blocks; over time each comes to need less of the device. Times are the
-//! paper's, after 15 s of warm-up.
+//! Four tenants read blocks; over time each needs less of the device. Times are the paper's, after
+//! 15 s of warm-up.
 
 use allocate::drf::Drf;
 use allocate::hare::{Hare, Settings};

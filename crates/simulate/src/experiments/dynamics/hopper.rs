@@ -52,7 +52,8 @@ fn tenant(name: &str, writes: f64, scan_length: u32) -> Tenant {
     Tenant { load, ..Tenant::new(name, Source::Pattern(pattern)) }
 }
 
-/// What a tenant does in its `step`-th change, every four minutes, the first in minute `first`.
+/// Returns the changes of a tenant, one every four minutes, the first in minute `first`; `change`
+/// makes the one at a given step.
 fn every_four_minutes(first: u32, change: impl Fn(usize) -> Change) -> Vec<Change> {
     let minutes = (0..).map(|step| (step, f64::from(first) + 4.0 * step as f64));
     let within = minutes.take_while(|(_, minute)| minute * MINUTE < END);
@@ -185,7 +186,7 @@ fn run(context: &mut Context) -> Report {
     report
 }
 
-/// What a tenant may lose while memory moves, in percent.
+/// The most that a tenant may lose while memory moves, in percent.
 const MOST_LOST: f64 = 10.0;
 
 /// `others`: HARE where all memory moves at once, and with two other seeds.
@@ -304,7 +305,7 @@ struct Dip {
 }
 
 impl Dip {
-    /// What happened from `from` to `end` to the tenant that fell most.
+    /// Returns the dip, from `from` to `end`, of the tenant that fell most.
     fn of(run: &Run, from: f64, end: f64, rounds: usize) -> Self {
         let dip = |tenant| Self {
             from,

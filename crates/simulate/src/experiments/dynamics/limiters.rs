@@ -31,7 +31,7 @@ const LARGE: f64 = 10e6;
 /// That share, in bytes per second.
 const LARGE_RATE: f64 = 20e6;
 
-/// What went, and when.
+/// The amounts that a limiter let through, with their times.
 struct Gone {
     events: Vec<(Nanos, f64)>,
 }

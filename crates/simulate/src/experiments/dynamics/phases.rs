@@ -1,5 +1,5 @@
-//! What the experiments over time share: runs side by side, throughput relative to equal shares,
-//! over windows that leave out changes.
+//! The shared part of the experiments over time: runs side by side, throughput relative to equal
+//! shares, over windows that leave out changes.
 
 use crate::scenario::Scenario;
 use crate::world::{Prepared, Run, Setup, prepare, run};

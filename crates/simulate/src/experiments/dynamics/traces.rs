@@ -163,17 +163,17 @@ pub(super) mod held_out {
 
 /// Objects of all sets but the last, key and overhead included, in bytes.
 const OBJECT: u32 = 1_000;
-/// At most so many requests of each trace.
+/// At most this many requests of each trace.
 const REQUESTS: usize = 2_000_000;
-/// What each tenant's share of the backend answers, per second.
+/// The rate of each tenant's share of the backend, in fetches per second.
 const FETCHES: f64 = 500.0;
-/// What its share of the server answers, per second.
+/// The rate of each tenant's share of the server, in requests per second.
 const REQUESTS_PER_SEC: f64 = 10_000.0;
 
-/// What figures leave out at the beginning, in seconds.
+/// The time that figures leave out at the beginning, in seconds.
 const WARM_UP: f64 = 100.0;
 
-/// What is compared, the baseline first.
+/// The policies to compare, the baseline first.
 const POLICIES: [&str; 15] = [
     "equal",
     "drf",
@@ -319,7 +319,7 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run], is_held_out: bool) 
     draw(report, runs, equal);
 }
 
-/// What each policy comes to, and some of them over time.
+/// Draws the result of each policy, and some of them over time.
 fn draw(report: &mut Report, runs: &[Run], equal: &Run) {
     let of_equal = |figure: fn(&Run, &Run) -> f64| runs.iter().map(move |run| figure(run, equal));
     let gains = Chart::new("Throughput, of equal shares", "policy", "of equal shares")

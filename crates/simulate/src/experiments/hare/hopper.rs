@@ -47,7 +47,7 @@ const MODEL: [(u64, f64, f64); 11] = [
     (16, 1.00, 1.65),
 ];
 
-/// What the paper prints of HARE there.
+/// Returns the figure that the paper prints for HARE there.
 fn printed(millions: u64) -> &'static str {
     match millions {
         4 => "1.56",

@@ -69,7 +69,7 @@ struct Gains {
     memory: f64,
     flash: f64,
     both: f64,
-    /// What is written to flash with both traded, in relation to the budget.
+    /// The bytes written to flash with both traded, relative to the budget.
     written: f64,
 }
 

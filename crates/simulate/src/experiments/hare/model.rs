@@ -18,7 +18,7 @@ pub(super) const MB: u64 = 1_000_000;
 /// computed in no time.
 const KEYS_PER_KEY: u64 = 100;
 
-/// What a tenant of HopperKV does.
+/// The workload of a tenant of HopperKV.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hopper {
     pub(super) keys: u64,
@@ -72,7 +72,7 @@ impl Hopper {
         ]
     }
 
-    /// How often a request comes to the backend.
+    /// How often a request reaches the backend.
     fn visits(&self) -> Demand {
         let keys = if self.scan { 50.5 } else { 1.0 };
         Demand { fixed: 1.0 - self.reads, on_miss: self.reads * keys }

@@ -32,7 +32,7 @@ fn pair(seed: u64) -> View {
     presently_equal(View { memory: 2 * cache, ..hopper(&tenants, seed) })
 }
 
-/// What was seen of all pairs with one way to trade.
+/// The observations of all pairs with one way to trade.
 #[derive(Default)]
 struct Seen {
     least: Vec<f64>,

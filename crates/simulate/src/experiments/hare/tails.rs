@@ -93,8 +93,8 @@ fn any_three(like: &View, seed: u64) -> View {
     view
 }
 
-/// How many of so many random sets have a tenant whose p999 gets worse than both an equal split's
-/// and the bound, and the mean of the least gains.
+/// Returns how many of `sets` random sets have a tenant whose p999 gets worse than both an equal
+/// split's and the bound, and the mean of the least gains.
 fn broken(context: &Context, settings: &Settings, bound: &TailBound, sets: u64) -> (usize, f64) {
     let (mut broken, mut gains) = (0, 0.0);
     let like = latency_tenants();
@@ -111,7 +111,7 @@ fn broken(context: &Context, settings: &Settings, bound: &TailBound, sets: u64) 
     (broken, gains)
 }
 
-/// What one way comes to for the three tenants.
+/// The results of one way for the three tenants.
 struct Seen {
     gains: Vec<f64>,
     /// p999 by the model and by a queue that is run, in milliseconds.
@@ -120,8 +120,8 @@ struct Seen {
     unmet: usize,
 }
 
-/// Looks at what `settings` come to, where the last tenant was promised `promise` times what an
-/// equal share carries.
+/// Returns the results of `settings`, with the last tenant promised `promise` times what an equal
+/// share carries.
 fn look(context: &Context, settings: &Settings, promise: f64, bound: &TailBound) -> Seen {
     let mut view = latency_tenants();
     view.pools[2].min_request_rate = view.pools[2].request_rate / LOAD * promise;
@@ -186,7 +186,8 @@ fn x10(context: &mut Context) -> Report {
     report
 }
 
-/// What the ways come to on random sets of tenants, and what the bound costs by how tight it is.
+/// Reports the results of the ways on random sets of tenants, and the cost of the bound by how
+/// tight it is.
 fn random_sets(context: &Context, ways: &[(&str, Settings, f64)], bound: &TailBound, report: &mut Report) {
     let columns = ["way", "sets with a p999 that breaks", "mean least gain"];
     let mut table = Table::new("500 random sets of three tenants", columns);

@@ -35,7 +35,7 @@ fn curve(rng: &mut SeededRng, cliffs: bool) -> MissRatioCurve {
     MissRatioCurve::new(Unit::Bytes, points).expect("a scan keeps a curve's points in order")
 }
 
-/// What an instance is to be worth, and within which bounds.
+/// The aim of an instance, and the bounds of its sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// Throughput, in a window of this share of memory around an equal split, as HOLPACA sets it.
@@ -46,8 +46,8 @@ pub(super) enum Kind {
     Hits,
 }
 
-/// An instance of so many pools, with memory for a tenth to a half of all data, and where its
-/// search begins.
+/// Creates an instance of `pools` pools, with memory for a tenth to a half of all data, and the
+/// start of its search.
 pub(super) fn instance(rng: &mut SeededRng, pools: usize, kind: Kind, cliffs: bool) -> (Problem, Vec<u64>) {
     let curves: Vec<MissRatioCurve> = (0..pools).map(|_| curve(rng, cliffs)).collect();
     let data: u64 = curves.iter().map(MissRatioCurve::max_size).sum();
@@ -75,8 +75,8 @@ pub(super) fn instance(rng: &mut SeededRng, pools: usize, kind: Kind, cliffs: bo
     (problem, start)
 }
 
-/// A view of so many pools with curves of 64 points, request rates that follow from backends, and
-/// an equal split of a fifth of all data.
+/// Creates a view of `pools` pools with curves of 64 points, request rates that follow from
+/// backends, and an equal split of a fifth of all data.
 pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
     let curves: Vec<Arc<MissRatioCurve>> = (0..pools).map(|_| Arc::new(curve(rng, false))).collect();
     let memory = curves.iter().map(|curve| curve.max_size()).sum::<u64>() / 5;

@@ -24,15 +24,15 @@ pub(super) const X31: Experiment = Experiment {
 
 /// Seconds of a run.
 const SECONDS: u32 = 600;
-/// One request in so many is looked at, and of these one key in ten.
+/// One request in this many is sampled, and of these one key in ten.
 const LOOKED_AT: f64 = 10.0;
 const RATE: f64 = 0.1;
-/// Curves age each so many seconds.
+/// The interval at which curves age, in seconds.
 const AGEING: u32 = 5;
 /// Measured throughputs are off by up to this part.
 const NOISE: f64 = 0.02;
 
-/// What came of a run.
+/// The results of a run.
 struct Outcome {
     /// Mean requests per second of all tenants.
     throughput: f64,

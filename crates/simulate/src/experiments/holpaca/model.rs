@@ -37,9 +37,9 @@ static CURVES: LazyLock<[Arc<MissRatioCurve>; 4]> = LazyLock::new(|| {
 /// The tenants, and what they are granted.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
-    /// What a policy sees.
+    /// The view of a policy.
     pub(super) view: View,
-    /// What each tenant misses in truth; the view's curves may be learnt.
+    /// The true curve of each tenant; the view's curves may be learnt.
     truth: Vec<Arc<MissRatioCurve>>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Cycle {
     pub(super) sizes: Vec<u64>,
     /// Their throughputs then, in requests per second.
     pub(super) throughputs: Vec<f64>,
-    /// What was decided.
+    /// The decision of the policy.
     pub(super) decision: Decision,
 }
 
@@ -104,7 +104,7 @@ impl Model {
         self.view.pools[tenant].curve = Arc::new(curve);
     }
 
-    /// What each tenant misses in truth with the memory that it uses.
+    /// Returns the true miss ratio of each tenant with the memory that it uses.
     pub(super) fn miss_ratios(&self) -> Vec<f64> {
         let pools = self.view.pools.iter().zip(&self.truth);
         pools.map(|(pool, truth)| truth.miss_ratio(pool.used as f64).max(1e-3)).collect()
@@ -126,7 +126,7 @@ impl Model {
         pairs.map(|(truth, share)| BACKEND / truth.miss_ratio(share * MEMORY as f64)).sum()
     }
 
-    /// The throughput of one tenant with so much memory.
+    /// The throughput of one tenant with `bytes` of memory.
     pub(super) fn throughput_with(&self, tenant: usize, bytes: u64) -> f64 {
         BACKEND / self.truth[tenant].miss_ratio(bytes as f64).max(1e-3)
     }
@@ -178,7 +178,7 @@ impl Model {
         }
     }
 
-    /// So many cycles, measured exactly.
+    /// Runs `cycles` cycles, measured exactly.
     pub(super) fn run(&mut self, policy: &mut dyn Policy, cycles: u32) -> Vec<Cycle> {
         (0..cycles).map(|_| self.cycle(policy, &mut |_| 1.0)).collect()
     }

@@ -23,7 +23,7 @@ pub(super) const P8: Experiment = Experiment {
 /// The cycle after which T1 and T4 swap, and the last one.
 const CHANGE: usize = 60;
 const LAST: usize = 120;
-/// Curves age each so many cycles.
+/// The interval at which curves age, in cycles.
 const AGEING: usize = 5;
 /// The share of keys that curves are learnt from.
 const RATE: f64 = 0.1;

@@ -32,9 +32,9 @@ const CYCLES: u32 = 90;
 /// Measures are off by up to this part.
 const NOISE: f64 = 0.02;
 
-/// What the paper promises where T1 comes first, and where T2 does, in parts of its baseline of
-/// 12,253, 13,331, 2,314 and 1,954 operations per second: 60,000 and 5,000, 5,000 and 50,000, and
-/// 1,000 to T3 and T4.
+/// The paper's promises, with T1 first and with T2 first, in parts of its baseline of 12,253,
+/// 13,331, 2,314 and 1,954 operations per second: 60,000 and 5,000, 5,000 and 50,000, and 1,000 to
+/// T3 and T4.
 const PAPERS: [[f64; 4]; 2] = [[4.90, 0.375, 0.432, 0.512], [0.408, 3.75, 0.432, 0.512]];
 
 /// The paper's promises, but to the tenant that comes first nine tenths of the most that it could
@@ -171,7 +171,7 @@ fn best(promises: &[f64; 4], baseline: &[f64]) -> f64 {
     best / baseline.iter().sum::<f64>()
 }
 
-/// What each tenant has at least, in bytes.
+/// Returns the least memory of a tenant, in bytes.
 fn floor() -> u64 {
     (Holpaca::default().options().floor_of_equal * MEMORY as f64 / 4.0) as u64
 }

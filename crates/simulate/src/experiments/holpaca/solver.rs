@@ -39,8 +39,8 @@ const INSTANCES: u64 = 200;
 /// Milliseconds that some work takes, each the median of as many runs.
 #[derive(Clone, Copy)]
 struct Took {
-    /// Of a processor. This is what is judged: experiments run side by side, and others may use the
-    /// machine too.
+    /// Of a processor. The criteria use this time: experiments run side by side, and others may use
+    /// the machine too.
     processor: f64,
     /// On the clock.
     clock: f64,
