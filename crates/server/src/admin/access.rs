@@ -1,10 +1,10 @@
-//! Who may ask the admin server, and what.
+//! Access control of the admin server.
 //!
-//! Without tokens and certificates it answers whoever connects, and lets those on this machine
-//! change settings. Browsers run on this machine too, and pages of anybody run in them; so a
-//! request must have a Host that is the server's own, which keeps out a page whose name was made to
-//! lead here, and no Origin but that. Tokens and certificates are nothing that a page has, and a
-//! page's name is not in the server's certificate: with either, and with TLS, names do not matter.
+//! Without tokens and certificates it answers every client that connects, and lets those on this
+//! machine change settings. Browsers run on this machine too, and they run pages of any origin. So
+//! a request must have a Host that is the server's own, which keeps out a page whose name was made
+//! to resolve to this server, and no Origin but that. A page has neither tokens nor certificates,
+//! and its name is not in the server's certificate: with either, and with TLS, names do not matter.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -27,13 +27,13 @@ use crate::users::Password;
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 /// The longest file with tokens.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// What needs neither token nor name: it tells that a server is there, which whoever reached it
-/// knows.
+/// The paths that need neither token nor name: they only reveal that a server is there, which every
+/// client that reached it knows.
 const OPEN: [&str; 1] = ["/healthz"];
-/// What needs no token: a page without a figure in it, which asks for one itself.
+/// The paths that need no token: a page without a figure in it, which asks for a token itself.
 const TOKENLESS: [&str; 1] = ["/"];
 
-/// What operators show, and the names by which the server may be asked for.
+/// The tokens of operators, and the host names by which the server may be addressed.
 #[derive(Default)]
 pub(crate) struct Access {
     tokens: Vec<Password>,
@@ -55,10 +55,11 @@ impl AccessSlot {
 }
 
 impl Access {
-    /// What `config` says, and the file that it names; nothing of both without the admin server.
+    /// Loads the tokens and names of `config` and of the file that it names; empty if the admin
+    /// server is off.
     ///
     /// # Errors
-    /// What is wrong with the file: it cannot be read, or has tokens that can be guessed.
+    /// The faults of the file: it cannot be read, or has tokens that can be guessed.
     pub(crate) fn load(config: &Config) -> Result<Self, Vec<String>> {
         let admin = &config.admin;
         if !admin.enabled {
@@ -74,7 +75,7 @@ impl Access {
         Ok(Self { tokens, hosts: admin.hosts.clone() })
     }
 
-    /// Whether the request shows a token; `None` if it shows something that is none.
+    /// Returns whether the request carries a token; `None` if its token is not a valid one.
     fn shows_token(&self, headers: &HeaderMap) -> Option<bool> {
         let Some(shown) = headers.get(header::AUTHORIZATION) else { return Some(false) };
         if self.tokens.is_empty() {
@@ -152,14 +153,14 @@ fn tokens_of(file: &Path) -> Result<Vec<Password>, Vec<String>> {
     if problems.is_empty() { Ok(tokens) } else { Err(problems) }
 }
 
-/// Who has connected.
+/// A client that has connected.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     address: SocketAddr,
-    /// Where it has connected to.
+    /// The address to which the client has connected.
     local: Option<SocketAddr>,
     is_tls: bool,
-    /// Whether it has shown a certificate.
+    /// True if the client has presented a certificate.
     is_verified: bool,
 }
 

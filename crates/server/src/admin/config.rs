@@ -15,7 +15,7 @@ use crate::config::{check, keys, rewrite};
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// What is hardly meant by a change that was made.
+/// The header for warnings about a change that was made but is probably not intended.
 const WARNING: HeaderName = HeaderName::from_static("millpond-warning");
 
 /// `GET /config`: every setting with its value and whether it can be changed while serving.

@@ -164,7 +164,7 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
     ),
 ];
 
-/// A reason for which an item leaves, and how often that came to be.
+/// A reason for which items are evicted or removed, and how often that happened.
 type Departure = (&'static str, fn(&ClassStats) -> u64);
 
 /// All ways in which an item leaves a class; each item leaves in one.

@@ -256,7 +256,7 @@ fn listener_counters(shared: &Shared) -> Vec<Metric> {
     metrics
 }
 
-/// What each tenant's clients have done, and what its pool holds.
+/// Returns the metrics of each tenant's clients, and of the contents of its pool.
 fn tenant_metrics(shared: &Shared) -> Vec<Metric> {
     let tenants = tenants(shared);
     let figure = |of: fn(&TenantFigures) -> u64| -> Vec<Sample> {
@@ -427,7 +427,7 @@ fn queue_metrics(pools: &[PoolStats]) -> Vec<Metric> {
     ]
 }
 
-/// What the curves of pools say, where they are learnt.
+/// Returns the metrics of the miss-ratio curves of pools that learn them.
 fn curve_metrics(cache: &Cache, pools: &[PoolStats]) -> Vec<Metric> {
     let known: Vec<(Labels, Outlook)> = pools
         .iter()
@@ -551,7 +551,7 @@ fn event_metrics(shared: &Shared) -> Vec<Metric> {
     ]
 }
 
-/// What the memory monitor did.
+/// Returns the metrics of the memory monitor.
 fn monitor_metrics(shared: &Shared) -> Vec<Metric> {
     let status = shared.monitoring.status();
     let one =

@@ -38,10 +38,10 @@ pub(crate) struct AdminServer {
 }
 
 impl AdminServer {
-    /// Serves those who connect to `socket`, on a thread of its own.
+    /// Serves the clients that connect to `socket`, on a thread of its own.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] if the socket is no TCP socket, or there is no thread.
+    /// [`ErrorKind::System`] if the socket is not a TCP socket, or the thread cannot be started.
     pub(crate) fn start(shared: Arc<Shared>, socket: TcpListener) -> Result<Self, Error> {
         let system = |e| Error::with_source(ErrorKind::System, "the admin server cannot be started", e);
         socket.set_nonblocking(true).map_err(system)?;
@@ -72,7 +72,7 @@ impl AdminServer {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,8 +105,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// What the page may do: be itself, and ask this server. Nothing in it comes from elsewhere, and it
-/// is in no other page's frame.
+/// The content security policy of the page: it may run its own parts and ask this server. Nothing
+/// in it comes from elsewhere, and no other page can frame it.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 const INDEX: &str = "\

@@ -33,7 +33,7 @@ pub(super) struct PatientListener {
     socket: TcpListener,
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
-    /// Where connections come from whose handshake is complete.
+    /// The connections whose handshake is complete.
     opened: mpsc::Receiver<(PatientStream, SocketAddr)>,
     opening: mpsc::Sender<(PatientStream, SocketAddr)>,
 }
@@ -95,7 +95,7 @@ impl axum::serve::Listener for PatientListener {
     }
 }
 
-/// What carries a connection.
+/// The transport of a connection.
 enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -123,12 +123,12 @@ impl PatientStream {
         Self { stream, deadline: Box::pin(tokio::time::sleep(PATIENCE)), _place: place }
     }
 
-    /// Whether it is encrypted.
+    /// Returns whether the connection is encrypted.
     pub(super) fn is_tls(&self) -> bool {
         matches!(self.stream, Transport::Tls(_))
     }
 
-    /// Where its client has connected to.
+    /// Returns the address to which the client has connected.
     pub(super) fn local_address(&self) -> Option<SocketAddr> {
         let socket = match &self.stream {
             Transport::Plain(stream) => stream,
@@ -137,7 +137,7 @@ impl PatientStream {
         socket.local_addr().ok()
     }
 
-    /// Whether its client has shown a certificate, which was verified.
+    /// Returns whether the client has presented a certificate, which was verified.
     pub(super) fn is_verified(&self) -> bool {
         match &self.stream {
             Transport::Plain(_) => false,

@@ -1,4 +1,4 @@
-//! What differs between two configurations, and which of it can be applied while serving.
+//! The differences between two configurations, and which of them can be applied while serving.
 
 use toml::Value;
 
@@ -15,10 +15,10 @@ pub struct Change {
     pub old: String,
     /// The new value as TOML, empty where there is none any more.
     pub new: String,
-    /// Whether it takes effect now; otherwise at the next start.
+    /// True if the change takes effect now; otherwise it does so at the next start.
     pub online: bool,
-    /// Whether it comes or goes with an entry of a list, and says no more than that its value is
-    /// the default.
+    /// True if the setting appears or disappears with an entry of a list, and its value is the
+    /// default.
     pub is_default: bool,
 }
 
@@ -95,7 +95,7 @@ macro_rules! copy_tls {
     };
 }
 
-/// Whether a setting is a password, a token, or what is kept of one.
+/// Returns whether a setting is a password, a token, or the digest of one.
 fn is_secret(path: &str) -> bool {
     path.contains("password") || path == "admin.token"
 }

@@ -15,7 +15,7 @@ use crate::users::DEFAULT_USER;
 
 /// The largest item that the engine can hold: one slab.
 const MAX_ITEM: ByteSize = ByteSize::mib(4);
-/// The highest database: more would be of no use, and `CONFIG GET databases` tells of it.
+/// The highest database: more would be of no use, and `CONFIG GET databases` reports it.
 const MAX_DATABASE: u32 = 65_535;
 /// The longest prefix: as long as a key of memcached.
 const MAX_PREFIX_BYTES: usize = 250;
@@ -53,7 +53,7 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
     problems
 }
 
-/// What can work, but is hardly meant.
+/// Returns warnings about settings that can work but are probably not intended.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let memory = config.memory();
     let above = config.all_pools().into_iter().filter_map(|pool| {
@@ -73,8 +73,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     above.chain(unreached).chain(super::folder::warnings(&config.shared_memory, memory)).collect()
 }
 
-/// Whether a client can be a tenant of that name: by its listener, by its user, or by switching to
-/// it.
+/// Returns whether a client can be a tenant of that name: by its listener, by its user, or by
+/// switching to the tenant.
 fn is_reached(config: &Config, name: &str) -> bool {
     let is_among = |tenants: &[String]| tenants.iter().any(|tenant| tenant == name || tenant == "*");
     config.listeners.iter().any(|listener| listener.tenant() == name || is_among(&listener.tenants))
@@ -170,7 +170,7 @@ fn check_pool(pool: &PoolSettings, problems: &mut Vec<String>) {
     }
 }
 
-/// Limits may come to more than the memory, reserves may not.
+/// The limits may total more than the memory, the reserves may not.
 fn check_reserves(config: &Config, problems: &mut Vec<String>) {
     let pools = config.all_pools();
     let setting = |name: &str| {
@@ -267,7 +267,7 @@ fn check_tenant_pool(
     }
 }
 
-/// What to say of a name that nothing has.
+/// Returns a hint for a name that does not exist.
 pub(super) fn hint<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
     match base::suggest::nearest(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),

@@ -1,4 +1,4 @@
-//! Whether the folder of `shared_memory` is in memory, and has room for the cache.
+//! Checks that the folder of `shared_memory` is in memory, and has room for the cache.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,10 +12,10 @@ use rustix::fs::statfs;
 const IN_MEMORY: [u32; 3] = [0x0102_1994, RAMFS, 0x9584_58f6];
 /// The one that has no limit of its own.
 const RAMFS: u32 = 0x8584_58f6;
-/// What `st_blocks` counts in.
+/// The unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// What can work, but is hardly meant.
+/// Returns warnings about a folder that can work but is probably not intended.
 pub(super) fn warnings(folder: &Path, memory: ByteSize) -> Vec<String> {
     if folder.as_os_str().is_empty() {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn warnings(folder: &Path, memory: ByteSize) -> Vec<String> {
     warnings
 }
 
-/// What the files of a folder take.
+/// Returns the bytes that the files of a folder take.
 fn bytes_in(folder: &Path) -> u64 {
     let Ok(files) = fs::read_dir(folder) else { return 0 };
     files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.blocks() * BLOCK_BYTES).sum()

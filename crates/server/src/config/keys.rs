@@ -6,9 +6,9 @@ pub struct Key {
     /// Its dotted name; entries of `[[listener]]`, `[[pool]]` and `[[tenant]]` are named as if they
     /// were tables.
     pub path: &'static str,
-    /// Whether SIGHUP applies a new value; otherwise it needs a restart.
+    /// True if SIGHUP applies a new value; otherwise it needs a restart.
     pub online: bool,
-    /// What it does, with unit and default, as shown in the example file.
+    /// The effect of the setting, with unit and default, as shown in the example file.
     pub help: &'static str,
 }
 
@@ -447,7 +447,7 @@ pub const KEYS: &[Key] = &[
 /// The sections that may be repeated.
 pub(super) const LISTS: [&str; 4] = ["listener", "pool", "tenant", "user"];
 
-/// Whether the setting called `path` is a size in bytes.
+/// Returns whether the setting called `path` is a size in bytes.
 pub fn is_size(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
     let ends = ["_bytes", "_bytes_per_sec"];

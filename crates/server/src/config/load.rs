@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 /// A single setting that goes over the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// Where it came from, for error messages: `MILLPOND_MEMORY` or `--memory`.
+    /// The source, for error messages: `MILLPOND_MEMORY` or `--memory`.
     pub source: String,
     /// The dotted name of the setting; entries of lists by name, as in `pool.default.limit`.
     pub path: String,
@@ -37,37 +37,38 @@ impl Override {
     }
 }
 
-/// What goes over the file, as given on the command line.
+/// The settings of the command line, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Where to listen, in place of the listeners of the file; the first pool is served there.
+    /// The addresses to listen on, in place of the listeners of the file; the first pool is served
+    /// there.
     pub listen: Vec<Listen>,
     /// Single settings, the later over the earlier.
     pub settings: Vec<Override>,
-    /// Why other words are no settings: mistakes, to be reported with those of the file.
+    /// Why other words are not valid settings: mistakes, to be reported with those of the file.
     pub mistakes: Vec<String>,
 }
 
-/// What the machine has to say of a configuration.
+/// The findings of a check of a configuration against the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Why it cannot work here, each beginning with the name of its setting.
     pub problems: Vec<String>,
-    /// What can work, but is hardly meant.
+    /// Warnings about settings that can work but are probably not intended.
     pub warnings: Vec<String>,
 }
 
 /// Looks whether a configuration can work on this machine: a function of [`crate::preflight`].
 pub type Survey<'s> = &'s dyn Fn(&Config) -> Findings;
 
-/// What [`load`] found.
+/// The result of [`load`].
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The file it came from, if there was one.
     pub file: Option<PathBuf>,
     /// The configuration, checked.
     pub config: Config,
-    /// What an operator should know but what does not stop the server.
+    /// Warnings for the operator, which do not stop the server.
     pub warnings: Vec<String>,
 }
 
@@ -203,7 +204,7 @@ pub(super) fn unknown_key(path: &str) -> String {
     }
 }
 
-/// Variables that are no setting of the server, but options of the command.
+/// Variables that are not settings of the server, but options of the command.
 const OPTIONS: [&str; 6] = [
     "MILLPOND_CONFIG",
     "MILLPOND_LISTEN",

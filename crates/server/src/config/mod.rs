@@ -1,15 +1,15 @@
-//! What an operator may set: one TOML file, then environment variables, then flags, over defaults
-//! that live here.
+//! The settings: one TOML file, then environment variables, then flags, over defaults that live
+//! here.
 //!
 //! A setting has one name everywhere: `limits.max_connections` in the file is
 //! `MILLPOND_LIMITS_MAX_CONNECTIONS` in the environment and `--set limits.max_connections=…` on the
 //! command line. [`keys::KEYS`] lists every one with its help and whether it changes while serving;
-//! a test holds that list, the structures below, `config/millpond.toml` and `docs/configuration.md`
-//! together.
+//! a test keeps that list, the structures below, `config/millpond.toml` and `docs/configuration.md`
+//! in agreement.
 //!
-//! Invariant 1: a [`Config`] that came out of [`load::load`] has passed [`check::check`], so the
-//! rest of the server may rely on its names being unique, its references resolving and its sizes
-//! being in range.
+//! Invariant 1: a [`Config`] returned by [`load::load`] has passed [`check::check`], so the rest of
+//! the server may rely on its names being unique, its references resolving and its sizes being in
+//! range.
 
 pub mod change;
 pub mod check;
@@ -56,39 +56,39 @@ pub struct Config {
     pub max_memory: Auto<ByteSize>,
     /// Worker threads. Auto: one for each processor the process may use.
     pub threads: Auto<usize>,
-    /// Whether each worker stays on one processor.
+    /// True if each worker stays on one processor.
     pub pin_threads: bool,
-    /// For so many microseconds after there was work a worker looks for more before it sleeps.
+    /// How long a worker that had work polls for more before it sleeps, in microseconds.
     pub busy_poll_micros: u32,
-    /// Whether item memory asks for huge pages.
+    /// True if item memory asks for huge pages.
     pub huge_pages: bool,
     /// A folder in memory for what shall outlive the process; empty = none.
     pub shared_memory: PathBuf,
-    /// Whether a listener or the admin server may be reached from another machine.
+    /// True if a listener or the admin server may be reached from another machine.
     pub allow_remote: bool,
-    /// Where clients connect.
+    /// The listeners to which clients connect.
     #[serde(rename = "listener")]
     pub listeners: Vec<ListenerConfig>,
     /// The parts that the memory is shared by.
     #[serde(rename = "pool")]
     pub pools: Vec<PoolSettings>,
-    /// Those who share the server.
+    /// The tenants that share the server.
     #[serde(rename = "tenant")]
     pub tenants: Vec<TenantSettings>,
-    /// Whom clients may say they are.
+    /// The users that clients can authenticate as.
     #[serde(rename = "user")]
     pub users: Vec<UserSettings>,
-    /// What a client may make grow.
+    /// Limits on what a client can make grow.
     pub limits: Limits,
     /// The HTTP server for operators.
     pub admin: Admin,
-    /// What is sampled.
+    /// The sampling of calls and keys.
     pub watch: Watch,
     /// Giving memory back when others need it.
     pub monitor: MonitorSettings,
-    /// What is traced.
+    /// The tracing of requests.
     pub telemetry: Telemetry,
-    /// What is logged.
+    /// The server's log.
     pub log: Log,
 }
 
@@ -117,7 +117,7 @@ impl Default for Config {
     }
 }
 
-/// A place where clients connect, and the tenant that they are.
+/// An address to which clients connect, and the tenant of those clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListenerConfig {
@@ -127,20 +127,20 @@ pub struct ListenerConfig {
     pub address: Address,
     /// The permissions of a unix socket, in octal.
     pub mode: FileMode,
-    /// The pool that its clients read and write, where no tenant is named.
+    /// The pool that its clients read and write, if no tenant is named.
     pub pool: String,
-    /// The tenant that its clients are. Empty: the one called as the pool.
+    /// The tenant of its clients. Empty: the one with the pool's name.
     pub tenant: String,
-    /// Others that its clients may turn to by `SELECT`; `*` = all.
+    /// Other tenants to which its clients may switch by `SELECT`; `*` = all.
     pub tenants: Vec<String>,
-    /// Whether a key that begins with a prefix of one of those is that tenant's.
+    /// True if a key that begins with a prefix of one of those tenants is routed to that tenant.
     pub by_prefix: bool,
-    /// What is spoken there.
+    /// The protocol that is spoken there.
     pub protocol: Protocol,
-    /// Whether clients must authenticate. Auto: if users are configured, and `default` has a
+    /// True if clients must authenticate. Auto: if users are configured, and `default` has a
     /// password.
     pub auth: Auto<bool>,
-    /// Whether the server starts without it if another program has its address.
+    /// True if the server starts without it when another program has its address.
     pub optional: bool,
     /// The file with its certificate for TLS; empty = no TLS.
     pub tls_certificate: PathBuf,
@@ -148,7 +148,7 @@ pub struct ListenerConfig {
     pub tls_key: PathBuf,
     /// The file with the roots of clients' certificates; empty = clients are not asked for one.
     pub tls_client_ca: PathBuf,
-    /// Whether clients must have one, where they are asked.
+    /// How strictly clients need a certificate, if they are asked for one.
     pub tls_client_auth: ClientAuth,
     /// The oldest version of TLS that is spoken.
     pub tls_min_version: TlsVersion,
@@ -203,15 +203,15 @@ pub struct PoolSettings {
     pub name: String,
     /// The most it may hold. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
-    /// What other pools do not take from it.
+    /// The memory that other pools cannot take from it.
     pub reserve: ByteSize,
-    /// Which items leave when it is full.
+    /// Which items are evicted when it is full.
     pub policy: PolicyKind,
     /// How its size classes trade slabs: a name of [`millpond::strategy::Strategy`].
     pub rebalance: String,
-    /// Whether its keys are apart from those of other pools.
+    /// True if its keys are separate from those of other pools.
     pub own_keys: bool,
-    /// Whether its size classes follow its items.
+    /// How its size classes adapt to its items.
     pub classes: Classes,
     /// How much larger each size class is than the one before.
     pub class_factor: f64,
@@ -253,13 +253,13 @@ pub struct Limits {
     pub max_get_line_bytes: ByteSize,
     /// The most keys in one retrieval.
     pub max_get_keys: usize,
-    /// The longest request of RESP that is kept while it comes.
+    /// The longest request of RESP that is buffered.
     pub max_request_bytes: ByteSize,
-    /// The most copies of keys that clients are told of changes of.
+    /// The most copies of keys that `CLIENT TRACKING` follows, over all clients.
     pub max_tracked_keys: usize,
     /// The largest item, as memcached counts it.
     pub max_item_bytes: ByteSize,
-    /// Whether the data of a storage command whose line was refused is skipped.
+    /// True if the data of a storage command whose line was rejected is skipped.
     pub skip_refused_data: bool,
     /// Unsent responses of one connection above which nothing more is read from it.
     pub max_output_buffer_bytes: ByteSize,
@@ -304,7 +304,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// Whether it is started.
+    /// True if the admin server is started.
     pub enabled: bool,
     /// `tcp://IP:PORT`. Auto: the usual one, and no admin server if another program has it.
     pub address: Auto<Address>,
@@ -320,7 +320,7 @@ pub struct Admin {
     pub tls_key: PathBuf,
     /// The file with the roots of clients' certificates; empty = clients are not asked for one.
     pub tls_client_ca: PathBuf,
-    /// Whether clients must have one, where they are asked.
+    /// How strictly clients need a certificate, if they are asked for one.
     pub tls_client_auth: ClientAuth,
     /// The oldest version of TLS that is spoken.
     pub tls_min_version: TlsVersion,
@@ -344,28 +344,28 @@ impl Default for Admin {
 }
 
 impl Admin {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> Address {
         self.address.or(|| Address::loopback(values::ADMIN_PORT))
     }
 }
 
-/// What is sampled of calls and keys.
+/// The sampling of calls and keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Watch {
-    /// One call of the engine in so many is timed; 0 = none.
+    /// One call of the engine in this many is timed; 0 = none.
     pub latency_one_in: u32,
-    /// A request of RESP that takes so many microseconds comes into the slow log; 0 = every one
-    /// does, -1 = none.
+    /// A request of RESP that takes this many microseconds enters the slow log; 0 = every request,
+    /// -1 = none.
     pub slow_log_micros: i64,
     /// How many requests the slow log keeps.
     pub slow_log_entries: usize,
-    /// A command of RESP that takes so many milliseconds is an event of `LATENCY`; 0 = none is.
+    /// A command of RESP that takes this many milliseconds is an event of `LATENCY`; 0 = none is.
     pub latency_monitor_millis: u32,
     /// How many hot keys are kept of each pool; 0 = none are looked for.
     pub hot_keys: usize,
-    /// One find in so many is looked at for them.
+    /// One find in this many is sampled for hot keys.
     pub hot_keys_one_in: u32,
     /// How many keys of each pool are followed to learn its miss-ratio curve; 0 = nothing is
     /// learnt.
@@ -374,15 +374,15 @@ pub struct Watch {
     pub curve_one_in: u32,
     /// The file to which events are written; empty = none.
     pub trace_file: PathBuf,
-    /// The events of one key in so many are written.
+    /// The events of one key in this many are written.
     pub trace_one_in: u32,
     /// The file to which requests are written; empty = none.
     pub request_log: PathBuf,
-    /// The requests for one key in so many are written.
+    /// The requests for one key in this many are written.
     pub request_log_one_in: u32,
-    /// Whether keys are written as they are.
+    /// True if keys are written as they are.
     pub request_log_plain_keys: bool,
-    /// From so many bytes on the file is put aside.
+    /// The size at which the file is rotated.
     pub request_log_max_bytes: ByteSize,
 }
 
@@ -411,15 +411,15 @@ impl Default for Watch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MonitorSettings {
-    /// What is watched, or nothing.
+    /// The memory that is monitored, if any.
     pub mode: MonitorMode,
     /// How often.
     pub interval_millis: u32,
-    /// Below so much available memory it is given back; below so much resident memory it is taken
-    /// back.
+    /// Below this much available memory it is given back; below this much resident memory it is
+    /// taken back.
     pub lower_bytes: ByteSize,
-    /// Above so much available memory it is taken back; above so much resident memory it is given
-    /// back.
+    /// Above this much available memory it is taken back; above this much resident memory it is
+    /// given back.
     pub upper_bytes: ByteSize,
     /// How much is given back at once, in percent of what lies between.
     pub give_percent: u32,
@@ -488,7 +488,7 @@ impl Default for Log {
 }
 
 impl Config {
-    /// What `memory` comes to, asking the machine where it is automatic.
+    /// Returns the effective `memory`, asking the machine if it is automatic.
     pub fn memory(&self) -> ByteSize {
         self.memory.or(|| {
             let quarter = base::machine::memory_bytes() / 4;
@@ -496,7 +496,7 @@ impl Config {
         })
     }
 
-    /// What `max_memory` comes to, asking the machine where it is automatic.
+    /// Returns the effective `max_memory`, asking the machine if it is automatic.
     pub fn max_memory(&self) -> ByteSize {
         self.max_memory.or(|| ByteSize::new(base::machine::memory_bytes()).min(MAX_MEMORY).max(self.memory()))
     }
@@ -506,7 +506,7 @@ impl Config {
         self.threads.or(base::thread::available_cpus)
     }
 
-    /// What the buffers of all connections may come to.
+    /// Returns the limit on the buffers of all connections.
     pub fn max_connection_memory(&self) -> ByteSize {
         self.limits
             .max_connection_memory_bytes

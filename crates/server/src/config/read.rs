@@ -92,7 +92,7 @@ impl Mistakes {
         }
     }
 
-    /// Whether a setting, entry or section was given whose name `is_it`.
+    /// Returns whether a setting, entry or section was given whose name `is_it`.
     pub(super) fn has_place(&self, is_it: impl Fn(&str) -> bool) -> bool {
         self.lines.keys().chain(self.sources.keys()).any(|path| is_it(path))
     }
@@ -111,10 +111,11 @@ impl Mistakes {
     }
 }
 
-/// The configuration that `text` describes, as far as it does, and whether it has pools of its own.
+/// Returns the configuration that `text` describes, as far as it is valid, and whether it has pools
+/// of its own.
 ///
 /// # Errors
-/// If it is no TOML, with all that is wrong.
+/// If `text` is not valid TOML, with all mistakes.
 pub(super) fn read(text: &str, mut mistakes: Mistakes) -> Result<(Config, Mistakes), Error> {
     let (quoted, lines) = with_quotes(text);
     let text = if lines.is_empty() { text } else { &quoted };
@@ -158,7 +159,7 @@ fn nothing() -> Error {
 struct Reader<'t> {
     text: &'t str,
     mistakes: Mistakes,
-    /// What can be read.
+    /// The settings that can be read.
     good: toml::Table,
 }
 
@@ -215,7 +216,7 @@ impl Reader<'_> {
         self.mistakes.set_unread(name);
     }
 
-    /// What is good of an entry of a list.
+    /// Returns the valid settings of an entry of a list.
     fn entry(&mut self, list: &str, spans: &Spanned<DeValue<'_>>, value: &toml::Value) -> toml::Value {
         let (DeValue::Table(table), toml::Value::Table(settings)) = (spans.get_ref(), value) else {
             let line = line_of(self.text, spans.span().start);
@@ -239,7 +240,7 @@ impl Reader<'_> {
         toml::Value::Table(read)
     }
 
-    /// What is good of the settings of a section, which is called `shown`; `alone` makes a file of
+    /// Returns the valid settings of a section, which is called `shown`; `alone` makes a file of
     /// one of them.
     fn section(
         &mut self,
@@ -267,7 +268,7 @@ impl Reader<'_> {
         good
     }
 
-    /// Whether a setting can be read by itself; if not, the mistake is noted.
+    /// Returns whether a setting can be read by itself; if not, notes the mistake.
     fn is_good(
         &mut self,
         path: &str,
@@ -349,8 +350,8 @@ struct Quoted {
     line: String,
 }
 
-/// `text` with quotes around the texts that lack them, as `512MiB` and `0700`, if it is no TOML as
-/// it is; and these lines.
+/// Returns `text` with quotes around the texts that lack them, such as `512MiB` and `0700`, if it
+/// is not valid TOML as it is; and these lines.
 fn with_quotes(text: &str) -> (String, Vec<Quoted>) {
     let (mut lines, mut quoted) = (Vec::new(), String::new());
     if DeTable::parse(text).is_ok() {
@@ -373,8 +374,8 @@ fn with_quotes(text: &str) -> (String, Vec<Quoted>) {
     (quoted, lines)
 }
 
-/// `memory = "512MiB"` for `memory = 512MiB` with the reason, if the line is no TOML and a setting
-/// takes that text.
+/// Returns `memory = "512MiB"` for `memory = 512MiB` with the reason, if the line is not valid TOML
+/// and a setting takes that text.
 fn quote(line: &str) -> Option<(&'static str, String)> {
     let line = line.trim_end();
     let (key, rest) = line.split_once('=')?;

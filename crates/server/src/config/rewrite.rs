@@ -33,7 +33,7 @@ pub(crate) fn link_target(file: &Path) -> Option<PathBuf> {
     is_link.then(|| std::fs::canonicalize(file).ok()).flatten()
 }
 
-/// Puts `text` into `file` by way of a file beside it, so that it is whole at any time. Nothing
+/// Replaces `file` with `text` through a file beside it, so that it is whole at any time. Nothing
 /// stays beside it on an error.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
@@ -92,8 +92,8 @@ fn with_unit(path: &str, value: &str) -> String {
     bytes.and_then(keys::written_size).map_or_else(|| value.to_owned(), |size| format!("\"{size}\""))
 }
 
-/// Whether a setting of a tenant need not be written: it has its default, and the file says nothing
-/// else.
+/// Returns whether a setting of a tenant need not be written: it has its default, and the file says
+/// nothing else.
 fn is_left_out(document: &DocumentMut, path: &str, value: &str, defaults: &[(String, String)]) -> bool {
     let named = path.strip_prefix("tenant.").and_then(|path| path.rsplit_once('.'));
     let Some((name, key)) = named else { return false };

@@ -1,11 +1,11 @@
-//! What is traced, and where spans are sent.
+//! The settings of traces and of the collector that receives them.
 
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 
-/// Whether this binary has what sends spans.
+/// True if this binary can send spans.
 const IS_BUILT_IN: bool = cfg!(feature = "opentelemetry");
-/// Where a collector takes spans, if the endpoint does not say.
+/// The path of a collector, if the endpoint does not state one.
 const PATH: &str = "/v1/traces";
 /// A worker, the operator and who stops the server are not to wait for longer than that.
 const MAX_TIMEOUT_MILLIS: u32 = 60_000;
@@ -16,12 +16,12 @@ const MAX_TIMEOUT_MILLIS: u32 = 60_000;
 pub struct Telemetry {
     /// `http://HOST:PORT` of a collector; empty = nothing is traced.
     pub otlp_endpoint: String,
-    /// One turn of a connection in so many is traced; 0 = none.
+    /// One turn of a connection in this many is traced; 0 = none.
     pub sample_one_in: u32,
-    /// A command in such a turn that takes so many microseconds has a span of its own; 0 = every
-    /// one has.
+    /// A command in such a turn that takes this many microseconds has a span of its own; 0 = every
+    /// command.
     pub slow_command_micros: u32,
-    /// What the server calls itself.
+    /// The name of this service in its spans.
     pub service_name: String,
     /// How long sending some spans may take.
     pub timeout_millis: u32,
@@ -40,7 +40,8 @@ impl Default for Telemetry {
 }
 
 impl Telemetry {
-    /// Where spans are posted to, with its path; nothing where none are or it is no address.
+    /// Returns the URL to which spans are posted, with its path; `None` if nothing is sent or the
+    /// endpoint is not a valid address.
     pub fn url(&self) -> Option<String> {
         let uri: Uri = self.otlp_endpoint.parse().ok()?;
         // A password in the address would be shown with the settings.

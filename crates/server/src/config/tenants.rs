@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use super::load::{self, Edited, Override};
 use super::{Auto, Config, PoolSettings, UserSettings, check};
 
-/// One of those who share the server.
+/// One of the tenants that share the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantSettings {
     /// Its name in listeners, users, logs and metrics.
     pub name: String,
-    /// Where its items are. Empty: in the pool of its own name, which is made where there is no
-    /// such `[[pool]]`.
+    /// The pool of its items. Empty: the pool of its own name, which is created if there is no such
+    /// `[[pool]]`.
     pub pool: String,
-    /// The most that the pool which is made for it may hold. Auto: whatever is free.
+    /// The limit of the pool that is created for it. Auto: whatever is free.
     pub limit: Auto<ByteSize>,
-    /// What other pools do not take from that pool.
+    /// The memory that other pools cannot take from that pool.
     pub reserve: ByteSize,
     /// Its turns in a worker, and its part of the memory, against those of the others that want
     /// some.
     pub weight: u32,
     /// The databases under which `SELECT` finds it.
     pub databases: Vec<u32>,
-    /// What its keys begin with, where a listener goes by that.
+    /// The prefixes of its keys, for listeners that route by prefix.
     pub prefixes: Vec<String>,
     /// Connections at a time; 0 = as many as there may be.
     pub max_connections: usize,
@@ -36,7 +36,7 @@ pub struct TenantSettings {
     pub in_bytes_per_sec: ByteSize,
     /// Bytes sent in a second; 0 = as many as go.
     pub out_bytes_per_sec: ByteSize,
-    /// How much of its rates it may save up: what comes to it in so many milliseconds.
+    /// How much of its rates it may save up: the amount of this many milliseconds.
     pub burst_millis: u32,
 }
 

@@ -18,7 +18,7 @@ pub struct TlsSettings {
     /// The file with the roots of clients' certificates, in PEM; empty = clients are not asked for
     /// one.
     pub client_ca: PathBuf,
-    /// Whether clients must have one.
+    /// How strictly clients need a certificate.
     pub client_auth: ClientAuth,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
@@ -79,7 +79,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
 }
 
 choices! {
-    /// Whether a client must have a certificate.
+    /// How strictly clients need a certificate.
     ClientAuth {
         /// It must.
         Required = "required",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Auto, Config, ListenerConfig};
 use crate::users::{Password, Rules, hidden};
 
-/// What stands in place of a secret.
+/// The text shown in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
 /// A text that is never shown or logged, only written where the configuration itself is.
@@ -22,23 +22,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is wrong with a user whom nobody can be.
+/// The fault of a user that no client can authenticate as.
 const NO_PASSWORD: &str = "password_hash: it has none; make one with `millpond hash-password`, or set rules = \"nopass …\" \
                            if everybody may be this user";
 
-/// One whom clients may say they are.
+/// A user that clients can authenticate as.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserSettings {
-    /// What it is called in `AUTH`.
+    /// The user's name in `AUTH`.
     pub name: String,
-    /// `sha256:` and the digest of its password; empty: `rules` says how it is known.
+    /// `sha256:` and the digest of its password; empty: `rules` has its passwords.
     pub password_hash: Secret,
-    /// The tenant that it is. Empty: its listener's.
+    /// The user's tenant. Empty: its listener's.
     pub tenant: String,
-    /// Others that it may turn to by `SELECT`; `*` = all.
+    /// Other tenants to which the user may switch by `SELECT`; `*` = all.
     pub tenants: Vec<String>,
-    /// What it may do, as Redis's ACLs say it; it is `on` without that being said.
+    /// The user's permissions, as rules of Redis's ACLs; `on` is implied.
     pub rules: Secret,
 }
 
@@ -55,10 +55,10 @@ impl Default for UserSettings {
 }
 
 impl UserSettings {
-    /// What it may do, and by which passwords it is known.
+    /// Returns the user's permissions, and the passwords that authenticate it.
     ///
     /// # Errors
-    /// All that is wrong with it, each beginning with the name of the setting.
+    /// All faults of the user, each beginning with the name of the setting.
     pub(crate) fn rules(&self) -> Result<Rules, Vec<String>> {
         let rules = Rules::parse(&format!("on {}", self.rules.0))
             .map_err(|problem| format!("rules: {problem}{}", nearest_rule(&problem)));
@@ -78,13 +78,13 @@ impl UserSettings {
         Ok(rules)
     }
 
-    /// Whether one may be this user without a password.
+    /// Returns whether a client may be this user without a password.
     pub(crate) fn is_open(&self) -> bool {
         self.rules().is_ok_and(|rules| rules.is_on && rules.needs_no_password)
     }
 }
 
-/// What the rule in backticks in `problem` was probably meant to be.
+/// Returns the rule that was probably meant by the one in backticks in `problem`.
 fn nearest_rule(problem: &str) -> String {
     let rule = problem.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(rule, _)| rule);
     let sign = ["+@", "-@", "+", "-"].into_iter().find(|sign| rule.starts_with(sign)).unwrap_or_default();
@@ -97,7 +97,7 @@ fn nearest_rule(problem: &str) -> String {
     near.map_or_else(String::new, |near| format!("; did you mean `{sign}{near}`?"))
 }
 
-/// Rules that are words.
+/// The rules that are single words.
 const WORDS: [&str; 10] = [
     "on",
     "off",
@@ -117,13 +117,13 @@ pub(crate) fn shown_rules(rules: &str) -> String {
 }
 
 impl Config {
-    /// Whether a client must authenticate before it may do anything, if its listener says nothing
-    /// of that.
+    /// Returns whether a client must authenticate before it may do anything, if its listener does
+    /// not state it.
     pub(crate) fn needs_users(&self) -> bool {
         !self.users.is_empty() && !self.users.iter().any(UserSettings::is_open)
     }
 
-    /// Whether a client of that listener must authenticate before it may do anything.
+    /// Returns whether a client of that listener must authenticate before it may do anything.
     pub(crate) fn needs_users_at(&self, listener: &ListenerConfig) -> bool {
         match listener.auth {
             Auto::Auto => self.needs_users(),

@@ -19,7 +19,7 @@ pub enum Auto<T> {
 }
 
 impl<T: Clone> Auto<T> {
-    /// The operator's choice, or what `choose` comes to.
+    /// Returns the operator's choice, or the result of `choose`.
     pub fn or(&self, choose: impl FnOnce() -> T) -> T {
         match self {
             Self::Auto => choose(),
@@ -78,7 +78,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Auto<T> {
     }
 }
 
-/// Implements serde by way of `FromStr` and `Display`, for settings that are texts.
+/// Implements serde through `FromStr` and `Display`, for settings that are texts.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl Serialize for $type {
@@ -95,7 +95,7 @@ macro_rules! serde_as_text {
     };
 }
 
-/// Where something listens.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// `tcp://127.0.0.1:11211`
@@ -110,7 +110,7 @@ impl Address {
         Self::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
     }
 
-    /// Whether another machine could connect to it.
+    /// Returns whether another machine could connect to it.
     pub fn is_remote(&self) -> bool {
         match self {
             Self::Tcp(address) => !address.ip().is_loopback(),
@@ -170,9 +170,9 @@ serde_as_text!(Address);
 /// there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
 }
 
@@ -214,11 +214,11 @@ impl FromStr for Listen {
     }
 }
 
-/// Where memcached's clients look for it.
+/// The port on which memcached's clients expect a server.
 pub(super) const MEMCACHED_PORT: u16 = 11211;
-/// Where operators look for the admin server.
+/// The port on which operators expect the admin server.
 pub(super) const ADMIN_PORT: u16 = 11212;
-/// Where Redis's clients look for it.
+/// The port on which Redis's clients expect a server.
 pub(super) const REDIS_PORT: u16 = 6379;
 
 /// The permissions of a unix socket, written in octal: `"0770"`.
@@ -294,7 +294,7 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What is spoken on a listener.
+    /// The protocol of a listener.
     Protocol {
         /// memcached's protocols and RESP; the first request of a connection tells which.
         Auto = "auto",
@@ -317,9 +317,9 @@ impl Default for Protocol {
 }
 
 choices! {
-    /// Whether a pool's size classes stay as they are.
+    /// How a pool's size classes adapt.
     Classes {
-        /// They do.
+        /// They stay as they are.
         Fixed = "fixed",
         /// They follow the pool's items.
         Tuned = "tuned",
@@ -329,13 +329,13 @@ choices! {
 choices! {
     /// How important a message must be to be logged.
     LogLevel {
-        /// What makes the server or a connection fail.
+        /// Failures of the server or a connection.
         Error = "error",
-        /// What an operator should look at.
+        /// Conditions that an operator should look at.
         Warn = "warn",
         /// Start, stop, reload.
         Info = "info",
-        /// Connections that come and go.
+        /// Connections that are opened and closed.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -343,15 +343,15 @@ choices! {
 }
 
 choices! {
-    /// What the memory monitor watches.
+    /// The memory that the memory monitor watches.
     MonitorMode {
-        /// Nothing: there is none.
+        /// None: the monitor is off.
         Off = "off",
-        /// What the machine has available.
+        /// The machine's available memory.
         FreeMemory = "free-memory",
-        /// What this process has resident.
+        /// This process's resident memory.
         ResidentMemory = "resident-memory",
-        /// What is available to this process's cgroup and those above it, and memory pressure.
+        /// The memory available to this process's cgroup and those above it, and memory pressure.
         Cgroup = "cgroup",
     }
 }
