@@ -69,6 +69,97 @@ pub enum PolicyKind {
 const QUEUED_15: u64 = 427 * 4 / 3;
 const QUEUED_63: u64 = 406 * 4 / 3;
 
+/// All that is said of a kind in one place.
+struct Facts {
+    /// Its names; the first is the one that is written.
+    names: &'static [&'static str],
+    /// The form of its text, for people who wrote another.
+    form: &'static str,
+    bytes_per_item_x100: u64,
+    parameters: Parameters,
+    /// Makes the kind with these parameters, of which it takes the first ones. `None` if one is too
+    /// large.
+    with: fn([u32; 2]) -> Option<PolicyKind>,
+}
+
+impl Facts {
+    /// Returns the rest of `text` after a name of the kind, if it begins with one.
+    fn parameters_in<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let mut rests = self.names.iter().filter_map(|name| text.strip_prefix(name));
+        rests.find(|rest| rest.is_empty() || rest.starts_with(self.parameters.separator))
+    }
+
+    /// Returns the kind with the parameters in `rest`, if they have the right form.
+    fn parse(&self, rest: &str) -> Option<PolicyKind> {
+        let Parameters { mut values, defaults, count, separator, default_text, .. } = self.parameters;
+        if rest.is_empty() || rest == default_text {
+            return (self.with)(defaults);
+        }
+        let fields: Vec<&str> = rest.strip_prefix(separator)?.split(':').collect();
+        if fields.len() != count {
+            return None;
+        }
+        for (value, field) in values.iter_mut().zip(fields) {
+            *value = field.parse().ok()?;
+        }
+        (self.with)(values)
+    }
+}
+
+/// Up to two numbers: those of a kind, their defaults and bounds, and how they are written.
+#[derive(Clone, Copy)]
+struct Parameters {
+    values: [u32; 2],
+    defaults: [u32; 2],
+    count: usize,
+    /// The least and the most that each may be.
+    bounds: (u32, u32),
+    most_together: u64,
+    /// Written before the first; a colon is between them.
+    separator: &'static str,
+    /// Written for the defaults.
+    default_text: &'static str,
+}
+
+impl Parameters {
+    const NONE: Self = Self {
+        values: [0; 2],
+        defaults: [0; 2],
+        count: 0,
+        bounds: (0, u32::MAX),
+        most_together: u64::MAX,
+        separator: ":",
+        default_text: "",
+    };
+
+    const fn one(value: u32, default: u32, bounds: (u32, u32)) -> Self {
+        Self { values: [value, 0], defaults: [default, 0], count: 1, bounds, ..Self::NONE }
+    }
+
+    /// Two shares in percent, which leave something to a third.
+    const fn shares([first, second]: [u8; 2], defaults: [u32; 2]) -> Self {
+        let values = [first as u32, second as u32];
+        Self { values, defaults, count: 2, bounds: (1, 98), most_together: 99, ..Self::NONE }
+    }
+
+    const fn written(self, separator: &'static str, default_text: &'static str) -> Self {
+        Self { separator, default_text, ..self }
+    }
+
+    const fn are_valid(&self) -> bool {
+        let (mut at, mut sum) = (0, 0);
+        while at < self.count {
+            let value = self.values[at];
+            if value < self.bounds.0 || value > self.bounds.1 {
+                return false;
+            }
+            sum += value as u64;
+            at += 1;
+        }
+        sum <= self.most_together
+    }
+}
+
 impl PolicyKind {
     /// LRU with CacheLib's refresh time of 60 s.
     pub const LRU: Self = Self::Lru { refresh_secs: 60 };
@@ -95,15 +186,70 @@ impl PolicyKind {
         Self::Arc,
     ];
 
-    /// Memory that queues, ghosts and sketches take per item, at most, in hundredths of a byte:
-    /// entries with a quarter of stale ones, and what is remembered besides.
-    pub const fn bytes_per_item_x100(self) -> u64 {
+    /// All that is said of a kind and its parameters: its entry.
+    const fn facts(self) -> Facts {
         match self {
-            Self::Lru { .. } | Self::LruInsertion { .. } | Self::TwoQ { .. } => QUEUED_15,
-            Self::TinyLfu { .. } | Self::WTinyLfu { .. } => QUEUED_15 + crate::sketch::BYTES_PER_ITEM_X100,
-            Self::S3Fifo { .. } => QUEUED_63 + 440,
-            Self::Sieve => QUEUED_63,
-            Self::Arc => QUEUED_15 + 490,
+            Self::Lru { refresh_secs } => Facts {
+                names: &["lru"],
+                form: "lru, or lru:REFRESH_SECONDS (0 = promoted by every hit)",
+                bytes_per_item_x100: QUEUED_15,
+                parameters: Parameters::one(refresh_secs, 60, (0, u32::MAX)),
+                with: |[refresh_secs, _]| Some(Self::Lru { refresh_secs }),
+            },
+            Self::LruInsertion { shift } => Facts {
+                names: &["lru"],
+                form: "lru+mid, or lru+N (N from 1 to 8: a new item enters at 1/2^N of the items from the tail)",
+                bytes_per_item_x100: QUEUED_15,
+                parameters: Parameters::one(shift as u32, 1, (1, 8)).written("+", "+mid"),
+                with: |[shift, _]| Some(Self::LruInsertion { shift: shift.try_into().ok()? }),
+            },
+            Self::TwoQ { hot_percent, cold_percent } => Facts {
+                names: &["2q"],
+                form: "2q, or 2q:HOT_PERCENT:COLD_PERCENT (each at least 1, both together at most 99)",
+                bytes_per_item_x100: QUEUED_15,
+                parameters: Parameters::shares([hot_percent, cold_percent], [30, 30]),
+                with: |[hot, cold]| {
+                    Some(Self::TwoQ {
+                        hot_percent: hot.try_into().ok()?,
+                        cold_percent: cold.try_into().ok()?,
+                    })
+                },
+            },
+            Self::TinyLfu { window_percent } => Facts {
+                names: &["tinylfu"],
+                form: "tinylfu, or tinylfu:WINDOW_PERCENT (1-50)",
+                bytes_per_item_x100: QUEUED_15 + crate::sketch::BYTES_PER_ITEM_X100,
+                parameters: Parameters::one(window_percent as u32, 1, (1, 50)),
+                with: |[percent, _]| Some(Self::TinyLfu { window_percent: percent.try_into().ok()? }),
+            },
+            Self::WTinyLfu { window_percent } => Facts {
+                names: &["w-tinylfu", "wtinylfu"],
+                form: "w-tinylfu, or w-tinylfu:WINDOW_PERCENT (1-50)",
+                bytes_per_item_x100: QUEUED_15 + crate::sketch::BYTES_PER_ITEM_X100,
+                parameters: Parameters::one(window_percent as u32, 1, (1, 50)),
+                with: |[percent, _]| Some(Self::WTinyLfu { window_percent: percent.try_into().ok()? }),
+            },
+            Self::S3Fifo { small_percent } => Facts {
+                names: &["s3-fifo", "s3fifo"],
+                form: "s3-fifo, or s3-fifo:SMALL_PERCENT (1-50)",
+                bytes_per_item_x100: QUEUED_63 + 440,
+                parameters: Parameters::one(small_percent as u32, 10, (1, 50)),
+                with: |[percent, _]| Some(Self::S3Fifo { small_percent: percent.try_into().ok()? }),
+            },
+            Self::Sieve => Facts {
+                names: &["sieve"],
+                form: "sieve, which has no parameter",
+                bytes_per_item_x100: QUEUED_63,
+                parameters: Parameters::NONE,
+                with: |_| Some(Self::Sieve),
+            },
+            Self::Arc => Facts {
+                names: &["arc"],
+                form: "arc, which has no parameter",
+                bytes_per_item_x100: QUEUED_15 + 490,
+                parameters: Parameters::NONE,
+                with: |_| Some(Self::Arc),
+            },
         }
     }
 
@@ -128,19 +274,16 @@ impl PolicyKind {
         }
     }
 
-    /// Whether the parameters are within their bounds. Kinds that were parsed are; others are
-    /// clamped where used.
+    /// Returns the memory that queues, ghosts and sketches take per item, at most, in hundredths of
+    /// a byte: entries with a quarter of stale ones, and what is remembered besides.
+    pub const fn bytes_per_item_x100(self) -> u64 {
+        self.facts().bytes_per_item_x100
+    }
+
+    /// Returns whether the parameters are within their bounds. Kinds that were parsed are; others
+    /// are clamped where used.
     pub const fn is_valid(self) -> bool {
-        match self {
-            Self::Lru { .. } | Self::Sieve | Self::Arc => true,
-            Self::LruInsertion { shift } => shift >= 1 && shift <= 8,
-            Self::TwoQ { hot_percent, cold_percent } => {
-                hot_percent >= 1 && cold_percent >= 1 && hot_percent as u16 + cold_percent as u16 <= 99
-            }
-            Self::TinyLfu { window_percent: percent }
-            | Self::WTinyLfu { window_percent: percent }
-            | Self::S3Fifo { small_percent: percent } => percent >= 1 && percent <= 50,
-        }
+        self.facts().parameters.are_valid()
     }
 }
 
@@ -152,22 +295,17 @@ impl Default for PolicyKind {
 
 impl fmt::Display for PolicyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lru { refresh_secs: 60 } => f.write_str("lru"),
-            Self::Lru { refresh_secs } => write!(f, "lru:{refresh_secs}"),
-            Self::LruInsertion { shift: 1 } => f.write_str("lru+mid"),
-            Self::LruInsertion { shift } => write!(f, "lru+{shift}"),
-            Self::TwoQ { hot_percent: 30, cold_percent: 30 } => f.write_str("2q"),
-            Self::TwoQ { hot_percent, cold_percent } => write!(f, "2q:{hot_percent}:{cold_percent}"),
-            Self::TinyLfu { window_percent: 1 } => f.write_str("tinylfu"),
-            Self::TinyLfu { window_percent } => write!(f, "tinylfu:{window_percent}"),
-            Self::WTinyLfu { window_percent: 1 } => f.write_str("w-tinylfu"),
-            Self::WTinyLfu { window_percent } => write!(f, "w-tinylfu:{window_percent}"),
-            Self::S3Fifo { small_percent: 10 } => f.write_str("s3-fifo"),
-            Self::S3Fifo { small_percent } => write!(f, "s3-fifo:{small_percent}"),
-            Self::Sieve => f.write_str("sieve"),
-            Self::Arc => f.write_str("arc"),
+        let Facts { names, parameters, .. } = self.facts();
+        f.write_str(names[0])?;
+        if parameters.values == parameters.defaults {
+            return f.write_str(parameters.default_text);
         }
+        let mut separator = parameters.separator;
+        for value in parameters.values.iter().take(parameters.count) {
+            write!(f, "{separator}{value}")?;
+            separator = ":";
+        }
+        Ok(())
     }
 }
 
@@ -188,16 +326,6 @@ impl fmt::Display for UnknownPolicy {
 impl std::error::Error for UnknownPolicy {}
 
 const NAMES: &str = "s3-fifo, sieve, lru, lru+mid, 2q, tinylfu, w-tinylfu or arc";
-const LRU: &str = "lru, or lru:REFRESH_SECONDS (0 = promoted by every hit)";
-const INSERTION: &str =
-    "lru+mid, or lru+N (N from 1 to 8: a new item enters at 1/2^N of the items from the tail)";
-const TWO_Q: &str = "2q, or 2q:HOT_PERCENT:COLD_PERCENT (each at least 1, both together at most 99)";
-const TINY_LFU: &str = "tinylfu, or tinylfu:WINDOW_PERCENT (1-50)";
-const W_TINY_LFU: &str = "w-tinylfu, or w-tinylfu:WINDOW_PERCENT (1-50)";
-const S3_FIFO: &str = "s3-fifo, or s3-fifo:SMALL_PERCENT (1-50)";
-const SIEVE: &str = "sieve, which has no parameter";
-const ARC: &str = "arc, which has no parameter";
-
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
@@ -205,55 +333,14 @@ impl FromStr for PolicyKind {
     /// default.
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let lower = text.trim().to_ascii_lowercase();
-        let mut fields = lower.split(':');
-        let name = fields.next().unwrap_or_default();
-        let (kind, expected) = parse(name, &fields.collect::<Vec<_>>());
+        // Both LRUs have one name. The plain one comes first, so that the name alone is its.
+        let named = PolicyKind::ALL.iter().find_map(|kind| {
+            let facts = kind.facts();
+            let rest = facts.parameters_in(&lower)?;
+            Some((facts.parse(rest), facts.form))
+        });
+        let (kind, expected) = named.unwrap_or((None, NAMES));
         kind.filter(|kind| kind.is_valid()).ok_or_else(|| UnknownPolicy { text: text.to_owned(), expected })
-    }
-}
-
-/// The policy of `name` with `parameters`, where they have the right form, and what was expected.
-fn parse(name: &str, parameters: &[&str]) -> (Option<PolicyKind>, &'static str) {
-    let percent = |default| match parameters {
-        [] => Some(default),
-        [percent] => percent.parse::<u8>().ok(),
-        _ => None,
-    };
-    match name {
-        "lru" => {
-            let refresh = match parameters {
-                [] => Some(60),
-                [refresh] => refresh.parse().ok(),
-                _ => None,
-            };
-            (refresh.map(|refresh_secs| PolicyKind::Lru { refresh_secs }), LRU)
-        }
-        "2q" => {
-            let shares = match parameters {
-                [] => Some((30, 30)),
-                [hot, cold] => hot.parse().ok().zip(cold.parse().ok()),
-                _ => None,
-            };
-            let kind = |(hot_percent, cold_percent)| PolicyKind::TwoQ { hot_percent, cold_percent };
-            (shares.map(kind), TWO_Q)
-        }
-        "tinylfu" => (percent(1).map(|window_percent| PolicyKind::TinyLfu { window_percent }), TINY_LFU),
-        "w-tinylfu" | "wtinylfu" => {
-            (percent(1).map(|window_percent| PolicyKind::WTinyLfu { window_percent }), W_TINY_LFU)
-        }
-        "s3-fifo" | "s3fifo" => {
-            (percent(10).map(|small_percent| PolicyKind::S3Fifo { small_percent }), S3_FIFO)
-        }
-        "sieve" => (parameters.is_empty().then_some(PolicyKind::Sieve), SIEVE),
-        "arc" => (parameters.is_empty().then_some(PolicyKind::Arc), ARC),
-        _ => match name.strip_prefix("lru+") {
-            Some(place) => {
-                let shift = if place == "mid" { Some(1) } else { place.parse().ok() };
-                let shift = shift.filter(|_| parameters.is_empty());
-                (shift.map(|shift| PolicyKind::LruInsertion { shift }), INSERTION)
-            }
-            None => (None, NAMES),
-        },
     }
 }
 
@@ -319,6 +406,35 @@ mod tests {
             let error = text.parse::<PolicyKind>().expect_err(text).to_string();
             assert!(error.contains(expected) && error.starts_with(&format!("`{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_all_names() {
+        let error = "fifo".parse::<PolicyKind>().expect_err("no policy").to_string();
+        let listed: Vec<&str> = error.split(&[' ', ','][..]).collect();
+        for kind in PolicyKind::ALL {
+            assert!(listed.contains(&kind.to_string().as_str()), "{kind} is missing in {error}");
+        }
+    }
+
+    #[test]
+    fn parameters_beyond_their_bounds_are_invalid() {
+        for kind in PolicyKind::ALL {
+            assert!(kind.is_valid(), "{kind}");
+        }
+        for kind in [
+            PolicyKind::LruInsertion { shift: 0 },
+            PolicyKind::LruInsertion { shift: 9 },
+            PolicyKind::TwoQ { hot_percent: 0, cold_percent: 50 },
+            PolicyKind::TwoQ { hot_percent: 50, cold_percent: 50 },
+            PolicyKind::TwoQ { hot_percent: 200, cold_percent: 200 },
+            PolicyKind::TinyLfu { window_percent: 51 },
+            PolicyKind::WTinyLfu { window_percent: 0 },
+            PolicyKind::S3Fifo { small_percent: 255 },
+        ] {
+            assert!(!kind.is_valid(), "{kind}");
+        }
+        assert!(PolicyKind::Lru { refresh_secs: u32::MAX }.is_valid());
     }
 
     #[test]
