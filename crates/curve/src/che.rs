@@ -2,14 +2,14 @@
 //! Web Caching Systems", IEEE JSAC 2002, and Fricker, Robert and Roberts, "A versatile and accurate
 //! approximation for LRU cache performance", ITC 2012.
 //!
-//! Each key is asked for with a fixed probability `p`, whatever came before. In a cache of given
-//! size a key stays for about the same *characteristic time* `t` after each request for it,
-//! whichever key it is; it is there with probability `1 - exp(-p*t)`. The time is that at which the
-//! expected size of what is there equals the cache's.
+//! Each key is requested with a fixed probability `p`, independent of earlier requests. In a cache
+//! of a given size every key stays for about the same *characteristic time* `t` after each request
+//! for it, so it is present with probability `1 - exp(-p*t)`. That is the time at which the
+//! expected size of the present items equals the cache's size.
 
 use crate::mrc::{MissRatioCurve, Point, Unit};
 
-/// A key's chance to be asked for, relative to the others', and its size.
+/// A key's relative request probability, and its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Popularity {
     /// Any positive scale.
@@ -47,7 +47,7 @@ pub fn miss_ratio(keys: &[Popularity], size: f64) -> f64 {
     miss_ratio_from(keys, size, &mut 0.0)
 }
 
-/// The same, where the characteristic time is known to be at least `time`; sets it.
+/// The same, given that the characteristic time is at least `time`; sets `time` to it.
 fn miss_ratio_from(keys: &[Popularity], size: f64, time: &mut f64) -> f64 {
     let total_weight: f64 = keys.iter().map(|key| key.weight).sum();
     let total_size: f64 = keys.iter().map(|key| key.size).sum();
@@ -62,8 +62,8 @@ fn miss_ratio_from(keys: &[Popularity], size: f64, time: &mut f64) -> f64 {
     (missed / total_weight).clamp(0.0, 1.0)
 }
 
-/// The time at which the expected size of what is there reaches `size`, by Newton's steps from a
-/// time before it. What is there grows ever more slowly with time, so that each step ends short of
+/// The time at which the expected size of the present items reaches `size`, by Newton's steps from
+/// an earlier time. The expected size grows ever more slowly with time, so each step ends before
 /// the goal and none can overshoot.
 fn characteristic_time(keys: &[Popularity], size: f64, from: f64) -> f64 {
     let mut time = from;

@@ -1,51 +1,51 @@
-//! The told error of a curve: how far it may lie from the exact one.
+//! The reported error of a curve: a bound on its distance from the exact one.
 //!
-//! What is told is a bound on the distance between the two curves, averaged over sizes spread
-//! evenly up to all keys together, that 95 curves of 100 keep. Four things make a sampled curve
-//! err:
+//! The distance between the two curves is averaged over sizes spread evenly up to the size of all
+//! keys together; 95 of 100 curves keep the bound. A sampled curve has four sources of error:
 //!
-//! 1. *Which keys are in the sample.* How far the misses of groups of keys differ
-//!    ([`crate::groups`]) tells how far those of another sample would. Sizes count by their width,
-//!    as they do in the distance: the small ones, at which hot keys make groups differ most, take
-//!    next to nothing of it.
-//! 2. *How many they are.* A sample that has more keys than its share has all distances too large
-//!    by as much. This and the first go together: where all keys are alike, the same keys that are
-//!    too many miss too often.
-//! 3. *Buckets*: within one the curve is a straight line.
-//! 4. *Few keys*: the groups of a sample of a dozen keys know little of themselves.
+//! 1. *Which keys are in the sample.* The differences between the misses of groups of keys
+//!    ([`crate::groups`]) show how much those of another sample would differ. Sizes count by their
+//!    width, as in the distance: the small ones, at which hot keys make groups differ most,
+//!    contribute very little.
+//! 2. *The number of keys in the sample.* In a sample with more keys than its share, all distances
+//!    are too large by the same factor. This error and the first one are correlated: if all keys
+//!    are alike, the surplus keys also miss too often.
+//! 3. *Buckets*: within a bucket the curve is a straight line.
+//! 4. *Few keys*: the groups of a sample of a dozen keys give a poor estimate of their own spread.
 //!
-//! The first two are a standard error, and 1.96 of it bound 95 %: nothing is fitted. Experiment X40
-//! checks the bound on the shared traces, and `docs/curves.md` has its figures.
+//! The first two give a standard error, and 1.96 times that bounds 95 %: no parameter is fitted.
+//! Experiment X40 checks the bound on the shared traces, and `docs/curves.md` has its figures.
 
 use crate::groups::{GROUPS, Spread};
 
-/// Of standard errors, where 95 % lie.
+/// The number of standard errors within which 95 % lie.
 const WITHIN: f64 = 1.96;
 
-/// What a curve was learnt from.
+/// The data that a curve was learnt from.
 pub(crate) struct Sample {
-    /// The requests that the curve is of.
+    /// The requests that the curve describes.
     pub(crate) requests: f64,
-    /// The share of requests that were looked at.
+    /// The share of requests that were recorded.
     pub(crate) rate: f64,
-    /// Keys that are followed.
+    /// Tracked keys.
     pub(crate) keys: f64,
-    /// Up to which size the distance is averaged, in the unit of the curve: all keys together.
+    /// The size up to which the distance is averaged, in the unit of the curve: that of all keys
+    /// together.
     pub(crate) footprint: f64,
-    /// What the keys of each group take together.
+    /// The size of the keys of each group together.
     pub(crate) shares: [f64; GROUPS],
 }
 
 impl Sample {
-    /// What the keys of each group take, by the hashes and sizes of all.
+    /// The size of the keys of each group, from the hashes and sizes of all keys.
     pub(crate) fn shares(keys: impl Iterator<Item = (u64, f64)>) -> [f64; GROUPS] {
         let mut shares = [0.0; GROUPS];
         keys.for_each(|(hash, size)| shares[crate::sample::group(hash, GROUPS)] += size);
         shares
     }
 
-    /// The bound on the mean distance. `misses` are those at sizes that rise; `spread` is what the
-    /// groups say, `None` if all keys are followed.
+    /// The bound on the mean distance. `misses` are those at rising sizes; `spread` is that of the
+    /// groups, `None` if all keys are tracked.
     pub(crate) fn bound(&self, misses: &[(u64, f64)], spread: Option<&Spread>) -> f64 {
         if self.requests <= 0.0 {
             return 0.0;
@@ -56,11 +56,12 @@ impl Sample {
             *before = (size, missed);
             Some((from as f64, size as f64, drop))
         });
-        // On a straight line in place of a step, at worst, within a bucket: a quarter of its area.
+        // The worst case within a bucket is a straight line in place of a step: a quarter of the
+        // bucket's area.
         let areas = steps
             .filter(|step| step.0 < footprint)
             .map(|(from, to, drop)| drop * (to.min(footprint) - from) / 4.0);
-        // A sum of nothing is -0.0, and was shown as that.
+        // The sum of no values is -0.0; starting at 0.0 keeps the sign out of reports.
         let buckets = areas.fold(0.0, |sum, area| sum + area) / footprint / self.requests;
         let Some(spread) = spread else { return buckets.min(1.0) };
         let at = |size: f64| {

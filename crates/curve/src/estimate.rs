@@ -1,21 +1,20 @@
-//! The seam of all estimators: a stream of accesses in, a curve out.
+//! The interface of all estimators, which turn a stream of accesses into a curve.
 
 use crate::mrc::MissRatioCurve;
 
-/// What an access does.
+/// The effect of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A read, which hits or misses: what a curve counts. What missed is there from then on, as
-    /// look-aside fills it.
+    /// A read, which hits or misses, and counts in a curve. A key that missed is present from then
+    /// on, as a look-aside cache fills it.
     Read,
-    /// A read that fills nothing: it counts as [`Self::Read`] does, but a key that is absent stays
-    /// so until it is written or read. Its misses are not promised to become hits, however often
-    /// the key is asked for.
+    /// A read that does not fill the cache: it counts like [`Self::Read`], but an absent key stays
+    /// absent until it is written or read. Such misses need not become hits, however often the key
+    /// is looked up.
     Lookup,
-    /// A write: the key becomes the most recent and takes its new size, and nothing is counted.
+    /// A write: the key becomes the most recent and takes its new size. Not counted.
     Write,
-    /// A removal, or an expiry: the next read of the key misses at every size, and nothing is
-    /// counted.
+    /// A removal, or an expiry: the next read of the key misses at every size. Not counted.
     Remove,
 }
 
@@ -32,7 +31,7 @@ impl Kind {
 pub struct Access {
     /// The key's hash.
     pub hash: u64,
-    /// The item's size in bytes; 0 = not known.
+    /// The item's size in bytes; 0 if unknown.
     pub size: u32,
     /// The kind of access.
     pub kind: Kind,
@@ -52,36 +51,35 @@ pub struct Access {
 /// assert_eq!(estimator.curve().miss_ratio(3.0), 3.0 / 6.0);
 /// ```
 pub trait Estimator {
-    /// Looks at an access to the key with this hash, whose 64 bits must be spread evenly (such as
-    /// those of `base::hash::key_hash`).
+    /// Records an access to the key with this hash, whose 64 bits must be evenly distributed (such
+    /// as those of `base::hash::key_hash`).
     ///
-    /// `size` is the item's, in bytes, with what its cache spends on it. 0 says that it is not
-    /// known, as on a miss: then the key's last one holds, or the mean of all. Estimators of items
-    /// take no notice of it.
+    /// `size` is the item's size in bytes, including the cache's overhead for it. 0 means unknown,
+    /// as on a miss: the key's last size then applies, or the mean of all. Estimators of items
+    /// ignore it.
     fn record(&mut self, hash: u64, size: u32, kind: Kind);
 
-    /// Looks at accesses one after the other. Whoever has several at hand spares the estimator most
-    /// of the waiting for memory, which it can ask for ahead: such as a live pool, whose accesses
-    /// wait in a buffer.
+    /// Records accesses one after the other. A caller with several accesses at hand, such as a live
+    /// pool with a buffer of them, spares the estimator most cache misses, as it can prefetch.
     fn record_all(&mut self, accesses: &[Access]) {
         accesses.iter().for_each(|access| self.record(access.hash, access.size, access.kind));
     }
 
-    /// Counts reads that the caller did not hand over because [`Self::follows`] said no to their
-    /// hashes. Without, the estimator cannot correct for hot keys that the sample has by chance or
-    /// lacks.
+    /// Counts reads that the caller did not record because [`Self::follows`] returned false for
+    /// their hashes. Without this count, the estimator cannot correct for hot keys that are in the
+    /// sample, or missing from it, by chance.
     fn pass(&mut self, reads: u64);
 
-    /// Returns whether accesses to the key with this hash are looked at. May turn to no while keys
-    /// come; it is then no for ever, but for [`Self::age`].
+    /// Returns whether accesses to the key with this hash are recorded. May become false as keys
+    /// are added; it then stays false, except through [`Self::age`].
     fn follows(&self, hash: u64) -> bool;
 
-    /// The curve as known by now, with its [`crate::Confidence`]. Before the first read: one that
-    /// misses everything.
+    /// The present estimate of the curve, with its [`crate::Confidence`]. Before the first read, a
+    /// curve that misses everything.
     fn curve(&self) -> MissRatioCurve;
 
     /// Halves the weight of everything counted so far, so that a curve follows a change of phase
-    /// within a few ageings. What is known of recency stays.
+    /// within a few ageings. Recency is kept.
     fn age(&mut self);
 
     /// Memory taken, in bytes.

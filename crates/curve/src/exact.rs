@@ -5,15 +5,15 @@ use crate::histogram::Histogram;
 use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::stack::Stack;
 
-/// Distances below 2^11 are told apart exactly, larger ones to a part in 2^10.
+/// Distances below 2^11 are exact, larger ones to one part in 2^10.
 const BITS: u32 = 11;
 
 /// The curve of LRU by the stack distance of every access (Mattson et al., IBM Systems Journal
 /// 1970).
 ///
 /// Takes about 40 to 80 bytes for each key ever seen, and 100 to 300 ns for an access. In bytes, a
-/// cache holds as much of the top of the stack as fits in, which is what an LRU cache does that
-/// evicts from the end until the new item fits.
+/// cache holds as much of the top of the stack as fits, like an LRU cache that evicts from the tail
+/// until the new item fits.
 #[derive(Clone, Debug)]
 pub struct StackDistance {
     unit: Unit,
@@ -23,24 +23,24 @@ pub struct StackDistance {
 }
 
 impl StackDistance {
-    /// Nothing seen yet.
+    /// Creates an estimator without accesses.
     pub fn new(unit: Unit) -> Self {
         Self { unit, stack: Stack::default(), histogram: Histogram::default(), seen: 0 }
     }
 
-    /// Puts the key on top of the stack, and says how large a cache had to be to hold it; `None` if
-    /// it comes for the first time.
+    /// Moves the key to the top of the stack, and returns the smallest size of a cache that would
+    /// have held it; `None` at the key's first access.
     pub fn distance(&mut self, hash: u64, size: u32) -> Option<u64> {
         let size = if self.unit == Unit::Items { 1 } else { size };
         self.stack.access(hash, size).map(|found| found.above + u64::from(found.size))
     }
 
-    /// How many keys were seen.
+    /// The number of keys seen.
     pub fn keys(&self) -> u64 {
         self.stack.len() as u64
     }
 
-    /// The sum of the sizes that they have now, in the unit of the curve.
+    /// The sum of the keys' present sizes, in the unit of the curve.
     pub fn footprint(&self) -> u64 {
         self.stack.total()
     }
@@ -59,7 +59,7 @@ impl Estimator for StackDistance {
         }
     }
 
-    /// Nothing: it follows all keys.
+    /// Does nothing: all keys are tracked.
     fn pass(&mut self, _reads: u64) {}
 
     fn follows(&self, _hash: u64) -> bool {
@@ -87,7 +87,7 @@ impl Estimator for StackDistance {
     }
 }
 
-/// The curve through `points`; where there is none, one that misses everything.
+/// The curve through `points`; without points, a curve that misses everything.
 pub(crate) fn learnt(
     unit: Unit,
     points: impl Iterator<Item = Point>,

@@ -1,14 +1,15 @@
-//! The ghost cache: one LRU list of keys that tells the hits of caches of several sizes at once.
+//! The ghost cache: one LRU list of keys that counts the hits of caches of several sizes at once.
 //!
 //! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services" (HARE), FAST 2026,
-//! section 4.2, as its HopperKV has it. The sizes that are asked about are *ticks*. The list is as
-//! long as the largest cache. Every key in it has the number of the smallest tick whose cache holds
-//! it; for each tick the list's last key within it is known, its *boundary*. An access to a key of
-//! tick `i` moves the boundaries of all ticks below `i` one key up, counts at `i`, and puts the key
-//! in front. It costs as many steps as there are ticks below `i`: one or two for hot keys, all of
-//! them for a miss.
+//! section 4.2, as implemented in HopperKV. The sizes of interest are *ticks*. The list is as long
+//! as the largest cache. Every key in it records the smallest tick whose cache holds it; each tick
+//! records the last key within it, its *boundary*. An access to a key of tick `i` moves the
+//! boundaries of all ticks below `i` one key up, counts at `i`, and moves the key to the front. It
+//! costs as many steps as there are ticks below `i`: one or two for hot keys, all of them for a
+//! miss.
 //!
-//! Keys are sampled by hash, 1 in 32 by default; the list and the ticks are then that much smaller.
+//! Keys are sampled by hash, 1 in 32 by default; the list and the ticks are smaller by the same
+//! factor.
 //!
 //! | section 4.2 | here |
 //! |---|---|
@@ -18,12 +19,13 @@
 //! | the "miss ratio table for a range of cache sizes" | [`Ghost::counts`] |
 //! | "MRC is constructed as a piecewise function" | [`Estimator::curve`] |
 //!
-//! Departures, and why:
-//! 1. Ticks may be bytes: a boundary moves as many keys up as the new one in front needs room.
-//! 2. Keys are told apart by 64 bits of hash, where 32 made some pairs one.
+//! Differences, and why:
+//! 1. Ticks may be bytes: a boundary moves up by as many keys as the new key in front needs room
+//!    for.
+//! 2. Keys are distinguished by 64 bits of hash, as 32 bits mistook some pairs for one key.
 //! 3. Hits are corrected as those of SHARDS are ([`Correction`]), since the sample is the same;
 //!    [`Correction::None`] is the original.
-//! 4. Counts can be aged; there, the reader subtracts snapshots.
+//! 4. Counts can be aged; in HopperKV, the reader subtracts snapshots.
 
 use crate::doubt::Sample;
 use crate::estimate::{Estimator, Kind};
@@ -39,10 +41,10 @@ pub const DEFAULT_RATE: f64 = 1.0 / 32.0;
 /// HopperKV's number of ticks.
 pub const DEFAULT_TICKS: usize = 64;
 
-/// In the place of a node: none.
+/// The index that stands for no node.
 const NONE: u32 = u32::MAX;
 
-/// How an access counts.
+/// The way an access counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// As the hit or miss that it is.
@@ -70,18 +72,18 @@ struct Node {
 /// The end of a tick's cache.
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
-    /// How much the cache holds at most; divided by the sampling.
+    /// The capacity of the cache, scaled by the sampling rate.
     room: u64,
-    /// How much it holds.
+    /// The size of its present content.
     used: u64,
-    /// The last key that it holds.
+    /// The last key within it.
     last: u32,
 }
 
 /// The ghost cache.
 ///
-/// Takes about 60 bytes for each followed key, of which there are at most as many as the largest
-/// cache has, times the rate.
+/// Takes about 60 bytes for each tracked key. Their number is at most that of the keys in the
+/// largest cache, times the rate.
 #[derive(Clone, Debug)]
 pub struct Ghost {
     unit: Unit,
@@ -94,7 +96,7 @@ pub struct Ghost {
     free: Vec<u32>,
     by_key: Table,
     first: u32,
-    /// Sampled hits by the smallest tick that has them, and sampled misses.
+    /// Sampled hits by the smallest tick that has them.
     hits: Vec<f64>,
     misses: f64,
     groups: Groups,
@@ -103,7 +105,8 @@ pub struct Ghost {
 }
 
 impl Ghost {
-    /// A ghost cache for these sizes, which rise, of a sample of all keys at this rate.
+    /// Creates a ghost cache for these sizes, which must rise, over a sample of all keys at this
+    /// rate.
     ///
     /// # Panics
     /// If there is no tick, ticks do not rise from 1 on, or the rate is not above 0 and at most 1.
@@ -141,24 +144,23 @@ impl Ghost {
         Self::new(unit, (1..=count as u64).map(|tick| tick * step), rate)
     }
 
-    /// Corrects the curve in another way than by default.
+    /// Sets the correction of the curve, in place of the default.
     #[must_use]
     pub fn with_correction(self, correction: Correction) -> Self {
         Self { correction, ..self }
     }
 
-    /// The sizes that it tells the hits of.
+    /// The sizes whose hits are counted.
     pub fn ticks(&self) -> &[u64] {
         &self.ticks
     }
 
-    /// Sampled hits that need at least each tick and no larger one, and sampled misses at all of
-    /// them.
+    /// Sampled hits by the smallest tick that has them, and sampled misses at all ticks.
     pub fn counts(&self) -> (&[f64], f64) {
         (&self.hits, self.misses)
     }
 
-    /// Forgets all counts, and nothing of recency.
+    /// Resets all counts and keeps recency.
     pub fn reset_counts(&mut self) {
         self.hits.fill(0.0);
         self.misses = 0.0;
@@ -166,7 +168,7 @@ impl Ghost {
         self.requests = 0.0;
     }
 
-    /// Looks at an access; see [`Estimator::record`].
+    /// Records an access; see [`Estimator::record`].
     pub fn access(&mut self, hash: u64, size: u32, mode: Mode) {
         if mode != Mode::Refresh {
             self.requests += 1.0;
@@ -184,7 +186,7 @@ impl Ghost {
         }
     }
 
-    /// Looks at a read that fills nothing.
+    /// Records a read that does not fill the cache.
     fn look_up(&mut self, hash: u64) {
         if matches!(self.by_key.search(hash), Search::Found(_)) {
             return self.access(hash, 0, Mode::Count);
@@ -195,8 +197,8 @@ impl Ghost {
         }
     }
 
-    /// Takes a key out of the list, and so of every cache that holds it; these may then hold more
-    /// of what is behind.
+    /// Removes a key from the list, and so from every cache that holds it; those caches may then
+    /// hold more of the keys behind.
     fn remove(&mut self, hash: u64) {
         let Search::Found(entry) = self.by_key.search(hash) else { return };
         let at = self.by_key.get(entry).0;
@@ -218,8 +220,8 @@ impl Ghost {
         }
     }
 
-    /// Counts a read of a followed key by the smallest tick that has it; `None` is a miss at all of
-    /// them.
+    /// Counts a read of a tracked key by the smallest tick that has it; `None` is a miss at all
+    /// ticks.
     fn count(&mut self, hash: u64, counted: Option<usize>) {
         match counted {
             Some(tick) => self.hits[tick] += 1.0,
@@ -229,7 +231,7 @@ impl Ghost {
         self.groups.add(hash, bucket, self.weight);
     }
 
-    /// Puts a key in front, and says which tick it had.
+    /// Moves a key to the front, and returns its previous tick.
     fn touch(&mut self, hash: u64, size: u32) -> Option<usize> {
         let known = match self.by_key.search(hash) {
             Search::Found(entry) => Some(self.by_key.get(entry).0),
@@ -298,7 +300,7 @@ impl Ghost {
         at
     }
 
-    /// Takes a node, not the first, out of the list.
+    /// Removes a node, not the first, from the list.
     fn take_out(&mut self, at: u32) {
         let Node { above, below, tick, .. } = self.nodes[at as usize];
         let ends_here =
@@ -319,7 +321,7 @@ impl Ghost {
         (node.above, node.below) = (NONE, below);
     }
 
-    /// Gives up the keys that no cache holds.
+    /// Drops the keys that no cache holds.
     fn forget_beyond(&mut self) {
         let last = self.boundaries[self.boundaries.len() - 1].last;
         let mut beyond = match last {
@@ -336,7 +338,7 @@ impl Ghost {
         }
     }
 
-    /// Moves the boundary of a tick up until what is within has room.
+    /// Moves the boundary of a tick up until the keys within it fit.
     fn shrink(&mut self, tick: usize) {
         let boundary = &mut self.boundaries[tick];
         while boundary.used > boundary.room && boundary.last != NONE {
@@ -347,8 +349,8 @@ impl Ghost {
         }
     }
 
-    /// Moves the boundary of a tick down while there is room for the next: after a larger item
-    /// went, or one became smaller.
+    /// Moves the boundary of a tick down while the next key fits, as after a removal, or after an
+    /// item became smaller.
     fn widen(&mut self, tick: usize) {
         loop {
             let boundary = &mut self.boundaries[tick];
@@ -375,7 +377,7 @@ impl Ghost {
             .map(|node| (node.key, node.size as f64))
     }
 
-    /// How far the curve may lie from the exact one.
+    /// A bound on the distance of the curve from the exact one.
     fn doubt(&self, requests: f64, samples: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let held = self.boundaries.last().map_or(0, |boundary| boundary.used) as f64 * self.weight;

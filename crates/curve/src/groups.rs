@@ -1,18 +1,18 @@
-//! What the sampled keys say in groups, by hash: how far the groups differ tells the error of them
-//! all, and how misses go with requests tells how to correct for a sample that has more or fewer
-//! requests than it should.
+//! Statistics of the sampled keys in groups, by hash. The differences between the groups give the
+//! error of the whole sample; the relation of misses to requests gives the correction for a sample
+//! that has more or fewer requests than its share.
 //!
-//! A sample stands for `W` requests where `N` were made: it has by chance more or fewer keys, or
-//! hot keys, than its share. With the misses `M` of the sample, the estimates in use are
+//! A sample represents `W` requests while `N` were made: by chance it has more or fewer keys, or
+//! hot keys, than its share. With the misses `M` of the sample, the estimates are
 //!
-//! - `M / W`, SHARDS as first published: right where requests are missing because keys are;
-//! - `M / N`, SHARDS_adj (the same paper, section 3.4): the requests that are missing are taken for
-//!   hits at the smallest size, which is right where they are those of hot keys;
-//! - `(M - b * (W - N)) / N` with `b` as the sample itself has it: how many misses come with a
-//!   further request, from one group of keys to the other (a regression estimate; Cochran,
-//!   "Sampling Techniques", 1977, chapter 7). It is `M / W` for a loop, whose keys are all alike,
-//!   and `M / N` under hot keys. It errs less on average than SHARDS_adj, and more where hot keys
-//!   come and go, since the sample's own `b` is uncertain. So SHARDS_adj is the default;
+//! - `M / W`, SHARDS as first published: right if requests are missing because keys are;
+//! - `M / N`, SHARDS_adj (the same paper, section 3.4): missing requests count as hits at the
+//!   smallest size, which is right if they are those of hot keys;
+//! - `(M - b * (W - N)) / N` with `b` from the sample itself: the further misses per further
+//!   request, from one group of keys to another (a regression estimate; Cochran, "Sampling
+//!   Techniques", 1977, chapter 7). It is `M / W` for a loop, whose keys are all alike, and `M / N`
+//!   under hot keys. Its error is smaller on average than that of SHARDS_adj, but larger if hot
+//!   keys change, since the sample's own `b` is uncertain. So SHARDS_adj is the default;
 //!   `docs/curves.md` has the figures.
 
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::last_of;
 
-/// How a sampled curve is corrected for having more or fewer requests than its share.
+/// The correction of a sampled curve for having more or fewer requests than its share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Correction {
@@ -47,10 +47,9 @@ impl FromStr for Correction {
     }
 }
 
-/// Keys are told apart by as many groups.
+/// Number of groups of keys.
 pub(crate) const GROUPS: usize = 32;
-/// Groups are told apart by buckets of the histogram, [`Groups::BITS`], so many together: a quarter
-/// of an octave.
+/// Buckets of a histogram with [`Groups::BITS`] that groups count together: a quarter of an octave.
 const TOGETHER: usize = 16;
 
 /// Requests by group and coarse distance.
@@ -61,14 +60,14 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Distances are those of a histogram with so many bits.
+    /// The bits of the histogram whose buckets give the distances.
     pub(crate) const BITS: u32 = 7;
     /// Memory for the distances of an octave, with what a vector has in reserve.
     pub(crate) const BYTES_PER_OCTAVE: usize =
         2 * (size_of::<[f64; GROUPS]>() << (Self::BITS - 1)) / TOGETHER;
 
-    /// Adds an access to the key with this hash at the distance of a bucket; `None` is one that
-    /// hits in no cache.
+    /// Adds an access to the key with this hash at the distance of a bucket; `None` is an access
+    /// that hits in no cache.
     #[inline]
     pub(crate) fn add(&mut self, hash: u64, bucket: Option<usize>, weight: f64) {
         let group = crate::sample::group(hash, GROUPS);
@@ -100,7 +99,7 @@ impl Groups {
         &self.cold
     }
 
-    /// What the groups say of the misses at each size, for this correction.
+    /// The spread of the groups' misses at each size, under this correction.
     pub(crate) fn spread(&self, correction: Correction) -> Spread {
         let mut requests = [0.0; GROUPS];
         for row in self.by_distance.iter().chain([&self.cold]) {
@@ -124,7 +123,7 @@ impl Groups {
 struct Regression {
     /// Further misses for a further request.
     slope: f64,
-    /// How far each group's misses, corrected so, are from the mean of all groups.
+    /// The distance of each group's misses, after this correction, from the mean of all groups.
     off: [f64; GROUPS],
 }
 
@@ -137,7 +136,7 @@ impl Regression {
         let slope = match correction {
             Correction::None => m / r.max(f64::MIN_POSITIVE),
             Correction::Count => 0.0,
-            // A further request is at best no miss and at worst one.
+            // A further request adds between no miss and one miss.
             Correction::Regression if xx > 0.0 => (xy / xx).clamp(0.0, 1.0),
             Correction::Regression => 0.0,
         };
@@ -147,7 +146,7 @@ impl Regression {
     }
 }
 
-/// How misses go with requests, by size.
+/// The relation of misses to requests, by size.
 pub(crate) struct Spread {
     rows: Vec<(u64, Regression)>,
 }
@@ -162,12 +161,12 @@ impl Spread {
     }
 
     /// The standard error of misses, averaged over all sizes up to `most` evenly. `shares` are the
-    /// groups' shares of all that the sample takes, `misses` those at each size, of all groups
+    /// groups' shares of the sample's size; `misses` are those at each size, of all groups
     /// together.
     ///
-    /// A group with more than its share of the keys also has all distances too large, by as much:
-    /// what drops at a size drops later by that part of the size. So its misses are off by the
-    /// height of the drops, times their sizes, times its surplus.
+    /// In a group with more than its share of the keys, all distances are too large by the same
+    /// factor: a drop of the curve at a size comes later by that part of the size. So the group's
+    /// misses are off by the height of the drops, times their sizes, times its surplus.
     pub(crate) fn mean_error(&self, most: f64, shares: &[f64; GROUPS], misses: impl Fn(f64) -> f64) -> f64 {
         let all: f64 = shares.iter().sum();
         let surplus = shares.map(|share| if all > 0.0 { share / all - 1.0 / GROUPS as f64 } else { 0.0 });

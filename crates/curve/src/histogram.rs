@@ -1,9 +1,9 @@
-//! How much weight lies at which distance: buckets that are exact for small distances and have a
-//! fixed relative width for large ones.
+//! The weight at each distance, in buckets that are exact for small distances and have a fixed
+//! relative width for large ones.
 //!
-//! A bucket knows its least and its greatest distance. So a loop, whose distances are all alike,
-//! has its cliff where it is and not where the bucket ends: a cache that just holds the loop hits
-//! all, and must not be told that it misses all.
+//! A bucket records its least and its greatest distance. So a loop, whose distances are all equal,
+//! has its cliff at that distance and not at the end of the bucket: a cache that just holds the
+//! loop hits every time, and the curve must not say that it misses every time.
 
 /// The weight of the distances in a range.
 #[derive(Clone, Copy, Debug)]
@@ -17,11 +17,11 @@ struct Bucket {
 
 impl Bucket {
     const EMPTY: Self = Self { weight: 0.0, least: Self::OLD, greatest: Self::OLD };
-    /// Set in both: the next distance that is added takes their place, since what they tell of is
-    /// older than the last ageing.
+    /// Set in both if they are older than the last ageing: the next added distance then replaces
+    /// them.
     const OLD: u32 = 1 << 31;
 
-    /// Buckets of more than 2^31 distances tell 2^31 of them apart.
+    /// Buckets of more than 2^31 distances distinguish 2^31 of them.
     #[inline]
     fn unit(width: u32) -> u32 {
         width.saturating_sub(31)
@@ -47,15 +47,15 @@ impl Bucket {
     fn ends(&self, first: u64, width: u32) -> (u64, u64) {
         let unit = Self::unit(width);
         let at = |offset: u32| first + (u64::from(offset & !Self::OLD) << unit);
-        // A unit has several distances, of which the greatest counts.
+        // A unit covers several distances, of which the greatest counts.
         (at(self.least), at(self.greatest) + ((1 << unit) - 1))
     }
 }
 
-/// A bucket has `2^width` distances where this one lies.
+/// The width of the bucket of this distance, which has `2^width` distances.
 #[inline]
 fn width<const BITS: u32>(distance: u64) -> u32 {
-    // The bit keeps the width from being less than nothing.
+    // The bit keeps the width from becoming negative.
     (distance | 1 << (BITS - 1)).ilog2() - (BITS - 1)
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn bucket<const BITS: u32>(distance: u64) -> usize {
     ((width as usize) << (BITS - 1)) + (distance >> width) as usize
 }
 
-/// The first distance of a bucket, and how many it has, as a power of two.
+/// The first distance of a bucket, and the number of its distances, as a power of two.
 fn range<const BITS: u32>(bucket: usize) -> (u64, u32) {
     let half = 1_usize << (BITS - 1);
     if bucket < 2 * half {
@@ -87,13 +87,12 @@ pub(crate) fn last_of<const BITS: u32>(bucket: usize) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram<const BITS: u32> {
     buckets: Vec<Bucket>,
-    /// Of what was never seen before.
+    /// The weight of first accesses to keys.
     cold: f64,
 }
 
 impl<const BITS: u32> Histogram<BITS> {
-    /// Adds an access at a distance; `None` is one that hits in no cache. Says which bucket it is
-    /// in.
+    /// Adds an access at a distance; `None` is an access that hits in no cache. Returns its bucket.
     #[inline]
     pub(crate) fn add(&mut self, distance: Option<u64>, weight: f64) -> Option<usize> {
         let Some(distance) = distance else {
@@ -121,13 +120,13 @@ impl<const BITS: u32> Histogram<BITS> {
         self.cold /= 2.0;
     }
 
-    /// The weight of everything.
+    /// The total weight.
     pub(crate) fn total(&self) -> f64 {
         self.buckets.iter().map(|bucket| bucket.weight).sum::<f64>() + self.cold
     }
 
-    /// Sizes, and the weight of all that misses in a cache of each: for each bucket with weight
-    /// before its least distance, and at its greatest. Within a bucket the weight is taken to be
+    /// Sizes, with the weight of the misses in a cache of each: for each bucket with weight, just
+    /// before its least distance and at its greatest. Within a bucket the weight is assumed to be
     /// spread evenly.
     pub(crate) fn misses(&self) -> Vec<(u64, f64)> {
         let mut left = self.total();
@@ -135,7 +134,8 @@ impl<const BITS: u32> Histogram<BITS> {
         for (number, bucket) in self.buckets.iter().enumerate().filter(|(_, bucket)| bucket.weight > 0.0) {
             let (first, width) = range::<BITS>(number);
             let (least, greatest) = bucket.ends(first, width);
-            // Up to the least distance nothing changes, however far it is from the last.
+            // Up to the least distance the misses do not change, however far it is from the
+            // previous point.
             let before = least.saturating_sub(1);
             if misses.last().is_none_or(|(size, _)| *size < before) {
                 misses.push((before, left));

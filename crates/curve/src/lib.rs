@@ -1,5 +1,4 @@
-//! Miss-ratio curves: what a cache of any size would miss, and how that is learnt from live
-//! traffic.
+//! Miss-ratio curves: the misses of a cache of any size, and their estimation from live traffic.
 //!
 //! Everything here is a plain value: no lock, no clock, no thread, no I/O, so that the same code
 //! runs in the engine, in the simulator and in a test.

@@ -1,8 +1,8 @@
-//! Estimators of the slope alone: what a little more memory would bring, or a little less would
-//! cost, at the size that a cache has now.
+//! Estimators of the slope only: the gain from a little more memory, or the cost of a little less,
+//! at a cache's present size.
 //!
-//! They need no more than a short list behind the cache, or the end of its own; what lies farther
-//! off they do not see. Whoever goes by them climbs hills and stops at cliffs.
+//! They need only a short list behind the cache, or the tail of the cache's own list, and see
+//! nothing farther away. A policy that follows them does hill climbing, and stops at cliffs.
 
 use crate::estimate::{Estimator, Kind};
 use crate::exact::learnt;
@@ -11,7 +11,7 @@ use crate::mrc::{Confidence, Point};
 use crate::mrc::{MissRatioCurve, Unit};
 use crate::stack::Stack;
 
-/// A queue with a shadow queue behind it, and its own tail watched.
+/// A queue with a shadow queue behind it and a monitored tail.
 ///
 /// Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger", NSDI 2016, section 4: a hit among the keys
 /// that were evicted last, the shadow queue, says that more memory would help; one among the last
@@ -30,12 +30,12 @@ pub struct ShadowQueue {
 }
 
 impl ShadowQueue {
-    /// A queue of `size` with a `tail` that belongs to it, and a `shadow` behind it, over a sample
+    /// Creates a queue of `size` that includes a `tail`, with a `shadow` behind it, over a sample
     /// of the keys at `rate`.
     ///
     /// # Panics
-    /// If the tail is nothing or not smaller than the queue, the shadow is nothing, or the rate is
-    /// not above 0 and at most 1.
+    /// If the tail is 0 or not smaller than the queue, the shadow is 0, or the rate is not above 0
+    /// and at most 1.
     pub fn new(unit: Unit, size: u64, tail: u64, shadow: u64, rate: f64) -> Self {
         assert!(
             tail > 0 && tail < size && shadow > 0,
@@ -49,7 +49,7 @@ impl ShadowQueue {
         self.ghost.counts().0[1]
     }
 
-    /// Sampled hits in the shadow queue: those that a queue with so much more would have.
+    /// Sampled hits in the shadow queue: those that a queue larger by the shadow would have too.
     pub fn shadow_hits(&self) -> f64 {
         self.ghost.counts().0[2]
     }
@@ -85,16 +85,16 @@ impl Estimator for ShadowQueue {
 const HOT_PERCENT: u64 = 30;
 const COLD_PERCENT: u64 = 30;
 
-/// A 2Q cache whose hits in the tails of its warm and its cold queue are counted: what a slab less
-/// would cost.
+/// A 2Q cache that counts hits in the tails of its warm and its cold queue: the cost of one slab
+/// less.
 ///
 /// Berg et al., "The CacheLib Caching Engine", OSDI 2020, section 4.3, whose pool optimizer and
-/// marginal-hits rebalancer go by them. Items enter the hot queue; what that cannot hold goes to
-/// the cold one, and so does what the warm one cannot; a hit in the cold queue moves the item to
-/// the warm one. Evictions come from the cold queue. The tail hits of each queue weigh as much as
-/// its share of the cache, as in CacheLib.
+/// marginal-hits rebalancer use them. Items enter the hot queue. Items that the hot or the warm
+/// queue cannot hold move to the cold one; a hit in the cold queue moves the item to the warm one.
+/// Evictions come from the cold queue. The tail hits of each queue weigh as much as its share of
+/// the cache, as in CacheLib.
 ///
-/// The curve is that of 2Q at two sizes: now, and with a tail's worth less.
+/// The curve is that of 2Q at two sizes: the present one, and the present one less a tail.
 #[derive(Clone, Debug)]
 pub struct TailHits {
     unit: Unit,
@@ -111,10 +111,10 @@ pub struct TailHits {
 }
 
 impl TailHits {
-    /// A cache of `size` whose tails are `tail` long, in the same unit: a slab.
+    /// Creates a cache of `size` whose tails are `tail` long, in the same unit: a slab.
     ///
     /// # Panics
-    /// If the tail is nothing, or not smaller than the cache.
+    /// If the tail is 0, or not smaller than the cache.
     pub fn new(unit: Unit, size: u64, tail: u64) -> Self {
         assert!(tail > 0 && tail < size, "a cache of {size} has no tail of {tail}");
         let (hot, warm, cold) = (Stack::default(), Stack::default(), Stack::default());
@@ -128,7 +128,7 @@ impl TailHits {
             / 100.0
     }
 
-    /// Brings queues to their shares, and the cache to its size.
+    /// Cuts the queues to their shares, and the cache to its size.
     fn settle(&mut self) {
         let share = |percent: u64| (u128::from(self.size) * u128::from(percent) / 100) as u64;
         let (hot, warm) = (share(HOT_PERCENT), share(100 - HOT_PERCENT - COLD_PERCENT));
@@ -178,7 +178,7 @@ impl Estimator for TailHits {
         self.settle();
     }
 
-    /// Nothing: it follows all keys.
+    /// Does nothing: all keys are tracked.
     fn pass(&mut self, _reads: u64) {}
 
     fn follows(&self, _hash: u64) -> bool {

@@ -5,7 +5,7 @@
 //! size `R * S` over the share `R` of the keys. Policies other than LRU have no stack distance, so
 //! each size needs a cache of its own; at a rate of 1/100, ten of them cost a tenth of one.
 //!
-//! What policy runs is the caller's: this module knows only [`Simulated`].
+//! The caller chooses the policy: this module knows only [`Simulated`].
 
 use crate::doubt::Sample;
 use crate::estimate::{Estimator, Kind};
@@ -18,21 +18,21 @@ use crate::sample::{PLACES, place, threshold};
 /// A cache that is run in miniature. Its capacity was set when it was made, in the unit of the
 /// curve.
 pub trait Simulated {
-    /// Asks for a key whose item has `size` units, at least 1, and takes it in if it is absent.
-    /// True on a hit.
+    /// Requests a key whose item has `size` units, at least 1, and inserts it if it is absent.
+    /// Returns true on a hit.
     fn access(&mut self, hash: u64, size: u32) -> bool;
 
-    /// Returns whether it has a key, and changes nothing.
+    /// Returns whether the cache holds a key, and changes nothing.
     fn has(&self, hash: u64) -> bool;
 
-    /// Takes out a key, if it has it.
+    /// Removes a key, if present.
     fn remove(&mut self, hash: u64);
 
     /// Memory taken, in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// A cache of one size, and what it missed.
+/// A cache of one size, and its misses.
 struct Small<S> {
     size: u64,
     cache: S,
@@ -50,15 +50,15 @@ pub struct Miniature<S> {
     requests: f64,
     samples: f64,
     seen: u64,
-    /// The sum of the sizes that were asked for.
+    /// The sum of the requested sizes.
     sizes: f64,
 }
 
 impl<S: Simulated> Miniature<S> {
-    /// Caches of these sizes, which rise, over a share `rate` of the keys. `make` is given the
-    /// capacity of each in miniature, at least 1.
+    /// Creates caches of these sizes, which must rise, over a share `rate` of the keys. `make`
+    /// receives the miniature capacity of each, at least 1.
     ///
-    /// A miniature of fewer than some hundred items errs by more than the sample does; see
+    /// A miniature of fewer than a few hundred items has a larger error than the sample; see
     /// [`Self::rate_for`].
     ///
     /// # Panics
@@ -90,12 +90,12 @@ impl<S: Simulated> Miniature<S> {
         }
     }
 
-    /// The rate at which about `keys` of a number of keys are followed, at most 1.
+    /// The rate at which about `keys` of `of` keys are tracked, at most 1.
     pub fn rate_for(keys: u64, of: u64) -> f64 {
         (keys as f64 / of.max(1) as f64).min(1.0)
     }
 
-    /// Corrects the curve in another way than by default.
+    /// Sets the correction of the curve, in place of the default.
     #[must_use]
     pub fn with_correction(self, correction: Correction) -> Self {
         Self { correction, ..self }
@@ -103,8 +103,8 @@ impl<S: Simulated> Miniature<S> {
 }
 
 impl<S: Simulated> Miniature<S> {
-    /// How far the curve may lie from the exact one, but for what caches of few items do otherwise
-    /// than large ones.
+    /// A bound on the distance of the curve from the exact one, except for the error from caches of
+    /// few items, which behave differently from large ones.
     fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let footprint = self.small.last().map_or(0.0, |small| small.size as f64);
@@ -145,8 +145,8 @@ impl<S: Simulated> Estimator for Miniature<S> {
         if read {
             self.samples += 1.0;
             self.sizes += f64::from(size);
-            // Where a larger cache misses what a smaller one has, the groups take it for a hit from
-            // the smaller on.
+            // If a larger cache misses a key that a smaller one holds, the groups count a hit from
+            // the smaller size on.
             self.groups.add(hash, smallest.map(bucket::<{ Groups::BITS }>), self.weight);
         }
     }

@@ -2,11 +2,11 @@
 //! size.
 //!
 //! A curve is a list of points whose sizes rise and whose miss ratios do not. Between points it is
-//! linear; beyond the last it is flat; below the first it runs to a miss ratio of 1 at size 0, for
-//! a cache without memory misses all.
+//! linear; beyond the last it is flat; below the first it runs to a miss ratio of 1 at size 0, as a
+//! cache without memory misses every request.
 //!
-//! [`arithmetic`] merges, scales and thins curves, [`cliff`] finds where more memory helps only in
-//! large pieces.
+//! [`arithmetic`] merges, scales and thins curves, [`cliff`] finds the sizes at which more memory
+//! helps only in large pieces.
 
 pub mod arithmetic;
 pub mod cliff;
@@ -15,7 +15,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-/// What the sizes of a curve count.
+/// The unit of a curve's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -34,7 +34,7 @@ pub struct Point {
     pub miss_ratio: f64,
 }
 
-/// Why points are not a curve.
+/// The reason why points are not a curve.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CurveError {
     /// There is no point.
@@ -43,9 +43,9 @@ pub enum CurveError {
     /// A miss ratio is below 0, above 1 or not a number.
     #[error("the miss ratio {miss_ratio} at size {size} is not between 0 and 1")]
     NotARatio {
-        /// Where.
+        /// The size of the point.
         size: u64,
-        /// What was given.
+        /// The given miss ratio.
         miss_ratio: f64,
     },
     /// Sizes do not rise.
@@ -63,33 +63,33 @@ pub enum CurveError {
     Units,
 }
 
-/// How far a curve can be trusted: what it was learnt from.
+/// The confidence in a curve: the data it was learnt from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
-    /// Keys that the estimator follows now.
+    /// Keys that the estimator tracks now.
     pub keys: u64,
-    /// Requests that it looked at. Ageing lowers this as it lowers their weight.
+    /// Requests that the estimator recorded. Ageing lowers this as it lowers their weight.
     pub samples: f64,
-    /// Requests that these stand for, sampled or not, lowered by ageing alike. The weight of the
-    /// curve in a merge.
+    /// Requests that the samples represent, sampled or not, lowered by ageing too. The weight of
+    /// the curve in a merge.
     pub requests: f64,
-    /// Requests since the estimator began, whatever their weight is now: against `requests` it
-    /// tells how old the curve is.
+    /// Requests since the estimator began, whatever their weight is now. Compared with `requests`,
+    /// this shows how old the curve is.
     pub seen: u64,
-    /// The distance from the exact curve, averaged over sizes spread evenly up to all keys
-    /// together, that 95 curves of 100 keep. In the median it is some 2.7 times the true distance.
-    /// 0 where nothing is known of it.
+    /// A bound on the distance from the exact curve, averaged over sizes spread evenly up to the
+    /// size of all keys together, that 95 of 100 curves keep. In the median it is about 2.7 times
+    /// the true distance. 0 if unknown.
     pub error: f64,
 }
 
 impl Confidence {
-    /// The standard error of a miss ratio: half of the bound that 95 % keep.
+    /// The standard error of a miss ratio: half of the bound that 95 % of curves keep.
     pub fn standard_error(&self) -> f64 {
         self.error / 2.0
     }
 }
 
-/// What a cache would miss at any size.
+/// The miss ratio of a cache at any size.
 ///
 /// ```
 /// use millpond_curve::{MissRatioCurve, Point, Unit};
@@ -111,9 +111,9 @@ pub struct MissRatioCurve {
 }
 
 impl MissRatioCurve {
-    /// A curve through `points`. A point at size 0 may be missing: the miss ratio is 1 there. Where
-    /// a miss ratio is higher than that of a smaller size, as noise may have it, the lower one is
-    /// kept.
+    /// Creates a curve through `points`. A point at size 0 may be missing: the miss ratio is 1
+    /// there. If a miss ratio is higher than that of a smaller size, which noise can cause, the
+    /// lower one is kept.
     ///
     /// # Errors
     /// If there is no point, a miss ratio is not between 0 and 1, or sizes do not rise.
@@ -138,8 +138,8 @@ impl MissRatioCurve {
         Ok(Self { unit, points: kept, confidence: None })
     }
 
-    /// The curve of a cache whose requests all have the same chance to be for any of `working_set`
-    /// units: it falls in a straight line to 0.
+    /// The curve of a cache whose requests are uniform over `working_set` units: a straight line
+    /// that falls to 0.
     ///
     /// # Panics
     /// If `working_set` is 0.
@@ -149,28 +149,29 @@ impl MissRatioCurve {
         Self { unit, points, confidence: None }
     }
 
-    /// The same curve, with what it was learnt from.
+    /// The same curve, with the data it was learnt from.
     #[must_use]
     pub fn with_confidence(self, confidence: Confidence) -> Self {
         Self { confidence: Some(confidence), ..self }
     }
 
-    /// What it was learnt from, where it was learnt rather than computed.
+    /// The data that the curve was learnt from, unless it was computed.
     pub fn confidence(&self) -> Option<Confidence> {
         self.confidence
     }
 
-    /// What its sizes count.
+    /// The unit of the sizes.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
-    /// Its points, from size 0 on.
+    /// The points, from size 0 on.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The largest size of which it knows more than that the miss ratio does not rise.
+    /// The largest size with a known miss ratio. Beyond it, the miss ratio is only known not to
+    /// rise.
     pub fn max_size(&self) -> u64 {
         self.points[self.points.len() - 1].size
     }
@@ -188,7 +189,7 @@ impl MissRatioCurve {
         left.miss_ratio + share * (right.miss_ratio - left.miss_ratio)
     }
 
-    /// The same as [`Self::miss_ratio`], sought from the point `near` on rather than from the
+    /// The same as [`Self::miss_ratio`], searched from the point `near` rather than from the
     /// middle, and the point at or before `size`, from which the next search may begin. Costs a
     /// step for each point between the two.
     pub fn miss_ratio_near(&self, size: f64, near: usize) -> (f64, usize) {
@@ -211,7 +212,7 @@ impl MissRatioCurve {
         (miss_ratio, at)
     }
 
-    /// What one more unit would save at `size`, in misses per request: how steeply the curve falls
+    /// The misses per request that one more unit would save at `size`: the steepness of the curve
     /// to the right of it. 0 beyond the last point.
     pub fn gain_per_unit(&self, size: f64) -> f64 {
         let above = self.points.partition_point(|point| point.size as f64 <= size).max(1);
@@ -222,7 +223,7 @@ impl MissRatioCurve {
         (left.miss_ratio - right.miss_ratio) / (right.size - left.size) as f64
     }
 
-    /// What `more` units would save at `size`, in misses per request.
+    /// The misses per request that `more` units would save at `size`.
     pub fn gain(&self, size: f64, more: f64) -> f64 {
         self.miss_ratio(size) - self.miss_ratio(size + more)
     }

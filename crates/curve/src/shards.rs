@@ -1,13 +1,13 @@
 //! SHARDS: stack distances of a sample of the keys, scaled.
 //!
-//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015. Of
-//! all keys a share `R` is followed, by their hash ([`crate::sample`]). Between two accesses to one
-//! of them lie `d` followed keys, and so about `d / R` of all.
+//! Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS", FAST 2015. A
+//! share `R` of all keys, selected by hash ([`crate::sample`]), is tracked. If `d` tracked keys lie
+//! between two accesses to one of them, about `d / R` of all keys do.
 //!
-//! - *Fixed rate* (section 3.2): `R` stays. Memory grows with the keys.
-//! - *Fixed size* (section 3.3): when more than `s_max` keys are followed, the threshold is
-//!   lowered, and the keys beyond are given up. Each access counts for `1 / R` accesses, with the
-//!   `R` of its time, which comes to the same as the paper's scaling of old counts.
+//! - *Fixed rate* (section 3.2): `R` is constant. Memory grows with the keys.
+//! - *Fixed size* (section 3.3): when more than `s_max` keys are tracked, the threshold is lowered,
+//!   and the keys beyond it are dropped. Each access counts for `1 / R` accesses, with the `R` of
+//!   its time, which is equivalent to the paper's scaling of old counts.
 //! - *Count correction* (section 3.4, SHARDS_adj): see [`Correction`].
 //!
 //! | the paper | here |
@@ -20,16 +20,16 @@
 //! | the difference between the expected and the actual number of samples, added to the first bucket | `corrected` |
 //! | the curve: sums over the histogram | [`Estimator::curve`] |
 //!
-//! Departures, and why:
-//! 1. The threshold is lowered so far that a sixteenth of the keys go at once, in place of one: no
-//!    heap of keys by hash is needed, at the cost of a sample that is a thirty-second smaller on
-//!    average.
-//! 2. The distance is `above / R + size`, not `(above + size) / R`: what lies above is sampled, the
-//!    key itself is not. A key that is asked for again at once has distance 1, whatever the rate.
-//! 3. Keys beyond [`Shards::with_max_size`] are given up. Without, a stream of ever new keys lowers
-//!    the threshold for ever.
-//! 4. [`Estimator::age`] halves all counts, and raises the threshold where few keys are left: keys
-//!    that join count as new once, which later ageings forget.
+//! Differences, and why:
+//! 1. The threshold is lowered so far that a sixteenth of the keys are dropped at once instead of
+//!    one. So no heap of keys by hash is needed, at the cost of a sample that is a thirty-second
+//!    smaller on average.
+//! 2. The distance is `above / R + size`, not `(above + size) / R`: the keys above are sampled, the
+//!    key itself is not. A key that is requested twice in a row has distance 1, whatever the rate.
+//! 3. Keys beyond [`Shards::with_max_size`] are dropped. Otherwise a stream of ever new keys would
+//!    lower the threshold for ever.
+//! 4. [`Estimator::age`] halves all counts, and raises the threshold if few keys remain: keys that
+//!    join the sample count as new once, which later ageings forget.
 
 use crate::doubt::Sample;
 use crate::estimate::{Access, Estimator, Kind};
@@ -40,19 +40,19 @@ use crate::mrc::{Confidence, MissRatioCurve, Point, Unit};
 use crate::sample::{PLACES, place, threshold};
 use crate::stack::{Found, Stack};
 
-/// How many keys the fixed size follows by default: the paper's errors are below 0.01 with 8 k.
+/// Keys that the fixed size tracks by default: the paper's errors are below 0.01 with 8 k.
 pub const DEFAULT_KEYS: usize = 8192;
 /// Fractions of the scale: exact to a part in 2^32 or better.
 const SCALE_BITS: u32 = 32;
-/// Accesses whose memory is asked for at a time.
+/// Accesses whose memory is prefetched together.
 const AHEAD: usize = 16;
-/// Distances are told apart to a part in 64.
+/// Distances are accurate to one part in 64.
 const BITS: u32 = Groups::BITS;
 
 /// SHARDS, with a fixed rate or a fixed size.
 ///
-/// A followed key takes about 40 to 80 bytes. With the fixed size of 8192 that is 0.6 MiB at most,
-/// whatever the traffic. An access to a followed key takes about 30 ns, 75 where its memory is in
+/// A tracked key takes about 40 to 80 bytes. With the fixed size of 8192 that is 0.6 MiB at most,
+/// whatever the traffic. An access to a tracked key takes about 30 ns, or 75 ns if its memory is in
 /// none of the core's own caches; see [`Estimator::record_all`].
 #[derive(Clone, Debug)]
 pub struct Shards {
@@ -60,24 +60,24 @@ pub struct Shards {
     max_keys: usize,
     max_size: f64,
     correction: Correction,
-    /// The threshold of the beginning, and that of now.
+    /// The initial threshold, which is the highest.
     most: u32,
     threshold: u32,
-    /// How many requests one stands for.
+    /// The number of requests that a sampled one represents.
     weight: f64,
     /// The same in parts of `1 << SCALE_BITS`.
     scale: u64,
     pub(crate) stack: Stack,
     histogram: Histogram<BITS>,
     groups: Groups,
-    /// Reads, sampled or not, and how many of them were sampled; halved by ageing.
+    /// Reads, sampled or not; halved by ageing, like the sampled ones below.
     requests: f64,
     samples: f64,
     seen: u64,
 }
 
 impl Shards {
-    /// Follows this share of all keys, for ever.
+    /// Tracks this share of all keys, for ever.
     ///
     /// # Panics
     /// If the rate is not above 0 and at most 1.
@@ -85,13 +85,13 @@ impl Shards {
         Self::new(unit, rate, usize::MAX)
     }
 
-    /// Follows at most `max_keys` keys, at least 64: all at first, then fewer and fewer of those
-    /// that come.
+    /// Tracks at most `max_keys` keys, at least 64: all keys at first, then a shrinking share of
+    /// them.
     pub fn fixed_size(unit: Unit, max_keys: usize) -> Self {
         Self::new(unit, 1.0, max_keys)
     }
 
-    /// Follows at most this share of all keys, and at most `max_keys`, at least 64.
+    /// Tracks at most this share of all keys, and at most `max_keys`, at least 64.
     ///
     /// # Panics
     /// If the rate is not above 0 and at most 1.
@@ -115,48 +115,48 @@ impl Shards {
         }
     }
 
-    /// Knows of no caches larger than `size`, in the curve's unit, and gives up the keys that only
-    /// they would hold.
+    /// Limits the curve to caches of at most `size`, in the curve's unit, and drops the keys that
+    /// only larger ones would hold.
     #[must_use]
     pub fn with_max_size(self, size: u64) -> Self {
         Self { max_size: size as f64, ..self }
     }
 
-    /// Corrects the curve in another way than by default.
+    /// Sets the correction of the curve, in place of the default.
     #[must_use]
     pub fn with_correction(self, correction: Correction) -> Self {
         Self { correction, ..self }
     }
 
-    /// The most memory that one of fixed size with so many keys takes, in bytes, where distances
-    /// span 40 octaves.
+    /// The most memory that an estimator of fixed size with `max_keys` keys takes, in bytes, if
+    /// distances span 40 octaves.
     pub fn bytes_for(max_keys: usize) -> usize {
         let histograms = 40 * (2 * Histogram::<BITS>::bytes_per_octave() + Groups::BYTES_PER_OCTAVE);
         size_of::<Self>() + Stack::bytes_for(max_keys.max(64)) + histograms
     }
 
-    /// The share of all keys that is followed now.
+    /// The share of all keys that is tracked now.
     pub fn rate(&self) -> f64 {
         1.0 / self.weight
     }
 
-    /// Keys are followed whose place ([`crate::sample::place`]) lies below this.
+    /// The threshold: keys whose place ([`crate::sample::place`]) lies below it are tracked.
     pub fn threshold(&self) -> u32 {
         self.threshold
     }
 
-    /// How many keys are followed now.
+    /// The number of keys tracked now.
     pub fn keys(&self) -> usize {
         self.stack.len()
     }
 
-    /// About how large all keys are together, in the unit of the curve: those that are followed,
+    /// The estimated size of all keys together, in the unit of the curve: that of the tracked keys
     /// over the rate.
     pub fn footprint(&self) -> f64 {
         self.stack.total() as f64 * self.weight
     }
 
-    /// Looks at an access to a followed key, whose search ended at this entry of the stack's table.
+    /// Records an access to a tracked key, whose search ended at this entry of the stack's table.
     #[inline]
     fn record_followed(&mut self, entry: u32, access: &Access) {
         match access.kind {
@@ -174,7 +174,7 @@ impl Shards {
         }
     }
 
-    /// Counts a read of a followed key at its distance; `None` is one that hits in no cache.
+    /// Counts a read of a tracked key at its distance; `None` is a read that hits in no cache.
     #[inline]
     fn count(&mut self, hash: u64, distance: Option<u64>) {
         let bucket = self.histogram.add(distance, self.weight);
@@ -182,14 +182,14 @@ impl Shards {
         self.samples += 1.0;
     }
 
-    /// How large a cache had to be to hold a key that was found so.
+    /// The smallest size of a cache that would have held a key found at this position.
     #[inline]
     fn distance(&self, found: Found) -> u64 {
         let above = (u128::from(found.above) * u128::from(self.scale)) >> SCALE_BITS;
         u64::try_from(above).unwrap_or(u64::MAX).saturating_add(u64::from(found.size))
     }
 
-    /// Gives up keys after one has come.
+    /// Drops keys after one was added.
     #[inline(never)]
     fn make_room(&mut self) {
         while self.stack.total() as f64 * self.weight > self.max_size && self.stack.len() > 1 {
@@ -205,7 +205,7 @@ impl Shards {
         self.seen += reads;
     }
 
-    /// Gives up a sixteenth of the keys: those with the largest places.
+    /// Drops a sixteenth of the keys: those with the largest places.
     #[cold]
     fn lower_threshold(&mut self) {
         let mut places: Vec<u32> = self.stack.keys().map(place).collect();
@@ -225,11 +225,11 @@ impl Shards {
         (u64::from(PLACES) << SCALE_BITS) / u64::from(threshold)
     }
 
-    /// The misses that the sample stands for, and the requests, as corrected, at each size.
+    /// The corrected requests, and the corrected misses at each size, that the sample represents.
     fn corrected(&self) -> (f64, Vec<(u64, f64)>) {
         let sampled = self.histogram.total();
-        // A caller that counts nothing else hands over what is followed alone: then there is
-        // nothing to correct by.
+        // A caller that does not count other reads records only those of tracked keys: then there
+        // is no count to correct by.
         let requests =
             if self.requests > self.samples || self.weight == 1.0 { self.requests } else { sampled };
         if self.correction == Correction::None || sampled <= 0.0 {
@@ -246,12 +246,12 @@ impl Shards {
 }
 
 impl Shards {
-    /// How far the curve may lie from the exact one.
+    /// A bound on the distance of the curve from the exact one.
     fn doubt(&self, requests: f64, misses: &[(u64, f64)]) -> f64 {
         let spread = (self.weight > 1.0).then(|| self.groups.spread(self.correction));
         let sample = Sample {
             requests,
-            // Of all requests so far: while all keys were followed, none was left out.
+            // Of all requests so far: while all keys were tracked, none was left out.
             rate: (self.samples / requests.max(1.0)).min(1.0),
             keys: self.stack.len() as f64,
             footprint: self.footprint().min(self.max_size),
@@ -274,8 +274,9 @@ impl Estimator for Shards {
     fn record_all(&mut self, accesses: &[Access]) {
         let mut entries = [0; AHEAD];
         for some in accesses.chunks(AHEAD) {
-            // One after the other is asked for, so that the processor waits for all at the same
-            // time: first where each is searched for, then what was found there.
+            // The prefetches are issued one after the other, so that the processor waits for all at
+            // the same time: first for the memory that each search reads, then for the memory of
+            // each result.
             some.iter().for_each(|access| self.stack.prefetch(access.hash));
             for (entry, access) in entries.iter_mut().zip(some) {
                 *entry = self.stack.search(access.hash);

@@ -2,9 +2,9 @@
 //! Piecewise Cubic Interpolation", SIAM Journal on Numerical Analysis 1980.
 //!
 //! A curve is known at a few sizes only. Straight lines between them have a corner at each, and an
-//! optimiser stops at corners; a cubic spline as usual swings above and below what it joins, and
-//! promises gains that are not there. This one keeps to the range between neighbours, so that what
-//! does not fall at the points falls nowhere.
+//! optimiser stops at corners. An ordinary cubic spline overshoots the points it joins, and
+//! promises gains that do not exist. This one keeps to the range between neighbours, so that a
+//! function which does not fall at the points falls nowhere.
 
 /// A smooth function through points; beyond the first and the last it is flat.
 ///
@@ -63,7 +63,7 @@ impl MonotoneCubic {
             + width * t * rest * (rest * left.tangent - t * right.tangent)
     }
 
-    /// How many points it goes through.
+    /// The number of points.
     #[expect(clippy::len_without_is_empty, reason = "it has at least one point")]
     pub fn len(&self) -> usize {
         self.knots.len()
@@ -72,23 +72,23 @@ impl MonotoneCubic {
     /// The point of this number, from 0 on.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there is no such point.
     pub fn point(&self, number: usize) -> (f64, f64) {
         (self.knots[number].x, self.knots[number].y)
     }
 
-    /// How many of its points lie at or before `x`. Costs a binary search.
+    /// The number of points at or before `x`. Costs a binary search.
     pub fn points_up_to(&self, x: f64) -> usize {
         self.knots.partition_point(|knot| knot.x <= x)
     }
 
-    /// The points that it goes through.
+    /// The points.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.knots.iter().map(|knot| (knot.x, knot.y))
     }
 }
 
-/// Tangents after section 4 of the paper: the mean of the secants beside a point, 0 where they
+/// Tangents after section 4 of the paper: the mean of the secants beside a point, or 0 if they
 /// differ in sign, and pulled back into the circle of radius 3 in which a cubic is known to be
 /// monotone.
 fn set_tangents(knots: &mut [Knot], secants: &[f64]) {

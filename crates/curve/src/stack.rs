@@ -1,22 +1,22 @@
-//! The LRU stack: keys by recency, each with its size, and how much lies above a key.
+//! The LRU stack: keys by recency, each with its size, and the total size above a key.
 //!
 //! Mattson, Gecsei, Slutz and Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems
-//! Journal 1970: a cache of a given size holds the top of the stack that fits in. An access
-//! therefore hits in just the caches that have room for the key and for all that lies above it, its
+//! Journal 1970: a cache of a given size holds the part of the stack from the top that fits in it.
+//! So an access hits in exactly those caches that have room for the key and all keys above it, its
 //! *stack distance*.
 //!
-//! Every access takes the next place in a row; the place that the key had becomes empty. What lies
+//! Every access takes the next place in a row; the key's previous place becomes empty. The size
 //! above a key is the sum behind its place ([`Sums`]). When the row is used up, the keys move
-//! together to its beginning, in place: a row has at least two places for a key, so that this comes
-//! to a step or two an access.
+//! together to its beginning, in place: a row has at least two places per key, so this costs a step
+//! or two per access.
 //!
 //! An access touches a line of the table and one of the weights, besides the tree and the end of
-//! the row, which are small and always at hand. Whoever knows what comes next has these lines
-//! fetched ahead ([`Stack::prefetch`], [`Stack::search`]).
+//! the row, which are small and stay in the processor's cache. A caller that knows the next
+//! accesses can prefetch these lines ([`Stack::prefetch`], [`Stack::search`]).
 //!
 //! Invariants:
-//! 1. A place has a weight exactly if an entry of the table has that place, and then `entries` has
-//!    the entry's number there; a weight is at least 1, and is the entry's size.
+//! 1. A place has a weight exactly if an entry of the table has that place; `entries` then has the
+//!    entry's number there. A weight is at least 1 and equals the entry's size.
 //! 2. Places below `first` are empty.
 
 use crate::sums::Sums;
@@ -48,12 +48,12 @@ impl Default for Stack {
     }
 }
 
-/// Where an accessed key was.
+/// The position of an accessed key in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The sum of the sizes of what lay above it.
+    /// The sum of the sizes of the keys above it.
     pub(crate) above: u64,
-    /// Its own size then.
+    /// Its own size at that time.
     pub(crate) size: u32,
 }
 
@@ -67,14 +67,14 @@ impl Stack {
         self.total
     }
 
-    /// Asks for the memory in which a key is searched.
+    /// Prefetches the memory in which a key is searched.
     #[inline]
     pub(crate) fn prefetch(&self, key: u64) {
         self.table.prefetch(key);
     }
 
-    /// Searches a key ahead, and asks for the memory at its place: what it gives is for
-    /// [`Self::access_at`].
+    /// Searches for a key ahead of its access, and prefetches the memory at its place. The result
+    /// is for [`Self::access_at`].
     #[inline]
     pub(crate) fn search(&self, key: u64) -> u32 {
         match self.table.search(key) {
@@ -86,8 +86,8 @@ impl Stack {
         }
     }
 
-    /// Puts a key on top, and says where it was. `size` 0 keeps the size that it had, or takes the
-    /// mean of all.
+    /// Moves a key to the top, and returns its previous position. `size` 0 keeps the key's size, or
+    /// takes the mean of all for a new key.
     #[inline]
     pub(crate) fn access(&mut self, key: u64, size: u32) -> Option<Found> {
         match self.table.search(key) {
@@ -95,8 +95,8 @@ impl Stack {
         }
     }
 
-    /// The same for a key whose search ended at this entry. Other keys may have come, moved and
-    /// gone since.
+    /// The same for a key whose search ended at this entry. Other keys may have been added, moved
+    /// or removed since.
     #[inline(always)]
     pub(crate) fn access_at(&mut self, entry: u32, key: u64, size: u32) -> Option<Found> {
         if self.weights.next() == self.weights.places() {
@@ -114,7 +114,7 @@ impl Stack {
         Some(Found { above, size: before.size })
     }
 
-    /// The same for a key that is not where it was searched, or is new.
+    /// The same for a key that is new, or no longer at the entry found by the search.
     #[inline(never)]
     fn access_elsewhere(&mut self, key: u64, size: u32) -> Option<Found> {
         match self.table.search(key) {
@@ -126,7 +126,7 @@ impl Stack {
         }
     }
 
-    /// Puts a new key on top, whose search ended at this entry.
+    /// Puts a new key, whose search ended at this entry, on top.
     fn insert(&mut self, mut entry: u32, key: u64, size: u32) {
         let mean = (self.total / self.len().max(1) as u64).max(1) as u32;
         let size = if size == 0 { mean } else { size };
@@ -144,7 +144,7 @@ impl Stack {
         self.total += u64::from(size);
     }
 
-    /// Takes the key at a place out, and gives it back with its size.
+    /// Removes the key at a place, and returns it with its size.
     fn remove_place(&mut self, place: usize) -> (u64, u32) {
         let Self { table, entries, weights, total, .. } = self;
         let entry = entries[place];
@@ -155,7 +155,7 @@ impl Stack {
         (key, size)
     }
 
-    /// Takes out the keys of which `gone` says so.
+    /// Removes the keys for which `gone` returns true.
     pub(crate) fn remove_if(&mut self, gone: impl Fn(u64) -> bool) {
         for place in self.first..self.weights.next() {
             if self.weights.get(place) > 0 && gone(self.table.hash(self.entries[place])) {
@@ -164,27 +164,27 @@ impl Stack {
         }
     }
 
-    /// Where a key is.
+    /// The position of a key.
     pub(crate) fn find(&self, key: u64) -> Option<Found> {
         let Search::Found(entry) = self.table.search(key) else { return None };
         let (place, size) = self.table.get(entry);
         Some(Found { above: self.weights.behind(place as usize), size })
     }
 
-    /// Returns whether a key is there.
+    /// Returns whether a key is in the stack.
     #[inline]
     pub(crate) fn has(&self, key: u64) -> bool {
         matches!(self.table.search(key), Search::Found(_))
     }
 
-    /// Takes out a key.
+    /// Removes a key.
     pub(crate) fn remove(&mut self, key: u64) {
         if let Search::Found(entry) = self.table.search(key) {
             self.remove_place(self.table.get(entry).0 as usize);
         }
     }
 
-    /// Takes out the least recent key, and gives it back with its size.
+    /// Removes the least recent key, and returns it with its size.
     pub(crate) fn pop_last(&mut self) -> Option<(u64, u32)> {
         while self.first < self.weights.next() {
             let place = self.first;
@@ -219,7 +219,7 @@ impl Stack {
         self.first = 0;
         let places = Self::places_for(self.len());
         // Half of a row may stay unused, so that a number of keys that goes up and down does not
-        // make rows each time.
+        // reallocate the row each time.
         if places > self.weights.places() || places * 4 <= self.weights.places() {
             self.weights = self.weights.resized(places);
             self.entries.resize(places, 0);
@@ -231,7 +231,7 @@ impl Stack {
         (keys * 2).next_power_of_two().max(LEAST_PLACES)
     }
 
-    /// The most memory that a stack of so many keys takes, or of one more for a moment.
+    /// The most memory that a stack of `keys` keys takes, or briefly of one more, in bytes.
     pub(crate) fn bytes_for(keys: usize) -> usize {
         let places = Self::places_for(keys);
         Table::bytes_for(keys + 1) + places * size_of::<u32>() + Sums::bytes_for(places)

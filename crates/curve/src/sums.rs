@@ -1,26 +1,27 @@
-//! Weights by place, and the sum of all behind a place.
+//! Weights by place, and the sum of all weights behind a place.
 //!
 //! Places come in blocks of eight. Above the blocks is a tree whose nodes have eight children, in
 //! the order of a heap: the parent of node `i` is node `(i - 1) / 8`. A node holds for each child
-//! what the children *behind* it weigh: a sum reads one figure of each node on its way up, and a
-//! weight is taken from all children before with a few wide subtractions and no branch. (Fenwick's
-//! tree takes a step for every bit, where each depends on the place.)
+//! the weight of the children *behind* it: a sum reads one figure of each node on its way up, and a
+//! weight is subtracted from all children before it with a few wide subtractions and no branch.
+//! (Fenwick's tree takes a step for every bit, where each depends on the place.)
 //!
-//! Places are filled from the first to the last. The block that is being filled, the *open* one, is
-//! counted apart, and goes into the tree when it is full: so the tree is written for what moves
-//! away alone, and not for what comes.
+//! Places are filled from the first to the last. The *open* block, which is being filled, is
+//! counted separately and enters the tree when it is full. So the tree is written only when weights
+//! are removed, not when they are added.
 //!
 //! Invariants:
-//! 1. Places from `next` on weigh nothing.
-//! 2. `open` is the weight of the block that `next` lies in; the tree has it as nothing.
-//! 3. The blocks are the last level of the heap, all of them.
+//! 1. Places from `next` on have weight 0.
+//! 2. `open` is the weight of the block that `next` lies in; in the tree the weight of that block
+//!    is 0.
+//! 3. The blocks are the whole last level of the heap.
 
 /// Places of a block.
 const BLOCK: usize = 8;
 /// Children of a node.
 const FAN: usize = 8;
 
-/// All bits, for the places of a block behind the given one.
+/// Masks with all bits set for the places of a block behind the given one.
 const BEHIND: [[u32; BLOCK]; BLOCK] = {
     let mut masks = [[0; BLOCK]; BLOCK];
     let mut at = 0;
@@ -30,7 +31,7 @@ const BEHIND: [[u32; BLOCK]; BLOCK] = {
     }
     masks
 };
-/// All bits, for the children of a node before the given one.
+/// Masks with all bits set for the children of a node before the given one.
 const BEFORE: [Node; FAN] = {
     let mut masks = [Node([0; FAN]); FAN];
     let mut at = 0;
@@ -49,7 +50,7 @@ type Block = [u32; BLOCK];
 struct Node([u64; FAN]);
 
 impl Node {
-    /// Adds to the figures of all children before one; wraps, so that it can take away as well.
+    /// Adds to the figures of all children before one. Wraps, so that it can also subtract.
     #[inline]
     fn add_before(&mut self, child: usize, weight: u64) {
         // Whole lines by value, so that they are known to be aligned; all children, so that no
@@ -66,7 +67,7 @@ impl Node {
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
     blocks: Vec<Block>,
-    /// Those that have a block below them; of each level above the last, all.
+    /// The nodes that have a block below them, and all nodes of each level above the last.
     nodes: Vec<Node>,
     /// The number that the first block has in the heap.
     first_block: usize,
@@ -75,7 +76,8 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// How many blocks so many places need, the number of the first, and how many nodes.
+    /// The number of blocks for `places` places, the number of the first block, and the number of
+    /// nodes.
     fn shape(places: usize) -> (usize, usize, usize) {
         let blocks = places.div_ceil(BLOCK).max(2);
         let (mut first_block, mut level) = (1, FAN);
@@ -98,7 +100,7 @@ impl Sums {
         self.blocks.len() * BLOCK
     }
 
-    /// The first place that was not filled yet.
+    /// The first place that is not filled yet.
     #[inline]
     pub(crate) fn next(&self) -> usize {
         self.next
@@ -109,7 +111,7 @@ impl Sums {
         self.blocks[place / BLOCK][place % BLOCK]
     }
 
-    /// Asks for the lines that [`Self::take`] reads first.
+    /// Prefetches the cache lines that [`Self::take`] reads first.
     #[inline]
     pub(crate) fn prefetch(&self, place: usize) {
         let block = place / BLOCK;
@@ -120,7 +122,7 @@ impl Sums {
     /// Fills the next place.
     ///
     /// # Panics
-    /// If there is none left.
+    /// If all places are filled.
     #[inline]
     pub(crate) fn push(&mut self, weight: u32) {
         let (block, within) = (self.next / BLOCK, self.next % BLOCK);
@@ -139,8 +141,8 @@ impl Sums {
         self.change(block, weight);
     }
 
-    /// Adds weight to a block in the tree, and says what the blocks behind it weigh. Wraps, so that
-    /// it can take away as well.
+    /// Adds weight to a block in the tree, and returns the weight of the blocks behind it. Wraps,
+    /// so that it can also subtract.
     #[inline]
     fn change(&mut self, block: usize, weight: u64) -> u64 {
         let mut sum = 0;
@@ -155,7 +157,7 @@ impl Sums {
         sum
     }
 
-    /// What the places behind this one in its block weigh.
+    /// The weight of the places behind this one in its block.
     #[inline]
     fn behind_in_block(&self, place: usize) -> u64 {
         let masks = &BEHIND[place % BLOCK];
@@ -177,7 +179,7 @@ impl Sums {
         sum
     }
 
-    /// Empties a place, and says what lies behind it.
+    /// Empties a place, and returns the weight behind it.
     #[inline]
     pub(crate) fn take(&mut self, place: usize) -> u64 {
         let block = place / BLOCK;
@@ -190,13 +192,14 @@ impl Sums {
         behind + self.open + self.change(block, weight.wrapping_neg())
     }
 
-    /// Moves what weighs anything together at the beginning, in its order, and what `along` has at
-    /// its places with it.
+    /// Moves the places with a weight together at the beginning, in their order, and the elements
+    /// of `along` at those places with them.
     pub(crate) fn gather(&mut self, along: &mut [u32]) {
         let filled = std::mem::take(&mut self.next);
         let (weights, along) = (&mut self.blocks.as_flattened_mut()[..filled], &mut along[..filled]);
         let mut to = 0;
-        // No branch depends on what is there: about every other place is empty, in no order.
+        // No branch depends on the weights: about every other place is empty, in no pattern that a
+        // processor could predict.
         for from in 0..filled {
             let weight = weights[from];
             (weights[to], along[to]) = (weight, along[from]);
@@ -207,7 +210,7 @@ impl Sums {
         self.count();
     }
 
-    /// The same with room for another number of places, which suffice.
+    /// Returns a copy with room for `places` places, which must suffice.
     pub(crate) fn resized(&self, places: usize) -> Self {
         let mut resized = Self::new(places);
         let blocks = self.next.div_ceil(BLOCK);
@@ -217,7 +220,7 @@ impl Sums {
         resized
     }
 
-    /// Makes the tree anew.
+    /// Rebuilds the tree.
     fn count(&mut self) {
         let weigh = |block: &Block| block.iter().map(|weight| u64::from(*weight)).sum::<u64>();
         let open = self.next / BLOCK;
@@ -235,14 +238,14 @@ impl Sums {
                     *figure = behind;
                     behind += weight;
                 }
-                // Those that are not filled have nothing behind them; those that are have.
+                // Figures of missing children stay 0, as nothing lies behind those.
                 behind
             });
             weights = sums.collect();
         }
     }
 
-    /// The memory that so many places take.
+    /// The memory for `places` places, in bytes.
     pub(crate) fn bytes_for(places: usize) -> usize {
         let (blocks, _, nodes) = Self::shape(places);
         blocks * size_of::<Block>() + nodes * size_of::<Node>()

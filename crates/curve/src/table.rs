@@ -1,22 +1,23 @@
-//! A table of hashes: for each, the place that its key has in a row.
+//! A table of hashes, with the place of each hash's key in a row.
 //!
-//! The table is for estimators, which ask it once for every access that they look at. So an entry
-//! is a quarter of a cache line, a search goes on in the next entry, and no more than five eighths
-//! of the entries are taken: one line for most searches, and it can be fetched ahead
-//! ([`Table::prefetch`]). Hashes are taken for what they are; their keys are never seen.
+//! Estimators search the table once for every access that they record. So an entry is a quarter of
+//! a cache line, a search continues in the next entry, and at most five eighths of the entries are
+//! taken: most searches read one line, which can be prefetched ([`Table::prefetch`]). Equal hashes
+//! are taken for the same key; keys themselves are never seen.
 //!
 //! Invariants:
-//! 1. Between the entry where a search for a hash begins and the one that has it no entry is empty.
+//! 1. No entry is empty between the one where a search for a hash begins and the one that has the
+//!    hash.
 //! 2. At least one entry is empty, so that every search ends.
 
 use crate::sample::SPREAD;
 
-/// In the place of a place: the entry is empty.
+/// The place that marks an empty entry.
 const EMPTY: u32 = u32::MAX;
 /// Entries of the smallest table.
 const LEAST_ENTRIES: usize = 64;
 
-/// What is known of a hash.
+/// A hash with its place and size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     hash: u64,
@@ -28,19 +29,19 @@ const _: () = assert!(size_of::<Entry>() == 16);
 
 const NOBODY: Entry = Entry { hash: 0, place: EMPTY, size: 0 };
 
-/// What a search came to: the number of an entry.
+/// The result of a search: the number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// This one has the hash.
+    /// The entry that has the hash.
     Found(u32),
-    /// None has it; this one is empty, and is where it would go.
+    /// No entry has the hash; this one is empty, and the hash belongs there.
     Absent(u32),
 }
 
 /// Places, and sizes, by hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// A power of two of them.
+    /// Their number is a power of two.
     entries: Vec<Entry>,
     len: usize,
 }
@@ -52,7 +53,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Returns whether a table of so many entries has room for so many hashes.
+    /// Returns whether a table of `entries` entries has room for `len` hashes.
     const fn has_room(entries: usize, len: usize) -> bool {
         len * 8 <= entries * 5
     }
@@ -61,14 +62,14 @@ impl Table {
         self.len
     }
 
-    /// Where the search for a hash begins. The bits are none of those that say whether a key is
-    /// sampled, nor in which group it is.
+    /// The entry where the search for a hash begins. Its bits are none of those that decide if a
+    /// key is sampled, or to which group it belongs.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash.wrapping_mul(SPREAD) >> 16) as usize & (self.entries.len() - 1)
     }
 
-    /// Asks for the line where the search for a hash begins.
+    /// Prefetches the cache line where the search for a hash begins.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         base::sync::prefetch(&self.entries[self.home(hash)]);
@@ -79,7 +80,7 @@ impl Table {
         let last = self.entries.len() - 1;
         let mut at = self.home(hash);
         loop {
-            // The mask changes nothing; it shows that the entry is there.
+            // The mask changes nothing; it proves to the compiler that the entry exists.
             let entry = &self.entries[at & last];
             if entry.place == EMPTY {
                 return Search::Absent((at & last) as u32);
@@ -104,8 +105,8 @@ impl Table {
         (entry.place, entry.size)
     }
 
-    /// Gives an entry another place and size, 0 = its own, if it is taken and has this hash, and
-    /// says what it was before.
+    /// Sets the place and size of an entry if it is taken and has this hash, and returns the
+    /// previous entry. Size 0 keeps the entry's own.
     #[inline]
     pub(crate) fn renew(&mut self, entry: u32, hash: u64, place: u32, size: u32) -> Option<Entry> {
         let entry = self.entries.get_mut(entry as usize)?;
@@ -117,26 +118,26 @@ impl Table {
         Some(before)
     }
 
-    /// Gives a taken entry another place.
+    /// Sets the place of a taken entry.
     #[inline]
     pub(crate) fn set_place(&mut self, entry: u32, place: u32) {
         self.entries[entry as usize].place = place;
     }
 
-    /// Takes an empty entry that a search just gave.
+    /// Fills an empty entry that a search just returned.
     #[inline]
     pub(crate) fn take(&mut self, entry: u32, hash: u64, place: u32, size: u32) {
         self.entries[entry as usize] = Entry { hash, place, size };
         self.len += 1;
     }
 
-    /// Returns whether one hash more has room.
+    /// Returns whether the table has no room for one more hash.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         !Self::has_room(self.entries.len(), self.len + 1)
     }
 
-    /// Makes the table twice as large, and says of each place which entry it has now.
+    /// Doubles the table, and calls `moved` with each place and its new entry.
     #[cold]
     pub(crate) fn grow(&mut self, mut moved: impl FnMut(u32, u32)) {
         let entries = vec![NOBODY; self.entries.len() * 2];
@@ -150,7 +151,8 @@ impl Table {
         }
     }
 
-    /// Empties an entry. Others may move up; says of each of their places which entry it has now.
+    /// Empties an entry. Other entries may move up; calls `moved` with the place of each and its
+    /// new entry.
     pub(crate) fn remove(&mut self, entry: u32, mut moved: impl FnMut(u32, u32)) {
         let last = self.entries.len() - 1;
         let mut hole = entry as usize;
@@ -161,8 +163,8 @@ impl Table {
             if next.place == EMPTY {
                 break;
             }
-            // It may move into the hole if that lies between where its search begins and where it
-            // is.
+            // The entry may move into the hole if that lies between the start of its search and its
+            // present position.
             let from_home = at.wrapping_sub(self.home(next.hash)) & last;
             if from_home >= at.wrapping_sub(hole) & last {
                 self.entries[hole] = next;
@@ -179,7 +181,7 @@ impl Table {
         self.entries.iter().filter(|entry| entry.place != EMPTY).map(|entry| entry.hash)
     }
 
-    /// The most memory that a table of so many hashes takes.
+    /// The most memory that a table of `len` hashes takes, in bytes.
     pub(crate) fn bytes_for(len: usize) -> usize {
         let mut entries = LEAST_ENTRIES;
         while !Self::has_room(entries, len) {

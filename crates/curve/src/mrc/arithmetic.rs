@@ -1,11 +1,11 @@
-//! Curves out of curves: scaled, aged, merged, and with fewer points.
+//! Operations on curves: scaling, ageing, merging and thinning.
 
 use super::{Confidence, CurveError, MissRatioCurve, Point, Unit};
 use crate::MonotoneCubic;
 
 impl MissRatioCurve {
-    /// The curve of a cache whose keys take `factor` times the room: what it missed at a size, it
-    /// misses at `factor` times the size. Turns items into bytes by the bytes of an item, and a
+    /// The curve of a cache whose keys take `factor` times the room: the miss ratio at a size moves
+    /// to `factor` times that size. Converts items into bytes, given the bytes per item, and a
     /// shard's curve into that of all shards together.
     ///
     /// # Panics
@@ -27,8 +27,8 @@ impl MissRatioCurve {
         Self { unit, points, confidence: self.confidence }
     }
 
-    /// The same curve over other sizes: `size_of` of those that it has, which must not fall where
-    /// these rise.
+    /// The same curve with each size replaced by `size_of` of it, which must not fall as sizes
+    /// rise.
     #[must_use]
     pub fn resized(&self, size_of: impl Fn(u64) -> u64) -> Self {
         let mut points: Vec<Point> = Vec::with_capacity(self.points.len());
@@ -42,8 +42,7 @@ impl MissRatioCurve {
         Self { unit: self.unit, points, confidence: self.confidence }
     }
 
-    /// The smallest size at which no more is missed than `miss_ratio`; `None` if that is at no
-    /// size.
+    /// The smallest size with at most this `miss_ratio`; `None` if there is no such size.
     pub fn size_for(&self, miss_ratio: f64) -> Option<u64> {
         let after = self.points.partition_point(|point| point.miss_ratio > miss_ratio);
         let right = self.points.get(after)?;
@@ -52,8 +51,8 @@ impl MissRatioCurve {
         Some(left.size + ((right.size - left.size) as f64 * share).ceil() as u64)
     }
 
-    /// The same curve, whose observations weigh `factor` of what they did, from 0 to 1: halved,
-    /// 0.5. What it says does not change, but how it counts in a merge.
+    /// The same curve, with the weight of its observations multiplied by `factor`, from 0 to 1. Its
+    /// miss ratios do not change, only its weight in a merge.
     #[must_use]
     pub fn aged(&self, factor: f64) -> Self {
         let aged = |confidence: Confidence| Confidence {
@@ -64,7 +63,7 @@ impl MissRatioCurve {
         Self { confidence: self.confidence.map(aged), ..self.clone() }
     }
 
-    /// The mean of curves, each weighted: what requests miss that go to one of several caches of
+    /// The weighted mean of curves: the miss ratio of requests that go to one of several caches of
     /// the same size. Weights are request rates, or the requests of [`Confidence`]. A curve of
     /// weight 0 changes nothing.
     ///
@@ -105,14 +104,14 @@ impl MissRatioCurve {
         Ok(Self { confidence: parts.map(|parts| joined(&parts)), ..merged })
     }
 
-    /// The same curve with smooth interpolation between its points, which rises nowhere either.
+    /// The same curve with smooth interpolation between its points, which never rises either.
     pub fn smooth(&self) -> MonotoneCubic {
         MonotoneCubic::new(self.points.iter().map(|point| (point.size as f64, point.miss_ratio)))
     }
 
-    /// A curve of at most `points` points, at least 2, that stays as near to this one as it can: of
-    /// all points left out, the one that lies farthest from the line between its neighbours joins,
-    /// until there are enough. Costs `O(n log n)` on most curves.
+    /// A curve of at most `points` points, at least 2, that approximates this one: the omitted
+    /// point that lies farthest from the line between its neighbours is added until there are
+    /// enough. Costs `O(n log n)` on most curves.
     ///
     /// # Panics
     /// If fewer than 2 points are asked for.
@@ -149,7 +148,7 @@ impl MissRatioCurve {
     }
 }
 
-/// What several curves that count for these shares of the whole were learnt from.
+/// The confidence of a merge of curves, given their shares of the whole.
 fn joined(parts: &[(Confidence, f64)]) -> Confidence {
     let sum = |field: fn(&Confidence) -> f64| parts.iter().map(|(part, _)| field(part)).sum::<f64>();
     Confidence {
@@ -162,7 +161,7 @@ fn joined(parts: &[(Confidence, f64)]) -> Confidence {
     }
 }
 
-/// A stretch between two points that stay, and the point within that lies farthest off.
+/// A stretch between two kept points, and the point within it that lies farthest from the line.
 struct Span {
     off: f64,
     at: usize,

@@ -1,8 +1,8 @@
 //! Performance cliffs: ranges of sizes where the curve lies well above its hull (Cliffhanger, NSDI
 //! 2016, section 3.5).
 //!
-//! Within one, a little more memory saves next to nothing, and enough more saves a lot: whoever
-//! goes by the slope alone stops there.
+//! Within a cliff, a little more memory saves next to nothing, and enough more saves a lot. A
+//! policy that follows only the slope stops there.
 
 use serde::Serialize;
 
@@ -11,20 +11,20 @@ use super::MissRatioCurve;
 /// A range of sizes over which the hull is a straight line below the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cliff {
-    /// Where the curve leaves its hull.
+    /// The size at which the curve leaves its hull.
     pub from: u64,
-    /// Where it comes back to it.
+    /// The size at which the curve meets its hull again.
     pub to: u64,
-    /// The size between at which it lies highest above.
+    /// The size in between at which the curve lies highest above its hull.
     pub at: u64,
-    /// How high it lies there, in misses per request: what splitting the keys between two
-    /// partitions would save.
+    /// The height of the curve above its hull there, in misses per request: the savings from
+    /// splitting the keys between two partitions.
     pub depth: f64,
 }
 
 impl MissRatioCurve {
     /// The cliffs that are at least `depth` deep, in misses per request, by size. Noise of an
-    /// estimate makes shallow ones: 0.02 is a good least depth for sampled curves.
+    /// estimate causes shallow cliffs: 0.02 is a good minimum depth for sampled curves.
     pub fn cliffs(&self, depth: f64) -> Vec<Cliff> {
         let hull = self.hull();
         let cliffs = hull.points.windows(2).filter_map(|ends| {
