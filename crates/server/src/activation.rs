@@ -19,10 +19,11 @@ const ADMIN: &str = "admin";
 pub(crate) struct Activated(Vec<(String, OwnedFd)>);
 
 impl Activated {
-    /// Those that this process was started with. To be called once, before there are other threads.
+    /// Returns the sockets that this process was started with. To be called once, before there are
+    /// other threads.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`] where one of them is no socket that listens.
+    /// [`ErrorKind::Listen`] if one of them is not a listening socket.
     pub(crate) fn from_environment() -> Result<Self, Error> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':').map(str::to_owned);

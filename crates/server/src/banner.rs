@@ -1,5 +1,5 @@
-//! What the server says of itself when it has started: where it listens and for whom, what it
-//! shares out, who must authenticate, and lines to try that work with this configuration.
+//! The message that the server prints when it has started: its listeners and their clients, its
+//! pools and tenants, who must authenticate, and lines to try that work with this configuration.
 
 use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
@@ -43,7 +43,7 @@ pub(crate) fn text(config: &Config, addresses: &[(String, Address)], admin: Opti
     text
 }
 
-/// Whose clients are served, and where.
+/// Returns the kinds of clients and the addresses that are served.
 pub(crate) fn listening(config: &Config, addresses: &[(String, Address)]) -> String {
     let shown = |((name, address), listener): (&(String, Address), &ListenerConfig)| {
         let tls = match listener.tls() {
@@ -61,7 +61,7 @@ pub(crate) fn listening(config: &Config, addresses: &[(String, Address)]) -> Str
     addresses.iter().zip(&config.listeners).map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// What an operator must show.
+/// Returns the credentials that an operator needs.
 fn admin_rules(config: &Config) -> &'static str {
     let admin = &config.admin;
     let has_tokens = !admin.token.0.is_empty() || !admin.tokens_file.as_os_str().is_empty();
@@ -81,7 +81,7 @@ fn names<'a>(names: impl ExactSizeIterator<Item = &'a str>, what: &str) -> Strin
     }
 }
 
-/// Whose clients are served by a protocol.
+/// Returns the clients that a protocol serves.
 fn clients(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Auto => "memcached and Redis",
@@ -99,7 +99,8 @@ fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String>
     let memcached = listeners()
         .filter(|(_, listener)| memcached(listener.protocol))
         .find_map(|(address, listener)| try_memcached(config, listener, address));
-    // Two names of one address are no news; so the last of those for everybody is shown for Redis.
+    // Two names of one address are not worth two lines; so the last of those for everybody is shown
+    // for Redis.
     let is_redis = |protocol| matches!(protocol, Protocol::Auto | Protocol::Resp);
     let redis = || listeners().rev().filter(|(_, listener)| is_redis(listener.protocol));
     let as_guest = redis().find_map(|(address, listener)| try_redis(config, listener, address));
@@ -109,7 +110,7 @@ fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String>
     memcached.into_iter().chain(redis).collect()
 }
 
-/// Whether a client of that listener may do that without a password.
+/// Returns whether a client of that listener may do that without a password.
 fn guest_may(config: &Config, listener: &ListenerConfig, request: &[&[u8]]) -> bool {
     if config.users.is_empty() || listener.auth == Auto::Set(false) {
         return true;
@@ -118,7 +119,7 @@ fn guest_may(config: &Config, listener: &ListenerConfig, request: &[&[u8]]) -> b
     !config.needs_users_at(listener) && default.is_some_and(|user| may(user, request))
 }
 
-/// Whether the rules of a user allow that.
+/// Returns whether the rules of a user allow that.
 fn may(user: &UserSettings, request: &[&[u8]]) -> bool {
     let spec = request.first().and_then(|name| Spec::find(name));
     user.rules().is_ok_and(|rules| spec.is_some_and(|spec| rules.check(spec, request).is_ok()))
@@ -183,7 +184,7 @@ fn try_redis_as_user(config: &Config, listener: &ListenerConfig, address: &Addre
     Some(format!("{} --user {} --askpass {command}", redis_client(listener, address), user.name))
 }
 
-/// Where a listener on all addresses is found from this machine.
+/// Returns the address by which this machine reaches a listener on all addresses.
 fn reachable(address: SocketAddr) -> String {
     match address.ip() {
         ip if !ip.is_unspecified() => ip.to_string(),

@@ -1,4 +1,4 @@
-//! What operators are told of the miss-ratio curves that pools learn: how much each was learnt
+//! The summary for operators of the miss-ratio curves that pools learn: how much each was learnt
 //! from, and what the pool would miss with half of its memory, with all of it, with a GiB more, and
 //! with twice as much.
 
@@ -25,9 +25,9 @@ pub(crate) struct Outlook {
     /// How far the curve is from the exact one at most, in 95 of 100 cases: the mean distance over
     /// all sizes.
     pub(crate) error: f64,
-    /// What the pool has of the memory now: slabs, index and queues.
+    /// The present memory of the pool: slabs, index and queues.
     pub(crate) present_bytes: u64,
-    /// What a request would miss, by name of the size. Empty until there was one.
+    /// The miss ratios, by name of the size. Empty until there was a request.
     pub(crate) miss_ratios: Vec<(&'static str, f64)>,
 }
 

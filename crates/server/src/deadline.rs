@@ -45,7 +45,7 @@ const fn marked(early: u32) -> u32 {
 /// Flags that have room for milliseconds, and none of them: for an item whose end is not known yet.
 pub(crate) const ROOM: u32 = marked(0);
 
-/// What a memcached client is shown of the flags.
+/// Returns the flags as a memcached client sees them.
 #[inline]
 pub(crate) const fn shown_flags(client_flags: u32) -> u32 {
     if client_flags & MARK_MASK == MARK { 0 } else { client_flags }
@@ -59,8 +59,8 @@ pub(crate) fn deadline(expires_at: Option<u32>, client_flags: u32) -> Option<u64
     Some(end.saturating_sub(early.min(999)))
 }
 
-/// Whether an item that the engine still has is over. Asks for the time only where a second is not
-/// precise enough.
+/// Returns whether an item that the engine still has is expired. Asks for the time only if a second
+/// is not precise enough.
 #[inline]
 pub(crate) fn is_over(expires_at: Option<u32>, client_flags: u32, now_millis: impl FnOnce() -> u64) -> bool {
     client_flags & MARK_MASK == MARK

@@ -1,9 +1,9 @@
-//! What a client speaks, by its first request: for listeners on which everything is spoken.
+//! The protocol of a client, detected by its first request: for listeners that serve all protocols.
 //!
 //! RESP begins with `*`, memcached's binary protocol with a byte of its own, and both have lines of
-//! words besides. Of these, memcached's are known by their first word, as memcached spells it: in
-//! lower case. Where Redis has a command of the same name whose shape memcached's cannot have, as
-//! `set KEY VALUE`, the shape decides; where both could be meant, as in `get KEY`, memcached is.
+//! words besides. Of these, memcached's are recognised by their first word, as memcached spells it:
+//! in lower case. If Redis has a command of the same name whose shape memcached's cannot have, as
+//! `set KEY VALUE`, the shape decides; if both are possible, as in `get KEY`, it is memcached.
 
 use protocol::memcached::binary::REQUEST_MAGIC;
 use protocol::resp::commands::Spec;
@@ -15,8 +15,8 @@ const MAX_WORD_BYTES: usize = 32;
 /// A longer first line is memcached's, as Redis has none without an array.
 const MAX_LINE_BYTES: usize = 512;
 
-/// memcached's commands, each with the number of words below which a line is no request of
-/// memcached's but may be one of Redis's.
+/// memcached's commands, each with its least number of words: a shorter line is not a valid request
+/// of memcached but may be one of Redis.
 const MEMCACHED: &[(&str, usize)] = &[
     ("get", 0),
     ("gets", 0),
@@ -51,19 +51,19 @@ const MEMCACHED: &[(&str, usize)] = &[
     ("cache_memlimit", 0),
 ];
 
-/// What memcached's clients ask a node of ElastiCache for, to learn of its others, the second as
-/// pylibmc spells it. That they are answered `ERROR` tells them that there are none. No setting of
-/// Redis has that name.
+/// The requests by which memcached's clients ask a node of ElastiCache for its others, the second
+/// as pylibmc spells it. The answer `ERROR` tells them that there are none. No setting of Redis has
+/// that name.
 const DISCOVERY: [&[u8]; 2] = [b"config get cluster", b"config get b'cluster'"];
 
-/// What is spoken, as far as it is told apart here.
+/// The detected protocol, as far as it is distinguished here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detected {
     Memcached,
     Resp,
 }
 
-/// What a connection that begins with `input` speaks; `None` while that may be either.
+/// Returns the protocol of a connection that begins with `input`; `None` while it may be either.
 pub(crate) fn detect(input: &[u8]) -> Option<Detected> {
     let first = *input.first()?;
     if first == RESP_FIRST {

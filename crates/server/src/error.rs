@@ -1,9 +1,9 @@
-//! What can go wrong in starting, running and reloading the server. What goes wrong on a connection
-//! is told to its client and counted, and is no error here.
+//! The errors of starting, running and reloading the server. A failure on a connection is reported
+//! to its client and counted, and is not an error here.
 
 use std::fmt;
 
-/// What kind of failure it is, and so what to do.
+/// The kind of a failure, which determines what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A setting is wrong. The message names it and says what to write; trying again does not help.
@@ -45,7 +45,7 @@ impl Error {
         Self::new(kind, errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

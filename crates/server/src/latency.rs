@@ -6,14 +6,14 @@
 
 use base::counter::Counters;
 
-/// One turn in so many is timed.
+/// One turn in this many is timed.
 pub(crate) const ONE_IN: u32 = 8;
 /// Bounds double from a microsecond on; the last bucket has none.
 const BUCKETS: usize = 24;
 /// Behind the buckets: the sum.
 const SUM: usize = BUCKETS;
 
-/// What is spoken, as it is told apart here.
+/// The protocols, as latencies distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
     Memcached,
@@ -47,7 +47,7 @@ const TENANT_BUCKETS: usize = 12;
 pub(crate) struct TenantLatencies(Counters<{ TENANT_BUCKETS + 1 }>);
 
 impl TenantLatencies {
-    /// Counts a turn that took `nanos` and answered so many requests.
+    /// Counts a turn that took `nanos` and answered this many requests.
     pub(crate) fn add(&self, nanos: u64, requests: u64) {
         self.0.add(bucket(nanos).div_ceil(2).min(TENANT_BUCKETS - 1), requests);
         self.0.add(TENANT_BUCKETS, nanos.saturating_mul(requests));
@@ -80,7 +80,7 @@ pub(crate) struct Histogram {
 }
 
 impl RequestLatencies {
-    /// Counts a turn that took `nanos` and answered so many requests.
+    /// Counts a turn that took `nanos` and answered this many requests.
     pub(crate) fn add(&self, spoken: Spoken, nanos: u64, requests: u64) {
         let counters = self.of(spoken);
         counters.add(bucket(nanos), requests);

@@ -32,7 +32,7 @@ impl Seldom {
         Self { every_nanos: secs * 1_000_000_000, next: AtomicU64::new(0) }
     }
 
-    /// Whether it may be said now; if so, not again for that long.
+    /// Returns whether the message may be logged now; if so, not again for that long.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let later = |next: u64| (now >= next).then(|| now.saturating_add(self.every_nanos));
         self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()

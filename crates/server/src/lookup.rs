@@ -20,7 +20,8 @@ pub(crate) const TAGGED_FROM_BYTES: usize = 1 << 10;
 pub(crate) struct Batch<'i, A> {
     keys: [&'i [u8]; BATCH],
     answers: [A; BATCH],
-    /// Where its request begins in the input, and which of that request's keys it is.
+    /// The offset in the input at which its request begins, and its index among that request's
+    /// keys.
     places: [(usize, usize); BATCH],
     len: usize,
 }
@@ -59,7 +60,7 @@ impl<'i, A: Copy> Batch<'i, A> {
         self.keys.get(..self.len)?.first().copied()
     }
 
-    /// Where lookup number `index` stands in the input; nothing where there is none.
+    /// Returns the place in the input of lookup number `index`; `None` if there is no such lookup.
     pub(crate) fn place_of(&self, index: usize) -> Option<(usize, usize)> {
         self.places.get(..self.len)?.get(index).copied()
     }
@@ -114,9 +115,10 @@ pub(crate) enum Value<'a, 'c> {
 }
 
 impl<'a, 'c> Value<'a, 'c> {
-    /// What was found under `key`, noted as an access. A small value is shown, so that connections
-    /// of several threads that read one hot item do not wait for each other; a large one is sent
-    /// from where it lies, and so held, as is one that `hold` says is to be changed.
+    /// Returns the value found under `key`, noted as an access. A small value is shown in place, so
+    /// that connections of several threads that read one hot item do not wait for each other. A
+    /// large one is sent from where it lies, and so held, as is one that is to be changed according
+    /// to `hold`.
     #[inline]
     pub(crate) fn of(found: Found<'a>, space: Keys<'c>, key: &[u8], hold: bool) -> Option<Self> {
         // A collection has no value.

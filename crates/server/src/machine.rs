@@ -1,4 +1,4 @@
-//! What the machine has to offer but for memory ([`base::machine`]).
+//! The resources of the machine other than memory ([`base::machine`]).
 
 use std::io;
 use std::path::Path;

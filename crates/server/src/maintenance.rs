@@ -1,7 +1,7 @@
-//! Threads that look after the cache about once a second, so that no client's request has to.
+//! Threads that maintain the cache about once a second, so that no client's request has to.
 //!
-//! What has to be done in time is one's; the other takes memory from the system ahead of need,
-//! which can take a processor a second and never has to be: it gives way to all others.
+//! One does the work that has to be done in time. The other takes memory from the system ahead of
+//! need, which can take a processor a second and never has to be done: it yields to all others.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -68,7 +68,7 @@ impl Maintenance {
     }
 }
 
-/// What the log knows of memory that a file system refused.
+/// The refusals of memory by a file system that the log has reported.
 struct Refusals {
     count: u64,
     telling: Seldom,

@@ -1,9 +1,8 @@
-//! What the server counts, declared in one place with the names under which it is shown.
+//! The server's counters, declared in one place with the names under which they are shown.
 //!
-//! Every tenant at every listener has its own block of counters, so that each figure can be told
-//! apart by whose it is and where its clients come in. memcached's `stats` shows sums over all
-//! listeners, less what they were at the last `stats reset`; Prometheus shows the plain sums, which
-//! never go back.
+//! Every tenant at every listener has its own block of counters, so that each figure can be split
+//! by tenant and by listener. memcached's `stats` shows sums over all listeners, less what they
+//! were at the last `stats reset`; Prometheus shows the plain sums, which never go back.
 
 use protocol::resp::commands::NUMBERS;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +18,7 @@ use crate::times::{CallTimes, TimeSum};
 pub(crate) struct Family {
     /// The name, without `_total`.
     pub(crate) name: &'static str,
-    /// What it counts.
+    /// The help text: what the family counts.
     pub(crate) help: &'static str,
 }
 
@@ -145,7 +144,7 @@ counters! {
     TlsFull: TLS_HANDSHAKES { kind = "full" },
     TlsResumed: TLS_HANDSHAKES { kind = "resumed" },
     TlsTimeout: TLS_FAILURES { reason = "timeout" },
-    /// What came is no TLS: a client that does not use it, mostly.
+    /// The bytes are not TLS: usually from a client that does not use it.
     TlsNotTls: TLS_FAILURES { reason = "not_tls" },
     /// No version or cipher that both have.
     TlsIncompatible: TLS_FAILURES { reason = "incompatible" },
@@ -161,7 +160,7 @@ const ENDS: usize = 3;
 const CALLS: usize = ENDS * NUMBERS;
 const ERRORS: usize = resp::ERROR_CODES.len();
 
-/// What became of a call of a command of RESP.
+/// The outcome of a call of a command of RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// It was answered by what it is to be answered by.
@@ -187,7 +186,7 @@ pub(crate) struct ListenerCounters {
     /// Errors that clients of RESP were answered, by the code that they begin with.
     errors: Counters<ERRORS>,
     pub(crate) times: CallTimes,
-    /// What they were at the last `stats reset`.
+    /// The counts at the last `stats reset`.
     baseline: Mutex<Option<Box<Baseline>>>,
 }
 
@@ -204,7 +203,7 @@ impl Default for Baseline {
     }
 }
 
-/// What is known of a command of RESP since the last `stats reset`.
+/// The figures of a command of RESP since the last `stats reset`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandFigures {
     /// By how they ended, in the order of [`Ended`].
@@ -253,7 +252,7 @@ impl ListenerCounters {
         self.errors.sum(code).wrapping_sub(before)
     }
 
-    /// What is known of all commands of RESP since the last [`Self::reset`], in addition to `sums`.
+    /// Adds the figures of all commands of RESP since the last [`Self::reset`] to `sums`.
     pub(crate) fn add_to(&self, sums: &mut [CommandFigures]) {
         let baseline = self.baseline();
         for (number, sum) in sums.iter_mut().enumerate().take(NUMBERS) {
@@ -319,7 +318,7 @@ impl ListenerCounters {
     }
 }
 
-/// Where calls of a command that ended so are counted.
+/// Returns the index of the counter of a command's calls with this outcome.
 const fn place(number: usize, ended: Ended) -> usize {
     ended as usize * NUMBERS + number
 }

@@ -1,4 +1,4 @@
-//! The memory monitor: started, changed and stopped as the configuration says, and heard in the
+//! The memory monitor: started, changed and stopped as the configuration says, and reported in the
 //! log.
 
 use std::sync::{Mutex, PoisonError};
@@ -17,14 +17,14 @@ pub(crate) struct Monitoring(Mutex<State>);
 struct State {
     settings: Option<MonitorSettings>,
     thread: Option<MonitorThread>,
-    /// What the log has told of.
+    /// The status that the log has reported.
     told: MonitorStatus,
-    /// Whether it could give no more back when the log was last written to.
+    /// True if it could give no more back when the log was last written to.
     was_exhausted: bool,
 }
 
 impl Monitoring {
-    /// Whether this is what is in force already.
+    /// Returns whether these settings are already in force.
     pub(crate) fn is(&self, settings: &MonitorSettings) -> bool {
         self.lock().settings.as_ref() == Some(settings)
     }
@@ -52,7 +52,7 @@ impl Monitoring {
         Ok(())
     }
 
-    /// What it has done so far; `None` where there is none.
+    /// Returns the status of the monitor; `None` if there is none.
     pub(crate) fn status(&self) -> Option<MonitorStatus> {
         self.lock().thread.as_ref().map(MonitorThread::status)
     }

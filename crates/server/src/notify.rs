@@ -1,7 +1,7 @@
-//! What a service manager is told: when the server is ready, reads its settings again, stops, and
-//! that it is alive.
+//! Messages to a service manager: when the server is ready, reloads its settings, stops, and that
+//! it is alive.
 //!
-//! Without one, which is where `NOTIFY_SOCKET` is not set, nothing is told.
+//! Without a service manager, that is if `NOTIFY_SOCKET` is not set, nothing is sent.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -36,8 +36,8 @@ fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Where the service manager wants to hear that the server is alive, tells it so for as long as
-/// every worker answers.
+/// Reports to a service manager that asks for it that the server is alive, for as long as every
+/// worker answers.
 pub(crate) fn start_watchdog(shared: &Arc<Shared>) {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {

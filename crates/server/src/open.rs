@@ -1,7 +1,7 @@
-//! What a server has open before it serves: its sockets, and what is in the files that its
-//! configuration names.
+//! The resources that a server opens before it serves: its sockets, and the contents of the files
+//! that its configuration names.
 //!
-//! All that cannot be had is reported together.
+//! All that cannot be opened is reported together.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,8 @@
-//! Whether a configuration can work on this machine: the files and folders that it names, and its
-//! addresses.
+//! Checks whether a configuration can work on this machine: the files and folders that it names,
+//! and its addresses.
 //!
-//! All of it is looked at as a start would use it, and all that is wrong is reported together.
-//! Invariant 1: nothing is changed. No file is made, emptied or written to, and no address is
-//! listened on.
+//! Each is checked as a start would use it, and all problems are reported together. Invariant 1:
+//! nothing is changed. No file is made, emptied or written to, and no address is listened on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,7 +107,7 @@ fn refused_addresses(config: &Config, activated: &Activated) -> Vec<Refusal> {
     refused
 }
 
-/// Whether a file can be written to, or made; an empty name is no file.
+/// Checks that a file can be written to, or made; an empty name stands for none.
 fn check_log(file: &Path) -> io::Result<()> {
     if file.as_os_str().is_empty() {
         return Ok(());
@@ -125,7 +124,7 @@ fn check_log(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a cache can be had in `folder`, which is made if it is not there.
+/// Checks that a cache can be made in `folder`, which is created if it is not there.
 fn check_shared_memory(folder: &Path) -> Result<(), String> {
     let absolute = std::path::absolute(folder).map_err(|error| error.to_string())?;
     let is_there = |place: &&Path| std::fs::symlink_metadata(place).is_ok();

@@ -14,7 +14,7 @@ use crate::preflight;
 use crate::server::Reload;
 use crate::shared::Shared;
 
-/// What becomes of files that are written to, where their settings stay as they are.
+/// The treatment of files that are written to, if their settings stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
     /// They are written on: nobody waits for a disk because another setting is changed.
@@ -23,7 +23,7 @@ pub(crate) enum Files {
     Reopen,
 }
 
-/// What is kept for changes.
+/// The state that is kept for changes.
 #[derive(Default)]
 pub(crate) struct Changing {
     /// Held while settings are changed, so that one change is made after the other; with the
@@ -34,8 +34,8 @@ pub(crate) struct Changing {
     absent: OnceLock<Vec<String>>,
 }
 
-/// Where the configuration came from, and the log that follows it. There is none where a program
-/// started the server.
+/// The source of the configuration, and the log that follows it. There is none if a program started
+/// the server.
 pub(crate) struct Origin {
     pub(crate) file: Option<PathBuf>,
     pub(crate) log: LogControl,

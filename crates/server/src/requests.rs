@@ -1,18 +1,18 @@
-//! The log of requests: what was asked for a sample of keys, in lines that `millpond bench replay`
+//! The log of requests: the requests for a sample of keys, in lines that `millpond bench replay`
 //! and `millpond curve` read.
 //!
-//! Keys are sampled by their hash, and of a sampled key every request is logged: the requests
-//! between two for one key are then a sample of those that there were, so that a replay in as small
-//! a part of the memory finds what the whole would (Waldspurger et al., "Efficient MRC Construction
-//! with SHARDS", FAST 2015). Of requests drawn one by one that cannot be said.
+//! Keys are sampled by their hash, and every request for a sampled key is logged. The requests
+//! between two for one key are then a sample of all requests between them, so that a replay in as
+//! small a part of the memory finds what the whole would (Waldspurger et al., "Efficient MRC
+//! Construction with SHARDS", FAST 2015). A sample of single requests would not have this property.
 //!
 //! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds
-//! it full, or being emptied, is counted and forgotten. One thread empties the buffers and writes.
-//! Invariant 2: nobody takes a log with holes for a whole one. A line `# N requests were dropped`,
-//! or `… could not be written`, stands at each hole, readers tell of them, and the server's own log
-//! does, too. Invariant 3: nobody takes a sample for the whole, or the keys of two runs of the
-//! server for the same. What is written after the file was opened begins with a line that says one
-//! key in how many is logged, and by what keys are chosen and numbered.
+//! it full, or being emptied, is counted and dropped. One thread empties the buffers and writes.
+//! Invariant 2: a log with holes cannot be taken for a whole one. A line `# N requests were
+//! dropped`, or `… could not be written`, stands at each hole; readers report it, and so does the
+//! server's own log. Invariant 3: a sample cannot be taken for the whole, nor the keys of two runs
+//! of the server for the same. The part that is written after the file was opened begins with a
+//! line that states how keys are sampled, one in how many, and by which seed they are numbered.
 
 #[cfg(test)]
 mod tests;
@@ -37,10 +37,10 @@ use crate::reload::Files;
 /// How often buffers are emptied, and requests that one holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 const BUFFERED: usize = 2_048;
-/// What a buffered request takes besides its size: the names of tenant and key, about.
+/// The size of a buffered request's names of tenant and key, about, in bytes.
 const NAMES_BYTES: usize = 96;
 
-/// What a request does to its key.
+/// The effect of a request on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
     Read,
@@ -74,7 +74,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) outcome: &'static str,
 }
 
-/// What is kept of it until it is written.
+/// The record of a request until it is written.
 struct Entry {
     unix_nanos: u64,
     latency_nanos: u64,
@@ -83,7 +83,7 @@ struct Entry {
     command: &'static str,
     does: Does,
     hash: u64,
-    /// Where keys are written as they are.
+    /// The key, if keys are written as they are.
     key: Option<Box<[u8]>>,
     key_bytes: usize,
     value_bytes: Option<usize>,
@@ -116,7 +116,7 @@ pub(crate) struct RequestLog {
 #[derive(Default)]
 struct Missing {
     all: AtomicU64,
-    /// How many of them the file tells of.
+    /// How many of them the file reports.
     marked: AtomicU64,
 }
 
@@ -125,18 +125,18 @@ impl Missing {
         self.all.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// How many the file does not tell of.
+    /// Returns how many the file does not report yet.
     fn unmarked(&self) -> u64 {
         self.all.load(Ordering::Relaxed) - self.marked.load(Ordering::Relaxed)
     }
 
-    /// So many, of which the file does not tell, are missing for another cause.
+    /// Moves this many unreported requests to another cause.
     fn move_to(&self, cause: &Self, requests: u64) {
         self.all.fetch_sub(requests, Ordering::Relaxed);
         cause.add(requests);
     }
 
-    /// The file tells of so many more.
+    /// Notes that the file reports this many more.
     fn mark(&self, requests: u64) {
         self.marked.fetch_add(requests, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ impl Missing {
 #[derive(Default)]
 struct Buffer {
     entries: Vec<Entry>,
-    /// Whether keys are written as they are.
+    /// True if keys are written as they are.
     is_plain: bool,
 }
 
@@ -243,7 +243,7 @@ impl RequestLog {
         key_hash(self.seed, key)
     }
 
-    /// What the buffers take, the writer's own among them.
+    /// Returns the size of the buffers, the writer's own included.
     fn buffer_bytes(&self) -> u64 {
         ((self.buffers.len() + 1) * BUFFERED * (size_of::<Entry>() + NAMES_BYTES)) as u64
     }
@@ -254,7 +254,7 @@ impl RequestLog {
         (self.written.load(Ordering::Relaxed), missing(&self.dropped) + missing(&self.unwritten))
     }
 
-    /// What a turn of a connection is to note its requests with, if requests are logged.
+    /// Returns the notes for a turn of a connection, if requests are logged.
     #[inline]
     pub(crate) fn notes<'a>(&'a self, worker: usize, tenant: &'a str, spoken: Spoken) -> Option<Notes<'a>> {
         if self.highest_hash.load(Ordering::Relaxed) == 0 {
@@ -264,7 +264,7 @@ impl RequestLog {
     }
 }
 
-/// Whether two settings ask for the same log.
+/// Returns whether two settings ask for the same log.
 fn is_same(one: &Watch, other: &Watch) -> bool {
     let of = |watch: &Watch| {
         (

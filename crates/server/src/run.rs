@@ -69,7 +69,7 @@ impl Drop for Flushes {
     }
 }
 
-/// Whose clients it serves, and where, as one text.
+/// Returns the kinds of clients and the addresses that are served, as one text.
 fn listening(server: &Server) -> String {
     banner::listening(&server.config(), &server.addresses())
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[derive(Debug, Default)]
 pub(crate) struct Several(AtomicU64);
 
-/// What a key space was when somebody began to read several of its keys.
+/// The state of a key space when a reader began to read several of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen(u64);
 
@@ -44,7 +44,7 @@ impl Several {
         seen.is_multiple_of(2).then_some(Seen(seen))
     }
 
-    /// Whether what was read since was there at one moment.
+    /// Returns whether all keys read since then were in the cache at one moment.
     pub(crate) fn is_as(&self, seen: Seen) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seen.0

@@ -1,5 +1,4 @@
-//! Requests that took long: the last of them, with their first arguments, as Redis's slow log has
-//! them.
+//! Slow requests: the last of them, with their first arguments, as in Redis's slow log.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +9,7 @@ use base::{Ledger, Part};
 const MAX_ARGS: usize = 32;
 const MAX_ARG_BYTES: usize = 128;
 
-/// A request that took long.
+/// A slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slow {
     /// Its number since the server was started.
@@ -18,11 +17,11 @@ pub(crate) struct Slow {
     /// When it was answered, Unix seconds.
     pub(crate) at_secs: u32,
     pub(crate) micros: u64,
-    /// Whose it was: nobody else is told.
+    /// The tenant of the request: no other tenant sees it.
     pub(crate) tenant: String,
     /// The first arguments, shortened, without secrets.
     pub(crate) args: Vec<Vec<u8>>,
-    /// Where its client is, and what it calls itself.
+    /// The client's address, and the name that it gave itself.
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
 }
@@ -93,7 +92,7 @@ impl SlowLog {
     }
 }
 
-/// What is kept of `args`: the first of them, the first bytes of each, and no secret.
+/// Returns a shortened copy of `args`: the first of them, the first bytes of each, and no secret.
 pub(crate) fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
     let is_long = args.len() > MAX_ARGS;
     let whole = if is_long { MAX_ARGS - 1 } else { args.len() };

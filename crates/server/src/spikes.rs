@@ -37,7 +37,7 @@ pub(crate) struct Spike {
     pub(crate) millis: u64,
 }
 
-/// What is known of an event.
+/// The record of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Series {
     /// The latest last.
@@ -62,12 +62,12 @@ impl Series {
     }
 }
 
-/// The events of a tenant. Locked when a request took long, and while they are looked at.
+/// The events of a tenant. Locked when a request was slow, and while they are looked at.
 #[derive(Default)]
 pub(crate) struct Spikes(Mutex<[Option<Series>; Event::ALL.len()]>);
 
 impl Spikes {
-    /// Keeps that a request took so long.
+    /// Records a request that took this long.
     pub(crate) fn add(&self, event: Event, spike: Spike, ledger: &Ledger) {
         let mut kept = self.lock();
         let Some(place) = kept.get_mut(event as usize) else { return };
@@ -78,7 +78,7 @@ impl Spikes {
         series.add(spike);
     }
 
-    /// What is known of an event, if something is.
+    /// Returns the record of an event, if there is one.
     pub(crate) fn of(&self, event: Event) -> Option<Series> {
         self.lock().get(event as usize)?.clone()
     }

@@ -1,11 +1,11 @@
-//! How long commands of RESP take, each apart: for `INFO commandstats` and `latencystats`, and
+//! The durations of commands of RESP, each apart: for `INFO commandstats` and `latencystats`, and
 //! `LATENCY HISTOGRAM`.
 //!
-//! Not every call is timed: lookups are made many at a time, and of those one turn in eight is
-//! ([`crate::latency`]). So what is told of all calls of a command is what is known of the timed
+//! Not every call is timed: lookups are made many at a time, and one turn in eight of those is
+//! timed ([`crate::latency`]). So the figures of all calls of a command are those of the timed
 //! ones, times how many calls there were for each of them.
 //!
-//! Every fourth bound of the buckets is one of the bounds that Redis 7.0 shows, which come of a
+//! Every fourth bound of the buckets is one of the bounds that Redis 7.0 shows, which result from a
 //! histogram with two significant digits (HdrHistogram): 1,032 ns less one, doubled again and
 //! again. Three more lie between two of them, so that percentiles are within a quarter.
 
@@ -58,7 +58,7 @@ impl Default for CallTimes {
 }
 
 impl CallTimes {
-    /// Counts that each of so many calls took `nanos`.
+    /// Counts `calls` calls, each of which took `nanos`.
     pub(crate) fn add(&self, number: usize, nanos: u64, calls: u64, ledger: &Ledger) {
         let Some(place) = self.0.get(number) else { return };
         let timed = place.get_or_init(|| {
@@ -71,7 +71,7 @@ impl CallTimes {
         }
     }
 
-    /// Whether a call of it was timed since the last [`Self::reset`].
+    /// Returns whether a call of the command was timed since the last [`Self::reset`].
     #[inline]
     pub(crate) fn knows(&self, number: usize) -> bool {
         let timed = self.0.get(number).and_then(OnceLock::get);
@@ -126,12 +126,12 @@ impl TimeSum {
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
-    /// Microseconds that so many calls took.
+    /// Returns the microseconds that `calls` calls took.
     pub(crate) fn micros(&self, calls: u64) -> u64 {
         self.scaled(self.nanos, calls) / 1000
     }
 
-    /// The time in microseconds within which so many per cent of the calls were.
+    /// The time in microseconds within which this per cent of the calls were.
     pub(crate) fn percentile_micros(&self, percent: f64) -> f64 {
         let wanted = (self.timed() as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut count = 0;
@@ -142,8 +142,8 @@ impl TimeSum {
         found.map_or(0.0, |at| bound_nanos(at) as f64 / 1000.0)
     }
 
-    /// How many of so many calls were within each of Redis's bounds, in microseconds; only bounds
-    /// within which more were than within the one before.
+    /// Returns how many of `calls` calls were within each of Redis's bounds, in microseconds; only
+    /// bounds that more calls were within than within the one before.
     pub(crate) fn cumulative(&self, calls: u64) -> Vec<(u64, u64)> {
         let (mut all, mut shown) = (0, Vec::new());
         for (at, count) in self.calls.iter().enumerate() {

@@ -13,7 +13,7 @@ use protocol::memcached::reply::shown_key;
 use super::{Entry, RequestLog, lock};
 use crate::log::Seldom;
 
-/// Who may read the file: what keys there are is not everybody's business.
+/// The permissions of the file: it contains keys, which not everybody may read.
 const FILE_MODE: u32 = 0o640;
 
 pub(super) const HEADER: &str = "ts,tenant,protocol,command,op,key,key_size,size,ttl,outcome,latency_us\n";
@@ -55,7 +55,7 @@ impl Output {
 pub(super) struct Writer {
     pub(super) log: Arc<RequestLog>,
     pub(super) path: PathBuf,
-    /// A file that has so many is put aside, in place of the one that was put aside before.
+    /// The size at which a file is rotated; it replaces the one that was rotated before.
     pub(super) max_bytes: u64,
     /// The line that says which keys are logged, and whether the file has it since it was opened.
     pub(super) sample: String,

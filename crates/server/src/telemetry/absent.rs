@@ -1,4 +1,4 @@
-//! What is there without the feature `opentelemetry`.
+//! The stubs in place of tracing without the feature `opentelemetry`.
 
 use std::sync::Arc;
 

@@ -19,18 +19,18 @@ use super::present::{BUFFERED, Turn};
 use crate::config::Telemetry;
 use crate::error::{Error, ErrorKind};
 
-/// A span takes about so much while it is sent: as it is, and encoded.
+/// The size of a span while it is sent, about: as it is, and encoded.
 const SPAN_BYTES: usize = 3_072;
-/// What sending takes, of one buffer at a time.
+/// The memory for sending one buffer at a time.
 pub(super) const HELD_BYTES: usize = BUFFERED * SPAN_BYTES;
 /// The most of a collector's answer that is read.
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
 
-/// What posts spans to one address.
+/// The exporter that posts spans to one address.
 pub(super) struct Exporter {
     url: String,
     otlp: OtlpExporter,
-    /// Where its future is polled; it is ready at once, as [`Client`] blocks.
+    /// The runtime that polls its future; the future is ready at once, as [`Client`] blocks.
     runtime: tokio::runtime::Runtime,
     scope: InstrumentationScope,
 }
@@ -137,7 +137,7 @@ fn spans(turn: &Turn, scope: &InstrumentationScope) -> Vec<SpanData> {
     all
 }
 
-/// What is told of a command: of its first key the number and the length.
+/// Returns the attributes of a command: among them the number and the length of its first key.
 fn attributes(step: &Step) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     if let Some((number, bytes)) = step.key {

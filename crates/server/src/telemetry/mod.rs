@@ -1,20 +1,20 @@
-//! Traces: a span for each of a sample of the turns of connections, with a span for each of its
-//! commands that took long, sent to a collector by OpenTelemetry's protocol.
+//! Traces: a span for each turn of a connection in the sample, with a span for each of its slow
+//! commands, sent to a collector by OpenTelemetry's protocol.
 //!
-//! Turns are drawn at random, one in so many, as neither protocol has a place for a client's trace
-//! context: a turn is the root of a trace of its own. A span has no key and no argument, but the
-//! number of a key as the log of requests has it ([`crate::requests`]).
+//! Turns are drawn at random, one in `sample_one_in`, as neither protocol has a place for a
+//! client's trace context: a turn is the root of a trace of its own. A span has no key and no
+//! argument, but the number of a key as in the log of requests ([`crate::requests`]).
 //!
-//! All of it is behind the feature `opentelemetry`. Without that, [`Sampled`] has no values, so
-//! that the compiler leaves out what would follow if a turn was in the sample, and settings that
-//! ask for spans are refused with the configuration.
+//! All of it is behind the feature `opentelemetry`. Without it, [`Sampled`] has no values, so that
+//! the compiler leaves out the code for turns in the sample, and settings that ask for spans are
+//! rejected with the configuration.
 //!
 //! Invariants:
 //! 1. No worker waits: each has a buffer of its own of fixed size; spans that find no room there,
-//!    or find it being emptied, are counted and forgotten. One thread of its own empties the
-//!    buffers and sends.
-//! 2. Nobody but that thread, and who stops the server, waits for a collector, and for no longer
-//!    than `telemetry.timeout_millis`.
+//!    or find it being emptied, are counted and dropped. One thread of its own empties the buffers
+//!    and sends.
+//! 2. Only that thread, and the thread that stops the server, wait for a collector, and for no
+//!    longer than `telemetry.timeout_millis`.
 
 #[cfg(not(feature = "opentelemetry"))]
 mod absent;
@@ -30,7 +30,7 @@ pub(crate) use present::{Sampled, Tracing};
 
 use crate::latency::Spoken;
 
-/// What is told of a turn in the sample once it is over.
+/// The facts of a turn in the sample once the turn is over.
 #[cfg_attr(not(feature = "opentelemetry"), expect(dead_code, reason = "no turn is in the sample"))]
 pub(crate) struct Over<'a> {
     pub(crate) worker: usize,

@@ -19,7 +19,7 @@ const SEND_EVERY: Duration = Duration::from_millis(500);
 pub(super) const BUFFERED: usize = 1_024;
 /// Commands of one turn that have spans of their own.
 const MAX_STEPS: usize = 16;
-/// What a buffered turn takes besides its size: the names of tenant and listener, about.
+/// The size of a buffered turn's names of tenant and listener, about, in bytes.
 const NAMES_BYTES: usize = 64;
 
 /// A turn in the sample while it goes on.
@@ -28,7 +28,7 @@ pub(crate) struct Sampled {
     unix_nanos: u64,
     one_in: u32,
     slow_nanos: u64,
-    /// Commands that took so long, the first of them.
+    /// The first of the slow commands.
     steps: Vec<Step>,
     /// How many there were.
     slow: usize,
@@ -39,7 +39,7 @@ impl Sampled {
         took_nanos >= self.slow_nanos
     }
 
-    /// Keeps a command that took long.
+    /// Keeps a slow command.
     pub(crate) fn note(&mut self, step: Step) {
         self.slow += 1;
         if self.steps.len() < MAX_STEPS {
@@ -71,9 +71,9 @@ impl Turn {
     }
 }
 
-/// Who traces.
+/// The tracer of the server.
 pub(crate) struct Tracing {
-    /// One turn in so many is in the sample; 0: none.
+    /// One turn in this many is in the sample; 0: none.
     one_in: AtomicU32,
     slow_nanos: AtomicU64,
     seed: u64,
@@ -97,7 +97,7 @@ struct Buffer {
 #[derive(Default)]
 struct State {
     settings: Telemetry,
-    /// What sends from now on, until the thread has taken it.
+    /// The exporter to use from now on, until the thread has taken it.
     next: Option<Exporter>,
     thread: Option<Repeating<Sender>>,
 }
@@ -162,7 +162,7 @@ impl Tracing {
         }
     }
 
-    /// What the buffers take, and what is made of them to be sent.
+    /// Returns the size of the buffers, and of the spans that are made of them to be sent.
     fn held_bytes(&self) -> u64 {
         let buffered = (self.buffers.len() + 1) * BUFFERED * (size_of::<Turn>() + NAMES_BYTES);
         (buffered + export::HELD_BYTES) as u64
@@ -242,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Sender {
     tracing: Arc<Tracing>,
     exporter: Option<Exporter>,
-    /// Whether the collector did not take the last spans, which is logged once.
+    /// True if the collector did not take the last spans, which is logged once.
     has_failed: bool,
 }
 

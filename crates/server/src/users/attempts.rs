@@ -28,7 +28,7 @@ const SLOTS: usize = 4_096;
 pub(crate) struct Late {
     /// Not before this moment of the monotonic clock, in nanoseconds.
     pub(crate) until: u64,
-    /// So many more wait for an answer that the connection is closed after it.
+    /// The connection is closed after the answer: too many others wait for one.
     pub(crate) closes: bool,
 }
 

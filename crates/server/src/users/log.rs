@@ -1,14 +1,14 @@
-//! What was refused to whom, for `ACL LOG`. It is short, and of what was sent it has names of
-//! commands, keys and users alone.
+//! The rejected requests and their clients, for `ACL LOG`. The log is short, and contains only
+//! names of commands, keys and users.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Entries that are kept.
 const MAX_ENTRIES: usize = 128;
-/// So much of a name or a key is kept.
+/// This many bytes of a name or a key are kept.
 const MAX_OBJECT_BYTES: usize = 128;
-/// What is refused again within so many seconds is counted with the first time.
+/// A repeated rejection within this many seconds is counted with the first one.
 const GROUP_SECS: u32 = 60;
 
 /// Something that was refused.

@@ -1,17 +1,16 @@
-//! Who a client is: users with passwords, and what each may do.
+//! Authentication and permissions: users with passwords, and what each may do.
 //!
-//! A connection begins as the user `default`. Where nobody is configured that user may do
-//! everything without a password, and nothing of this costs anything; where somebody is, and no
-//! `default` among them, it is off: who does not say who it is may do nothing.
+//! A connection begins as the user `default`. If no users are configured, that user may do
+//! everything without a password, and permissions cost nothing. If users are configured and none is
+//! called `default`, that user is off: an unauthenticated client may do nothing.
 //!
-//! A user is replaced, never changed: a connection has its user by reference and looks whether
-//! there is another version of it when its next turn begins.
+//! A user is replaced, never changed: a connection has its user by reference and checks for a new
+//! version of it at the beginning of each turn.
 //!
 //! Invariants:
-//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and
-//!    `ACL GETUSER`, which show digests.
-//! 2. Comparing takes as long for a wrong password, and a user that there is not, as for the right
-//!    one.
+//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and `ACL
+//!    GETUSER`, which show digests.
+//! 2. Comparing takes as long for a wrong password, and for an unknown user, as for the right one.
 
 mod attempts;
 mod log;
@@ -46,7 +45,7 @@ pub(crate) struct User {
     pub(crate) name: String,
     /// The tenant that it is; empty: the listener's.
     pub(crate) tenant: String,
-    /// Others that it may turn to.
+    /// Other tenants to which the user may switch.
     pub(crate) tenants: Vec<String>,
     pub(crate) rules: Rules,
 }
@@ -54,7 +53,7 @@ pub(crate) struct User {
 /// All users.
 pub(crate) struct Users {
     table: RwLock<BTreeMap<String, Arc<User>>>,
-    /// What a client is where nobody is asked: `default`, and allowed everything.
+    /// The user of a client that need not authenticate: `default`, with all permissions.
     anybody: Arc<User>,
     version: AtomicU64,
     attempts: Attempts,
@@ -71,7 +70,7 @@ impl User {
         })
     }
 
-    /// Whether one may be this user without a password.
+    /// Returns whether a client may be this user without a password.
     fn is_open(&self) -> bool {
         self.rules.is_on && self.rules.needs_no_password
     }
@@ -195,21 +194,21 @@ fn named(name: &str, rules: Rules) -> User {
     User { name: name.to_owned(), tenant: String::new(), tenants: Vec::new(), rules }
 }
 
-/// Who a connection is.
+/// The user of a connection.
 pub(crate) struct Identity {
     pub(crate) user: Arc<User>,
-    /// Whether it has said so, or need not.
+    /// True if the connection has authenticated, or need not.
     pub(crate) is_known: bool,
-    /// Whether there is anything that it may not do.
+    /// True if there is anything that the user may not do.
     pub(crate) is_bound: bool,
-    /// Whether its listener requires that it authenticates.
+    /// The listener's setting of whether clients must authenticate.
     auth: Auto<bool>,
     version: u64,
 }
 
 impl Identity {
-    /// What a connection begins as, at a listener of which `auth` says whether clients must
-    /// authenticate.
+    /// Creates the identity with which a connection begins, at a listener of which `auth` says
+    /// whether clients must authenticate.
     pub(crate) fn new(users: &Users, auth: Auto<bool>) -> Self {
         let version = users.version();
         if auth == Auto::Set(false) {
@@ -222,14 +221,14 @@ impl Identity {
         Self { user, is_known, is_bound, auth, version }
     }
 
-    /// Whether there are keys that it may not `set`: such a `set` of a memcached client is its user
-    /// and password.
+    /// Returns whether there are keys that the user may not `set`: such a `set` of a memcached
+    /// client carries its user and password.
     pub(crate) fn takes_passwords(&self) -> bool {
         let may_set = |spec| self.allows(spec, &[b"set", b""]);
         self.is_bound && !Spec::find(b"set").is_some_and(may_set)
     }
 
-    /// Whether it may call that.
+    /// Returns whether the user may call that command.
     pub(crate) fn allows(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         self.is_known && self.user.rules.check(spec, args).is_ok()
     }

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-/// What is kept of a password: its SHA-256, as Redis keeps it.
+/// The stored form of a password: its SHA-256, as Redis stores it.
 #[derive(Clone)]
 pub(crate) struct Password([u8; 32]);
 
@@ -41,7 +41,7 @@ impl Password {
         })
     }
 
-    /// Whether this is the password. Takes as long whether it is or not.
+    /// Returns whether this is the password. Takes as long for a wrong one.
     pub(crate) fn is(&self, plain: &[u8]) -> bool {
         *self == Self::of_plain(plain)
     }

@@ -1,9 +1,9 @@
-//! What a user may do: the rules of Redis's ACLs, from their text and back to it.
+//! The permissions of a user: the rules of Redis's ACLs, from their text and back to it.
 //!
 //! Commands are allowed and denied by name, by subcommand (`client|list`) and by category, the
 //! later over the earlier; keys by patterns, for reading, writing or both. A user may have further
-//! sets of such rules, in parentheses: it may do what one of them allows. What a rule of Redis
-//! means that there is nothing of here – channels – is kept and shown.
+//! sets of such rules, in parentheses: it may do what any one of them allows. Rules of Redis for
+//! features that Millpond lacks – channels – are kept and shown.
 
 use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
@@ -49,12 +49,12 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Whether nothing is denied.
+    /// Returns whether nothing is denied.
     pub(crate) fn is_everything(&self) -> bool {
         self.own.is_everything()
     }
 
-    /// Whether it may read and write whatever the key.
+    /// Returns whether the user may read and write every key.
     pub(crate) fn has_all_keys(&self) -> bool {
         self.own.has_all_keys()
     }
@@ -109,11 +109,11 @@ impl Rules {
         Err("The password you are trying to remove from the user does not exist")
     }
 
-    /// Whether a command may be called with these arguments, its name the first: by the user's own
-    /// rules, or by one of its selectors.
+    /// Checks that a command may be called with these arguments, its name the first: by the user's
+    /// own rules, or by one of its selectors.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The part of the call that is denied.
     pub(crate) fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
         let Err(mut denied) = self.own.check(spec, args) else { return Ok(()) };
         for selector in &self.selectors {

@@ -44,12 +44,12 @@ impl Default for Selector {
 }
 
 impl Selector {
-    /// Whether nothing is denied.
+    /// Returns whether nothing is denied.
     pub(super) fn is_everything(&self) -> bool {
         self.allowed.iter().all(|allowed| *allowed) && self.has_all_keys()
     }
 
-    /// Whether it allows reading and writing whatever the key.
+    /// Returns whether the selector allows reading and writing every key.
     pub(super) fn has_all_keys(&self) -> bool {
         self.keys.iter().any(|pattern| pattern.glob == b"*" && pattern.read && pattern.write)
     }
@@ -150,10 +150,10 @@ impl Selector {
         Some(())
     }
 
-    /// Whether a command may be called with these arguments, its name the first.
+    /// Checks that a command may be called with these arguments, its name the first.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The part of the call that is denied.
     pub(super) fn check(&self, spec: &Spec, args: &[&[u8]]) -> Result<(), Denied> {
         if !self.may_call(spec, args.get(1).copied()) {
             return Err(Denied::Command);
