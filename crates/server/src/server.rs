@@ -15,12 +15,14 @@ use crate::admin::AdminServer;
 use crate::config::change::{self, Change};
 use crate::config::{Address, Classes, Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
+use crate::key_space::{Entrance, Pool};
+use crate::listener::ListenerState;
 use crate::machine;
 use crate::maintenance::{self, Toucher};
 use crate::net::{Listener, Long, Mailbox, Message, Worker};
 use crate::open::{self, Opened};
 use crate::reload::Files;
-use crate::shared::{Entrance, ListenerState, Pool, Shared, WorkerState};
+use crate::shared::{Shared, WorkerState};
 use crate::tenants::{self, Directory, Tenant};
 use crate::tls;
 

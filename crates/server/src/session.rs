@@ -6,13 +6,14 @@ use std::sync::Arc;
 use millpond::ReadHandle;
 
 use crate::config::Protocol;
+use crate::connections::ConnectionInfo;
 use crate::detect::{Detected, detect};
 use crate::latency::Spoken;
 use crate::memcached;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::resp;
-use crate::shared::{ConnectionInfo, Settings};
+use crate::settings::Settings;
 use crate::tenants::Account;
 use crate::users::{Late, Users};
 

@@ -27,8 +27,10 @@ use base::{ByteSize, Part};
 use millpond::watch::{Change, ChangeReader};
 use protocol::resp::{Version, reply};
 
+use crate::connections::ConnectionInfo;
+use crate::key_space::Pool;
 use crate::net::{Message, Token};
-use crate::shared::{ConnectionInfo, Pool, Shared};
+use crate::shared::Shared;
 
 /// The channel on which a connection that speaks RESP2 is told of what another one has copies of.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";

@@ -13,8 +13,8 @@ use millpond::watch::{CurveConfig, Event, EventConfig, EventSink, EventThread, H
 
 use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
+use crate::key_space::Pool;
 use crate::requests::refuse_pipe;
-use crate::shared::Pool;
 
 /// How often events are written out.
 const WRITE_EVERY: Duration = Duration::from_millis(100);

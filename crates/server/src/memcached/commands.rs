@@ -11,11 +11,14 @@ use protocol::memcached::{
 use super::respond;
 use super::store::cas_of;
 use crate::config::{Auto, Config};
+use crate::connections::ConnectionInfo;
+use crate::key_space::Pool;
 use crate::lookup::{TAGGED_FROM_BYTES, Value};
 use crate::metrics::{Counter, ListenerCounters};
 use crate::net::Output;
 use crate::requests::{Asked, Does, Notes};
-use crate::shared::{ConnectionInfo, Pool, Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::telemetry::{Sampled, Step};
 use crate::tenants::Tenant;
 use crate::users::User;

@@ -37,12 +37,13 @@ use self::crawler::Dump;
 use self::incoming::Incoming;
 use self::lookup::Answer;
 use crate::config::Protocol;
+use crate::connections::ConnectionInfo;
 use crate::latency::Spoken;
 use crate::lookup::Batch;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
-use crate::shared::{ConnectionInfo, Settings};
+use crate::settings::Settings;
 use crate::tenants::{Account, Route, go_on};
 use crate::users::{Identity, Users};
 

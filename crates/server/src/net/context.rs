@@ -7,7 +7,8 @@ use protocol::memcached::KeyBuf;
 
 use super::output::Output;
 use super::tls::TlsBuffers;
-use crate::shared::{Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::telemetry::Sampled;
 
 /// Bytes that are received at a time: the requests of one turn, unless a value is received straight

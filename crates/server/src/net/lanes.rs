@@ -291,7 +291,7 @@ impl Lanes {
 mod tests {
     use super::*;
     use crate::config::TenantSettings;
-    use crate::shared::Pool;
+    use crate::key_space::Pool;
 
     fn tenants<const N: usize>(weights: [u32; N]) -> [Arc<Tenant>; N] {
         let pool = Pool::alone();

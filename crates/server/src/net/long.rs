@@ -33,8 +33,10 @@ use super::mailbox::Message;
 use super::output::KEEP_BYTES;
 use super::table::Token;
 use super::tls::TlsBuffers;
+use crate::key_space::Pool;
 use crate::metrics::Counter;
-use crate::shared::{Pool, Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 
 /// How long the thread waits before it asks again where a key space is closed.
 const RETRY: Duration = Duration::from_micros(50);

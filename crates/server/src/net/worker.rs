@@ -31,9 +31,13 @@ use super::mailbox::Message;
 use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
 use super::table::{Table, Token};
 use super::tls::{TlsBuffers, TlsStream};
+use crate::budget::Held;
 use crate::config::Protocol;
+use crate::connections::ConnectionInfo;
+use crate::listener::ListenerState;
 use crate::metrics::Counter;
-use crate::shared::{ConnectionInfo, Held, ListenerState, Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::tenants::{Account, Spent, Tenant};
 
 /// Events that are fetched at a time.

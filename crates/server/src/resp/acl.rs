@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::arguments::{arg, integer, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
+use crate::connections::ConnectionInfo;
 use crate::metrics::Counter;
-use crate::shared::{ConnectionInfo, Shared};
+use crate::shared::Shared;
 use crate::users::{DEFAULT_USER, Denied, Entry, User, random};
 use protocol::resp::commands::{Category, Spec, names_with};
 

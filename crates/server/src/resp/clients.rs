@@ -9,8 +9,8 @@ use protocol::resp::number;
 use super::arguments::is;
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
+use crate::connections::{Activity, ConnectionInfo};
 use crate::net::{Message, Peer};
-use crate::shared::{Activity, ConnectionInfo};
 use protocol::resp::commands::Spec;
 use protocol::resp::commands::name_of;
 

@@ -13,12 +13,13 @@ use super::incoming::Incoming;
 use super::listing::Listing;
 use super::round::Round;
 use super::timing::Gathered;
+use crate::connections::ConnectionInfo;
 use crate::latency::{ONE_IN, Spoken};
 use crate::lookup::Batch;
 use crate::metrics::Counter;
 use crate::net::{Context, Output};
 use crate::session::{Next, Turn};
-use crate::shared::{ConnectionInfo, Settings};
+use crate::settings::Settings;
 use crate::tenants::{Account, go_on};
 use crate::users::{Identity, Users};
 

@@ -9,7 +9,7 @@ use protocol::resp::{Version, number, reply};
 use super::arguments::{arg, is};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::shared::ConnectionInfo;
+use crate::connections::ConnectionInfo;
 use crate::tracking::{CHANNEL, Space, Wish};
 use protocol::resp::commands::{Command, Connection, PubSub, Spec, name_of};
 

@@ -8,7 +8,8 @@ use millpond::ErrorKind as EngineError;
 use super::{Directory, Tenant};
 use crate::config::{Config, TenantSettings};
 use crate::error::{Error, ErrorKind};
-use crate::shared::{Pool, Shared};
+use crate::key_space::Pool;
+use crate::shared::Shared;
 use crate::spikes::Event;
 
 /// Between looks at whether a pool has gone, and how many there are.

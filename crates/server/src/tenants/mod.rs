@@ -31,10 +31,13 @@ use self::details::Details;
 pub(crate) use self::pause::{Pause, Paused};
 use self::prefixes::Prefixes;
 pub(crate) use self::route::{Route, go_on, may_turn_to};
+use crate::budget::TenantHeld;
 use crate::config::TenantSettings;
+use crate::connections::ConnectionInfo;
+use crate::key_space::Pool;
 use crate::latency::TenantLatencies;
+use crate::listener::ListenerState;
 use crate::metrics::ListenerCounters;
-use crate::shared::{ConnectionInfo, ListenerState, Pool, TenantHeld};
 use crate::spikes::Spikes;
 
 /// One of those who share the server.

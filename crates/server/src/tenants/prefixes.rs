@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::config::TenantSettings;
-    use crate::shared::Pool;
+    use crate::key_space::Pool;
 
     fn prefixes(of: &[Vec<String>]) -> Prefixes {
         let pool = Pool::alone();

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::{Account, Directory, Tenant, names};
-use crate::shared::ListenerState;
+use crate::listener::ListenerState;
 use crate::users::User;
 
 /// Whether the listener's client, or the user that it is, may turn to a tenant that is not its own.

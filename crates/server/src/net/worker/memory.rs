@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{LaneId, Message, Token, Worker};
+use crate::budget::Held;
 use crate::metrics::Counter;
-use crate::shared::Held;
 use crate::tenants::Tenant;
 
 impl Worker<'_> {

@@ -1,0 +1,217 @@
+//! Connections as other threads see them: who is connected, what each does, and how to close one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::listener::ListenerState;
+use crate::net::{Peer, Token};
+use crate::tls::Subject;
+use crate::users::DEFAULT_USER;
+
+/// What a connection is doing, for `stats conns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Activity {
+    /// Waiting for a request.
+    Waiting,
+    /// In the middle of a request.
+    Reading,
+    /// In the middle of a large value.
+    ReadingValue,
+    /// Waiting for its client to take responses.
+    Writing,
+    /// Waiting only for that before it is closed.
+    Closing,
+}
+
+impl Activity {
+    /// memcached's name of the state.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "conn_new_cmd",
+            Self::Reading => "conn_waiting",
+            Self::ReadingValue => "conn_nread",
+            Self::Writing => "conn_mwrite",
+            Self::Closing => "conn_closing",
+        }
+    }
+}
+
+/// What others may know of a connection. Its worker writes, anyone reads.
+pub(crate) struct ConnectionInfo {
+    pub(crate) descriptor: i32,
+    /// Its number since the server was started.
+    pub(crate) id: u64,
+    pub(crate) peer: Peer,
+    pub(crate) listener: Arc<ListenerState>,
+    /// Unix seconds of the last request.
+    pub(crate) active_secs: AtomicU32,
+    activity: AtomicU8,
+    /// When it was accepted, Unix seconds.
+    pub(crate) since_secs: u32,
+    /// What its client told of itself. Locked when it does, and while connections are listed.
+    pub(crate) named: Mutex<Named>,
+    /// Whom the client's certificate names, once it was verified.
+    pub(crate) subject: OnceLock<Subject>,
+    /// Which worker has it, and as which connection.
+    pub(crate) place: OnceLock<(usize, Token)>,
+    /// What of it changes from turn to turn, for `CLIENT LIST`.
+    pub(crate) figures: ConnectionFigures,
+    /// Whether it has subscribed to the channel of changes.
+    subscribed: AtomicBool,
+    closed: AtomicBool,
+}
+
+/// What of a connection changes from turn to turn. Its worker writes, anyone reads.
+#[derive(Default)]
+pub(crate) struct ConnectionFigures {
+    /// The number of the command of RESP that was carried out last, plus 1.
+    command: AtomicU32,
+    /// Commands of its transaction, plus 1; 0 = there is none.
+    queued: AtomicU32,
+    /// Bytes of those commands.
+    pub(crate) queued_bytes: AtomicU64,
+    /// Bytes that were received and not carried out.
+    pub(crate) pending_bytes: AtomicU64,
+    /// Bytes that are to be sent, and what holds them.
+    pub(crate) unsent_bytes: AtomicU64,
+    pub(crate) unsent_values: AtomicU32,
+    pub(crate) output_bytes: AtomicU64,
+    /// All that it holds.
+    pub(crate) held_bytes: AtomicU64,
+}
+
+impl ConnectionFigures {
+    /// A command was carried out.
+    #[inline]
+    pub(crate) fn note_command(&self, number: usize) {
+        self.command.store(number as u32 + 1, Ordering::Relaxed);
+    }
+
+    /// The number of the command that was carried out last.
+    pub(crate) fn command(&self) -> Option<usize> {
+        (self.command.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
+    /// The transaction has so many commands, if there is one, of so many bytes.
+    pub(crate) fn note_queued(&self, queued: Option<(usize, usize)>) {
+        let (count, bytes) = queued.map_or((0, 0), |(count, bytes)| (count as u32 + 1, bytes as u64));
+        self.queued.store(count, Ordering::Relaxed);
+        self.queued_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The commands of the transaction; -1: there is none.
+    pub(crate) fn queued(&self) -> i64 {
+        i64::from(self.queued.load(Ordering::Relaxed)) - 1
+    }
+}
+
+/// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for
+/// `CLIENT LIST`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    /// The version of RESP that it speaks; 0 where it speaks something else.
+    pub(crate) resp: u8,
+    /// The database that it has chosen.
+    pub(crate) database: u32,
+    /// The tenant that it is.
+    pub(crate) tenant: String,
+    /// Where it is told of changes, if it is: to which connection; 0 = itself.
+    pub(crate) redirect: Option<i64>,
+    /// The user that it is.
+    pub(crate) user: String,
+}
+
+impl ConnectionInfo {
+    pub(crate) fn new(
+        (descriptor, id): (i32, u64),
+        peer: Peer,
+        listener: Arc<ListenerState>,
+        now_secs: u32,
+    ) -> Self {
+        let activity = AtomicU8::new(Activity::Waiting as u8);
+        let tenant = listener.home.tenant.name.clone();
+        let named = Mutex::new(Named { tenant, user: DEFAULT_USER.to_owned(), ..Named::default() });
+        let active_secs = AtomicU32::new(now_secs);
+        Self {
+            descriptor,
+            id,
+            peer,
+            listener,
+            active_secs,
+            activity,
+            since_secs: now_secs,
+            named,
+            subject: OnceLock::new(),
+            place: OnceLock::new(),
+            figures: ConnectionFigures::default(),
+            subscribed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that it is no more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it has subscribed to the channel of changes.
+    pub(crate) fn subscribe(&self, subscribed: bool) {
+        self.subscribed.store(subscribed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.subscribed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn named(&self) -> std::sync::MutexGuard<'_, Named> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_activity(&self, activity: Activity) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        const ALL: [Activity; 5] = [
+            Activity::Waiting,
+            Activity::Reading,
+            Activity::ReadingValue,
+            Activity::Writing,
+            Activity::Closing,
+        ];
+        let at = usize::from(self.activity.load(Ordering::Relaxed));
+        ALL.get(at).copied().unwrap_or(Activity::Waiting)
+    }
+}
+
+/// All connections by descriptor, for `stats conns`. Locked when one comes or goes, and while they
+/// are listed.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<BTreeMap<i32, Arc<ConnectionInfo>>>);
+
+impl Registry {
+    pub(crate) fn add(&self, info: Arc<ConnectionInfo>) {
+        self.lock().insert(info.descriptor, info);
+    }
+
+    pub(crate) fn remove(&self, descriptor: i32) {
+        self.lock().remove(&descriptor);
+    }
+
+    pub(crate) fn list(&self) -> Vec<Arc<ConnectionInfo>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<ConnectionInfo>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

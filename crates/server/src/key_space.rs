@@ -1,0 +1,45 @@
+//! A tenant's pool as its clients use it, and the gate of its key space.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use base::pin::Gate;
+use millpond::PoolId;
+
+use crate::several::Several;
+
+/// A pool as the server sees it.
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) id: PoolId,
+    /// Before its key space, which other pools may share. Turns of connections, which are bounded,
+    /// pass it; transactions close it.
+    pub(crate) gate: Arc<Entrance>,
+}
+
+/// What is before a key space.
+#[derive(Default)]
+pub(crate) struct Entrance {
+    pub(crate) gate: Gate,
+    /// Writes of several keys, as reads of several keys see them.
+    pub(crate) several: Several,
+}
+
+impl Deref for Entrance {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+#[cfg(test)]
+impl Pool {
+    /// One for tests that need a pool and look at nothing in it.
+    pub(crate) fn alone() -> Arc<Self> {
+        let memory = base::ByteSize::mib(16);
+        let cache = millpond::Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });
+        let id = cache.expect("a cache").add_pool(millpond::PoolConfig::default()).expect("a pool");
+        Arc::new(Self { name: "p".to_owned(), id, gate: Arc::default() })
+    }
+}

@@ -1,0 +1,117 @@
+//! The settings that change while serving, and the bounds of a turn that follow from them.
+
+use protocol::memcached::Limits;
+use protocol::resp;
+
+use crate::config::Config;
+
+/// The settings that change while serving, in the form in which they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_connections: usize,
+    pub(crate) protocol: Limits,
+    pub(crate) resp: resp::Limits,
+    pub(crate) max_output_bytes: usize,
+    pub(crate) max_requests_per_turn: usize,
+    /// Once a turn has taken so long, no further command of RESP is carried out in it.
+    pub(crate) max_turn_nanos: Option<u64>,
+    /// Bytes of one value that are received in a turn, and bytes that are sent.
+    pub(crate) max_moved_bytes: usize,
+    /// Chunks that a listing passes in a turn.
+    pub(crate) max_listed_chunks: u32,
+    pub(crate) max_tracked_keys: usize,
+    pub(crate) max_connection_memory_bytes: u64,
+    pub(crate) busy_poll_micros: u32,
+    pub(crate) idle_timeout_secs: u32,
+    pub(crate) stall_timeout_secs: u32,
+    /// A request that takes so long comes into the slow log; `None`: none does.
+    pub(crate) slow_nanos: Option<u64>,
+    pub(crate) slow_entries: usize,
+    /// A command of RESP that takes so long is an event; `None`: none is.
+    pub(crate) latency_nanos: Option<u64>,
+    pub(crate) handshake_timeout_secs: u32,
+    pub(crate) drain_timeout_secs: u32,
+}
+
+impl Settings {
+    pub(crate) fn new(config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            max_connections: limits.max_connections,
+            protocol: Limits {
+                max_line_bytes: limits.max_line_bytes.as_usize(),
+                max_get_line_bytes: limits.max_get_line_bytes.as_usize(),
+                max_keys: limits.max_get_keys,
+                max_item_bytes: limits.max_item_bytes.as_usize(),
+                skip_refused_data: limits.skip_refused_data,
+            },
+            resp: resp::Limits {
+                max_kept_bulk_bytes: limits.max_item_bytes.as_usize(),
+                max_request_bytes: limits.max_request_bytes.as_usize(),
+                ..resp::Limits::default()
+            },
+            max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
+            max_requests_per_turn: limits.max_requests_per_turn,
+            max_turn_nanos: None,
+            max_moved_bytes: usize::MAX,
+            max_listed_chunks: LISTED_CHUNKS,
+            max_tracked_keys: limits.max_tracked_keys,
+            max_connection_memory_bytes: config.max_connection_memory().as_u64(),
+            busy_poll_micros: config.busy_poll_micros,
+            idle_timeout_secs: limits.idle_timeout_secs,
+            stall_timeout_secs: limits.stall_timeout_secs,
+            slow_nanos: u64::try_from(config.watch.slow_log_micros)
+                .ok()
+                .map(|micros| micros.saturating_mul(1000)),
+            slow_entries: config.watch.slow_log_entries,
+            latency_nanos: Some(u64::from(config.watch.latency_monitor_millis) * 1_000_000)
+                .filter(|nanos| *nanos > 0),
+            handshake_timeout_secs: limits.handshake_timeout_secs,
+            drain_timeout_secs: limits.drain_timeout_secs,
+        }
+    }
+}
+
+/// Some 200 µs.
+const LISTED_CHUNKS: u32 = 4_096;
+
+/// While several tenants share a worker, a turn is no longer than this, so that none waits long for
+/// another's.
+const SHARED_TURN_REQUESTS: usize = 32;
+/// And its output no larger, but for one value.
+const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
+/// And takes no longer, but for one command.
+const SHARED_TURN_NANOS: u64 = 50_000;
+/// And moves no more of a large value, which takes some 20 µs.
+const SHARED_MOVED_BYTES: usize = 64 << 10;
+const SHARED_LISTED_CHUNKS: u32 = 512;
+
+impl Settings {
+    /// Whether every command of RESP is timed, but for lookups that are made together.
+    pub(crate) fn times_commands(&self) -> bool {
+        self.slow_nanos.is_some() || self.latency_nanos.is_some() || self.max_turn_nanos.is_some()
+    }
+
+    /// As they hold in a worker that several tenants share.
+    pub(crate) fn for_several_tenants(&self) -> Self {
+        Self {
+            max_requests_per_turn: self.max_requests_per_turn.min(SHARED_TURN_REQUESTS),
+            max_output_bytes: self.max_output_bytes.min(SHARED_TURN_OUTPUT_BYTES),
+            max_turn_nanos: Some(SHARED_TURN_NANOS),
+            max_moved_bytes: SHARED_MOVED_BYTES,
+            max_listed_chunks: SHARED_LISTED_CHUNKS,
+            ..self.clone()
+        }
+    }
+
+    /// As they hold in a turn that nobody waits for: it does as much as one of a client that has
+    /// the worker alone, and its output is no larger than where there are others, who would wait
+    /// while it is sent.
+    pub(crate) fn for_nobody_waiting(self, alone: &Self) -> Self {
+        Self {
+            max_requests_per_turn: alone.max_requests_per_turn,
+            max_turn_nanos: alone.max_turn_nanos,
+            ..self
+        }
+    }
+}
