@@ -1,93 +1,93 @@
-//! What an allocation policy returns: what each pool should have, how that differs from what it
-//! has, what is expected of it, and why.
+//! The result of an allocation policy: the grant of each pool, its difference from the present one,
+//! its expected outcome, and the reason.
 
 use crate::view::{Pool, View};
 
-/// What one pool should have.
+/// The allocation of one pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grant {
     /// Memory, in bytes.
     pub memory: u64,
-    /// Of each of the view's resources, units per second.
+    /// For each of the view's resources, units per second.
     pub resources: Vec<f64>,
 }
 
 impl Grant {
-    /// What `pool` has now.
+    /// The present allocation of `pool`.
     pub fn present(pool: &Pool) -> Self {
         Self { memory: pool.size, resources: pool.grants.clone() }
     }
 }
 
-/// What a pool is expected to do with a grant.
+/// The expected performance of a pool with a grant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Misses per request, of memory and flash together.
     pub miss_ratio: f64,
-    /// Requests per second that its grants carry; infinite where it needs nothing but memory.
+    /// Requests per second that its grants carry; infinite if it needs only memory.
     pub throughput: f64,
 }
 
 impl Outcome {
-    /// What `pool` would do with `grant`, by its curve and its demands.
+    /// The outcome of `grant` for `pool`, by its curve and its demands.
     pub fn of(pool: &Pool, grant: &Grant) -> Self {
         let misses = pool.misses(grant.memory, &grant.resources);
         Self { miss_ratio: misses.all, throughput: pool.carried(misses, &grant.resources) }
     }
 }
 
-/// Memory that changes hands.
+/// A transfer of memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// The pool that gives, by its place in the view; `None` = memory that nobody had.
+    /// The pool that gives, by its place in the view; `None` = unallocated memory.
     pub from: Option<usize>,
-    /// The pool that gets; `None` = memory that nobody gets.
+    /// The pool that receives; `None` = memory that becomes unallocated.
     pub to: Option<usize>,
     /// Bytes.
     pub bytes: u64,
-    /// What it saves, in misses per second, at the request rates of the view; negative where it
-    /// costs.
+    /// The misses per second that the move saves at the request rates of the view; negative if it
+    /// adds misses.
     pub gain: f64,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// A promise that no allocation of what there is can keep.
+/// A promise that no allocation of the view's totals can keep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unmet {
     /// The pool, by its place in the view.
     pub pool: usize,
-    /// Why, in words, with figures.
+    /// The reason, in words, with figures.
     pub reason: String,
 }
 
-/// What each pool should have, and why.
+/// The grant of each pool, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     /// One for each pool of the view, in its order.
     pub grants: Vec<Grant>,
-    /// How memory gets there from what pools have.
+    /// The transfers that lead from the present sizes to the grants.
     pub moves: Vec<Move>,
-    /// What each pool does now, by its curve.
+    /// The present outcome of each pool, by its curve.
     pub before: Vec<Outcome>,
-    /// What each is expected to do then.
+    /// The expected outcome of each pool with its grant.
     pub after: Vec<Outcome>,
     /// Promises that cannot be kept.
     pub unmet: Vec<Unmet>,
-    /// For each pool the ends of the cliff on which it then stands, in bytes: a cache that can
-    /// splits its queue so that both parts behave as queues of these sizes
-    /// ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty where the policy
-    /// splits none.
+    /// For each pool the ends of the cliff that its grant lies on, in bytes. A cache that supports
+    /// it splits its queue so that both parts behave as queues of these sizes
+    /// ([`Split`](crate::talus::Split)). Outcomes are those of split queues. Empty if the policy
+    /// splits no queue.
     pub cliffs: Vec<Option<(u64, u64)>>,
 }
 
 impl Decision {
-    /// The decision that leads to `grants`: pairs pools that give memory with pools that get it,
-    /// the largest with the largest, and predicts what comes of it. `reason` says why a pool gets
-    /// or gives, for each move.
+    /// The decision that leads to `grants`: pairs pools that give memory with pools that receive
+    /// it, the largest with the largest, and predicts the outcomes. `reason` returns the reason of
+    /// each move.
     ///
     /// # Panics
-    /// If there is not one grant for each pool.
+    /// If there is not exactly one grant for each pool.
     pub fn to(
         view: &View,
         grants: Vec<Grant>,
@@ -97,10 +97,10 @@ impl Decision {
         Self::by_place(view, grants, |from, to| reason(pool(from), pool(to)))
     }
 
-    /// The same, where a reason is had by the places of both pools in the view.
+    /// The same, with `reason` taking the places of both pools in the view.
     ///
     /// # Panics
-    /// If there is not one grant for each pool.
+    /// If there is not exactly one grant for each pool.
     pub fn by_place(
         view: &View,
         grants: Vec<Grant>,
@@ -127,14 +127,13 @@ impl Decision {
         Self::to(view, view.pools.iter().map(Grant::present).collect(), |_, _| String::new())
     }
 
-    /// Bytes that change hands.
+    /// Bytes that move between pools.
     pub fn moved_bytes(&self) -> u64 {
         self.moves.iter().map(|step| step.bytes).sum()
     }
 }
 
-/// Pairs givers with takers. Memory that nobody had, or nobody gets, stands as a partner without a
-/// pool.
+/// Pairs givers with takers. Memory that is or becomes unallocated is a partner without a pool.
 fn moves(
     view: &View,
     grants: &[Grant],
@@ -179,7 +178,7 @@ fn moves(
     moves
 }
 
-/// Misses per second that `pool` saves by having `large` rather than `small`.
+/// The misses per second that `pool` saves with `large` rather than `small` bytes.
 fn misses_saved(pool: &Pool, small: u64, large: u64) -> f64 {
     pool.request_rate * (pool.curve.miss_ratio(small as f64) - pool.curve.miss_ratio(large as f64))
 }

@@ -1,52 +1,53 @@
 //! Rails that any policy runs between.
 //!
-//! [`Guarded`] wraps a policy. What the policy sees is smoothed; what it wants is kept within
-//! bounds, within the hierarchy, and within what may move in one round; and what is hardly better
-//! than what is there is left. HOLPACA (ICPE 2026, section 3) moves at most 1 % of the memory at a
-//! time and keeps three tenths of the figure before; HARE (FAST 2026, section 4.3) applies what is
-//! at least 5 % better.
+//! [`Guarded`] wraps a policy. The policy sees a smoothed view. Its decision is limited to the
+//! bounds, to the hierarchy, and to the amount that may move in one round; a decision that is
+//! hardly better than the present state is dropped. HOLPACA (ICPE 2026, section 3) moves at most 1
+//! % of the memory at a time and keeps three tenths of the previous figure; HARE (FAST 2026,
+//! section 4.3) applies decisions that are at least 5 % better.
 
 use std::collections::HashMap;
 
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Place, Policy, Pool, Unmet, View, fairness};
 
-/// What an improvement is counted in.
+/// The measure of an improvement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aim {
     /// The misses per second of all pools.
     #[default]
     Misses,
-    /// The requests per second that the grants of all pools carry, up to what they are asked for
-    /// now.
+    /// The requests per second that the grants of all pools carry, up to the present request rates.
     Throughput,
     /// The least normalised throughput of any pool ([`fairness`]).
     Fairness,
 }
 
-/// The rails. By default there is none of them but the view's own bounds.
+/// The rails. By default only the view's own bounds apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rails {
-    /// No pool gets less than this share of the mean memory per pool, whatever its floor is. 0.1 of
-    /// a mean share is HOLPACA's "no starvation", of which the paper gives no figure. Default: 0.
-    pub least_share: f64,
-    /// No pool gets more than this share of all memory, whatever its ceiling is; 0 = no such bound.
+    /// The least memory of any pool as a share of the mean memory per pool, whatever the pool's
+    /// floor. 0.1 serves as HOLPACA's "no starvation", for which the paper gives no figure.
     /// Default: 0.
+    pub least_share: f64,
+    /// The most memory of any pool as a share of all memory, whatever the pool's ceiling; 0 = no
+    /// such bound. Default: 0.
     pub most_share: f64,
     /// The share of all memory that one pool may gain or lose in a round; 0 = any. Default: 0.
     pub pool_step: f64,
     /// The share of all memory that may change hands in a round; 0 = any. Default: 0.
     pub step: f64,
-    /// The weight of what was seen before against a new request rate, from 0 to 1. Default: 0.
+    /// The weight of the previous request rate against a new one, from 0 to 1. Default: 0.
     pub smoothing: f64,
-    /// By what share the aim must improve for anything to move; 0 = by anything. Default: 0.
+    /// The least relative improvement of the aim for anything to move; 0 = any improvement.
+    /// Default: 0.
     pub hysteresis: f64,
-    /// What that improvement is counted in. Default: misses.
+    /// The measure of that improvement. Default: misses.
     pub aim: Aim,
-    /// The memory of nodes by number, in bytes. A node that is not named has what its pools have
-    /// now. Default: none.
+    /// The memory of nodes by number, in bytes. A node that is not listed has the present memory of
+    /// its pools. Default: none.
     pub nodes: Vec<(u32, u64)>,
-    /// The most memory of instances, in bytes. An instance that is not named has no bound of its
+    /// The most memory of instances, in bytes. An instance that is not listed has no bound of its
     /// own. Default: none.
     pub instances: Vec<(Place, u64)>,
 }
@@ -54,20 +55,19 @@ pub struct Rails {
 /// A policy between rails.
 #[derive(Clone, Debug)]
 pub struct Guarded<P> {
-    /// What decides.
+    /// The wrapped policy.
     pub policy: P,
-    /// What it may not do.
+    /// The limits on its decisions.
     pub rails: Rails,
     /// The smoothed request rate of each pool, by name.
     rates: HashMap<String, f64>,
-    /// Where there are several nodes, a policy for each, by its number: what one remembers between
-    /// rounds is of the pools that it is shown, and it forgets who is missing.
+    /// With several nodes, a policy for each, by number: a policy's state concerns the pools that
+    /// it sees, and it forgets pools that are missing from a view.
     nodes: HashMap<u32, P>,
 }
 
 impl<P: Policy + Clone> Guarded<P> {
-    /// `policy` between `rails`. Where there are several nodes, each is decided on by its own copy
-    /// of it.
+    /// Wraps `policy` in `rails`. With several nodes, each gets its own copy of the policy.
     pub fn new(policy: P, rails: Rails) -> Self {
         Self { policy, rails, rates: HashMap::new(), nodes: HashMap::new() }
     }
@@ -106,8 +106,7 @@ impl<P: Policy + Clone> Policy for Guarded<P> {
 }
 
 impl<P: Policy + Clone> Guarded<P> {
-    /// The view with smoothed request rates. A pool that was not there before starts with what it
-    /// has.
+    /// The view with smoothed request rates. A new pool starts with its present rate.
     fn smoothed(&mut self, mut view: View) -> View {
         let weight = self.rails.smoothing;
         let mut rates = HashMap::with_capacity(view.pools.len());
@@ -120,8 +119,8 @@ impl<P: Policy + Clone> Guarded<P> {
         view
     }
 
-    /// What the policy wants, node by node: memory does not move between machines. Of the other
-    /// resources each node gets a part by the weight of its pools.
+    /// The decision of the policy, node by node: memory does not move between machines. Each node
+    /// gets a part of the other resources by the weight of its pools.
     fn by_node(&mut self, view: &View) -> Decision {
         let mut nodes: Vec<u32> = view.pools.iter().map(|pool| pool.place.node).collect();
         nodes.sort_unstable();
@@ -177,7 +176,7 @@ impl<P: Policy + Clone> Guarded<P> {
 }
 
 impl Rails {
-    /// The view with narrower bounds, and which of them there is no room for.
+    /// The view with narrower bounds, and the bounds that do not fit.
     fn narrowed(&self, view: &View) -> (View, Vec<Unmet>) {
         let mut view = view.clone();
         let mut refused = Vec::new();
@@ -214,9 +213,9 @@ impl Rails {
         })
     }
 
-    /// Takes from each instance what is over its bound, in proportion to what its pools have over
-    /// their floors, and gives it to pools of the same node that have room. What finds none is
-    /// given to nobody.
+    /// Takes from each instance the memory above its bound, in proportion to what its pools have
+    /// above their floors, and gives it to pools of the same node that have room. Memory that fits
+    /// nowhere stays unallocated.
     fn fit_instances(&self, view: &View, grants: &mut [Grant]) {
         for &(place, most) in &self.instances {
             let members: Vec<usize> = (0..grants.len()).filter(|&i| view.pools[i].place == place).collect();
@@ -266,10 +265,11 @@ impl Rails {
         then > now + self.hysteresis * now.abs()
     }
 
-    /// The part of the way from what is to what should be that may be gone in this round.
+    /// The part of the way from the present grants to the wanted ones that one round may cover.
     ///
-    /// All of it is scaled alike: what lies between two allocations that keep all bounds and totals
-    /// keeps them too, and the rates that were meant for the memory come with it.
+    /// All grants are scaled by the same factor: any point between two allocations that keep all
+    /// bounds and totals keeps them too, and rates keep pace with the memory that they were chosen
+    /// for.
     fn part(&self, view: &View, present: &[Grant], grants: &[Grant]) -> f64 {
         let memory = view.memory as f64;
         let moved = |(before, after): (&Grant, &Grant)| after.memory.abs_diff(before.memory) as f64;
@@ -291,7 +291,7 @@ impl Rails {
 }
 
 impl Aim {
-    /// How good an allocation is; more is better.
+    /// The value of an allocation; more is better.
     pub fn of(self, view: &View, grants: &[Grant]) -> f64 {
         let outcomes = view.pools.iter().zip(grants).map(|(pool, grant)| (pool, Outcome::of(pool, grant)));
         match self {
@@ -304,8 +304,8 @@ impl Aim {
     }
 }
 
-/// Goes `part` of the way from `present` to `grants`. Rounds what is gained down and what is lost
-/// up, so that sums stay within totals.
+/// Goes `part` of the way from `present` to `grants`. Rounds gains down and losses up, so that sums
+/// stay within totals.
 fn step(present: &[Grant], grants: &mut [Grant], part: f64) {
     if part >= 1.0 {
         return;
@@ -323,7 +323,7 @@ fn step(present: &[Grant], grants: &mut [Grant], part: f64) {
     }
 }
 
-/// Carries over why the policy wants what it wants, and says so where only a part is done.
+/// Copies the policy's reasons, and adds a note if only a part is done.
 fn explain(wanted: &Decision, part: f64, decision: &mut Decision) {
     let mut reasons: HashMap<usize, &str> = HashMap::new();
     for step in &wanted.moves {
@@ -358,8 +358,8 @@ pub fn possible(view: &View, grants: &[Grant]) -> bool {
         })
 }
 
-/// The promises that a decision does not keep, each with the reason: that nothing could, or what
-/// this one lacks.
+/// The promises that a decision does not keep, each with the reason: that no decision could keep
+/// it, or what this one lacks.
 pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
     let broken = |i: &usize| {
         let promise = view.pools[*i].min_request_rate;
@@ -381,7 +381,7 @@ pub fn unmet(view: &View, decision: &Decision) -> Vec<Unmet> {
     reasons.collect()
 }
 
-/// What a pool with this grant lacks for its promise.
+/// The shortfall of a pool with this grant against its promise.
 fn lacks(view: &View, pool: &Pool, grant: &Grant) -> String {
     let outcome = Outcome::of(pool, grant);
     let misses = pool.misses(grant.memory, &grant.resources);

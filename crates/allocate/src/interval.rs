@@ -1,20 +1,18 @@
-//! When to decide next: the control interval by what was seen, rather than by hand. HOLPACA (ICPE
-//! '26, section 4.2) leaves this to future work: short intervals cost, long ones leave pools with
-//! what they no longer need.
+//! The control interval, chosen from observations rather than by hand. HOLPACA (ICPE '26, section
+//! 4.2) leaves this to future work: short intervals cost, long ones leave pools with memory that
+//! they no longer need.
 //!
-//! Four things are weighed after each decision:
-//! - *change*: how far curves and request rates are from what they were at the decision before, in
+//! Four quantities are weighed after each decision:
+//! - *change*: the distance of curves and request rates from those at the previous decision, in
 //!   misses per request;
-//! - *doubt*: how far they would be from it by chance alone, by the samples that they were learnt
+//! - *doubt*: the distance that chance alone would cause, given the samples that they were learnt
 //!   from;
-//! - *unfinished business*: the decision moved memory, and promises gain beyond what the moves
-//!   cost;
-//! - *cost*: what was moved must be fetched anew.
+//! - *unfinished business*: the gain that the decision's moves promise beyond their cost;
+//! - *cost*: the items in moved memory must be fetched again.
 //!
-//! How long what is gained will last nobody knows; it is taken that things stay as they are for as
-//! long as they have been so, or were before they changed. Change beyond doubt, or unfinished
-//! business, shortens the interval to the least that samples allow; without either it grows by
-//! half.
+//! The duration of a gain is unknown. The estimate is that conditions will stay stable for as long
+//! as they have been, or were before the last change. Change beyond doubt, or unfinished business,
+//! shortens the interval to the least that samples allow; without either it grows by half.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,13 +30,13 @@ pub struct Tempo {
     pub shortest_secs: f64,
     /// The longest, in seconds; 30 by default.
     pub longest_secs: f64,
-    /// Change counts where it is so many times the doubt; 3 by default.
+    /// Change counts if it is at least this many times the doubt; 3 by default.
     pub beyond_doubt: f64,
-    /// Change below this many misses per request is none, however sure; 0.01 by default.
+    /// Change below this many misses per request does not count, however certain; 0.01 by default.
     pub least_change: f64,
-    /// The interval grows by this factor where nothing happens; 1.5 by default.
+    /// The factor by which a quiet interval grows; 1.5 by default.
     pub growth: f64,
-    /// The mean size of an item, in bytes, by which the cost of a move is told in misses; 1000 by
+    /// The mean size of an item, in bytes, which converts the cost of a move into misses; 1000 by
     /// default.
     pub item_bytes: f64,
 }
@@ -56,16 +54,16 @@ impl Default for Tempo {
     }
 }
 
-/// Why the interval is as long as it is.
+/// The reason for the length of the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Nothing was known before.
+    /// There was no earlier decision.
     First,
     /// Curves or rates changed beyond doubt.
     Change,
-    /// A decision has further to go, and it pays.
+    /// Further moves are worthwhile.
     Unfinished,
-    /// Nothing happens.
+    /// There is no change, and no worthwhile move.
     Quiet,
 }
 
@@ -74,11 +72,11 @@ pub enum Cause {
 pub struct Interval {
     tempo: Tempo,
     secs: f64,
-    /// For how long nothing has changed, in seconds.
+    /// The time without change, in seconds.
     calm_secs: f64,
-    /// For how long nothing had changed before the last change, in seconds.
+    /// The time without change before the last change, in seconds.
     last_calm_secs: f64,
-    /// What each pool looked like at the last decision, by name.
+    /// The curve and request rate of each pool at the last decision, by name.
     seen: HashMap<String, (Arc<MissRatioCurve>, f64)>,
 }
 
@@ -93,13 +91,13 @@ impl Interval {
         self.secs
     }
 
-    /// Looks at a view and what was decided on it, and chooses the seconds until the next decision.
-    /// Costs a pass over the points of all curves.
+    /// Chooses the seconds until the next decision, from a view and the decision on it. Costs a
+    /// pass over the points of all curves.
     pub fn after(&mut self, view: &View, decision: &Decision) -> Cause {
         let cause = self.cause(view, decision);
         if matches!(cause, Cause::First | Cause::Change) {
-            // A change shows for a while, until all of what was learnt is new; between two of its
-            // signs is no calm.
+            // A change shows until all observations are new, so a short time between two of its
+            // signs does not count as calm.
             if self.calm_secs > 3.0 * self.tempo.shortest_secs {
                 self.last_calm_secs = self.calm_secs;
             }
@@ -126,15 +124,16 @@ impl Interval {
         if self.changed(view) {
             return Cause::Change;
         }
-        // What a move saves for as long as things may stay, against what it makes miss once.
+        // The savings of a move while conditions stay stable, against the misses that it causes
+        // once.
         let lasts_secs = self.calm_secs.max(self.last_calm_secs) + self.secs;
         let gained: f64 = decision.moves.iter().map(|step| step.gain).sum::<f64>() * lasts_secs;
         let cost = decision.moved_bytes() as f64 / self.tempo.item_bytes;
         if decision.moved_bytes() > 0 && gained > cost { Cause::Unfinished } else { Cause::Quiet }
     }
 
-    /// Returns whether some pool's misses per second, at the sizes that it could have, are further
-    /// from what they were than chance and the least change explain, of all requests.
+    /// Returns whether the misses per second of some pool, over its possible sizes, changed by more
+    /// than chance and the least change explain, relative to all requests.
     fn changed(&self, view: &View) -> bool {
         let requests: f64 = view.pools.iter().map(|pool| pool.request_rate).sum();
         view.pools.iter().any(|pool| {
@@ -162,8 +161,8 @@ fn doubt(pool: &Pool) -> f64 {
     error(&pool.curve)
 }
 
-/// The standard error of a curve: of the keys that were sampled, and of how often these happened to
-/// be asked for; 0 where the curve says nothing of it.
+/// The standard error of a curve, from the sampling of keys and from the random number of requests
+/// for them; 0 if the curve has no confidence.
 fn error(curve: &MissRatioCurve) -> f64 {
     curve.confidence().map_or(0.0, |confidence| {
         let by_chance = 0.5 / confidence.samples.max(1.0).sqrt();

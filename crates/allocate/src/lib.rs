@@ -1,33 +1,33 @@
-//! Who should get how much: allocation policies as pure functions of what is observed.
+//! Allocation policies: pure functions from observations to the share of each pool.
 //!
-//! A policy is handed a [`View`] of all pools and returns a [`Decision`]: what each pool should
-//! have, as moves, each with its predicted gain and its reason in words. No policy reads a clock,
-//! starts a thread or does I/O; what is random in one is drawn from its own seeded generator. So
-//! the engine, the orchestrator, the simulator and the tests run the same code.
+//! A policy receives a [`View`] of all pools and returns a [`Decision`]: the grant of each pool,
+//! and moves, each with its predicted gain and its reason in words. No policy reads a clock, starts
+//! a thread or does I/O; random choices come from the policy's own seeded generator. So the engine,
+//! the orchestrator, the simulator and the tests run the same code.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`view`] | what a policy may see |
-//! | [`decision`] | what it returns |
-//! | [`partition`] | equal and weighted shares, which look at nothing |
+//! | [`view`] | the input of a policy |
+//! | [`decision`] | the result of a policy |
+//! | [`partition`] | equal and weighted shares, which ignore all observations |
 //! | [`cliffhanger`] | hill climbing and cliff scaling by shadow queues |
 //! | [`talus`] | splitting a queue on the hull of its curve, and memory by hulls |
-//! | [`dynacache`] | memory by the hulls of curves that are not split |
+//! | [`dynacache`] | memory by the hulls of curves, for queues that are not split |
 //! | [`marginal`] | steps of memory by hits in the last step |
 //! | [`arbiter`] | reserves, and credits for the rest |
-//! | [`problem`] | sizes that are worth most together: the question of the three below |
-//! | [`anneal`] | HOLPACA's simulated annealing, repaired, as described and as published |
-//! | [`hull`], [`exact`] | exact answers, over hulls and beyond |
-//! | [`holpaca`] | throughput maximisation and least throughputs, by either |
+//! | [`problem`] | the optimisation problem of the three modules below |
+//! | [`anneal`] | the simulated annealing of HOLPACA, repaired, as described and as published |
+//! | [`hull`], [`exact`] | exact solutions, over hulls and for worths of any shape |
+//! | [`holpaca`] | throughput maximisation and minimum throughputs, with either solver |
 //! | [`registry`] | all policies by name |
-//! | [`interval`] | when to decide next |
-//! | [`fairness`] | what a pool gains or loses against its share: the normalised throughput |
+//! | [`interval`] | the time until the next decision |
+//! | [`fairness`] | the normalised throughput: the gain or loss of a pool against its share |
 //! | [`drf`] | dominant resource fairness, with memory by weight |
-//! | [`hare`] | HARE: memory changes hands for other resources until everybody has most |
-//! | [`steady`] | HARE without pools whose curves do not hold still |
-//! | [`memshare`] | Memshare: part of the memory to who misses most for want of it, alone and with DRF |
-//! | [`shared`] | what becomes of tenants that share one cache and one queue |
-//! | [`guard`] | rails that any policy can be put between: bounds, caps, hysteresis, smoothing, the hierarchy |
+//! | [`hare`] | HARE: memory is traded for other resources to raise the least normalised throughput |
+//! | [`steady`] | HARE without trades with pools whose curves are unstable |
+//! | [`memshare`] | Memshare: part of the memory goes to the pools that gain most hits, alone and with DRF |
+//! | [`shared`] | the state of tenants that share one cache and one queue |
+//! | [`guard`] | rails for any policy: bounds, caps, hysteresis, smoothing, the hierarchy |
 
 #![forbid(unsafe_code)]
 
@@ -58,15 +58,15 @@ pub mod view;
 pub use decision::{Decision, Grant, Move, Outcome, Unmet};
 pub use view::{Demand, Flash, Misses, Place, Pool, Resource, View, ViewError};
 
-/// Decides who should get how much.
+/// Decides the share of each pool.
 ///
-/// What a policy keeps between rounds (smoothed figures, a generator of random numbers) is its own;
-/// a view is whole in itself.
+/// A policy owns the state that it keeps between rounds (smoothed figures, a generator of random
+/// numbers); each view is complete in itself.
 pub trait Policy: Send {
-    /// Its name in configurations and reports: lower case, words joined by hyphens.
+    /// The name in configurations and reports: lower case, words joined by hyphens.
     fn name(&self) -> &'static str;
 
-    /// What each pool of `view` should have. The grants of a decision never exceed the view's
+    /// Decides the grant of each pool of `view`. The grants of a decision never exceed the view's
     /// totals, and keep each pool between its floor and its ceiling.
     ///
     /// `view` has passed [`View::validate`].

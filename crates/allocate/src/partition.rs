@@ -1,5 +1,4 @@
-//! Equal and weighted shares: what a platform does that looks at nothing, and the baseline of every
-//! other policy.
+//! Equal and weighted shares: static partitioning, and the baseline of every other policy.
 
 use crate::rank::in_order_of_names;
 use crate::view::View;
@@ -41,8 +40,9 @@ impl Policy for Weighted {
     }
 }
 
-/// What the pools of `view` have, as a policy may build on: exactly that, where it adds up to the
-/// memory of the view and is within floors and ceilings; else shares in proportion to it.
+/// The present memory of the pools of `view`, as a valid starting point for a policy. If the sizes
+/// add up to the memory of the view and are within floors and ceilings, they are returned
+/// unchanged; otherwise shares in proportion to them.
 pub fn present(view: &View) -> Vec<u64> {
     let sizes: Vec<u64> = view.pools.iter().map(|pool| pool.size).collect();
     let fits = view.pools.iter().all(|pool| (pool.floor..=pool.ceiling).contains(&pool.size));
@@ -53,7 +53,7 @@ pub fn present(view: &View) -> Vec<u64> {
     shares(view, &weights).into_iter().map(|grant| grant.memory).collect()
 }
 
-/// All of everything, split in proportion to `weights`; equally, where they are all 0.
+/// All resources, split in proportion to `weights`, or equally if all weights are 0.
 pub fn shares(view: &View, weights: &[f64]) -> Vec<Grant> {
     let total: f64 = weights.iter().sum();
     let share = |i: usize| if total > 0.0 { weights[i] / total } else { 1.0 / weights.len() as f64 };
@@ -68,9 +68,9 @@ pub fn shares(view: &View, weights: &[f64]) -> Vec<Grant> {
         .collect()
 }
 
-/// Memory by shares between floors and ceilings: who would get less than its floor gets the floor,
-/// who would get more than its ceiling the ceiling, and the others share what is left. Sums up to
-/// the memory of the view, or to all ceilings.
+/// Memory by shares between floors and ceilings: a pool that would get less than its floor gets the
+/// floor, one that would get more than its ceiling gets the ceiling, and the others share the rest.
+/// Adds up to the memory of the view, or to all ceilings.
 fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
     let shares: Vec<f64> = (0..view.pools.len()).map(share).collect();
     let clamped = |level: f64| {
@@ -79,7 +79,7 @@ fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
             .zip(&shares)
             .map(move |(pool, share)| ((share * level) as u64).clamp(pool.floor, pool.ceiling))
     };
-    // The level at which what is clamped adds up to the memory, by bisection: the sum rises with
+    // The level at which the clamped sizes add up to the memory, by bisection: the sum rises with
     // the level.
     let fits =
         |level: f64| clamped(level).try_fold(0_u64, u64::checked_add).is_some_and(|sum| sum <= view.memory);
@@ -95,7 +95,7 @@ fn memory_shares(view: &View, share: &impl Fn(usize) -> f64) -> Vec<u64> {
         if fits(middle) { low = middle } else { high = middle }
     }
     let mut sizes: Vec<u64> = clamped(low).collect();
-    // What rounding left over goes to the first pools by name that may have it.
+    // Bytes lost to rounding go to the first pools by name that have room.
     let mut left = view.memory.saturating_sub(sizes.iter().sum());
     for i in crate::rank::by_name(view) {
         let (pool, size) = (&view.pools[i], &mut sizes[i]);

@@ -1,24 +1,23 @@
-//! The question that HOLPACA's annealer and the exact solvers answer: a sum of functions, each of
-//! one pool's size, is to be as large as it can, while the sizes add up to what there is and each
-//! keeps between its bounds.
+//! The problem that HOLPACA's annealer and the exact solvers solve: maximise a sum of functions,
+//! each of one pool's size, while the sizes add up to the memory and each stays within its bounds.
 //!
 //! The functions are of two kinds. The hit rate of a pool, over the hull of its curve, is concave:
-//! what one more unit brings falls with size, and the exact answer is a matter of sorting. The
-//! throughput of a pool whose misses are carried by a backend of limited rate is that rate divided
-//! by the miss ratio (HOLPACA, ICPE '26, section 4.3), which rises the faster the larger the pool
-//! is: whoever has most gains most by more. Its best allocations lie in corners of what the bounds
-//! allow.
+//! the gain from one more unit falls with size, and sorting yields the exact solution. The
+//! throughput of a pool whose misses go to a backend of limited rate is that rate divided by the
+//! miss ratio (HOLPACA, ICPE '26, section 4.3). It rises the faster the larger the pool is: the
+//! largest pool gains most from more memory. Its best allocations lie in corners of the feasible
+//! region.
 
 use curve::{MissRatioCurve, MonotoneCubic};
 use serde::{Deserialize, Serialize};
 
 use crate::{Misses, Pool};
 
-/// What is to be as large as it can, summed over pools by weight.
+/// The function to maximise, summed over pools by weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// Requests per second, where a backend of limited rate carries the misses.
+    /// Requests per second, with misses served by a backend of limited rate.
     #[default]
     Throughput,
     /// Hits per second at the present request rates.
@@ -29,17 +28,17 @@ pub enum Objective {
 /// limits a pool.
 pub const LEAST_MISS_RATIO: f64 = 1e-3;
 
-/// What a pool's size is worth.
+/// The worth of a pool's size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Worth {
-    /// Straight between points, flat beyond them. Sizes rise from 0 on.
+    /// Linear between points, flat beyond them. Sizes rise from 0 on.
     Straight(Vec<(f64, f64)>),
     /// Smooth between points, and without overshoot.
     Smooth(MonotoneCubic),
 }
 
 impl Worth {
-    /// What `size` bytes are worth.
+    /// The worth of `size` bytes.
     pub fn value(&self, size: f64) -> f64 {
         match self {
             Self::Smooth(function) => function.value(size),
@@ -56,16 +55,16 @@ impl Worth {
         }
     }
 
-    /// Hits per second of `request_rate` requests, times `weight`. Concave where `curve` is a hull.
+    /// Hits per second of `request_rate` requests, times `weight`. Concave if `curve` is a hull.
     pub fn hit_rate(curve: &MissRatioCurve, request_rate: f64, weight: f64) -> Self {
         let point =
             |point: &curve::Point| (point.size as f64, weight * request_rate * (1.0 - point.miss_ratio));
         Self::Straight(curve.points().iter().map(point).collect())
     }
 
-    /// What `carried` gives for a size and its miss ratio, times `weight`, smooth over the curve's
-    /// points and some between them: where the miss ratio falls by much from one point to the next,
-    /// throughput between the two is no straight line.
+    /// The result of `carried` for a size and its miss ratio, times `weight`, smooth over the
+    /// curve's points and some between them: if the miss ratio falls by much from one point to the
+    /// next, throughput is not linear between the two.
     pub fn throughput(curve: &MissRatioCurve, weight: f64, carried: impl Fn(f64, f64) -> f64) -> Self {
         let value = |size: f64, miss_ratio: f64| weight * carried(size, miss_ratio.max(LEAST_MISS_RATIO));
         let mut points = Vec::with_capacity(2 * curve.points().len());
@@ -74,7 +73,7 @@ impl Worth {
             let (left, right) = (pair[0], pair[1]);
             let (from, to) = (left.miss_ratio.max(LEAST_MISS_RATIO), right.miss_ratio.max(LEAST_MISS_RATIO));
             let width = (right.size - left.size) as f64;
-            // Most points are so near to each other that no logarithm is needed to see it.
+            // Most points are near enough to each other that no logarithm is needed to see it.
             let near = from / to <= 1.3;
             let steps = if near { 1.0 } else { ((from / to).ln() / 1.3_f64.ln()).ceil().clamp(1.0, 32.0) };
             let steps = steps.min(width.max(1.0));
@@ -91,8 +90,9 @@ impl Worth {
         Self::Smooth(MonotoneCubic::new(points))
     }
 
-    /// The worth of `pool` under `objective`, where `backend_rate` misses per second are carried
-    /// for it; the view's demands and grants count instead, where there are any that a miss needs.
+    /// The worth of `pool` under `objective`, with a backend that serves `backend_rate` misses per
+    /// second for it. If the view has demands and grants of resources that a miss needs, those
+    /// count instead.
     pub fn of(pool: &Pool, objective: Objective, backend_rate: f64) -> Self {
         match objective {
             Objective::HitRate => Self::hit_rate(&pool.curve.hull(), pool.request_rate, pool.weight),
@@ -110,7 +110,8 @@ impl Worth {
         }
     }
 
-    /// The least size, in whole bytes, that is worth `value`; `None` if none is. Worth never falls.
+    /// The least size, in whole bytes, with a worth of `value`; `None` if there is none. Worth
+    /// never falls with size.
     pub fn least_size(&self, value: f64, largest: u64) -> Option<u64> {
         if self.value(largest as f64) < value {
             return None;
@@ -123,7 +124,7 @@ impl Worth {
         Some(enough)
     }
 
-    /// The size of one of its points, drawn by `share` from 0 to 1.
+    /// The size of one of the points, chosen by `share` from 0 to 1.
     pub(crate) fn point(&self, share: f64) -> u64 {
         let draw = |points: usize| ((share * points as f64) as usize).min(points - 1);
         match self {
@@ -132,8 +133,8 @@ impl Worth {
         }
     }
 
-    /// Sizes within bounds, in whole bytes, and what they are worth: the bounds, the points between
-    /// them, and where it is smooth so many more that there are about `detail`.
+    /// Sizes within bounds, in whole bytes, with their worth: the bounds, the points between them,
+    /// and for a smooth worth further sizes, about `detail` in all.
     fn landmarks(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
         let inside = |size: f64| size > low as f64 && size < high as f64;
         let at = |size: u64| (size, self.value(size as f64));
@@ -166,7 +167,7 @@ impl Worth {
         landmarks
     }
 
-    /// The least concave function that is nowhere below the worth at its landmarks, as its corners.
+    /// The corners of the least concave function that is nowhere below the worth at its landmarks.
     pub(crate) fn concave(&self, low: u64, high: u64, detail: usize) -> Vec<(u64, f64)> {
         let mut corners: Vec<(u64, f64)> = Vec::new();
         for next in self.landmarks(low, high, detail) {
@@ -183,50 +184,50 @@ impl Worth {
     }
 }
 
-/// Returns whether a miss needs of some resource what a hit does not.
+/// Returns whether a miss needs more of some resource than a hit.
 pub(crate) fn needs_on_miss(pool: &Pool) -> bool {
     pool.demands.iter().zip(&pool.grants).any(|(demand, &grant)| demand.on_miss > 0.0 && grant > 0.0)
 }
 
-/// What one more byte brings on the way from `a` to `b`.
+/// The gain per byte from `a` to `b`.
 pub(crate) fn rise(a: (u64, f64), b: (u64, f64)) -> f64 {
     (b.1 - a.1) / (b.0 - a.0) as f64
 }
 
-/// One pool: its bounds, and what its size is worth.
+/// One pool: its bounds, and the worth of its size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The least size, in bytes.
     pub low: u64,
     /// The largest, in bytes; at least `low`.
     pub high: u64,
-    /// What sizes between them are worth; never falls with size.
+    /// The worth of sizes between the bounds; never falls with size.
     pub worth: Worth,
 }
 
-/// Sizes are sought, one for each choice, that add up to [`Problem::total`] and are together worth
-/// most.
+/// The problem of finding sizes, one for each choice, that add up to [`Problem::total`] and have
+/// the greatest worth together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Problem {
-    /// What there is, in bytes; at least the sum of the least sizes.
+    /// The memory to allocate, in bytes; at least the sum of the least sizes.
     pub memory: u64,
     /// The pools.
     pub choices: Vec<Choice>,
 }
 
 impl Problem {
-    /// What the sizes add up to: all memory, or the sum of the largest sizes where that is less.
+    /// The required sum of the sizes: all memory, or the sum of the largest sizes if that is less.
     pub fn total(&self) -> u64 {
         let most = self.choices.iter().fold(0_u64, |sum, choice| sum.saturating_add(choice.high));
         self.memory.min(most)
     }
 
-    /// What sizes are worth together.
+    /// The total worth of sizes.
     pub fn value(&self, sizes: &[u64]) -> f64 {
         self.choices.iter().zip(sizes).map(|(choice, &size)| choice.worth.value(size as f64)).sum()
     }
 
-    /// Returns whether sizes keep their bounds and add up.
+    /// Returns whether sizes keep their bounds and add up to the total.
     pub fn admits(&self, sizes: &[u64]) -> bool {
         sizes.len() == self.choices.len()
             && sizes.iter().sum::<u64>() == self.total()
@@ -237,15 +238,15 @@ impl Problem {
                 .all(|(choice, &size)| (choice.low..=choice.high).contains(&size))
     }
 
-    /// Sizes that are admitted, near to `wanted`: pulled within bounds, and what is then over or
-    /// short shared out in proportion to the room that each has.
+    /// Admitted sizes near `wanted`: clamped to the bounds, with the surplus or shortfall then
+    /// shared out in proportion to the room of each.
     pub fn nearest(&self, wanted: &[u64]) -> Vec<u64> {
         let bounds: Vec<(u64, u64)> = self.choices.iter().map(|choice| (choice.low, choice.high)).collect();
         nearest(self.total(), &bounds, wanted)
     }
 }
 
-/// Sizes near to `wanted` that keep the least and the largest of `bounds` and add up to `total`.
+/// Sizes near `wanted` that keep `bounds` and add up to `total`.
 pub(crate) fn nearest(total: u64, bounds: &[(u64, u64)], wanted: &[u64]) -> Vec<u64> {
     let mut sizes: Vec<u64> =
         bounds.iter().zip(wanted).map(|(&(low, high), &size)| size.clamp(low, high)).collect();
@@ -257,8 +258,8 @@ pub(crate) fn nearest(total: u64, bounds: &[(u64, u64)], wanted: &[u64]) -> Vec<
     for exactly in [false, true] {
         for (&bounds, size) in bounds.iter().zip(&mut sizes) {
             let room = room(bounds, *size);
-            // Shares are rounded down; the few bytes that are left over then go to the first that
-            // have room.
+            // Shares are rounded down; the few remaining bytes then go to the first pools with
+            // room.
             let share = (u128::from(missing) * u128::from(room)).checked_div(rooms).unwrap_or(0) as u64;
             let taken = if exactly { left } else { share }.min(left).min(room);
             *size = if sum < total { *size + taken } else { *size - taken };

@@ -1,8 +1,8 @@
-//! Orders that do not depend on how a view is arranged.
+//! Orders that do not depend on the arrangement of a view.
 
 use crate::{Decision, View};
 
-/// A figure that can be ordered; no figure here is NaN, and if one were it would come last.
+/// A figure with a total order. No figure here should be NaN; one that is sorts last.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Rank(pub(crate) f64);
 
@@ -27,9 +27,9 @@ pub(crate) fn by_name(view: &View) -> Vec<usize> {
     places
 }
 
-/// What `decide` comes to where the pools stand in the order of their names, told of the view as it
-/// is. So a decision does not depend on where pools stand, in ties no more than in the last bit of
-/// a sum. Costs a copy of the view where they stand otherwise.
+/// Runs `decide` with the pools in the order of their names, and returns the decision in the order
+/// of `view`. So a decision depends on the order of pools neither in ties nor in the last bit of a
+/// sum. Costs a copy of the view if its pools are in another order.
 pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decision) -> Decision {
     let order = by_name(view);
     if order.is_sorted() {
@@ -55,7 +55,7 @@ pub(crate) fn in_order_of_names(view: &View, decide: impl FnOnce(&View) -> Decis
     decision
 }
 
-/// Brings back what stands in `order` to where it was.
+/// Restores the original order of elements that stand in `order`.
 fn back<T>(order: &[usize], sorted: Vec<T>) -> Vec<T> {
     let mut placed: Vec<(usize, T)> = order.iter().copied().zip(sorted).collect();
     placed.sort_unstable_by_key(|&(place, _)| place);

@@ -14,18 +14,18 @@ use crate::steady::Steady;
 use crate::talus::OnHulls;
 use crate::{Decision, Policy, View};
 
-/// A policy that can be had by name.
+/// A policy that can be created by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Its name: lower case, words joined by hyphens.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub summary: &'static str,
     make: fn() -> Box<dyn Policy>,
 }
 
 impl Entry {
-    /// The policy with its defaults, which has seen nothing yet.
+    /// Creates the policy with its defaults and without state.
     pub fn make(&self) -> Box<dyn Policy> {
         (self.make)()
     }

@@ -1,26 +1,25 @@
-//! What becomes of tenants that share one cache and one queue: no allocation, but what there is
-//! without one.
+//! The state of tenants that share one cache and one queue: the baseline without any allocation.
 //!
-//! A mode of simulation rather than advice: it computes the state that tenants come to, so that
-//! policies can be compared with it. It keeps no bounds, for nobody enforces any. HARE (FAST 2026,
-//! sections 4.4 and 5.2) calls it *NonPart* and, where only the cache is shared,
+//! This is a mode of simulation rather than advice: it computes the state in which tenants settle,
+//! so that policies can be compared with it. It keeps no bounds, as none are enforced. HARE (FAST
+//! 2026, sections 4.4 and 5.2) calls it *NonPart* and, if only the cache is shared,
 //! *NonPartCache+DRF*.
 //!
 //! *The cache.* In a shared LRU an item of any tenant stays for the same *characteristic time*
 //! after its last request (Che, Tung and Wang, JSAC 2002). A tenant whose curve is `m` and that
 //! sends `n` requests fills `c` bytes, where `n` is the integral of `dx / (s * m(x))` up to `c`,
-//! with `s` the size of an item: each miss brings one in (Xiang et al., "HOTL: a Higher Order
-//! Theory of Locality", ASPLOS 2013). So curves and request rates tell what each tenant occupies;
-//! the time is the one at which that is all there is.
+//! with `s` the size of an item: each miss inserts one (Xiang et al., "HOTL: a Higher Order Theory
+//! of Locality", ASPLOS 2013). So curves and request rates give the bytes that each tenant
+//! occupies; the characteristic time is the one at which their sum is the whole cache.
 //!
 //! *The queues.* Tenants with the same number of clients in a closed loop wait in the same queues,
-//! each for as long as its requests are worth. In the limit of many clients their throughputs are
-//! proportionally fair: `clients = rate * sum of (cost * wait)`, where only resources that are used
-//! up make wait (Massoulié and Roberts, "Bandwidth sharing: objectives and algorithms", INFOCOM
+//! each in proportion to the cost of its requests. In the limit of many clients their throughputs
+//! are proportionally fair: `clients = rate * sum of (cost * wait)`, where only exhausted resources
+//! cause waits (Massoulié and Roberts, "Bandwidth sharing: objectives and algorithms", INFOCOM
 //! 1999).
 //!
-//! The two depend on each other: who is slower is asked for less, loses its cache, and becomes
-//! slower.
+//! The two depend on each other: a slower tenant gets fewer requests, loses its part of the cache,
+//! and becomes slower still.
 
 use curve::MissRatioCurve;
 
@@ -34,36 +33,35 @@ const STILL: f64 = 1e-6;
 /// Steps in which the cache settles between two decisions.
 const LAG: usize = 30;
 
-/// What is shared.
+/// The shared resources.
 #[derive(Clone, Debug, Default)]
 pub enum Shared {
     /// The cache and every resource, each with a queue of its own.
     #[default]
     Everything,
-    /// The cache and every resource, where some resources are waited for in one line.
+    /// The cache and every resource, some of them behind one common queue.
     OneQueue(OneQueue),
-    /// The cache; the other resources are divided by DRF.
+    /// Only the cache; the other resources are divided by DRF.
     Cache(Drf),
 }
 
-/// Resources that are waited for in one line, in which who stands first holds up all others:
-/// HopperKV hands every miss and every write to one thread, which waits until there is a unit for
-/// the one it holds.
+/// Resources behind one common queue with head-of-line blocking: HopperKV hands every miss and
+/// every write to one thread, which waits until there is a unit for the request it holds.
 #[derive(Clone, Debug, Default)]
 pub struct OneQueue {
     /// The resources.
     pub resources: Vec<usize>,
-    /// For each pool of the view, how often a request comes to the line.
+    /// For each pool of the view, how often a request enters the queue.
     pub visits: Vec<Demand>,
-    /// Requests per second that the clients of one pool can send at most; 0 = any. A pool that
-    /// misses nothing sends as many.
+    /// Requests per second that the clients of one pool can send at most; 0 = any. A pool without
+    /// misses sends this many.
     pub most_sent: f64,
 }
 
-/// The state that tenants come to which share one cache.
+/// The state in which tenants that share one cache settle.
 #[derive(Clone, Debug, Default)]
 pub struct NonPartitioned {
-    /// What is shared. Default: everything.
+    /// The shared resources. Default: everything.
     pub shared: Shared,
 }
 
@@ -86,7 +84,7 @@ impl Policy for NonPartitioned {
 }
 
 impl NonPartitioned {
-    /// What each tenant has in the end.
+    /// The final grant of each tenant.
     fn state(&self, view: &View) -> Vec<Grant> {
         let baseline = fairness::baseline(view);
         let start = view.pools.iter().zip(&baseline).map(|(pool, grant)| {
@@ -102,8 +100,8 @@ impl NonPartitioned {
             let grants = match &self.shared {
                 Shared::Everything | Shared::OneQueue(_) => queued(view, one, &occupied, &rates, &mut waits),
                 Shared::Cache(drf) => {
-                    // What is enforced was computed from the misses before; the cache settles under
-                    // it.
+                    // The enforced rates were computed from the previous misses; the cache settles
+                    // under them.
                     let grants = drf::with_memory(view, drf, &occupied);
                     for _ in 0..LAG {
                         approach(view, &grants, &occupied, &mut rates);
@@ -125,9 +123,8 @@ impl NonPartitioned {
     }
 }
 
-/// Moves rates half of the way, in their logarithm, to what pools with this memory carry, so that
-/// rates and memory do not swing against each other; says the largest change that there is still to
-/// come.
+/// Moves rates half of the way, in their logarithm, to the rates that pools with this memory carry,
+/// so that rates and memory do not oscillate. Returns the largest remaining change.
 fn approach(view: &View, grants: &[Grant], memory: &[u64], rates: &mut [f64]) -> f64 {
     let mut change = 0.0_f64;
     for (((rate, pool), grant), &memory) in rates.iter_mut().zip(&view.pools).zip(grants).zip(memory) {
@@ -167,7 +164,7 @@ pub fn occupied(view: &View, rates: &[f64]) -> Vec<u64> {
     sizes(if full(below) { 0.0 } else { below }).map(|size| size as u64).collect()
 }
 
-/// How a pool's requests fill a cache.
+/// The filling of a cache by a pool's requests.
 struct Filling {
     /// Requests after which each point of the curve is reached.
     reached: Vec<f64>,
@@ -196,7 +193,7 @@ impl Filling {
         let i = self.reached.partition_point(|&reached| reached <= requests).max(1) - 1;
         let (left, more) = (self.points[i], (requests - self.reached[i]) * self.item_size);
         let Some(right) = self.points.get(i + 1) else {
-            // Beyond its curve each miss goes on to bring in something new.
+            // Beyond the curve each miss still inserts a new item.
             return left.size as f64 + more * left.miss_ratio;
         };
         let bytes = (right.size - left.size) as f64;
@@ -210,17 +207,18 @@ impl Filling {
     }
 }
 
-/// A first guess of what a unit of each resource makes wait, and a place in the line that some
-/// share.
+/// An initial guess of the wait for a unit of each resource, and for a place in the common queue.
 fn waits_of(view: &View) -> Vec<f64> {
     let totals = view.resources.iter().map(|resource| resource.total);
     totals.chain([1.0]).map(|total| 1.0 / total.max(f64::MIN_POSITIVE)).collect()
 }
 
-/// What each pool uses of shared queues, with this memory. `waits` are where the last search ended.
+/// The use of shared queues by each pool, with this memory. `waits` are the result of the last
+/// search.
 fn queued(view: &View, one: &OneQueue, memory: &[u64], rates: &[f64], waits: &mut [f64]) -> Vec<Grant> {
     let resources = view.resources.len();
-    // For each pool what a request needs of each resource, and how often it comes to the line.
+    // For each pool, the demand of a request for each resource, and how often it enters the common
+    // queue.
     let costs: Vec<Vec<f64>> = (view.pools.iter().zip(memory).enumerate())
         .map(|(i, (pool, &memory))| {
             let misses = pool.misses(memory, &[]);
@@ -239,7 +237,7 @@ fn queued(view: &View, one: &OneQueue, memory: &[u64], rates: &[f64], waits: &mu
         for (rate, costs) in carried.iter_mut().zip(&costs) {
             let each = costs.iter().zip(&*waits).enumerate().filter(|(k, _)| !in_line(k));
             let wait: f64 = each.map(|(_, (cost, wait))| cost * wait).sum();
-            // One client; more of them, as many of each pool, only wait for longer.
+            // One client: more clients, equally many for each pool, only wait longer.
             if wait > 0.0 {
                 *rate = 1.0 / wait;
             }
@@ -247,7 +245,7 @@ fn queued(view: &View, one: &OneQueue, memory: &[u64], rates: &[f64], waits: &mu
                 *rate = rate.min(one.most_sent);
             }
         }
-        // Whatever of the line is scarcest holds up all of it.
+        // The scarcest resource of the common queue blocks all of it.
         let line = one.resources.iter().map(|&k| used(&carried, k)).fold(0.0, f64::max);
         for (k, wait) in waits.iter_mut().enumerate() {
             let over = if k == resources { line } else { used(&carried, k) };
@@ -260,7 +258,7 @@ fn queued(view: &View, one: &OneQueue, memory: &[u64], rates: &[f64], waits: &mu
     let each = carried.iter().zip(&costs).zip(memory);
     each.map(|((rate, costs), &memory)| {
         let used = costs[..resources].iter().zip(&view.resources);
-        // What others leave is there for it too, but nothing of that is its own.
+        // The pool may also use what others leave, but none of that is guaranteed to it.
         let used = used.map(|(cost, resource)| if resource.total > 0.0 { rate * cost / over } else { 0.0 });
         Grant { memory, resources: used.collect() }
     })

@@ -1,15 +1,14 @@
-//! HARE, but nothing is traded with pools whose curves do not hold still.
+//! HARE without trades with pools whose curves are unstable.
 //!
-//! What HARE promises (FAST 2026, section 3.1: nobody below its share) holds by the curve that it
-//! sees. A pool whose requests come in phases has another curve by the time that memory has moved:
-//! it gave its memory away, or its backend units for memory, and is held below its share until the
-//! next decision, which is wrong again.
+//! HARE's promise (FAST 2026, section 3.1: no pool below its share) holds for the curve that it
+//! sees. A pool whose requests come in phases has another curve once memory has moved: it has
+//! traded its memory, or its backend units for memory, and stays below its share until the next
+//! decision, which is wrong again.
 //!
-//! [`Steady`] asks of each decision whether it would have kept the promise by the curves of the
-//! decisions before, too. A pool with which it would not keeps exactly its share of memory by
-//! weight, and the others trade without it. What it does not need of the other resources still
-//! lifts all, as under DRF. A pool is traded with again when none of the curves that are remembered
-//! speaks against it.
+//! [`Steady`] checks that each decision would have kept the promise by the curves of earlier
+//! decisions too. A pool that fails this check keeps exactly its share of memory by weight, and the
+//! others trade without it. Its surplus of the other resources still lifts all pools, as under DRF.
+//! The pool trades again once it passes the check with every remembered curve.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,27 +19,27 @@ use crate::hare::Hare;
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Policy, Pool, View, fairness};
 
-/// HARE between the curves that pools had.
+/// HARE, checked against the earlier curves of pools.
 #[derive(Clone, Debug)]
 pub struct Steady {
-    /// What decides.
+    /// The wrapped policy.
     pub hare: Hare,
-    /// How many decisions back curves are remembered. Default: 8.
+    /// The number of decisions for which curves are remembered. Default: 8.
     pub back: usize,
-    /// By what share a pool may fall below what its share of everything would carry, by any of
-    /// those curves. Default: 0.1.
+    /// The fraction by which a pool may fall below the throughput of its share of everything, by
+    /// any of those curves. Default: 0.1.
     pub loss: f64,
     /// The curves of each pool, by name, the oldest first.
     curves: HashMap<String, VecDeque<Arc<MissRatioCurve>>>,
 }
 
 impl Steady {
-    /// `hare`, with the defaults.
+    /// Wraps `hare`, with the defaults.
     pub fn new(hare: Hare) -> Self {
         Self { hare, back: 8, loss: 0.1, curves: HashMap::new() }
     }
 
-    /// Returns whether `grant` keeps the promise to a pool by each of the curves that it had.
+    /// Returns whether `grant` keeps the promise to a pool by each of its remembered curves.
     fn keeps(&self, pool: &Pool, baseline: &Grant, grant: &Grant) -> bool {
         let mut curves = self.curves.get(&pool.name).into_iter().flatten();
         curves.all(|curve| {
@@ -78,8 +77,8 @@ impl Policy for Steady {
             let baseline = fairness::baseline(view);
             let mut bounded = view.clone();
             let mut held = vec![false; view.pools.len()];
-            // Whoever is held changes what is left for others, so that it is asked again; each time
-            // one more is held, or it ends.
+            // A held pool changes the remaining resources for the others, so HARE decides again.
+            // Each round holds one more pool, or is the last.
             let mut decision = loop {
                 let decision = self.hare.decide(&bounded);
                 let broken: Vec<usize> = (0..view.pools.len())

@@ -1,9 +1,9 @@
-//! What an allocation policy may see: pools, what they have, what they need for a request, and the
+//! The input of an allocation policy: pools with their grants, their demands per request, and the
 //! totals.
 //!
-//! Memory is the resource that buys others off: the more of it a pool has, the fewer of its
-//! requests miss, and the less it needs of what a miss costs. All others are rates: backend units,
-//! network bytes, device bandwidth, processor time.
+//! Memory substitutes for the other resources: the more of it a pool has, the fewer of its requests
+//! miss, and the less the pool needs of the resources that a miss uses. All others are rates:
+//! backend units, network bytes, device bandwidth, processor time.
 
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use curve::MissRatioCurve;
 /// A resource other than memory, in units per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// Its name in reports: `read-units`, `network`.
+    /// The name in reports: `read-units`, `network`.
     pub name: String,
-    /// All that there is to give, in units per second.
+    /// The total to allocate, in units per second.
     pub total: f64,
 }
 
-/// What one request needs of a resource: `fixed` whatever happens, and `on_miss` more when it
-/// misses.
+/// The demand of one request for a resource: `fixed` in any case, and `on_miss` more if it misses.
 ///
 /// The cost at a miss ratio `m` is `fixed + on_miss * m`. HARE (FAST '26, section 3) writes it
 /// `n * (1 - alpha + alpha * m)`, with `n` the cost of a miss and `alpha` the share of it that a
@@ -28,7 +27,7 @@ pub struct Resource {
 pub struct Demand {
     /// Units per request, hit or miss.
     pub fixed: f64,
-    /// Units that a miss needs beyond that.
+    /// Further units that a miss needs.
     pub on_miss: f64,
 }
 
@@ -45,35 +44,35 @@ impl Demand {
     }
 }
 
-/// A second level below memory: a flash cache that takes what memory evicts, and is asked when
-/// memory misses.
+/// A second level below memory: a flash cache that takes the items that memory evicts, and is
+/// looked up on a miss in memory.
 ///
 /// Its capacity is one of the view's resources, in bytes rather than units per second; no request
-/// has a demand for it. Of `m` bytes of memory and `f` of flash, memory misses what the pool's
-/// curve says at `m`, and both together what it says at `m + f`.
+/// has a demand for it. With `m` bytes of memory and `f` of flash, the miss ratio of memory is that
+/// of the pool's curve at `m`, and the miss ratio of both together is that at `m + f`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flash {
-    /// Which of the view's resources is its capacity.
+    /// The number of the view's resource that is its capacity.
     pub capacity: usize,
-    /// For each resource, units that a request needs which misses memory and hits flash.
+    /// For each resource, the units that a request needs if it misses memory and hits flash.
     pub on_hit: Vec<f64>,
-    /// For each resource, units that a request needs which misses memory and so makes memory evict
-    /// something to flash. Where flash admits only a share of what is evicted, this share of the
+    /// For each resource, the units that a request needs if it misses memory, for the eviction to
+    /// flash that this causes. If flash admits only a share of the evicted items, that share of the
     /// cost of one write.
     pub on_eviction: Vec<f64>,
 }
 
-/// The misses per request of a pool, by what is asked one after the other.
+/// The misses per request of a pool, by level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Misses {
     /// Of memory.
     pub memory: f64,
-    /// Of memory and flash; the same where there is no flash.
+    /// Of memory and flash together; equal to `memory` if there is no flash.
     pub all: f64,
 }
 
-/// Where a pool is: memory moves freely within an instance, by the engine; between instances, by
-/// resizing both; between nodes not at all, for each has its own.
+/// The place of a pool. The engine moves memory freely within an instance; between instances,
+/// memory moves by resizing both; between nodes it cannot move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The machine.
@@ -82,43 +81,43 @@ pub struct Place {
     pub instance: u32,
 }
 
-/// A pool: a tenant's cache, and what comes with it.
+/// A pool: a tenant's cache, with its demands and bounds.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
-    /// Where it is.
+    /// The place of the pool.
     pub place: Place,
-    /// What it misses at any size.
+    /// The miss ratio at any size.
     pub curve: Arc<MissRatioCurve>,
-    /// The memory that it is granted now, in bytes.
+    /// The memory granted now, in bytes.
     pub size: u64,
-    /// The memory that it uses of that, in bytes; less while it fills.
+    /// The memory in use, in bytes; less than `size` while the pool fills.
     pub used: u64,
-    /// It must never have less memory than this, in bytes.
+    /// The least memory that the pool may have, in bytes.
     pub floor: u64,
-    /// It must never have more, in bytes.
+    /// The most memory that the pool may have, in bytes.
     pub ceiling: u64,
-    /// Its share relative to the others' where shares count; 1 by default.
+    /// The share relative to other pools, for policies that use shares; 1 by default.
     pub weight: f64,
-    /// Requests per second that it serves now.
+    /// Requests per second that the pool serves now.
     pub request_rate: f64,
-    /// What it was promised: requests per second. 0 = nothing.
+    /// The promised requests per second. 0 = no promise.
     pub min_request_rate: f64,
-    /// What a request needs, for each of the view's resources.
+    /// The demand of a request for each of the view's resources.
     pub demands: Vec<Demand>,
-    /// What it is granted now, for each of the view's resources, in units per second.
+    /// The present grant of each of the view's resources, in units per second.
     pub grants: Vec<f64>,
-    /// The mean size of its items, in the unit of its curve; 1 by default. Counts only against
-    /// other pools', where they share one queue of evictions.
+    /// The mean size of the items, in the unit of the curve; 1 by default. Matters only relative to
+    /// other pools that share one eviction queue.
     pub item_size: f64,
-    /// Its second level, if it has one.
+    /// The second level, if there is one.
     pub flash: Option<Flash>,
 }
 
 impl Pool {
-    /// A pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise, and no
-    /// need of anything but memory.
+    /// Creates a pool of this name and curve, with a weight of 1, no floor, no ceiling, no promise,
+    /// and no demand except for memory.
     pub fn new(name: impl Into<String>, curve: impl Into<Arc<MissRatioCurve>>, size: u64) -> Self {
         Self {
             name: name.into(),
@@ -138,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// What it misses with this memory and these grants of the view's resources.
+    /// The misses with this memory and these grants of the view's resources.
     pub fn misses(&self, memory: u64, grants: &[f64]) -> Misses {
         let memory = memory as f64;
         let flash = self.flash.as_ref().and_then(|flash| grants.get(flash.capacity)).copied().unwrap_or(0.0);
@@ -159,8 +158,8 @@ impl Pool {
         }
     }
 
-    /// Requests per second that these grants carry at these misses: the least of what each resource
-    /// carries. Infinite where it needs no resource.
+    /// The requests per second that these grants carry at these misses: the minimum over all
+    /// resources. Infinite if the pool needs no resource.
     pub fn carried(&self, misses: Misses, grants: &[f64]) -> f64 {
         let carried = grants.iter().enumerate().map(|(resource, grant)| {
             let cost = self.cost(resource, misses);
@@ -169,8 +168,8 @@ impl Pool {
         carried.fold(f64::INFINITY, f64::min)
     }
 
-    /// Requests per second that these grants carry at this miss ratio: the least of what each
-    /// resource carries. Infinite where it needs no resource.
+    /// The requests per second that these grants carry at this miss ratio: the minimum over all
+    /// resources. Infinite if the pool needs no resource.
     pub fn throughput(&self, miss_ratio: f64, grants: &[f64]) -> f64 {
         let carried = self.demands.iter().zip(grants).map(|(demand, grant)| {
             let cost = demand.at(miss_ratio);
@@ -180,7 +179,7 @@ impl Pool {
     }
 }
 
-/// All that a policy may see.
+/// The whole input of a policy.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The memory of all pools together, in bytes.
@@ -189,8 +188,8 @@ pub struct View {
     pub resources: Vec<Resource>,
     /// The pools.
     pub pools: Vec<Pool>,
-    /// The time between two decisions, in seconds; 1 by default. Policies that act a step at a time
-    /// count what happens in it.
+    /// The time between two decisions, in seconds; 1 by default. Policies that act step by step
+    /// count the events in it.
     pub interval_secs: f64,
 }
 
@@ -207,10 +206,10 @@ impl View {
     }
 }
 
-/// Why a view cannot be decided on.
+/// The reason why a view is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ViewError {
-    /// Floors add up to more than there is.
+    /// Floors add up to more than the memory of the view.
     #[error(
         "the floors of the pools add up to {floors} bytes, more than the {memory} that there are; lower a floor"
     )]
@@ -230,16 +229,16 @@ pub enum ViewError {
         /// Its ceiling.
         ceiling: u64,
     },
-    /// A pool does not say what it needs or has of each resource.
+    /// A pool lacks the demand or the grant for a resource, or has one too many.
     #[error("pool {pool}: {given} {what} for {resources} resources")]
     WrongCount {
         /// Its name.
         pool: String,
         /// `demands` or `grants`.
         what: &'static str,
-        /// How many it has.
+        /// The number given.
         given: usize,
-        /// How many there should be.
+        /// The number required.
         resources: usize,
     },
     /// A figure is negative, infinite or not a number.
@@ -247,18 +246,18 @@ pub enum ViewError {
     NotAQuantity {
         /// Its name, or that of a resource.
         pool: String,
-        /// What is wrong.
+        /// The name of the wrong figure.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         value: f64,
     },
 }
 
 impl View {
-    /// Checks that a policy can decide on this.
+    /// Checks that the view is valid.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the pool's name.
+    /// The first error found, with the pool's name.
     pub fn validate(&self) -> Result<(), ViewError> {
         for resource in &self.resources {
             quantity(&resource.name, "total", resource.total)?;
