@@ -1,9 +1,9 @@
 //! Recognises HTTP on a port of a cache.
 //!
 //! A web page can have a browser send an HTTP request to any port, with a body that it chooses. A
-//! server that answers the lines of the head with errors and reads on carries the body out as
-//! commands. memcached and Redis close the connection instead, and so does whoever asks this module
-//! about each line that is not a command.
+//! server that answers the lines of the head with errors and reads on would execute the body as
+//! commands. memcached and Redis close the connection instead, and so does a server that asks this
+//! module about each line that is not a command.
 
 /// Methods whose names a browser or a proxy may send, and the first word of HTTP/2.
 const METHODS: [&[u8]; 10] =

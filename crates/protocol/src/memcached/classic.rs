@@ -16,7 +16,7 @@ use crate::http;
 
 type Parsed<'a> = Result<Command<'a>, Refused>;
 
-/// Parses a command line, whose line end is gone.
+/// Parses a command line, whose line end has been removed.
 #[inline]
 pub(crate) fn parse<'a>(line: &'a [u8], limits: &Limits) -> Parsed<'a> {
     let mut words = Tokens::new(line);

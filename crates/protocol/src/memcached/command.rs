@@ -28,7 +28,7 @@ pub fn get_and_touch<'k>(
 }
 
 /// Appends a classic storage command. `compare_cas` is for [`StoreCommand::Cas`] alone, which takes
-/// 0 where it is `None`.
+/// 0 if it is `None`.
 #[expect(clippy::too_many_arguments, reason = "they are the words of the command, in its order")]
 pub fn store(
     out: &mut Vec<u8>,
@@ -193,7 +193,7 @@ fn parsed_store(out: &mut Vec<u8>, header: &StoreHeader<'_>, data: &[u8]) {
     };
     meta_wire(out, b"ms", header.key);
     unsigned(out, data.len() as u64);
-    // Flag S gave the length in the first releases, and stands before the flags now.
+    // Flag S gave the length in the first releases; now the length stands before the flags.
     for flag in flags.iter().filter(|flag| flag.letter != b'S') {
         words(out, b"", [&[flag.letter][..]]);
         out.extend_from_slice(flag.argument);

@@ -54,8 +54,8 @@ impl DataBlock {
         Self { data_left: data_len, end_left: 0, good: true }
     }
 
-    /// How many bytes of data, without the line end, are missing. A caller may read them itself,
-    /// and then says so to [`Self::advance`].
+    /// Returns how many bytes of data, without the line end, are missing. A caller may read them
+    /// itself, and then calls [`Self::advance`].
     pub const fn data_left(&self) -> usize {
         self.data_left
     }
@@ -66,7 +66,7 @@ impl DataBlock {
         self.data_left = self.data_left.saturating_sub(bytes);
     }
 
-    /// Takes what belongs to the block from the front of `input`.
+    /// Takes the part of the block that is at the front of `input`.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> DataPart<'a> {
         let (data, rest) = input.split_at_checked(self.data_left).unwrap_or((input, b""));
         self.advance(data.len());

@@ -1,4 +1,4 @@
-//! Every error that goes out on the wire, in memcached's words.
+//! Every error that is sent to a client, in memcached's words.
 
 /// An error line. [`Self::as_bytes`] is what a client reads.
 ///
@@ -12,9 +12,9 @@ pub enum WireError {
     BadFormat,
     /// `delete` was given more than `0` and `noreply`.
     DeleteUsage,
-    /// The data block did not end in `\r\n` where its length said that it ends.
+    /// The data block did not end in `\r\n` at the place that its length gave.
     BadDataChunk,
-    /// The line exceeds its limit. The connection is closed, because where the line ends is
+    /// The line exceeds its limit. The connection is closed, because the end of the line is
     /// unknown.
     LineTooLong,
     /// A retrieval names more keys than the limit.
@@ -40,7 +40,7 @@ pub enum WireError {
     FlagsTooLong,
     /// The token of a meta flag is not a number.
     BadToken,
-    /// The key is not base64 although flag `b` says so.
+    /// The key is not valid base64 although flag `b` was given.
     BadBase64Key,
     /// The token of flag `M` is not one character.
     ModeTokenLength,
@@ -57,7 +57,7 @@ pub enum WireError {
     /// The item is larger than the limit.
     ObjectTooLarge,
 
-    /// `incr`, `decr` and `ma` on what is not a decimal number of 64 bits.
+    /// `incr`, `decr` and `ma` on a value that is not a decimal number of 64 bits.
     NonNumeric,
     /// There is no memory for the item.
     OutOfMemoryStoring,
@@ -142,17 +142,17 @@ pub struct Refusal {
     pub error: WireError,
     /// The client asked for no reply: count the error, but do not write it.
     pub quiet: bool,
-    /// Close the connection once the error is written: where the next request starts is unknown.
+    /// Close the connection once the error is written: the start of the next request is unknown.
     pub close: bool,
 }
 
 impl Refusal {
-    /// Refuses with `error`, and keeps it to itself where the client asked for no reply.
+    /// Rejects with `error`, and stays silent if the client asked for no reply.
     pub(crate) const fn new(error: WireError, quiet: bool) -> Self {
         Self { error, quiet, close: false }
     }
 
-    /// Gives up a connection whose client speaks HTTP, without an answer.
+    /// Aborts a connection whose client speaks HTTP, without a response.
     pub(crate) const fn http() -> Self {
         Self { error: WireError::Http, quiet: true, close: true }
     }

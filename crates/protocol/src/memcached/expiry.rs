@@ -3,19 +3,19 @@
 /// Up to this many seconds (30 days) an expiration time counts from now; above, it is a Unix time.
 pub const RELATIVE_EXPTIME_MAX_SECS: i64 = 60 * 60 * 24 * 30;
 
-/// An expiration time as the client meant it. What it means depends on the time of day: see
+/// An expiration time as the client wrote it. Its meaning depends on the time of day: see
 /// [`Self::expiry`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exptime(pub i64);
 
-/// When an item ends.
+/// When an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expiry {
     /// Not by age.
     Never,
     /// At this Unix time, in seconds; it is in the future.
     At(u32),
-    /// It has ended already: store nothing, and remove what is there.
+    /// It has expired already: store nothing, and remove the present item.
     Past,
 }
 

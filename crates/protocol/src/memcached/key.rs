@@ -1,8 +1,8 @@
 //! Keys, plain or base64, and base64 itself.
 //!
-//! The alphabet is that of RFC 4648 section 4, with padding. As memcached does, the bits after the
-//! last byte are not looked at; unlike memcached, nothing may follow the padding, and padding
-//! stands only at the end (memcached makes up some bytes there).
+//! The alphabet is that of RFC 4648 section 4, with padding. As in memcached, the bits after the
+//! last byte are ignored; unlike in memcached, nothing may follow the padding, and padding is only
+//! at the end (memcached makes up some bytes there).
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const KEY_MAX_BYTES: usize = 250;
 /// Room for the bytes of a base64 key: three for every four characters begun.
 const DECODED_MAX_BYTES: usize = 189;
 
-/// A key as it stands in the request.
+/// A key as it is written in the request.
 ///
 /// A plain key is 1 to [`KEY_MAX_BYTES`] bytes without a space; control characters are let through,
 /// as memcached does. A base64 key has been checked to be base64 and decodes to 1 to 186 bytes.
@@ -36,13 +36,13 @@ impl Default for KeyBuf {
 }
 
 impl<'a> Key<'a> {
-    /// A plain key; `None` where its length is not 1 to [`KEY_MAX_BYTES`].
+    /// Creates a plain key; `None` if its length is not 1 to [`KEY_MAX_BYTES`].
     #[inline]
     pub(crate) const fn plain(wire: &'a [u8]) -> Option<Self> {
         if wire.is_empty() || wire.len() > KEY_MAX_BYTES { None } else { Some(Self { wire, base64: false }) }
     }
 
-    /// The same characters as base64; `None` where they are not.
+    /// Converts the same characters to a base64 key; `None` if they are not valid base64.
     pub(crate) fn into_base64(self) -> Option<Self> {
         let mut scratch = KeyBuf::default();
         decode(self.wire, &mut scratch.0)?;
@@ -69,8 +69,8 @@ impl<'a> Key<'a> {
         (self.wire.len() / 4).saturating_mul(3).saturating_sub(padding)
     }
 
-    /// The key itself: borrowed from the request where it is plain, decoded into `scratch` where it
-    /// is base64.
+    /// Returns the key itself: borrowed from the request if it is plain, decoded into `scratch` if
+    /// it is base64.
     ///
     /// ```
     /// use millpond_protocol::memcached::{KeyBuf, Limits, Parse, Parser, Request};
@@ -102,7 +102,7 @@ impl fmt::Debug for Key<'_> {
 /// The characters of base64 in order of value.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The six bits that a character stands for.
+/// Returns the six bits of a character.
 const fn sextet(character: u8) -> Option<u32> {
     let value = match character {
         b'A'..=b'Z' => character.wrapping_sub(b'A'),

@@ -2,10 +2,10 @@
 //!
 //! All of them take flags of one letter, some with a token right behind the letter. Every command
 //! accepts every known flag and ignores those that mean nothing to it, as memcached does. The flags
-//! are checked once, while parsing, and are then read from the command line when asked for: most
-//! requests carry two or three and a server asks for each once.
+//! are checked once, while parsing, and are later read from the command line on demand: most
+//! requests carry two or three and a server reads each once.
 //!
-//! Where a line has several faults, the one that memcached 1.6.18 reports is reported.
+//! If a line has several faults, the one that memcached 1.6.18 reports is reported.
 
 use std::fmt;
 
@@ -86,7 +86,7 @@ impl fmt::Debug for MetaFlags<'_> {
     }
 }
 
-/// The bit that stands for a letter of ASCII.
+/// The bit of a letter of ASCII.
 #[inline]
 const fn bit(letter: u8) -> Option<u64> {
     if letter.is_ascii_alphabetic() { Some(1 << letter.wrapping_sub(b'A')) } else { None }
@@ -144,7 +144,7 @@ impl<'a> MetaFlags<'a> {
         self.has(b'x')
     }
 
-    /// `O`: what to send back, at most 31 bytes.
+    /// `O`: the token to send back, at most 31 bytes.
     pub fn opaque(&self) -> Option<&'a [u8]> {
         self.argument(b'O')
     }
@@ -154,12 +154,12 @@ impl<'a> MetaFlags<'a> {
         self.exptime(b'T')
     }
 
-    /// `N`: create the item where it is missing, with this expiration time.
+    /// `N`: create the item if it is missing, with this expiration time.
     pub fn vivify(&self) -> Option<Exptime> {
         self.exptime(b'N')
     }
 
-    /// `R`: let one client recache where less than this is left to live.
+    /// `R`: let one client recache if the remaining time to live is less than this.
     pub fn recache(&self) -> Option<Exptime> {
         self.exptime(b'R')
     }
@@ -169,7 +169,7 @@ impl<'a> MetaFlags<'a> {
         self.unsigned(b'F').map(|flags| flags as u32)
     }
 
-    /// `C`: go on only where the item has this compare-and-swap token.
+    /// `C`: continue only if the item has this compare-and-swap token.
     pub fn compare_cas(&self) -> Option<u64> {
         self.unsigned(b'C')
     }
@@ -179,12 +179,12 @@ impl<'a> MetaFlags<'a> {
         self.unsigned(b'E')
     }
 
-    /// `D` of `ma`: by how much; 1 where it was not given.
+    /// `D` of `ma`: by how much; 1 if it was not given.
     pub fn delta(&self) -> u64 {
         self.unsigned(b'D').unwrap_or(1)
     }
 
-    /// `J` of `ma`: the value of an item that `N` creates; 0 where it was not given.
+    /// `J` of `ma`: the value of an item that `N` creates; 0 if it was not given.
     pub fn initial(&self) -> u64 {
         self.unsigned(b'J').unwrap_or(0)
     }
@@ -199,7 +199,7 @@ impl<'a> MetaFlags<'a> {
     }
 }
 
-/// Checks the flags and, where `b` is among them, the key. More than `most` flags are `too_many`,
+/// Checks the flags and, if `b` is among them, the key. More than `most` flags are `too_many`,
 /// whatever they are.
 fn check<'a>(
     words: Tokens<'a>,
@@ -222,7 +222,7 @@ fn check_each<'a>(
     sized: bool,
 ) -> Result<(MetaFlags<'a>, Key<'a>), WireError> {
     let mut seen = 0_u64;
-    // memcached goes on after a wrong token and reports the last of them, but stops at a wrong
+    // memcached continues after a wrong token and reports the last of them, but stops at a wrong
     // flag.
     let mut fault = None;
     for token in MetaTokens(words) {
@@ -323,7 +323,7 @@ fn changing(mut words: Tokens<'_>) -> Result<(MetaFlags<'_>, Key<'_>), WireError
     })
 }
 
-/// Parses the words behind `me`, whose flags nobody checks.
+/// Parses the words behind `me`, whose flags are not checked.
 pub(crate) fn debug(mut words: Tokens<'_>) -> Result<Command<'_>, Refused> {
     let mut key = split_key(&mut words, WireError::BadFormat)?;
     if words.first() == Some(b"b") {
@@ -391,7 +391,7 @@ fn set_header<'a>(flags: MetaFlags<'a>, key: Key<'a>, data_len: usize) -> Result
     })
 }
 
-/// The length of a data block, where it is a possible one.
+/// Returns the length of a data block, if it is possible.
 pub(crate) fn data_len(length: i64) -> Option<usize> {
     if (0..=DATA_MAX_BYTES).contains(&length) { usize::try_from(length).ok() } else { None }
 }

@@ -5,7 +5,7 @@
 //! with [`command`] and reads answers with a [`ResponseParser`]. The deprecated binary protocol has
 //! a parser and answers of its own, in [`binary`].
 //!
-//! # What holds
+//! # Invariants
 //! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the
 //!    caller's buffer.
 //! 2. How the bytes were cut into pieces never changes what is parsed.

@@ -45,7 +45,7 @@ pub enum Parse<'a> {
     /// A storage command whose item is larger than the limit. Its data is skipped by the parses
     /// that follow.
     ///
-    /// memcached removes what is stored under the key in the case of `set` and `ms`, so that no one
+    /// memcached removes the item under the key in the case of `set` and `ms`, so that no client
     /// reads an old value.
     TooLarge {
         /// The command line.
@@ -188,8 +188,8 @@ impl Parser {
         Parse::Skipped { consumed }
     }
 
-    /// Finds the line at the front of `buf`. A line ends at `\n` or `\r\n`; what follows a NUL is
-    /// not looked at.
+    /// Finds the line at the front of `buf`. A line ends at `\n` or `\r\n`; bytes after a NUL are
+    /// ignored.
     #[inline]
     fn line<'a>(&mut self, buf: &'a [u8]) -> Line<'a> {
         let (end, nul) = if self.scanned == 0 {

@@ -161,10 +161,10 @@ pub enum Remaining {
 /// also `c`, a get everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaFacts<'a> {
-    /// The bytes of the key, decoded where the wire had base64. Sent back for `k`.
+    /// The bytes of the key, decoded if they were base64 in the request. Sent back for `k`.
     pub key: &'a [u8],
-    /// Send the key as base64, and say so. memcached goes by the item where there is one and else
-    /// by the request.
+    /// Send the key as base64, and mark it. memcached goes by the item if there is one and else by
+    /// the request.
     pub key_is_base64: bool,
     /// `s`: length of the value in bytes.
     pub size: Option<u64>,
@@ -185,7 +185,7 @@ pub struct MetaFacts<'a> {
 /// The marks that `mg` sends unasked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaMarks {
-    /// `Z`: someone else was told to recache.
+    /// `Z`: another client was told to recache.
     pub already_won: bool,
     /// `X`: stale.
     pub stale: bool,
@@ -193,9 +193,8 @@ pub struct MetaMarks {
     pub won: bool,
 }
 
-/// Appends the line that answers `mg`, `ms`, `md` or `ma`: status, what the flags asked for in the
-/// order in which they asked, marks. With [`MetaStatus::Value`] the data and another `\r\n` follow
-/// it.
+/// Appends the line that answers `mg`, `ms`, `md` or `ma`: status, the requested facts in the order
+/// of the flags, marks. With [`MetaStatus::Value`] the data and another `\r\n` follow it.
 pub fn meta(out: &mut Vec<u8>, status: MetaStatus, flags: &MetaFlags<'_>, facts: &MetaFacts<'_>) {
     out.extend_from_slice(status.code());
     if let MetaStatus::Value { len } = status {
@@ -279,8 +278,8 @@ pub struct DebugFacts<'a> {
 
 /// Appends the answer to `me`. A miss is [`MetaStatus::Miss`] without flags.
 ///
-/// `exp` counts down to the end in negative numbers, as in memcached, and is -1 as well where there
-/// is none.
+/// `exp` counts down to the expiry in negative numbers, as in memcached, and is also -1 if the item
+/// has no expiry.
 pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
     out.extend_from_slice(b"ME ");
     if facts.key_is_base64 {
@@ -311,7 +310,7 @@ pub fn meta_debug(out: &mut Vec<u8>, facts: &DebugFacts<'_>) {
 pub struct DumpFacts<'a> {
     /// The bytes of the key.
     pub key: &'a [u8],
-    /// When it ends, Unix seconds; `None` = never.
+    /// When the item expires, Unix seconds; `None` = never.
     pub expires_at: Option<u32>,
     /// When it was last found, Unix seconds.
     pub last_access: u32,
@@ -349,8 +348,8 @@ pub fn dump_facts(out: &mut Vec<u8>, facts: &DumpFacts<'_>) {
     out.push(b'\n');
 }
 
-/// Appends a line of `lru_crawler mgdump`: the `mg` that gets the item, with its key in base64
-/// where a line cannot have it otherwise. `EN` comes after the last.
+/// Appends a line of `lru_crawler mgdump`: the `mg` that gets the item, with its key in base64 if a
+/// line cannot contain it otherwise. `EN` comes after the last.
 pub fn dump_get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"mg ");
     if key.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {

@@ -22,10 +22,10 @@ pub enum Request<'a> {
     Touch(TouchRequest<'a>),
     /// `mg`, `md`, `ma`, `me`.
     Meta(MetaRequest<'a>),
-    /// `mn`: answer `MN`, and flush what has been answered so far.
+    /// `mn`: answer `MN`, and flush the answers so far.
     MetaNoop,
-    /// `flush_all`: everything that is stored before the delay has passed is gone then. 0 and less
-    /// is now.
+    /// `flush_all`: removes everything that is stored before the delay has passed. 0 and less is
+    /// now.
     FlushAll {
         /// When, by the rules of expiration times.
         delay: Exptime,
@@ -54,9 +54,9 @@ pub enum Request<'a> {
     Shutdown(ShutdownMode),
     /// `quit`: close without an answer, once earlier answers are written.
     Quit,
-    /// A command of memcached that steers memcached's own engine (`slabs`, `lru`, `lru_crawler`,
-    /// `watch`, `extstore`, `refresh_certs`). What a server does not implement it answers with
-    /// [`super::WireError::UnknownCommand`].
+    /// A command of memcached that controls memcached's own engine (`slabs`, `lru`, `lru_crawler`,
+    /// `watch`, `extstore`, `refresh_certs`). A server answers those that it does not implement
+    /// with [`super::WireError::UnknownCommand`].
     Unsupported {
         /// The command.
         name: &'a [u8],
@@ -72,12 +72,12 @@ pub struct GetRequest<'a> {
     pub keys: Keys<'a>,
     /// `gets` and `gats`: answer with the compare-and-swap token.
     pub with_cas: bool,
-    /// `gat` and `gats`: the new expiration time of what is found.
+    /// `gat` and `gats`: the new expiration time of the items found.
     pub touch: Option<Exptime>,
 }
 
-/// The keys of a retrieval, read from the command line as they are asked for. Every one of them is
-/// 1 to [`super::KEY_MAX_BYTES`] bytes long, and their number is within the limits.
+/// The keys of a retrieval, read from the command line on demand. Every one of them is 1 to
+/// [`super::KEY_MAX_BYTES`] bytes long, and their number is within the limits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Keys<'a> {
     words: Tokens<'a>,
@@ -117,16 +117,16 @@ impl fmt::Debug for Keys<'_> {
 pub enum StoreCommand {
     /// Replaces it.
     Set,
-    /// Stores only where there is nothing.
+    /// Stores only if there is no item.
     Add,
-    /// Stores only where there is something.
+    /// Stores only if there is an item.
     Replace,
     /// Puts the data behind it; client flags and expiration stay as they are.
     Append,
     /// Puts the data in front of it; client flags and expiration stay as they are.
     Prepend,
-    /// Replaces it where its compare-and-swap token is the one given. `ms` with flag `C` and mode
-    /// set or replace is this.
+    /// Replaces the item if its compare-and-swap token is the one given. `ms` with flag `C` and
+    /// mode set or replace is this.
     Cas,
 }
 
@@ -140,7 +140,7 @@ pub struct StoreHeader<'a> {
     /// The number that the client gets back with the value. memcached and Millpond keep the low 32
     /// bits of it.
     pub client_flags: u32,
-    /// When it ends.
+    /// When the item expires.
     pub exptime: Exptime,
     /// The compare-and-swap token: always there with [`StoreCommand::Cas`], possibly there with the
     /// others through `ms`.
@@ -259,7 +259,7 @@ pub struct MetaRequest<'a> {
 pub enum ShutdownMode {
     /// Now.
     Immediate,
-    /// Once what can be saved is saved.
+    /// Once everything that can be saved has been saved.
     Graceful,
     /// A word that memcached does not know either.
     Unknown,

@@ -136,7 +136,7 @@ pub enum ResponseError {
     ValueTooLarge,
     /// The line that announces a value makes no sense.
     BadValueLine,
-    /// There is no `\r\n` where a value should end.
+    /// There is no `\r\n` at the end of a value.
     BadValueEnd,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Display for ResponseError {
 
 impl std::error::Error for ResponseError {}
 
-/// Bounds on what a server may make the client hold.
+/// Limits on what a server can make the client hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
     /// Longest line in bytes. Default 8,192.

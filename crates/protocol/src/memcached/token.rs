@@ -70,7 +70,7 @@ pub(crate) struct Words<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Words<'a, N> {
-    /// Reads up to `N` words; `None` where there are more.
+    /// Reads up to `N` words; `None` if there are more.
     #[inline]
     pub(crate) fn collect(mut tokens: Tokens<'a>) -> Option<Self> {
         let mut words: [&[u8]; N] = [b""; N];

@@ -28,7 +28,7 @@ impl fmt::Display for ProtocolError {
             Self::TooBigInline => f.write_str("too big inline request"),
             Self::TooBigCount => f.write_str("too big mbulk count string"),
             Self::InvalidCount => f.write_str("invalid multibulk length"),
-            // A byte that would end the line is told as Redis tells it, by a space.
+            // A byte that would end the line is reported as Redis reports it, as a space.
             Self::ExpectedBulk(b'\r' | b'\n') => f.write_str("expected '$', got ' '"),
             Self::ExpectedBulk(byte) => write!(f, "expected '$', got '{}'", char::from(*byte)),
             Self::TooBigBulkCount => f.write_str("too big bulk count string"),

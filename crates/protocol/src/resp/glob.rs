@@ -1,12 +1,12 @@
-//! Patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that is meant as
-//! it is.
+//! Patterns of `KEYS` and `SCAN`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a byte that is meant
+//! literally.
 
 /// Returns whether `pattern` matches all of `text`. Takes at most time in proportion to the product
 /// of their lengths: when the part behind a `*` fails, only the last `*` is retried further on.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    // What to go on with where this does not match: behind the last star, one byte further on.
+    // The point to continue from after a mismatch: behind the last star, one byte further on.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {

@@ -1,8 +1,8 @@
-//! Requests as lines of words: what a person types into a terminal.
+//! Requests as lines of words, as a person types them into a terminal.
 
-/// The words of a line, as Redis splits them: by white space; `"…"` with `\n` `\r` `\t` `\b` `\a`
-/// `\xHH` and `\` before any other byte; `'…'` with `\'`. `None` where a quotation is not closed,
-/// or goes on behind its end.
+/// Splits a line into words, as Redis does: by white space; `"…"` with `\n` `\r` `\t` `\b` `\a`
+/// `\xHH` and `\` before any other byte; `'…'` with `\'`. `None` if a quotation is not closed, or
+/// is followed by another character than white space.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -20,7 +20,7 @@ const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r' | 0)
 }
 
-/// The word at the front of `rest`, and what is behind it.
+/// Splits off the word at the front of `rest`.
 fn word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {

@@ -2,7 +2,8 @@
 //! I/O.
 //!
 //! A request is an array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line of words,
-//! `GET k\r\n`, for people who type. What is accepted, refused and said of it is as in Redis 7.0.
+//! `GET k\r\n`, for people who type. Requests are accepted and rejected as in Redis 7.0, with its
+//! error messages.
 //!
 //! - [`Parser`]: requests out of the bytes of a connection, however they are cut, without a copy.
 //! - [`reply`]: every kind of reply, for either version.

@@ -1,15 +1,15 @@
 //! Requests out of the bytes of a connection.
 //!
-//! The caller hands over everything of the connection that is not consumed yet, from the beginning
-//! of a request on, again each time that more has come. The parser remembers how far it got, so
-//! that nothing is looked at twice: not an argument of megabytes, of which it waits for the last
-//! byte by its length, and not the arguments before it.
+//! The caller passes all bytes of the connection that are not consumed yet, from the beginning of a
+//! request on, again each time that more have arrived. The parser remembers how far it got, so that
+//! nothing is read twice: not an argument of megabytes, of which it waits for the last byte by its
+//! length, and not the arguments before it.
 //!
 //! Invariants:
 //! 1. `spans` are the arguments read so far, in the bytes from the request's beginning on; `at` is
-//!    where the next begins.
-//! 2. What a request makes the parser keep is bounded by the bytes that were sent for it: a span
-//!    for each argument that is there.
+//!    the beginning of the next.
+//! 2. The memory that a request makes the parser keep is bounded by the bytes that were sent for
+//!    it: a span for each argument that has arrived.
 
 use memchr::memchr;
 
@@ -74,7 +74,7 @@ pub enum Parse {
         /// The length of the remaining request.
         consumed: usize,
     },
-    /// The request goes on in what has not come yet.
+    /// More bytes are needed to complete the request.
     Incomplete,
     /// The connection cannot be read on.
     Refused(ProtocolError),
@@ -141,7 +141,7 @@ impl Parser {
         &self.limits
     }
 
-    /// Changes the bounds, for what is parsed from now on.
+    /// Changes the limits, for all bytes that are parsed from now on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
@@ -151,7 +151,8 @@ impl Parser {
         self.spans.capacity().saturating_mul(size_of::<Span>())
     }
 
-    /// Goes on with `input`, which begins where the present request does: behind what was consumed.
+    /// Continues with `input`, which begins where the present request does: behind the consumed
+    /// bytes.
     pub fn parse(&mut self, input: &[u8]) -> Parse {
         if self.state == State::Done {
             self.restart();
@@ -188,7 +189,7 @@ impl Parser {
         matches!(self.state, State::Dropping(_))
     }
 
-    /// How many arguments the request has, as far as it is there.
+    /// Returns how many arguments of the request have arrived.
     #[inline]
     pub fn arg_count(&self) -> usize {
         self.spans.len()
@@ -209,17 +210,17 @@ impl Parser {
         Some(PendingBulk { index: self.spans.len(), len, start: self.at, behind })
     }
 
-    /// Leaves the data of the pending argument, and its line end, to the caller, who takes them off
-    /// the front of the bytes; what was parsed before goes as well. Then the arguments behind it
-    /// are parsed as a request of their own, which may have none.
+    /// Leaves the data of the pending argument, and its line end, to the caller, which takes them
+    /// off the front of the bytes; the bytes parsed before are dropped as well. Then the arguments
+    /// behind it are parsed as a request of their own, which may have none.
     pub fn leave_pending(&mut self) {
         let behind = self.missing.saturating_sub(1);
         self.restart();
         (self.state, self.missing) = (State::Argument, behind);
     }
 
-    /// The line at `at`, without its end, and where the next begins. Redis looks for the `\r` and
-    /// takes the byte behind it unseen.
+    /// Returns the line at `at`, without its end, and the beginning of the next. Redis looks for
+    /// the `\r` and skips the byte behind it unchecked.
     fn line<'i>(&mut self, input: &'i [u8], error: ProtocolError) -> Result<(&'i [u8], usize), Parse> {
         let rest = input.get(self.at..).unwrap_or_default();
         let skip = self.searched.saturating_sub(self.at).min(rest.len());
@@ -322,7 +323,7 @@ impl Parser {
         None
     }
 
-    /// Drops what is there of a request: the rest of an argument, and those behind it.
+    /// Drops the arrived part of a request: the rest of an argument, and those behind it.
     fn drop_rest(&mut self, input: &[u8], mut left: usize) -> Parse {
         let mut consumed = 0_usize;
         self.at = 0;
@@ -380,7 +381,7 @@ pub fn number(text: &[u8]) -> Option<i64> {
     }
     let magnitude = digits.iter().try_fold(0_i64, |sum, digit| {
         let digit = i64::from(digit.wrapping_sub(b'0'));
-        // Summed up below zero, where there is room for one more.
+        // Summed up below zero, where the range has one more number.
         (0..=9).contains(&digit).then_some(())?;
         sum.checked_mul(10)?.checked_sub(digit)
     })?;

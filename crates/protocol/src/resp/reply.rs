@@ -1,5 +1,5 @@
-//! Replies, composed into a buffer. Where the two versions of the protocol differ, the function
-//! takes the version.
+//! Replies, composed into a buffer. If the two versions of the protocol differ, the function takes
+//! the version.
 
 /// The version that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn header(out: &mut Vec<u8>, kind: u8, number: i64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line that is told as it is: line ends in it become spaces.
+/// Writes a line as it is, except that line ends in it become spaces.
 fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.push(kind);
     out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
@@ -133,7 +133,7 @@ pub fn set(out: &mut Vec<u8>, version: Version, len: usize) {
     }
 }
 
-/// The head of a message that nobody asked for; in RESP2 an array.
+/// Writes the head of a message that is not a reply; in RESP2 an array.
 pub fn push(out: &mut Vec<u8>, version: Version, len: usize) {
     match version {
         Version::Resp2 => array(out, len),

@@ -45,20 +45,20 @@ pub struct Answer<'a> {
     pub status: u16,
     /// The item's token, if it has something to say of one.
     pub cas: u64,
-    /// Client flags, where there is a value.
+    /// Client flags, if there is a value.
     pub extras: &'a [u8],
-    /// The key, where it was asked for, or the name of a statistic.
+    /// The key, if it was requested, or the name of a statistic.
     pub key: &'a [u8],
     /// The value, or the text of an error.
     pub value: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// Reads the answer at the front of `buf`, and says how long it is. `Ok(None)`: it is not all
-    /// there.
+    /// Reads the response at the front of `buf`, and returns it with its length. `Ok(None)`: more
+    /// bytes are needed.
     ///
     /// # Errors
-    /// What is there is no answer, or one whose lengths contradict each other.
+    /// If the bytes are not a response, or one whose lengths contradict each other.
     pub fn read(buf: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedAnswer> {
         let Some((header, rest)) = buf.split_first_chunk::<HEADER_BYTES>() else {
             let begins = buf.first().is_none_or(|magic| *magic == RESPONSE_MAGIC);

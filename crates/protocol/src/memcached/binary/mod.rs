@@ -4,7 +4,7 @@
 //! header has. The words mean what the text commands mean: a storage request is the same
 //! [`StoreHeader`] with the same rules.
 //!
-//! # What holds
+//! # Invariants
 //! 1. Nothing is copied and nothing is allocated: requests borrow their keys and data from the
 //!    caller's buffer.
 //! 2. How the bytes were cut into pieces never changes what is parsed.
@@ -44,7 +44,7 @@ use super::key::Key;
 use super::request::{Direction, StoreHeader, StoreRequest};
 use super::token::Tokens;
 
-/// The first byte of every request, by which it is told from the text protocol.
+/// The first byte of every request, which distinguishes it from the text protocol.
 pub const REQUEST_MAGIC: u8 = 0x80;
 /// The first byte of every answer.
 pub const RESPONSE_MAGIC: u8 = 0x81;
@@ -104,7 +104,7 @@ impl Status {
     }
 }
 
-/// One request with what is to be repeated in its answer.
+/// One request with the fields that its response repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// For the answer.
@@ -134,12 +134,12 @@ pub enum Request<'a> {
     Delete {
         /// The key to remove.
         key: Key<'a>,
-        /// Only where the item has this token.
+        /// Only if the item has this token.
         compare_cas: Option<u64>,
     },
     /// Increment and decrement.
     Arithmetic(Arithmetic<'a>),
-    /// Flush: everything that is stored before the delay has passed is gone then. 0 is now.
+    /// Flush: removes everything that is stored before the delay has passed. 0 is now.
     Flush {
         /// When, by the rules of expiration times.
         delay: Exptime,
@@ -148,7 +148,7 @@ pub enum Request<'a> {
     Noop,
     /// Version.
     Version,
-    /// Statistics, with whatever stands in the key.
+    /// Statistics, of the kind that the key names.
     Stat(Tokens<'a>),
     /// Close once earlier answers are written; not quiet: answer first.
     Quit,
@@ -176,7 +176,7 @@ pub struct Arithmetic<'a> {
     pub delta: u64,
     /// The expiration time and the number to create on a miss, if any.
     pub create: Option<(Exptime, u64)>,
-    /// Only where the item has this token.
+    /// Only if the item has this token.
     pub compare_cas: Option<u64>,
 }
 

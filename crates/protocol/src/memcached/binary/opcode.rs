@@ -1,4 +1,4 @@
-//! Which number asks for what.
+//! Opcodes and the operations they request.
 
 use crate::memcached::request::{Direction, StoreCommand};
 
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Quit,
     /// Asks which ways to authenticate there are.
     AuthenticationList,
-    /// Authenticates, or goes on to.
+    /// Authenticates, or continues an authentication.
     Authentication,
 }
 

@@ -277,7 +277,7 @@ fn small<'a>(header: &RequestHeader, kind: Kind, body: &'a [u8]) -> Option<Reque
     })
 }
 
-/// Extras, key and what follows them, where they are all there.
+/// Splits the body into extras, key and the rest, if all of them have arrived.
 fn front<'a>(header: &RequestHeader, body: &'a [u8]) -> Option<(&'a [u8], Key<'a>, &'a [u8])> {
     let (extras, rest) = body.split_at_checked(header.extras_len)?;
     let (key, after) = rest.split_at_checked(header.key_len)?;
@@ -288,12 +288,12 @@ fn exptime(extras: &[u8]) -> Exptime {
     Exptime(i64::from(take_u32(extras).0))
 }
 
-/// The number at the front; 0 where there is none.
+/// Splits off the number at the front; 0 if there is none.
 fn take_u32(bytes: &[u8]) -> (u32, &[u8]) {
     bytes.split_first_chunk().map_or((0, bytes), |(number, rest)| (u32::from_be_bytes(*number), rest))
 }
 
-/// The number at the front; 0 where there is none.
+/// Splits off the number at the front; 0 if there is none.
 fn take_u64(bytes: &[u8]) -> (u64, &[u8]) {
     bytes.split_first_chunk().map_or((0, bytes), |(number, rest)| (u64::from_be_bytes(*number), rest))
 }

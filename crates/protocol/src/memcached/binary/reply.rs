@@ -51,7 +51,7 @@ pub fn done(out: &mut Vec<u8>, head: Head, cas: u64) {
     header(out, head, Status::Ok, Lengths { extras: 0, key: 0, body: 0 }, cas);
 }
 
-/// It is done, and this is to be told.
+/// Writes a success with a text.
 pub fn text(out: &mut Vec<u8>, head: Head, text: &[u8]) {
     header(out, head, Status::Ok, Lengths { extras: 0, key: 0, body: text.len() }, 0);
     out.extend_from_slice(text);
@@ -68,7 +68,7 @@ pub fn error_text(out: &mut Vec<u8>, head: Head, status: Status, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// There is nothing under the key, which is sent back where the request wants it.
+/// Writes a miss, with the key if the request wants it.
 pub fn miss(out: &mut Vec<u8>, head: Head, key: Option<&[u8]>) {
     let Some(key) = key else { return error(out, head, Status::NotFound) };
     header(out, head, Status::NotFound, Lengths { extras: 0, key: key.len(), body: key.len() }, 0);

@@ -1,4 +1,5 @@
-//! The cost of a command, known before it is executed, by which slow requests are told from others.
+//! The cost of a command, known before it is executed, which distinguishes slow requests from
+//! others.
 
 use super::is;
 use crate::resp::number;
@@ -64,7 +65,7 @@ fn is_few(args: &[&[u8]], at: usize, behind: usize) -> bool {
     text.and_then(|text| number(text)).is_some_and(|count| (0..=FEW_ENTRIES).contains(&count))
 }
 
-/// Returns whether the arguments behind the key are the ends of a short range.
+/// Returns whether the arguments behind the key are the bounds of a short range.
 fn is_short_range(args: &[&[u8]]) -> bool {
     let at = |place: usize| args.get(place).and_then(|text| number(text));
     at(2)

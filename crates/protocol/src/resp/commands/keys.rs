@@ -96,7 +96,7 @@ impl KeySpec {
         "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
     );
 
-    /// The one in which `SORT` stores what it found.
+    /// The key in which `SORT` stores its result.
     pub(super) const STORE: Self = Self::new("OW update", Begin::Unknown, Find::SortDestination).note(
         "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array",
     );
@@ -158,8 +158,8 @@ pub(super) const DELETES: &[KeySpec] = &[KeySpec::at(1, "RW delete")];
 /// One, which is replaced.
 pub(super) const OVERWRITES: &[KeySpec] = &[KeySpec::at(1, "OW update")];
 
-/// The first key's place, the last one's and the step of all ranges together, as `COMMAND` tells
-/// them; zeros without one.
+/// Returns the first key's place, the last one's and the step of all ranges together, as `COMMAND`
+/// reports them; zeros without a range.
 pub(super) const fn range_of(mut keys: &[KeySpec]) -> (i8, i8, i8) {
     let mut all = (0, 0, 0);
     while let [spec, rest @ ..] = keys {
@@ -184,8 +184,8 @@ impl Spec {
         args.len() > 2 && named.is_some_and(|named| named.has_key)
     }
 
-    /// The places of a request's keys, as `COMMAND GETKEYS` tells them. `None`: the request counts
-    /// its keys wrongly.
+    /// Returns the places of a request's keys, as `COMMAND GETKEYS` reports them. `None`: the
+    /// request counts its keys wrongly.
     #[must_use]
     pub fn told_places(&self, args: &[&[u8]]) -> Option<Vec<usize>> {
         if self.names_key_of_subcommand(args) { Some(vec![2]) } else { self.places_in(args) }
@@ -262,8 +262,8 @@ impl Spec {
     }
 }
 
-/// The place of the key in which `SORT` stores what it found: behind the last `STORE` that is not
-/// an argument of another option.
+/// Returns the place of the key in which `SORT` stores its result: behind the last `STORE` that is
+/// not an argument of another option.
 fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
     let (mut at, mut found) = (2_usize, None);
     while let Some(option) = args.get(at) {

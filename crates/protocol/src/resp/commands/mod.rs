@@ -1,4 +1,4 @@
-//! The commands of RESP as data: one row for each, from which all that is said of it follows.
+//! The commands of RESP as data: one row for each, from which everything about it is derived.
 //!
 //! A row ([`Spec`]) has a command's name, arity, flags, key positions, categories, isolation, cost,
 //! subcommands, group, version and summary. `COMMAND`, `COMMAND DOCS`, the categories and rules of
@@ -10,8 +10,8 @@
 //! test. Flags, categories, key specifications and tips are those that Redis 7.0 has for the
 //! command.
 //!
-//! Absences: nothing here executes a command, knows a connection, or allocates but for a list of
-//! places or names that is asked for.
+//! Absences: nothing here executes a command, knows a connection, or allocates, other than for a
+//! requested list of places or names.
 
 mod categories;
 mod cost;

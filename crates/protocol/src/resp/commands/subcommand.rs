@@ -65,7 +65,7 @@ impl Spec {
     /// arguments.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The fault of the request.
     pub fn check_subcommand(&self, args: &[&[u8]]) -> Result<(), BadSubcommand> {
         let ([_, ..], [_, name, values @ ..]) = (self.subcommands, args) else { return Ok(()) };
         let found = self.subcommands.iter().find(|known| is(name, known.name));

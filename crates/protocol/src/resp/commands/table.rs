@@ -202,14 +202,15 @@ pub fn of_number(number: usize) -> Option<(&'static Spec, Option<&'static Subcom
     subs().nth(number.checked_sub(COUNT)?)
 }
 
-/// The categories of what is counted under a number.
+/// Returns the categories of the command or subcommand with this number.
 #[must_use]
 pub fn categories_of(number: usize) -> Option<Categories> {
     let (spec, sub) = of_number(number)?;
     Some(sub.map_or(spec.categories, |sub| sub.categories_in(spec.group)))
 }
 
-/// The name of what is counted under a number, as Redis has it: `get`, `config|get`.
+/// Returns the name of the command or subcommand with this number, as in Redis: `get`,
+/// `config|get`.
 #[must_use]
 pub fn name_of(number: usize) -> String {
     match of_number(number) {
