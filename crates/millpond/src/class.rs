@@ -1,64 +1,31 @@
 //! A size class of a pool: its chunks and its policy behind one lock.
+//!
+//! `inner` works under the lock, `view` shows the items to the policy, and `counters` names what is
+//! counted.
 
-use std::cell::Cell;
+mod counters;
+mod inner;
+mod view;
+
+pub(crate) use counters::*;
+pub(crate) use view::{Keyed, View};
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use base::counter::Counters;
-use base::hash::key_hash;
 use base::pin::Stock;
 use base::{Ledger, Part};
-use evict::{Claim, Entry, HitRule, Items, MAX_QUEUES, Policy, PolicyKind};
+use evict::{HitRule, MAX_QUEUES, Policy, PolicyKind};
 use parking_lot::Mutex;
 use slab::run::{UNIT_BYTES, least_units};
-use slab::{ChunkNumber, Chunks, Item, ItemPtr, Run, RunId, SlabInfo, Withheld};
+use slab::{ChunkNumber, Chunks, ItemPtr, Run, RunId, SlabInfo, Withheld};
 
 use crate::cache::Core;
 use crate::life::{Life, RemovalCause};
 use crate::magazine::{Magazines, batch_for, stock_for};
 use crate::upkeep::Upkeep;
 use crate::wheel::Wheel;
-
-/// Counters of a class. Hits have one for each queue of the policy, from this one on.
-pub(crate) const HITS: usize = 0;
-pub(crate) const INSERTS: usize = MAX_QUEUES;
-pub(crate) const EVICTIONS: usize = INSERTS + 1;
-pub(crate) const EXPIRED: usize = INSERTS + 2;
-pub(crate) const REMOVED: usize = INSERTS + 3;
-pub(crate) const REPLACED: usize = INSERTS + 4;
-pub(crate) const ALLOCATION_FAILURES: usize = INSERTS + 5;
-/// Bytes of items ever put in and ever taken out of the queue, header included.
-pub(crate) const BYTES_IN: usize = INSERTS + 6;
-pub(crate) const BYTES_OUT: usize = INSERTS + 7;
-/// Links ever put into a chain and ever taken out of one.
-pub(crate) const LINKS_IN: usize = INSERTS + 8;
-pub(crate) const LINKS_OUT: usize = INSERTS + 9;
-pub(crate) const ALLOCATIONS: usize = INSERTS + 10;
-/// Of evicted items: those never found, those that would have expired, and the sum of the times
-/// since they were made.
-pub(crate) const EVICTED_UNREAD: usize = INSERTS + 11;
-pub(crate) const EVICTED_EXPIRING: usize = INSERTS + 12;
-pub(crate) const EVICTED_AGE_SECS: usize = INSERTS + 13;
-/// Of expired items: those never found, and those that nobody came upon.
-pub(crate) const EXPIRED_UNREAD: usize = INSERTS + 14;
-pub(crate) const REAPED: usize = INSERTS + 15;
-/// Items of slabs that left: those that were moved, and those that were evicted.
-pub(crate) const MOVED: usize = INSERTS + 16;
-pub(crate) const MOVE_EVICTIONS: usize = INSERTS + 17;
-/// Runs that came, that left, and that could not be emptied.
-pub(crate) const RUNS_ADDED: usize = INSERTS + 18;
-pub(crate) const RUNS_RELEASED: usize = INSERTS + 19;
-pub(crate) const RELEASES_ABORTED: usize = INSERTS + 20;
-/// Items that came from another class of the pool, or went to one, when chunk sizes changed.
-pub(crate) const MOVED_IN: usize = INSERTS + 21;
-pub(crate) const MOVED_OUT: usize = INSERTS + 22;
-/// Of expired items, those that were flushed.
-pub(crate) const FLUSHED: usize = INSERTS + 23;
-/// Of evicted items, those that were while a slab of the class was on its way elsewhere, and while
-/// one was for a lower limit.
-pub(crate) const SHIFT_EVICTIONS: usize = INSERTS + 24;
-pub(crate) const LIMIT_EVICTIONS: usize = INSERTS + 25;
-const COUNTERS: usize = INSERTS + 26;
 
 /// A size class of a pool.
 pub(crate) struct Class {
@@ -321,275 +288,12 @@ impl Class {
     }
 }
 
-/// What is known of items that are gone.
-#[derive(Default)]
-pub(crate) struct Gone {
-    items: u64,
-    bytes: u64,
-    unread: u64,
-    expiring: u64,
-    /// Whose time had not come.
-    in_time: u64,
-    age_secs: u64,
-    last_idle_secs: u32,
-}
-
-impl Gone {
-    /// One more.
-    ///
-    /// # Safety
-    /// As for [`slab::Item::key`].
-    pub(crate) unsafe fn add(&mut self, item: Item<'_>, now: u32) {
-        // SAFETY: passed on.
-        let (bytes, created, expiry, used) =
-            unsafe { (item.used_bytes(), item.created(), item.expiry(), item.last_access()) };
-        self.items += 1;
-        self.bytes += bytes as u64;
-        self.unread += u64::from(!item.state().is_fetched());
-        let expiry = expiry.map_or(0, |time| time.load(Ordering::Relaxed));
-        self.expiring += u64::from(expiry != 0);
-        self.in_time += u64::from(expiry == 0 || expiry > now);
-        self.age_secs += u64::from(now.saturating_sub(created));
-        self.last_idle_secs = now.saturating_sub(used.map_or(created, |time| time.load(Ordering::Relaxed)));
-    }
-}
-
-impl Inner {
-    /// Gives a chunk back that nobody uses.
-    pub(crate) fn free(&mut self, core: &Core, ptr: ItemPtr) {
-        match &mut self.leaving {
-            Some(leaving) if leaving.run().has(ptr) => leaving.push(ptr),
-            _ => self.chunks.push(&core.arena, ptr),
-        }
-    }
-
-    /// Takes an item that left the index out of the queue, if it is in.
-    pub(crate) fn dequeue(&mut self, core: &Core, ptr: ItemPtr) {
-        let state = core.arena.item(ptr).0.state();
-        if state.dequeue() {
-            self.forget_queued(core, ptr, state.policy());
-        }
-    }
-
-    /// Notes that an item, which had these policy bits, is no longer queued.
-    fn forget_queued(&mut self, core: &Core, ptr: ItemPtr, bits: u8) {
-        let entry = || Entry(self.chunks.number(&core.arena, ptr).0);
-        self.policy.removed(bits, &View::new(core, &self.chunks), entry);
-    }
-
-    /// Claims an item that nobody holds and takes it out of the queue, if it is in. Says what its
-    /// policy bits were. The caller owns the chunk then, and the index still has the item.
-    pub(crate) fn claim(&mut self, core: &Core, ptr: ItemPtr) -> Result<u8, slab::item::Claim> {
-        let state = core.arena.item(ptr).0.state();
-        let (queued, bits) = (state.is_queued(), state.policy());
-        match state.claim() {
-            slab::item::Claim::Taken => {
-                if queued {
-                    self.forget_queued(core, ptr, bits);
-                }
-                Ok(bits)
-            }
-            refused => Err(refused),
-        }
-    }
-
-    /// Queues an item that was queued before, by this process or another, with these policy bits.
-    /// The caller holds a reference, or the item is in the index. Its entry, unless it has left or
-    /// is queued.
-    pub(crate) fn queue_again(
-        &mut self,
-        core: &Core,
-        ptr: ItemPtr,
-        bits: u8,
-        hash: u64,
-        now: u32,
-    ) -> Option<Entry> {
-        let state = core.arena.item(ptr).0.state();
-        let bits = self.policy.readmit(bits, fingerprint(hash));
-        state.enqueue(bits, |bits, _| bits)?;
-        let entry = Entry(self.chunks.number(&core.arena, ptr).0);
-        self.policy.push(entry, bits, now);
-        Some(entry)
-    }
-
-    /// Memory of the wheel, in bytes.
-    pub(crate) fn wheel_bytes(&self) -> usize {
-        self.wheel.as_ref().map_or(0, |wheel| size_of::<Wheel>() + wheel.bytes())
-    }
-
-    /// Notes that it goes by another policy now.
-    pub(crate) fn set_rate(&mut self, policy: PolicyKind, now: u32) {
-        let empty = Policy::new(policy, now);
-        self.rate_x100 = policy.bytes_per_item_x100();
-        self.base_bytes = empty.queue_bytes() + empty.ghost_bytes();
-    }
-
-    /// Brings the bill for queues and ghosts up to date, and what is expected to come to that.
-    pub(crate) fn settle(&mut self, core: &Core) {
-        let ledger = &core.ledger;
-        let queues = self.policy.queue_bytes() + self.wheel_bytes();
-        let ghosts = self.policy.ghost_bytes();
-        for (part, before, after) in
-            [(Part::Queues, &mut self.queue_bytes, queues), (Part::Ghosts, &mut self.ghost_bytes, ghosts)]
-        {
-            adjust(ledger, part, *before as u64, after as u64);
-            *before = after;
-        }
-        let spent = (self.policy.queue_bytes() + ghosts).saturating_sub(self.base_bytes) as u64;
-        let awaited = (self.chunks.chunks() * self.rate_x100).div_ceil(100).saturating_sub(spent);
-        if awaited != self.awaited {
-            // The sum wraps around if it becomes less.
-            core.awaited_bytes.fetch_add(awaited.wrapping_sub(self.awaited), Ordering::Relaxed);
-            self.awaited = awaited;
-        }
-    }
-}
-
 /// Changes what was charged from `before` to `after` bytes.
 pub(crate) fn adjust(ledger: &Ledger, part: Part, before: u64, after: u64) {
     if after > before {
         ledger.charge(part, after - before);
     } else if after < before {
         ledger.release(part, before - after);
-    }
-}
-
-/// What a policy sees of the items of a class whose lock is held.
-pub(crate) struct View<'a> {
-    core: &'a Core,
-    pub(crate) chunks: &'a Chunks,
-    /// Seed of the key hash in this key space.
-    seed: u64,
-    /// Who may keep items from being evicted.
-    life: Option<&'a Life>,
-    /// The item whose fingerprint was last asked for.
-    asked: Cell<Option<Keyed>>,
-}
-
-/// An item with the hash of its key, under which the index has it. Only the hash of that very item
-/// is ever put beside its pointer, so that no item is unlinked under the hash of another.
-#[derive(Clone, Copy)]
-pub(crate) struct Keyed {
-    ptr: ItemPtr,
-    hash: u64,
-}
-
-impl Keyed {
-    /// # Safety
-    /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other
-    /// item.
-    pub(crate) unsafe fn of(core: &Core, ptr: ItemPtr) -> Self {
-        // SAFETY: passed on.
-        Self { ptr, hash: unsafe { core.hash_of_item(ptr) } }
-    }
-
-    pub(crate) fn ptr(self) -> ItemPtr {
-        self.ptr
-    }
-
-    pub(crate) fn hash(self) -> u64 {
-        self.hash
-    }
-}
-
-impl<'a> View<'a> {
-    /// One for what neither asks for fingerprints nor evicts.
-    pub(crate) fn new(core: &'a Core, chunks: &'a Chunks) -> Self {
-        Self::with_seed(core, chunks, 0)
-    }
-
-    pub(crate) fn with_seed(core: &'a Core, chunks: &'a Chunks, seed: u64) -> Self {
-        Self { core, chunks, seed, life: None, asked: Cell::new(None) }
-    }
-
-    /// Asks before an item is claimed.
-    pub(crate) fn asking(self, life: Option<&'a Life>) -> Self {
-        Self { life, ..self }
-    }
-
-    /// An item that was claimed through this view, with its hash: that which the policy has asked
-    /// for, if it asked for this item last.
-    ///
-    /// # Safety
-    /// The item in the chunk was claimed through this view, and is no link.
-    pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
-        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as
-        // the view is there.
-        self.asked
-            .take()
-            .filter(|asked| asked.ptr == ptr)
-            .unwrap_or_else(|| unsafe { Keyed::of(self.core, ptr) })
-    }
-
-    #[inline]
-    fn resolve(&self, entry: Entry) -> Option<(ItemPtr, Item<'a>)> {
-        self.chunks.resolve(&self.core.arena, ChunkNumber(entry.0))
-    }
-}
-
-impl Items for View<'_> {
-    #[inline]
-    fn bits(&self, entry: Entry) -> Option<u8> {
-        let (_, item) = self.resolve(entry)?;
-        item.state().is_queued().then(|| item.state().policy())
-    }
-
-    #[inline]
-    fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
-        if let Some((_, item)) = self.resolve(entry) {
-            item.state().set_policy(mask, value);
-        }
-    }
-
-    #[inline]
-    fn claim(&self, entry: Entry) -> Claim {
-        let Some((ptr, item)) = self.resolve(entry) else { return Claim::Gone };
-        // SAFETY: the item is queued and this thread holds the lock of the class, without which no
-        // chunk that was freed since it was queued is used again.
-        let claimed = unsafe {
-            if item.is_link() {
-                let claimed = self.core.claim_by_link(item, self.life);
-                if claimed == slab::item::Claim::Taken {
-                    item.state().dequeue();
-                }
-                claimed
-            } else if self.life.is_some_and(|life| !self.core.may_evict(life, ptr)) {
-                slab::item::Claim::Held
-            } else {
-                item.state().claim()
-            }
-        };
-        match claimed {
-            slab::item::Claim::Taken => Claim::Taken,
-            slab::item::Claim::Held => Claim::Held,
-            slab::item::Claim::Gone => {
-                // Whoever removed it finds that it is not queued any more.
-                item.state().dequeue();
-                Claim::Gone
-            }
-        }
-    }
-
-    #[inline]
-    fn fingerprint(&self, entry: Entry) -> u32 {
-        let Some((ptr, item)) = self.resolve(entry) else { return 0 };
-        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock
-        // of the class, without which no chunk that was freed since it was queued is used again.
-        unsafe {
-            if item.is_link() {
-                return item.link_tag();
-            }
-            let hash = key_hash(self.seed, item.key());
-            self.asked.set(Some(Keyed { ptr, hash }));
-            fingerprint(hash)
-        }
-    }
-
-    #[inline]
-    fn prefetch(&self, entry: Entry) {
-        if let Some(ptr) = self.chunks.locate(ChunkNumber(entry.0)) {
-            self.core.arena.item(ptr).0.prefetch();
-        }
     }
 }
 

@@ -1,0 +1,150 @@
+//! What a policy sees of a class: its items by their chunks' numbers.
+
+use std::cell::Cell;
+
+use base::hash::key_hash;
+use evict::{Claim, Entry, Items};
+use slab::{ChunkNumber, Chunks, Item, ItemPtr};
+
+use super::fingerprint;
+use crate::cache::Core;
+use crate::life::Life;
+
+/// What a policy sees of the items of a class whose lock is held.
+pub(crate) struct View<'a> {
+    core: &'a Core,
+    pub(crate) chunks: &'a Chunks,
+    /// Seed of the key hash in this key space.
+    seed: u64,
+    /// Who may keep items from being evicted.
+    life: Option<&'a Life>,
+    /// The item whose fingerprint was last asked for.
+    asked: Cell<Option<Keyed>>,
+}
+
+/// An item with the hash of its key, under which the index has it. Only the hash of that very item
+/// is ever put beside its pointer, so that no item is unlinked under the hash of another.
+#[derive(Clone, Copy)]
+pub(crate) struct Keyed {
+    ptr: ItemPtr,
+    hash: u64,
+}
+
+impl Keyed {
+    /// # Safety
+    /// As for [`Core::hash_of_item`]; and as long as the result is used, the chunk holds no other
+    /// item.
+    pub(crate) unsafe fn of(core: &Core, ptr: ItemPtr) -> Self {
+        // SAFETY: passed on.
+        Self { ptr, hash: unsafe { core.hash_of_item(ptr) } }
+    }
+
+    pub(crate) fn ptr(self) -> ItemPtr {
+        self.ptr
+    }
+
+    pub(crate) fn hash(self) -> u64 {
+        self.hash
+    }
+}
+
+impl<'a> View<'a> {
+    /// One for what neither asks for fingerprints nor evicts.
+    pub(crate) fn new(core: &'a Core, chunks: &'a Chunks) -> Self {
+        Self::with_seed(core, chunks, 0)
+    }
+
+    pub(crate) fn with_seed(core: &'a Core, chunks: &'a Chunks, seed: u64) -> Self {
+        Self { core, chunks, seed, life: None, asked: Cell::new(None) }
+    }
+
+    /// Asks before an item is claimed.
+    pub(crate) fn asking(self, life: Option<&'a Life>) -> Self {
+        Self { life, ..self }
+    }
+
+    /// An item that was claimed through this view, with its hash: that which the policy has asked
+    /// for, if it asked for this item last.
+    ///
+    /// # Safety
+    /// The item in the chunk was claimed through this view, and is no link.
+    pub(crate) unsafe fn keyed(&self, ptr: ItemPtr) -> Keyed {
+        // SAFETY: the claim makes the chunk the caller's, and no chunk is used again for as long as
+        // the view is there.
+        self.asked
+            .take()
+            .filter(|asked| asked.ptr == ptr)
+            .unwrap_or_else(|| unsafe { Keyed::of(self.core, ptr) })
+    }
+
+    #[inline]
+    fn resolve(&self, entry: Entry) -> Option<(ItemPtr, Item<'a>)> {
+        self.chunks.resolve(&self.core.arena, ChunkNumber(entry.0))
+    }
+}
+
+impl Items for View<'_> {
+    #[inline]
+    fn bits(&self, entry: Entry) -> Option<u8> {
+        let (_, item) = self.resolve(entry)?;
+        item.state().is_queued().then(|| item.state().policy())
+    }
+
+    #[inline]
+    fn set_bits(&self, entry: Entry, mask: u8, value: u8) {
+        if let Some((_, item)) = self.resolve(entry) {
+            item.state().set_policy(mask, value);
+        }
+    }
+
+    #[inline]
+    fn claim(&self, entry: Entry) -> Claim {
+        let Some((ptr, item)) = self.resolve(entry) else { return Claim::Gone };
+        // SAFETY: the item is queued and this thread holds the lock of the class, without which no
+        // chunk that was freed since it was queued is used again.
+        let claimed = unsafe {
+            if item.is_link() {
+                let claimed = self.core.claim_by_link(item, self.life);
+                if claimed == slab::item::Claim::Taken {
+                    item.state().dequeue();
+                }
+                claimed
+            } else if self.life.is_some_and(|life| !self.core.may_evict(life, ptr)) {
+                slab::item::Claim::Held
+            } else {
+                item.state().claim()
+            }
+        };
+        match claimed {
+            slab::item::Claim::Taken => Claim::Taken,
+            slab::item::Claim::Held => Claim::Held,
+            slab::item::Claim::Gone => {
+                // Whoever removed it finds that it is not queued any more.
+                item.state().dequeue();
+                Claim::Gone
+            }
+        }
+    }
+
+    #[inline]
+    fn fingerprint(&self, entry: Entry) -> u32 {
+        let Some((ptr, item)) = self.resolve(entry) else { return 0 };
+        // SAFETY: the item is queued, or was claimed a moment ago, and this thread holds the lock
+        // of the class, without which no chunk that was freed since it was queued is used again.
+        unsafe {
+            if item.is_link() {
+                return item.link_tag();
+            }
+            let hash = key_hash(self.seed, item.key());
+            self.asked.set(Some(Keyed { ptr, hash }));
+            fingerprint(hash)
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: Entry) {
+        if let Some(ptr) = self.chunks.locate(ChunkNumber(entry.0)) {
+            self.core.arena.item(ptr).0.prefetch();
+        }
+    }
+}
