@@ -12,23 +12,29 @@
 //! Of the runs of a class that are about as long as is wanted, the first is chosen in which nobody
 //! holds an item, or else that with the fewest held ones of [`MOST_LOOKED_AT`]; the next attempt
 //! begins behind one that failed. Holders are waited for [`WAITS`] milliseconds at most, in all
-//! runs together that one operation tries until it gets one, and [`WAITS_IN_ALL`] in one operation
-//! or round; after that only runs are tried in which nothing is held. What a [`crate::Lifecycle`]
-//! keeps is not waited for at all.
+//! runs together that one operation tries until it gets one, and [`taking::WAITS_IN_ALL`] in one
+//! operation or round; after that only runs are tried in which nothing is held. What a
+//! [`crate::Lifecycle`] keeps is not waited for at all.
+
+mod retired;
+mod taking;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use retired::RetiredRuns;
+pub(crate) use taking::{Amount, MOVE_WAITS, Taking, WAIT, WAITS, Why};
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use base::Part;
-use base::pin::Grace;
 use evict::PolicyKind;
-use parking_lot::Mutex;
 use slab::item::Claim;
 use slab::run::{FREE_UNITS, UNIT_BYTES, UNITS};
-use slab::{ItemPtr, Run, SlabId, SlabInfo, Withheld};
+use slab::{ItemPtr, Run, SlabId, Withheld};
 
-use crate::allocate::metadata_x100_of;
+use self::retired::RetiredRun;
+use self::taking::FEW_HELD;
 use crate::cache::Core;
 use crate::class::{
     Class, EVICTIONS, LIMIT_EVICTIONS, MOVE_EVICTIONS, RELEASES_ABORTED, RUNS_RELEASED, SHIFT_EVICTIONS,
@@ -40,143 +46,12 @@ use crate::pool::Pool;
 const STEP: usize = 64;
 /// Runs of a class among which one to release is chosen, at most.
 const MOST_LOOKED_AT: usize = 64;
-/// Held items of a run that an operation which does not wait tries to empty, at most.
-const FEW_HELD: u32 = 8;
-/// How often held items are waited for in one operation before it gets a slab, and how long each
-/// time.
-pub(crate) const WAITS: u32 = 10;
-/// The same when slabs are rebalanced, which another round may do as well.
-pub(crate) const MOVE_WAITS: u32 = 2;
-/// How often held items are waited for in one operation, or one round for all pools, however many
-/// slabs it gets.
-const WAITS_IN_ALL: u32 = 50;
-pub(crate) const WAIT: Duration = Duration::from_millis(1);
 /// Looks whether the readers of a slab have gone that are taken at once, before others are left to
 /// do so.
 const SPINS: u32 = 200;
 /// How often an operation sleeps at its end while readers are at slabs that it took, and how long
 /// each time.
 const READER_WAITS: u32 = 50;
-
-/// Why a slab leaves its class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// For another class or pool, or because the class or its pool goes.
-    Moved,
-    /// A limit was lowered.
-    Limit,
-}
-
-/// How much memory is to be given back. As runs are given back whole, it may become more or less.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Amount {
-    pub(crate) bytes: u64,
-    /// More is never given back, in bytes.
-    pub(crate) most_bytes: u64,
-}
-
-impl Amount {
-    /// About `bytes`, or one run if none is as short.
-    pub(crate) fn about(bytes: u64) -> Self {
-        Self { bytes, most_bytes: u64::MAX }
-    }
-}
-
-/// One operation that takes memory.
-pub(crate) struct Taking {
-    why: Why,
-    /// How many times it waits for held items between two slabs that it gets.
-    waits: u32,
-    waits_left: u32,
-    /// How many times it may yet wait, whatever it gets.
-    left_in_all: u32,
-}
-
-impl Taking {
-    /// One that waits so many times, in all slabs together that it tries until it gets one.
-    pub(crate) fn new(why: Why, waits: u32) -> Self {
-        Self { why, waits, waits_left: waits, left_in_all: WAITS_IN_ALL }
-    }
-
-    /// Has it wait so many times from here on until it gets a slab, as far as it may wait yet.
-    pub(crate) fn waiting(&mut self, waits: u32) -> &mut Self {
-        self.waits = waits;
-        self.got_one();
-        self
-    }
-
-    /// Notes that it got a slab.
-    fn got_one(&mut self) {
-        self.waits_left = self.waits.min(self.left_in_all);
-    }
-
-    /// Takes one of the waits that are left. `false`: there is none.
-    fn take_wait(&mut self) -> bool {
-        let is_left = self.waits_left > 0;
-        self.waits_left -= u32::from(is_left);
-        self.left_in_all -= u32::from(is_left);
-        is_left
-    }
-
-    /// Whether it may yet wait for held items.
-    pub(crate) fn waits_for_holders(&self) -> bool {
-        self.waits_left > 0
-    }
-
-    /// Whether a run in which so many items are held is worth an attempt: all others of it would be
-    /// moved or evicted, in vain if the held ones stay. Operations that never wait try where a few
-    /// are, which may be let go of meanwhile.
-    fn tries(&self, held: u32) -> bool {
-        held == 0 || self.waits_left > 0 || (self.waits == 0 && held <= FEW_HELD)
-    }
-}
-
-/// Runs that have left their classes and that readers may still be looking at. They are on the bill
-/// yet.
-#[derive(Default)]
-pub(crate) struct RetiredRuns {
-    runs: Mutex<Vec<RetiredRun>>,
-    /// How many there are.
-    count: AtomicUsize,
-}
-
-struct RetiredRun {
-    run: Run,
-    info: SlabInfo,
-    grace: Grace,
-    /// Its chunks, and the policy by which metadata is expected for them.
-    expected: (u64, PolicyKind),
-}
-
-impl RetiredRuns {
-    fn note(&self, runs: &[RetiredRun]) {
-        self.count.store(runs.len(), Ordering::Relaxed);
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Whether one of them was the pool's; or the class's, if that is asked for.
-    pub(crate) fn has_one_of(&self, pool: u16, class: Option<u8>) -> bool {
-        let is_of = |retired: &RetiredRun| {
-            retired.info.pool == pool && class.is_none_or(|class| class == retired.info.class)
-        };
-        self.count() > 0 && self.runs.lock().iter().any(is_of)
-    }
-
-    /// Metadata that is expected for all of them, in hundredths of a byte.
-    pub(crate) fn metadata_x100(&self) -> u64 {
-        let of = |retired: &RetiredRun| metadata_x100_of(retired.expected.0, retired.expected.1);
-        self.runs.lock().iter().map(of).sum()
-    }
-
-    /// Memory of all of them, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.runs.lock().iter().map(|retired| retired.run.bytes()).sum()
-    }
-}
 
 impl Core {
     /// Empties runs of the class that have about `amount` together and gives them back: of those
@@ -468,139 +343,5 @@ impl Core {
             }
         }
         (of_slabs * UNIT_BYTES as u64, units * UNIT_BYTES as u64)
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use base::{ByteSize, Part};
-    use slab::SLAB_BYTES;
-
-    use super::{MOVE_WAITS, Taking, WAITS, WAITS_IN_ALL, Why};
-    use crate::{Cache, CacheConfig, ItemOptions, PoolConfig, PoolId};
-
-    /// A round that gets a little from each of many pools would else wait as often as there are
-    /// pools and steps.
-    #[test]
-    fn an_operation_waits_a_limited_number_of_times_whatever_it_gets() {
-        let mut taking = Taking::new(Why::Limit, WAITS);
-        let mut waits = 0;
-        for slab in 0..1_000 {
-            let most = if slab % 2 == 0 { MOVE_WAITS } else { WAITS };
-            taking.waiting(most);
-            let before = waits;
-            while taking.take_wait() {
-                waits += 1;
-            }
-            assert!(waits - before <= most, "for one slab");
-            taking.got_one();
-        }
-        assert_eq!(waits, WAITS_IN_ALL);
-        assert!(taking.tries(0) && !taking.tries(1), "what nobody holds is taken yet");
-    }
-
-    fn fill(cache: &Cache, pool: PoolId) {
-        for key in 0..100_000_u32 {
-            let item =
-                cache.allocate(pool, &key.to_le_bytes(), 200, &ItemOptions::default()).expect("memory");
-            cache.put(item);
-        }
-    }
-
-    /// Does `work` while another thread is pinned, as one is that reads.
-    pub(crate) fn while_read<T>(cache: &Cache, work: impl FnOnce() -> T) -> T {
-        let (is_pinned, pinned) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        std::thread::scope(|threads| {
-            threads.spawn(move || {
-                let _pinned = cache.core().pins.pin();
-                is_pinned.send(()).expect("it is waited for");
-                // Until the other end is dropped.
-                let _ = ended.recv();
-            });
-            pinned.recv().expect("a thread");
-            let done = work();
-            drop(end);
-            done
-        })
-    }
-
-    #[test]
-    fn a_slab_that_is_looked_into_leaves_its_pool_and_goes_back_later() {
-        let cache =
-            Cache::new(CacheConfig { memory: ByteSize::mib(64), ..CacheConfig::default() }).expect("a cache");
-        let pool = cache.add_pool(PoolConfig::named("a")).expect("a pool");
-        fill(&cache, pool);
-        let before = cache.ledger().part(Part::Slabs);
-        let limit = before - SLAB_BYTES as u64;
-        while_read(&cache, || {
-            cache.set_pool_limit(pool, Some(ByteSize::new(limit))).expect("readers are not waited for");
-            assert!(cache.stats().pools[0].slab_bytes <= limit);
-            assert_eq!(cache.ledger().part(Part::Slabs), before, "it is memory that is used yet");
-            cache.maintain().expect("nothing is over its limit");
-            assert_eq!(cache.ledger().part(Part::Slabs), before);
-            assert!(cache.core().retired_runs.count() > 0);
-        });
-        cache.maintain().expect("nothing is over its limit");
-        assert_eq!(cache.core().retired_runs.count(), 0);
-        cache.validate();
-    }
-
-    /// The runs of a split slab that was emptied wait for readers: to empty it again and again
-    /// frees nothing.
-    #[test]
-    fn memory_is_lowered_while_the_runs_of_split_slabs_are_looked_into() {
-        let config = CacheConfig { memory: ByteSize::mib(40), ..CacheConfig::default() };
-        let cache = Cache::new(config).expect("a cache");
-        let pool = cache.add_pool(PoolConfig::named("a")).expect("a pool");
-        for key in 0..20_000_u32 {
-            let len = [60, 200, 700, 1_500, 4_000][key as usize % 5];
-            let item = cache.allocate(pool, &key.to_le_bytes(), len, &ItemOptions::default());
-            cache.put(item.expect("memory"));
-        }
-        assert!(cache.core().arena.split_slabs() > 4, "small classes share slabs");
-        for memory in [30, 24, 20, 16] {
-            let memory = ByteSize::mib(memory);
-            let items = cache.stats().pools[0].sum(|class| class.items);
-            while_read(&cache, || cache.set_memory(memory).expect("readers are not waited for"));
-            cache.maintain().expect("nothing is held");
-            assert!(cache.ledger().total() <= memory.as_u64());
-            let left = cache.stats().pools[0].sum(|class| class.items);
-            assert!(left * 3 > items, "no more went than had to");
-        }
-        cache.validate();
-    }
-
-    #[test]
-    fn a_pool_whose_slabs_are_looked_into_goes_later() {
-        let cache =
-            Cache::new(CacheConfig { memory: ByteSize::mib(64), ..CacheConfig::default() }).expect("a cache");
-        let pool = cache.add_pool(PoolConfig::named("a")).expect("a pool");
-        fill(&cache, pool);
-        while_read(&cache, || {
-            let removal = cache.remove_pool(pool).expect("there is one");
-            assert!(removal.items == 100_000 && !removal.is_gone, "{removal:?}");
-            assert!(cache.add_pool(PoolConfig::named("a")).is_err(), "its slabs name it yet");
-        });
-        assert!(cache.remove_pool(pool).expect("it is there yet").is_gone);
-        assert_eq!(cache.ledger().part(Part::Slabs), 0);
-        cache.validate();
-    }
-
-    #[test]
-    fn memory_that_readers_keep_is_had_by_the_first_allocation_after_them() {
-        let memory = ByteSize::mib(16);
-        let cache = Cache::new(CacheConfig { memory, ..CacheConfig::default() }).expect("a cache");
-        let (first, second) = (PoolConfig::named("first"), PoolConfig::named("second"));
-        let (first, second) =
-            (cache.add_pool(first).expect("a pool"), cache.add_pool(second).expect("a pool"));
-        fill(&cache, first);
-        let slabs = cache.stats().pools[0].slab_bytes;
-        let limit = ByteSize::new(slabs - SLAB_BYTES as u64);
-        while_read(&cache, || cache.set_pool_limit(first, Some(limit)).expect("nothing is held"));
-        let item = cache.allocate(second, b"key", 200, &ItemOptions::default()).expect("a slab has left");
-        cache.put(item);
-        assert_eq!(cache.stats().pools[0].slab_bytes, limit.as_u64(), "none was taken besides");
-        cache.validate();
     }
 }
