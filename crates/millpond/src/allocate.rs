@@ -1,7 +1,7 @@
 //! Allocation of items: from a free chunk, a new slab, or an evicted item's place.
 //!
-//! `body` says what an item needs, `grow` gives a class more memory, and `metadata` says what that
-//! costs besides.
+//! `body` has the room that an item needs, `grow` gives a class more memory, and `metadata` has the
+//! cost of chunks besides their own memory.
 
 mod body;
 mod grow;
@@ -254,7 +254,7 @@ impl Core {
         pool.used_classes().next().is_some() && !self.leaves_room_for_chunks(Class::bytes_with(pool.policy()))
     }
 
-    /// Whether a quarter of the limit is left to chunks if so many bytes more are spent on
+    /// Returns whether a quarter of the limit is left to chunks if `bytes` more are spent on
     /// something else.
     pub(crate) fn leaves_room_for_chunks(&self, bytes: u64) -> bool {
         self.bytes_besides_chunks() + bytes <= self.ledger.limit() / 4 * 3
@@ -323,8 +323,8 @@ impl Core {
     }
 }
 
-/// Error of an allocation that finds no chunk of the size at `place`. The pool is told of the
-/// failure, unless it is being removed and thus has no memory any more.
+/// Error of an allocation that finds no chunk of the size at `place`. The failure is noted in
+/// the pool, unless it is being removed and thus has no memory any more.
 fn no_chunk(pool: &Pool, sizes: &Sizes, place: usize) -> Error {
     if pool.is_leaving() {
         return no_such_pool(pool.id());

@@ -1,7 +1,7 @@
 //! A size class of a pool: its chunks and its policy behind one lock.
 //!
-//! `inner` works under the lock, `view` shows the items to the policy, and `counters` names what is
-//! counted.
+//! `inner` works under the lock, `view` shows the items to the policy, and `counters` has the names
+//! and sums of statistics.
 
 mod counters;
 mod inner;
@@ -41,7 +41,7 @@ pub(crate) struct Class {
     last_idle_secs: AtomicU32,
     pub(crate) magazines: Magazines,
     pub(crate) stock: Stock<ItemPtr>,
-    /// Who is told of its items' ends.
+    /// Hooks that are called when its items end.
     pub(crate) life: Option<Arc<Life>>,
     /// How many chunks a thread takes at once, from the chunks of the class and the threads that
     /// have a magazine.

@@ -2,7 +2,7 @@
 //!
 //! A look-up takes no lock: it pins, finds the item in the index, and takes a reference to it or
 //! protects it. Here are the look-ups themselves; `watched` adds what is recorded of them, `change`
-//! removes and alters items by key, and `expiry` says which items are over.
+//! removes and alters items by key, and `expiry` tells which items have expired or were flushed.
 
 mod change;
 mod expiry;

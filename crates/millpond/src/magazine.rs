@@ -26,7 +26,7 @@
 //! 4. Where several are held, a magazine is locked before the class or the stock. Neither of those
 //!    is while the other is held.
 //!
-//! `fill` gets chunks ready, and `unlink` takes what was claimed out of the index.
+//! `fill` gets chunks ready, and `unlink` takes claimed items out of the index.
 
 mod fill;
 #[cfg(test)]
@@ -162,7 +162,7 @@ pub(crate) fn stock_for(chunks: u64) -> usize {
     (chunks / PART_IN_STOCK).clamp(1, MAX_STOCK) as usize
 }
 
-/// The lock of the class for a thread that has gathered so much to do under it: `None` below a
+/// The lock of the class for a thread with `gathered` chunks to handle under it: `None` below a
 /// batch, and up to two while another thread has the lock, which is then looked for now and then.
 fn lock_for(class: &Class, gathered: usize) -> Option<MutexGuard<'_, Inner>> {
     let batch = class.batch() as usize;

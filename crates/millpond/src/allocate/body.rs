@@ -1,4 +1,4 @@
-//! What an item is to hold, and the room in a chunk that it needs for that.
+//! Contents of an item, and the room in a chunk that they need.
 
 use slab::Layout;
 use slab::item::{MAX_KEY_BYTES, MAX_VALUE_BYTES, TAILED};

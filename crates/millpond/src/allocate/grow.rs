@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// Gives the class one more run of chunks, if the pool's limit and the cache's memory allow: as
-    /// much as fits the memory that it has and what is left, or else less.
+    /// much as fits the memory that it has and the remaining memory, or else less.
     pub(crate) fn add_run(&self, pool: &Pool, class: &Class, inner: &mut Inner) -> bool {
         if inner.is_gone || inner.leaving.is_some() || !inner.chunks.has_room_for_run() {
             return false;
@@ -120,7 +120,7 @@ impl Core {
         inner.chunks.bytes() - had
     }
 
-    /// A run of so many units for a class of the pool, if its limits, the cache's memory and the
+    /// A run of `units` for a class of the pool, if its limits, the cache's memory and the
     /// units that are free in a row allow.
     fn take_run(&self, pool: &Pool, info: SlabInfo, units: u32, policy: PolicyKind) -> Option<Run> {
         let bytes = u64::from(units) * UNIT_BYTES as u64;
@@ -180,7 +180,7 @@ impl Core {
             return None;
         };
         let run = self.assign_charged_units(info, units);
-        // Another slab may have had a shorter row by now.
+        // Another slab may have got a shorter row meanwhile.
         self.ledger.release(Part::Slabs, self.arena.give_back_if_empty(slab));
         run
     }
@@ -221,7 +221,7 @@ impl Core {
         lacking <= self.arena.free_unit_bytes() && self.release_free_units(lacking) > 0 && charge()
     }
 
-    /// Gives memory of free units back to the system, about so many bytes. Returns how many.
+    /// Gives about `bytes` of the memory of free units back to the system. Returns how much it was.
     pub(crate) fn release_free_units(&self, bytes: u64) -> u64 {
         let released = self.arena.release_units(bytes);
         self.ledger.release(Part::Slabs, released);

@@ -1,4 +1,4 @@
-//! What is counted of a class, and of the items that are gone from it.
+//! Counters of a class, and sums over the items that are gone from it.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What is done under the lock of a class: freed chunks, the queue, and the bill.
+//! Work under the lock of a class: freed chunks, the queue, and the bill.
 
 use std::sync::atomic::Ordering;
 

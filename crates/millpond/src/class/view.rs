@@ -1,4 +1,4 @@
-//! What a policy sees of a class: its items by their chunks' numbers.
+//! The view that a policy has of a class: its items by their chunks' numbers.
 
 use std::cell::Cell;
 

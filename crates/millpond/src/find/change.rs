@@ -98,8 +98,8 @@ impl<'c> Keys<'c> {
     }
 
     /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place,
-    /// with a CAS token that `next_cas` gives. If the item of the key is another one by now, that
-    /// one. So items of which nobody asks for a token do without.
+    /// with a CAS token that `next_cas` gives. If the key has got another item
+    /// meanwhile, that one. So items of which nobody asks for a token do without.
     ///
     /// # Errors
     /// The item as it is: it has left the cache, there is no memory for the copy, or it is a

@@ -1,4 +1,4 @@
-//! Whether an item has expired or was flushed, and which item a key has.
+//! Tests of an item: that it has expired, was flushed, or is that of a key.
 
 use std::sync::atomic::Ordering;
 

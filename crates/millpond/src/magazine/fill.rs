@@ -1,4 +1,4 @@
-//! Filling magazines: from the stock, with free chunks, and by eviction.
+//! Filling of magazines: with chunks that were freed before, with free ones, and by eviction.
 //!
 //! The invariants are those of [`super`].
 

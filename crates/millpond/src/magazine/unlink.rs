@@ -1,4 +1,4 @@
-//! Taking what a thread has claimed out of the index.
+//! Removal from the index of items that a thread has claimed.
 //!
 //! An item leaves the index under the hash of its own key ([`Keyed`]), before its chunk is freed.
 

@@ -1,4 +1,4 @@
-//! How much memory an operation takes, why, and how long it may wait for that.
+//! Amounts of memory that operations take, with the reason, and the waits that each may spend.
 
 use std::time::Duration;
 
@@ -49,12 +49,13 @@ pub(crate) struct Taking {
 }
 
 impl Taking {
-    /// One that waits so many times, in all slabs together that it tries until it gets one.
+    /// An operation that waits up to `waits` times, in all slabs together that it tries until it
+    /// gets one.
     pub(crate) fn new(why: Why, waits: u32) -> Self {
         Self { why, waits, waits_left: waits, left_in_all: WAITS_IN_ALL }
     }
 
-    /// Has it wait so many times from here on until it gets a slab, as far as it may wait yet.
+    /// Has it wait up to `waits` times from here on until it gets a slab, as far as it may yet.
     pub(crate) fn waiting(&mut self, waits: u32) -> &mut Self {
         self.waits = waits;
         self.got_one();
@@ -79,7 +80,7 @@ impl Taking {
         self.waits_left > 0
     }
 
-    /// Whether a run in which so many items are held is worth an attempt: all others of it would be
+    /// Returns whether a run with `held` held items is worth an attempt: all others of it would be
     /// moved or evicted, in vain if the held ones stay. Operations that never wait try where a few
     /// are, which may be let go of meanwhile.
     pub(super) fn tries(&self, held: u32) -> bool {
