@@ -1,50 +1,49 @@
 //! Simulated annealing over sizes: HOLPACA (ICPE '26, section 4.3) explores thousands of
-//! distributions of memory with it and takes the one that is worth most.
+//! distributions of memory with it and takes the one with the greatest worth.
 //!
-//! The words of simulated annealing, and where they are: a *configuration* is a state's sizes; its
-//! *energy*, of which least is sought, is what they are worth with the sign turned
-//! ([`Problem::value`]); a *step* is `Annealer::step`; `k` is `Annealer::scale`; the schedule is
-//! [`Annealing`]. The paper says no more than that it anneals; schedule and step as published are
-//! those of its program.
+//! The terms of simulated annealing here: a *configuration* is a state's sizes; its *energy*, which
+//! is minimised, is their worth with the sign reversed ([`Problem::value`]); a *step* is
+//! `Annealer::step`; `k` is `Annealer::scale`; the schedule is [`Annealing`]. The paper gives no
+//! details of its annealing; schedule and step as published are those of its program.
 //!
 //! A state is a plain vector of sizes. A move takes a random amount from one pool and gives it to
-//! another, as far as the bounds of both have room, so that the sum never changes and only two
-//! worths need be computed to know what the move is worth. A move for the better is made; one for
-//! the worse is made with probability `exp(-loss / (k * temperature))`, while the temperature falls
-//! from level to level. The best state ever seen is the answer.
+//! another, as far as the bounds of both have room, so that the sum never changes and two worths
+//! suffice to evaluate the move. An improving move is accepted; a worsening one is accepted with
+//! probability `exp(-loss / (k * temperature))`, while the temperature falls from level to level.
+//! The best state found is the result.
 //!
-//! The published program departs from this in three ways, each of which alone spoils it; together
-//! they return the last state of a random walk ([`Faults`]):
+//! The published program differs from this in three ways, each of which breaks the search; together
+//! they make it return the last state of a random walk ([`Faults`]):
 //! 1. the library that runs the search copies states byte by byte, and the states own tables:
-//!    present, candidate and best state are one and the same, a rejected move stays made, and
-//!    restoring the best restores nothing;
-//! 2. `k` is the mean energy, which is a negative number, for energy is throughput with its sign
-//!    turned: `exp` of a positive number is more than 1, and each move for the worse is made;
-//! 3. the generator of random numbers is made anew in each cycle, with the same seed: each cycle
-//!    walks the same way.
+//!    present, candidate and best state are the same object, a rejected move is not undone, and
+//!    restoring the best state restores nothing;
+//! 2. `k` is the mean energy, which is negative, as energy is throughput with the sign reversed:
+//!    `exp` of a positive number is more than 1, so every worsening move is accepted;
+//! 3. the random number generator is created anew in each cycle, with the same seed: each cycle
+//!    makes the same walk.
 
 use base::rng::{RngExt, SeededRng, seeded};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
-/// What sets the scale of temperatures: Boltzmann's constant `k`.
+/// The scale of temperatures: Boltzmann's constant `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// The mean loss of moves that are for the worse, of a sample from the first state: at a
-    /// temperature of 1 about a third of all moves for the worse are made, whatever the units.
+    /// The mean loss of the worsening moves in a sample from the first state: at a temperature of 1
+    /// about a third of all worsening moves are accepted, whatever the units.
     MeanLoss,
     /// The worth of the first state, divided by the number of pools.
     MeanWorth,
 }
 
-/// Which faults of the published program are reproduced.
+/// The faults of the published program to reproduce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", default)]
 pub struct Faults {
-    /// Present, candidate and best state are one: nothing is rejected, and the last state is the
-    /// answer.
+    /// Present, candidate and best state are the same object: no move is rejected, and the last
+    /// state is the result.
     pub shared_states: bool,
     /// The constant that scales temperatures has the wrong sign.
     pub negative_scale: bool,
@@ -52,30 +51,30 @@ pub struct Faults {
     pub seeded_each_time: bool,
 }
 
-/// How a search runs.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Annealing {
-    /// Moves that are tried at each temperature.
+    /// Moves tried at each temperature.
     pub moves: u32,
     /// The first temperature, in units of the scale.
     pub hottest: f64,
-    /// Below this the search ends.
+    /// The temperature below which the search ends.
     pub coldest: f64,
-    /// Each temperature is the one before it divided by this; more than 1.
+    /// The divisor from one temperature to the next; more than 1.
     pub cooling: f64,
-    /// The search ends where so many temperatures below 1 have brought no new best; `None` = never
-    /// before the coldest.
+    /// The number of temperatures below 1 without a new best state after which the search ends;
+    /// `None` = only at the coldest.
     pub patience: Option<usize>,
-    /// What temperatures are measured in.
+    /// The unit of temperatures.
     pub scale: Scale,
-    /// Faults that are reproduced; none by default.
+    /// Faults to reproduce; none by default.
     pub faults: Faults,
 }
 
 impl Annealing {
-    /// The default: from a temperature at which nearly all moves are made to one at which almost
-    /// none for the worse is, in 1,390 levels of 250 moves, or until 100 cold levels in a row have
-    /// brought nothing.
+    /// The default: from a temperature at which nearly all moves are accepted to one at which
+    /// almost no worsening move is, in 1,390 levels of 250 moves, or until 100 cold levels in a row
+    /// bring no new best state.
     pub const REPAIRED: Self = Self {
         moves: 250,
         hottest: 1e3,
@@ -86,8 +85,8 @@ impl Annealing {
         faults: Faults { shared_states: false, negative_scale: false, seeded_each_time: false },
     };
 
-    /// The published schedule, run as the paper describes it: 2,272 levels of 250 moves, which keep
-    /// the best.
+    /// The published schedule, run as the paper describes it: 2,272 levels of 250 moves, with the
+    /// best state as the result.
     pub const DESCRIBED: Self = Self {
         hottest: 90.0,
         coldest: 0.1,
@@ -113,15 +112,16 @@ pub struct Annealer {
 }
 
 impl Annealer {
-    /// A search whose random numbers follow from `seed`, from now on.
+    /// Creates a search with a random number generator seeded by `seed`.
     pub fn new(options: Annealing, seed: u64) -> Self {
         Self { options, seed, rng: seeded(seed) }
     }
 
-    /// Sizes that are worth much, found from `start`, which must be admitted by `problem`. Without
-    /// faults never worth less than `start`.
+    /// Searches for sizes of great worth from `start`, which must be admitted by `problem`. Without
+    /// faults the result is never worth less than `start`.
     ///
-    /// Costs two worths per move; at the default at most 348,000 moves, some tens of milliseconds.
+    /// Costs two worths per move; with the defaults at most 348,000 moves, some tens of
+    /// milliseconds.
     ///
     /// # Panics
     /// If `start` is not admitted.
@@ -151,7 +151,7 @@ impl Annealer {
                 }
                 state.make(&step);
                 if state.value > best.0 {
-                    // What rounding alone brings is no reason to go on.
+                    // A gain within rounding does not prolong the search.
                     barren_levels =
                         if state.value > best.0 + 1e-7 * best.0.abs() { 0 } else { barren_levels };
                     best.0 = state.value;
@@ -163,7 +163,7 @@ impl Annealer {
         if self.options.faults.shared_states { state.sizes } else { best.1 }
     }
 
-    /// The constant `k` that temperatures are multiplied by.
+    /// The constant `k`, the factor of temperatures.
     fn scale(&mut self, state: &State<'_>) -> f64 {
         match self.options.scale {
             Scale::MeanWorth => state.value.abs() / state.sizes.len() as f64,
@@ -176,10 +176,9 @@ impl Annealer {
         .max(f64::MIN_POSITIVE)
     }
 
-    /// A random move between two pools: of all there is room for, since the best sizes often stand
-    /// at a bound; or up to a point of the taker's worth, since they often stand where a curve
-    /// bends; or of any magnitude. The published program draws from all that there is room for
-    /// alike.
+    /// Draws a random move between two pools: of all bytes that fit, since the best sizes often lie
+    /// at a bound; or up to a point of the taker's worth, since they often lie at a bend of a
+    /// curve; or of any magnitude. The published program draws uniformly from all amounts that fit.
     fn step(&mut self, state: &State<'_>) -> Option<Step> {
         let n = state.sizes.len();
         let from = self.rng.random_range(0..n);
@@ -210,7 +209,7 @@ impl Annealer {
     }
 }
 
-/// Sizes, with what each is worth.
+/// Sizes, with the worth of each.
 struct State<'a> {
     problem: &'a Problem,
     sizes: Vec<u64>,
@@ -219,7 +218,7 @@ struct State<'a> {
     value: f64,
 }
 
-/// Bytes that go from one pool to another, and what both are worth then.
+/// Bytes to move from one pool to another, and the worth of both afterwards.
 struct Step {
     from: usize,
     to: usize,

@@ -1,31 +1,32 @@
-//! Memshare's arbiter: each tenant is sure of a part of its memory, and the rest goes where hits in
-//! shadow queues are. Cidon, Rushton, Rumble and Stutsman, "Memshare: a Dynamic Multi-tenant
-//! Key-value Cache", USENIX ATC '17, section 3.
+//! Memshare's arbiter: a part of each tenant's memory is reserved, and the rest follows hits in
+//! shadow queues. Cidon, Rushton, Rumble and Stutsman, "Memshare: a Dynamic Multi-tenant Key-value
+//! Cache", USENIX ATC '17, section 3.
 //!
-//! A tenant has a *target*, of which a part is *reserved*; what it may have at present, its
-//! *limit*, is the target with the credits that it has won or lost. A miss that would have been a
-//! hit with a little more memory wins a credit from another tenant that stays above its reserve.
-//! That is Cliffhanger's hill climbing ([`HillClimber`]) with a least size per queue, and so it is
-//! done here: the authors' simulator draws up to ten victims and gives up; here a victim is found
-//! where there is one.
+//! A tenant has a *target*, of which a part is *reserved*; its present *limit* is the target plus
+//! the credits that it has won, less those it has lost. A miss that would have been a hit with a
+//! little more memory wins a credit from another tenant that stays above its reserve. That is
+//! Cliffhanger's hill climbing ([`HillClimber`]) with a least size per queue, which is the
+//! implementation here. The authors' simulator draws up to ten victims and then gives up; here a
+//! victim is found if there is one.
 //!
-//! Who must give memory is decided by *need*: the limit over what the tenant holds. The least need
-//! is evicted first, so an idle tenant keeps what it holds until somebody has won a credit from it.
+//! *Need* decides which tenant must give memory: the limit divided by the memory that the tenant
+//! holds. The tenant with the least need is evicted from first, so an idle tenant keeps its memory
+//! until another has won a credit from it.
 //!
 //! | Memshare | here |
 //! |---|---|
 //! | reserved memory, and what is pooled beyond it | [`Arbiter::reserve`], and [`Arbiter::limit`] less that |
 //! | a miss that hits the application's shadow queue: a credit from a random application that can pay it | [`Arbiter::on_shadow_hit`] |
 //! | need = target memory / actual memory | [`Arbiter::need`] |
-//! | the cleaner keeps what belongs to applications with most need | [`Arbiter::victim`]: who has least gives first |
+//! | the cleaner keeps what belongs to applications with most need | [`Arbiter::victim`]: the tenant with the least need gives first |
 
 use crate::cliffhanger::{HillClimber, Queue, Transfer};
 
-/// The part of its target that a tenant is sure of, by default: 75 %, the middle of what the
-/// authors tried.
+/// The default reserved part of a tenant's target: 75 %, the middle of the values that the authors
+/// tried.
 pub const RESERVED: f64 = 0.75;
 
-/// What a hit in a shadow queue wins, by default: 64 KiB.
+/// The default credit for a hit in a shadow queue: 64 KiB.
 pub const CREDIT_BYTES: u64 = 64 << 10;
 
 /// Limits of tenants that share one memory.
@@ -36,8 +37,8 @@ pub struct Arbiter {
 }
 
 impl Arbiter {
-    /// Tenants with these targets, of which the part `reserved` is sure. `credit` is in the unit of
-    /// the targets; `seed` draws victims.
+    /// Creates an arbiter of tenants with these targets, of which the part `reserved` is reserved.
+    /// `credit` is in the unit of the targets; `seed` determines the random victims.
     ///
     /// # Panics
     /// If there is no tenant, the credit is 0, or `reserved` is not between 0 and 1.
@@ -50,30 +51,30 @@ impl Arbiter {
         Self { limits: HillClimber::new(queues, credit, credit, seed), reserves }
     }
 
-    /// A miss of `tenant` that its shadow queue knows: it wins a credit from another one, if one
-    /// can pay.
+    /// Records a miss of `tenant` that hits its shadow queue: the tenant wins a credit from another
+    /// one, if any can pay.
     pub fn on_shadow_hit(&mut self, tenant: usize) -> Option<Transfer> {
         self.limits.on_shadow_hit(tenant)
     }
 
-    /// What `tenant` may have at present.
+    /// The present limit of `tenant`.
     pub fn limit(&self, tenant: usize) -> u64 {
         self.limits.size(tenant)
     }
 
-    /// What `tenant` is sure of.
+    /// The reserve of `tenant`.
     pub fn reserve(&self, tenant: usize) -> u64 {
         self.reserves[tenant]
     }
 
-    /// How much `tenant` needs memory when it holds `used`: above 1 it is owed some, below 1 it
-    /// holds more than it may.
+    /// The need of `tenant` for memory when it holds `used`: above 1 it is below its limit, below 1
+    /// it is over its limit.
     pub fn need(&self, tenant: usize, used: u64) -> f64 {
         if used == 0 { f64::INFINITY } else { self.limit(tenant) as f64 / used as f64 }
     }
 
-    /// The tenant that gives memory when some is needed and all hold `used`: the one with the least
-    /// need, of those that hold any.
+    /// The tenant that must give memory when the tenants hold `used`: the one with the least need
+    /// among those that hold any.
     pub fn victim(&self, used: &[u64]) -> Option<usize> {
         let holders = used.iter().enumerate().filter(|(_, used)| **used > 0);
         let needs = holders.map(|(tenant, &used)| (tenant, self.need(tenant, used)));

@@ -1,21 +1,21 @@
-//! Cliffhanger: hill climbing between queues, and cliff scaling within each, from hits in shadow
-//! queues alone. Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger: Scaling Performance Cliffs in
+//! Cliffhanger: hill climbing between queues, and cliff scaling within each, driven only by hits in
+//! shadow queues. Cidon, Eisenman, Alizadeh and Katti, "Cliffhanger: Scaling Performance Cliffs in
 //! Web Memory Caches", NSDI '16.
 //!
-//! Two plain values do it per request, for the cost of a few additions at a hit at an edge of a
-//! queue:
+//! Two plain values implement it per request, at the cost of a few additions for a hit at an edge
+//! of a queue:
 //!
 //! - [`HillClimber`] moves memory between queues (Algorithm 1);
-//! - [`SplitQueue`] splits one queue in two where it is on a cliff (Algorithms 2 and 3).
+//! - [`SplitQueue`] splits one queue in two if it is on a cliff (Algorithms 2 and 3).
 //!
 //! Both together are the combined algorithm of section 4.3 ([`HillClimber`] over queues that are
 //! each a [`SplitQueue`]): a queue has two partitions; each has the small shadow of `SplitQueue`
 //! right behind its items, and behind that its part of the long shadow of `HillClimber`, in
-//! proportion to its size. Where the pointers are farther apart than that shadow sees, [`Slope`]
-//! says what the queue would gain by more memory.
+//! proportion to its size. If the pointers are farther apart than that shadow reaches, [`Slope`]
+//! measures the queue's gain from more memory.
 //!
-//! Where there is a view of curves rather than a stream of hits, the policy [`Cliffhanger`] does at
-//! once what Algorithm 1 would do in a window of time, in the mean over its random choices.
+//! Given a view of curves rather than a stream of hits, the policy [`Cliffhanger`] computes in one
+//! step what Algorithm 1 would do in a window of time, averaged over its random choices.
 
 mod hill;
 mod slope;
@@ -31,29 +31,29 @@ use crate::{Decision, Grant, Policy, partition, talus};
 
 /// Algorithm 1 over a view: the credits of all shadow hits between two decisions, at once.
 ///
-/// Hits in shadows are told by the pools' curves, not counted by shadow queues: with
-/// [`Self::scales_cliffs`] by their hulls, which a learnt curve knows and shadow queues must search
-/// for.
+/// Hits in shadows are computed from the pools' curves, not counted by shadow queues. With
+/// [`Self::scales_cliffs`] they come from the hulls, which follow from a learnt curve, while shadow
+/// queues must search for them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cliffhanger {
     /// The size of a shadow queue, as a part of the mean memory per pool. Default 1/16: the paper's
-    /// 1 MiB at 16 MiB a pool. A fixed size would see nothing of a large pool and jump over the
-    /// hill of a small one.
+    /// 1 MiB at 16 MiB a pool. A fixed size would be too small to measure a large pool and would
+    /// step over the hill of a small one.
     pub shadow: f64,
-    /// What a hit in a shadow earns, as a part of the mean memory per pool. Default 1/1,024. The
-    /// paper has 1 to 4 KB, whatever the size; with a 1,000th of a queue hill climbing comes to its
-    /// optimum (C5).
+    /// The credit for a hit in a shadow, as a part of the mean memory per pool. Default 1/1,024.
+    /// The paper uses 1 to 4 KB, whatever the size; with a 1,000th of a queue, hill climbing
+    /// reaches its optimum (C5).
     pub credit: f64,
-    /// The most that a pool gets or gives in a decision, as a part of all memory. Default 0.05. The
-    /// paper needs no such bound, for its shadows see each step before the next; here a curve is
-    /// looked at once per interval.
+    /// The most that a pool gains or loses in a decision, as a part of all memory. Default 0.05.
+    /// The paper needs no such bound, as its shadows react to each step before the next; here a
+    /// curve is read once per interval.
     pub max_step: f64,
-    /// True if the pools scale their cliffs, so that what they gain is what their hulls say.
-    /// Default true; without, this is hill climbing alone, which gets stuck at the foot of a cliff.
+    /// True if the pools scale their cliffs, so that their gains are those of their hulls. Default
+    /// true; otherwise this is only hill climbing, which gets stuck at the foot of a cliff.
     pub scales_cliffs: bool,
 }
 
-/// Into how many parts an interval is cut.
+/// Number of parts of an interval.
 const PARTS: u32 = 64;
 
 impl Default for Cliffhanger {
@@ -63,7 +63,7 @@ impl Default for Cliffhanger {
 }
 
 impl Cliffhanger {
-    /// Without cliff scaling.
+    /// Creates the policy without cliff scaling.
     pub fn hill_climbing() -> Self {
         Self { scales_cliffs: false, ..Self::default() }
     }
@@ -77,30 +77,30 @@ impl Cliffhanger {
     }
 
     /// The credits of one interval, in bytes: each pool earns `ε` for each hit in its own shadow,
-    /// and pays it with equal chance for each hit in another's. Section 4.1 has the two rates, and
-    /// where they are equal for all (equation 2) the sizes are best.
+    /// and pays it with equal chance for each hit in another's. Section 4.1 gives the two rates;
+    /// the sizes at which they are equal for all (equation 2) are the best.
     fn credits(&self, view: &View, sizes: &[u64]) -> Vec<f64> {
         let hits = view.pools.iter().zip(sizes).map(|(pool, &size)| self.shadow_hits(view, pool, size));
         let hits: Vec<f64> = hits.collect();
         let all: f64 = hits.iter().sum();
-        // Nobody pays for its own hits (Algorithm 1, line 3); the paper divides by the number of
-        // all, which comes to the same where they are many.
+        // A pool does not pay for its own hits (Algorithm 1, line 3). The paper divides by the
+        // number of all pools, which makes no difference if there are many.
         let others = (hits.len().max(2) - 1) as f64;
         let credit = self.credit * view.mean_share();
         hits.iter().map(|own| credit * (own - (all - own) / others)).collect()
     }
 
-    /// What each pool has after the interval, a part of it after the other: credits of the whole
-    /// interval at the steepness of its beginning would carry pools far beyond where they are
-    /// equally steep, and back at the next decision.
+    /// The size of each pool after the interval, computed part by part: credits of the whole
+    /// interval at the initial slopes would carry pools far beyond the point of equal slopes, and
+    /// back at the next decision.
     fn climb(&self, view: &View, present: &[u64]) -> Vec<u64> {
         let part = View { interval_secs: view.interval_secs / f64::from(PARTS), ..view.clone() };
         let most = self.max_step * view.memory as f64 / f64::from(PARTS);
         (0..PARTS).fold(present.to_vec(), |sizes, _| self.step(&part, &sizes, most))
     }
 
-    /// What each pool has after a part of the interval: its own credits, less its share of the
-    /// others', as far as floors and ceilings allow.
+    /// The size of each pool after a part of the interval: changed by its own credits, less its
+    /// share of the others', as far as floors and ceilings allow.
     fn step(&self, view: &View, sizes: &[u64], most: f64) -> Vec<u64> {
         let wanted = self.credits(view, sizes).into_iter();
         let change = wanted.zip(&view.pools).zip(sizes).map(|((wanted, pool), &size)| {
@@ -111,8 +111,8 @@ impl Cliffhanger {
     }
 }
 
-/// Sizes after everybody's change, of which the larger of what is got and what is given is scaled
-/// to the other: who is at a bound leaves one side smaller.
+/// Sizes after all changes. If gains and losses differ, as they do when a pool is at a bound, the
+/// larger sum is scaled down to the smaller.
 fn transferred(sizes: &[u64], change: &[f64]) -> Vec<u64> {
     let sum = |sign: f64| change.iter().map(|by| (by * sign).max(0.0)).sum::<f64>();
     let (got, given) = (sum(1.0), sum(-1.0));
@@ -130,7 +130,7 @@ fn transferred(sizes: &[u64], change: &[f64]) -> Vec<u64> {
         *size += bytes;
         left -= bytes;
     }
-    // Bytes lost to rounding go back to those who gave them, in their order.
+    // Bytes lost to rounding go back to the pools that gave them, in their order.
     for (size, was) in after.iter_mut().zip(sizes) {
         let bytes = was.saturating_sub(*size).min(left);
         *size += bytes;

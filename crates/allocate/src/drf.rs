@@ -1,14 +1,14 @@
-//! Dominant resource fairness over what a share of memory leaves to need.
+//! Dominant resource fairness for the demands that remain given a share of memory.
 //!
 //! Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types", NSDI
-//! 2011, as HARE (FAST 2026, sections 2.2 and 3.5) has it. DRF's steps, and where they are:
+//! 2011, as in HARE (FAST 2026, sections 2.2 and 3.5). DRF's steps, and their place here:
 //!
 //! | DRF | here |
 //! |---|---|
-//! | a user's *demand vector*: what a task needs of each resource | what a request needs; memory is split by weight, so that the miss ratio and with it the demand is fixed |
-//! | its *dominant share*: the largest share that it has of any resource | of the equal split: [`Pool::carried`](crate::Pool::carried) is that of its dominant resource, and `Market::initialize` takes what it has no use for of the others |
-//! | *progressive filling*: the user with the lowest dominant share gets its next task, until a resource is used up | all at once, since requests are many and small: all are lifted by the same share, up to where the first resource is used up (`redistribute::Lift`). In relation to weights all then have the same dominant share |
-//! | what is left beyond stays unassigned | `drf-strict`; the default gives it out in proportion (HARE, section 3.5, *conserving redistribution*) |
+//! | a user's *demand vector*: the needs of a task for each resource | the needs of a request; memory is split by weight, so that the miss ratio and with it the demand is fixed |
+//! | its *dominant share*: the largest share that it has of any resource | of the equal split: [`Pool::carried`](crate::Pool::carried) is that of its dominant resource, and `Market::initialize` takes the part of the others that it cannot use |
+//! | *progressive filling*: the user with the lowest dominant share gets its next task, until a resource is used up | all at once, since requests are many and small: all are lifted by the same share until the first resource is used up (`redistribute::Lift`). In relation to weights all then have the same dominant share |
+//! | the surplus stays unassigned | `drf-strict`; the default gives it out in proportion (HARE, section 3.5, *conserving redistribution*) |
 
 use crate::hare::{self, Settings};
 use crate::rank::in_order_of_names;
@@ -17,9 +17,9 @@ use crate::{Decision, Grant, Policy, View, fairness, guard};
 /// Dominant resource fairness, with memory split by weight.
 #[derive(Clone, Debug)]
 pub struct Drf {
-    /// True if what no pool's dominant resource needs is given out too, in proportion to what each
-    /// has. DRF leaves it unassigned, which makes it useless to lie about one's demands. Default:
-    /// given out.
+    /// True if the surplus of resources that limit no pool is given out too, in proportion to each
+    /// pool's grants. DRF leaves it unassigned, so that a false demand gains nothing. Default:
+    /// true.
     pub conserving: bool,
     /// Added to each miss ratio, as in [`Settings::salt`]. Default: 0.01.
     pub salt: f64,
@@ -37,7 +37,7 @@ impl Drf {
     }
 }
 
-/// DRF over pools that have this memory, in bytes, whoever gave it to them.
+/// DRF over pools with this memory, in bytes, from whatever source.
 pub fn with_memory(view: &View, drf: &Drf, memory: &[u64]) -> Vec<Grant> {
     let mut baseline = fairness::baseline(view);
     for (grant, &memory) in baseline.iter_mut().zip(memory) {

@@ -1,14 +1,13 @@
-//! Dynacache's solver: memory to where one more unit saves most misses. Cidon, Eisenman, Alizadeh
-//! and Katti, "Dynacache: Dynamic Cloud Caching", HotCloud '15; the problem is equation 1 of
-//! Cliffhanger (NSDI '16, section 2.1): maximise the sum of weight, request rate and hit rate of
-//! all queues, with their memory bounded.
+//! Dynacache's solver: memory goes to the pool in which one more unit saves most misses. Cidon,
+//! Eisenman, Alizadeh and Katti, "Dynacache: Dynamic Cloud Caching", HotCloud '15; the problem is
+//! equation 1 of Cliffhanger (NSDI '16, section 2.1): maximise the sum of weight, request rate and
+//! hit rate of all queues, with their memory bounded.
 //!
-//! Curves are taken as piecewise linear and concave. Where one is not, its hull is taken in its
-//! place: that of all concave curves above it is the lowest. Dynacache gives this to a convex
-//! solver; for such curves it is exact to take the pieces of all by their steepness, which needs a
-//! sort and no solver. A cache that does not split its queues falls short of the hull on a cliff:
-//! this is why the solver loses in the paper's application 19, and why [`crate::talus::OnHulls`]
-//! does not.
+//! Curves are assumed to be piecewise linear and concave. A curve that is not is replaced by its
+//! hull, the lowest concave curve above it. Dynacache uses a convex solver; for such curves, taking
+//! the pieces of all curves by their slope is exact, which needs a sort and no solver. A cache that
+//! does not split its queues falls short of the hull on a cliff. That is why the solver loses in
+//! the paper's application 19, and why [`crate::talus::OnHulls`] does not.
 
 use std::cmp::Ordering;
 
@@ -19,7 +18,7 @@ use crate::{Decision, Grant, Policy, partition};
 /// Memory by the hulls of curves, for caches that do not split their queues.
 ///
 /// The decision's outcomes are those of the curves themselves, which on a cliff are worse than the
-/// hulls that were decided by.
+/// hulls that the decision is based on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dynacache;
 
@@ -33,7 +32,7 @@ impl Policy for Dynacache {
     }
 }
 
-/// Why memory goes from one pool to another: what the next MiB is worth to either.
+/// The reason why memory goes from one pool to another: the worth of the next MiB to either.
 pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     let worth = |pool: &Pool| {
         let size = pool.size as f64;
@@ -52,8 +51,8 @@ pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     }
 }
 
-/// A piece of a curve: so many bytes, each of which saves so many misses per second,
-/// `w_i f_i h_i'(m_i)`.
+/// A piece of a curve: a number of bytes, and the misses per second that each of them saves, `w_i
+/// f_i h_i'(m_i)`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     pool: usize,
@@ -65,8 +64,8 @@ struct Piece {
 /// pool of `view` by the hulls of their curves, within floors and ceilings; the other resources
 /// stay as they are.
 ///
-/// Memory that saves nothing stays with who has it; what is still left then is shared equally, up
-/// to ceilings. Costs a sort of the points of all hulls.
+/// Memory that saves nothing stays with its present pool; the remaining memory is shared equally,
+/// up to ceilings. Costs a sort of the points of all hulls.
 pub fn solve(view: &View) -> Vec<Grant> {
     let mut sizes: Vec<u64> = view.pools.iter().map(|pool| pool.floor).collect();
     let mut left = view.memory.saturating_sub(sizes.iter().sum());

@@ -1,16 +1,16 @@
-//! Sizes that are worth most together, whatever the shape of the worths, and how far from the best
-//! they can be at most.
+//! Sizes of the greatest total worth, for worths of any shape, with a bound on the distance from
+//! the optimum.
 //!
-//! The fill over hulls ([`hull::fill`]) is exact where worths are concave. Where they are not, it
-//! bounds the best from above, and errs in one pool only: the one at which memory ended within a
-//! piece of its hull. So the answer is found by branching and bounding: the range of that pool is
-//! cut in two at the size it got, the hulls of both halves lie closer to the worth, and of all
-//! ranges that are still open the one with the highest bound is looked at next. Each fill is also a
-//! proposal; exchanges between two pools, from large amounts to small ones, better it until none
-//! brings anything. Where no open range promises more than the best proposal, that is the answer.
+//! The fill over hulls ([`hull::fill`]) is exact if worths are concave. Otherwise it is an upper
+//! bound on the optimum, and errs in one pool only: the one at which memory ended within a piece of
+//! its hull. So the solver branches and bounds: it cuts the range of that pool in two at the size
+//! that the pool got, so that the hulls of both halves lie closer to the worth, and then handles
+//! the open range with the highest bound. Each fill is also a proposal; exchanges between two
+//! pools, from large amounts to small ones, improve it until none brings a gain. Once no open range
+//! promises more than the best proposal, that proposal is the result.
 //!
-//! HOLPACA's annealer answers the same question ([`anneal`](crate::anneal)); this is what it is
-//! judged by.
+//! HOLPACA's annealer solves the same problem ([`anneal`](crate::anneal)); this solver is its
+//! reference.
 
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -18,43 +18,43 @@ use std::rc::Rc;
 use crate::hull::{self, Corners, Filled};
 use crate::problem::Problem;
 
-/// Sizes, what they are worth, and what none is worth more than.
+/// Sizes, their worth, and an upper bound on the worth of any sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// The size of each pool, in bytes.
     pub sizes: Vec<u64>,
-    /// What they are worth together.
+    /// Their total worth.
     pub value: f64,
-    /// No sizes are worth more than this, by the hulls: of all sizes where worths are straight
-    /// between points, of those at which they are looked at where they are smooth.
+    /// An upper bound on the worth, by the hulls. It covers all sizes if worths are linear between
+    /// points, and only the sampled sizes if worths are smooth.
     pub bound: f64,
 }
 
 impl Solution {
-    /// Returns whether nothing that [`Self::bound`] speaks of can be better, to within rounding.
+    /// Returns whether no sizes covered by [`Self::bound`] can be better, to within rounding.
     pub fn is_optimal(&self) -> bool {
         self.bound - self.value <= 1e-9 * self.bound.abs()
     }
 }
 
-/// So many ranges are cut in two at most; a proof of the last thousandth may take ever so many.
+/// Most ranges to cut in two; a proof of the last thousandth may take very many more.
 const CUTS: usize = 300;
-/// Of more pools than this the fill over hulls is answer enough: it errs in one of them, and
-/// [`Solution::bound`] says by how much at most.
+/// For more pools than this the fill over hulls suffices: it errs in only one of them, by no more
+/// than [`Solution::bound`] shows.
 const MANY_POOLS: usize = 500;
-/// Exchanges that are tried on a proposal, and on the answer.
+/// Exchanges to try on a proposal, and on the result.
 const QUICK_LOOKS: usize = 60;
 const THOROUGH_LOOKS: usize = 4_000;
 
-/// The best sizes for `problem` that this module finds; nearly always the best that there are, and
-/// [`Solution::bound`] tells.
+/// Solves `problem`. The result is nearly always optimal; [`Solution::bound`] shows its distance
+/// from the optimum.
 ///
-/// Costs `O(S)` for `S` points where worths are concave, or pools more than 500; up to 600 times
-/// that elsewhere. 10,000 pools of 64 points take some tens of milliseconds, and so do 32 pools
+/// Costs `O(S)` for `S` points if worths are concave or there are more than 500 pools; otherwise up
+/// to 600 times that. 10,000 pools of 64 points take some tens of milliseconds, and so do 32 pools
 /// with worths of any shape.
 ///
 /// # Panics
-/// If the least sizes add up to more than there is.
+/// If the least sizes add up to more than the memory.
 pub fn solve(problem: &Problem) -> Solution {
     let hulls: Vec<Rc<Corners>> = hull::hulls(problem).map(Rc::new).collect();
     let root = Range::new(problem.total(), hulls);
@@ -88,8 +88,8 @@ struct Proposal {
 }
 
 impl Proposal {
-    /// Takes `sizes`, bettered by exchanges, where they are worth more. Exchanges are tried only
-    /// where they might suffice.
+    /// Takes `sizes`, improved by exchanges, if they are worth more. Exchanges are tried only if
+    /// they might suffice.
     fn better(&mut self, problem: &Problem, sizes: &[u64], looks: usize) {
         if problem.value(sizes) < 0.9 * self.value {
             return;
@@ -102,7 +102,7 @@ impl Proposal {
     }
 }
 
-/// A part of what the bounds allow: a range of sizes for each pool, by the hull over it.
+/// A part of the feasible region: a range of sizes for each pool, with the hull over it.
 struct Range {
     hulls: Vec<Rc<Corners>>,
     filled: Filled,
@@ -114,14 +114,14 @@ impl Range {
         Self { hulls, filled }
     }
 
-    /// The two halves of the range, cut at the size of the pool that stands within a piece of its
-    /// hull; none, where no pool does.
+    /// The two halves of the range, cut at the size of the pool that lies within a piece of its
+    /// hull; none if no pool does.
     fn halves(&self, problem: &Problem) -> Vec<Self> {
         let Some((pool, from, to)) = self.filled.split else { return Vec::new() };
         let (corners, cut) = (&self.hulls[pool], self.filled.sizes[pool]);
         let (low, high) = (corners[0].0, corners[corners.len() - 1].0);
-        // Next to an end of the piece the hull is as good as exact; the middle of the piece then
-        // cuts away more.
+        // Near an end of the piece the hull is almost exact, so a cut in the middle of the piece
+        // removes more.
         let near = (to - from) / 16;
         let cut = if cut - from <= near || to - cut <= near { u64::midpoint(from, to) } else { cut };
         let total = problem.total();
@@ -137,7 +137,7 @@ impl Range {
     }
 }
 
-/// Ranges are looked at in the order of their bounds.
+/// Ranges are handled in the order of their bounds.
 impl Ord for Range {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.filled.bound.total_cmp(&other.filled.bound)
@@ -159,20 +159,20 @@ impl PartialEq for Range {
 impl Eq for Range {}
 
 /// The best sizes of which each is its pool's least size plus a number of chunks, by dynamic
-/// programming: the memory above the least sizes is cut into `chunks` equal chunks, and what the
-/// first `i` pools are worth at most with `j` of them follows from what the first `i - 1` are worth
-/// with fewer. The bytes that no whole chunk holds go to whoever has room.
+/// programming: the memory above the least sizes is cut into `chunks` equal chunks, and the
+/// greatest worth of the first `i` pools with `j` chunks follows from that of the first `i - 1`
+/// pools with fewer. Bytes that do not fill a chunk go to the pools with room.
 ///
 /// # Panics
-/// If the least sizes add up to more than there is, or `chunks` is 0.
+/// If the least sizes add up to more than the memory, or `chunks` is 0.
 pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
     let lows: Vec<u64> = problem.choices.iter().map(|choice| choice.low).collect();
     let spare = problem.total().checked_sub(lows.iter().sum()).expect("the least sizes fit into memory");
     let chunk = (spare / chunks).max(1);
     let chunks = (spare / chunk) as usize;
 
-    // What the pools so far are worth at most with `j` chunks, and how many of them the last one
-    // has then.
+    // The greatest worth of the pools so far with `j` chunks, and the number of chunks that the
+    // last pool then has.
     let mut worth = vec![f64::NEG_INFINITY; chunks + 1];
     worth[0] = 0.0;
     let mut taken: Vec<Vec<u32>> = Vec::with_capacity(problem.choices.len());
@@ -193,7 +193,7 @@ pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
         worth = with;
         taken.push(took);
     }
-    // All chunks may not find room where largest sizes are no multiple of a chunk.
+    // Not all chunks may fit if the largest sizes are not multiples of a chunk.
     let mut left = (0..=chunks).rev().find(|&j| worth[j] > f64::NEG_INFINITY).unwrap_or(0);
     let mut sizes = lows;
     for (size, took) in sizes.iter_mut().zip(&taken).rev() {
@@ -203,9 +203,9 @@ pub fn by_chunks(problem: &Problem, chunks: u64) -> Vec<u64> {
     problem.nearest(&sizes)
 }
 
-/// Moves memory between two pools, as long as that brings something: from whom it costs least to
-/// whom it brings most, first in large amounts, then in ever smaller ones, and ends after so many
-/// looks at all pools.
+/// Moves memory between two pools as long as that brings a gain: from the pool that loses least to
+/// the pool that gains most, first in large amounts, then in ever smaller ones. Ends after `looks`
+/// passes over all pools.
 pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>, mut looks: usize) -> Vec<u64> {
     let spare =
         problem.choices.iter().zip(&sizes).map(|(choice, &size)| size - choice.low).max().unwrap_or(0);
@@ -223,10 +223,10 @@ pub fn exchanged(problem: &Problem, mut sizes: Vec<u64>, mut looks: usize) -> Ve
     sizes
 }
 
-/// The best exchange of `amount` bytes, or of what there is room for, between two pools: who gives,
-/// who gets, how much.
+/// The best exchange of `amount` bytes, or of as many as fit, between two pools: the giver, the
+/// receiver, and the bytes.
 fn exchange(problem: &Problem, sizes: &[u64], amount: u64) -> Option<(usize, usize, u64)> {
-    // The two best of each side, so that one pool is not both.
+    // The two best of each side, so that the giver is not the receiver.
     let (mut costs, mut gains) = ([None; 2], [None; 2]);
     for (pool, (choice, &size)) in problem.choices.iter().zip(sizes).enumerate() {
         let value = choice.worth.value(size as f64);
@@ -257,7 +257,7 @@ fn exchange(problem: &Problem, sizes: &[u64], amount: u64) -> Option<(usize, usi
             worth(from, sizes[from]) + worth(to, sizes[to]),
             worth(from, sizes[from] - bytes) + worth(to, sizes[to] + bytes),
         );
-        // What is gained must show beside rounding, or exchanges would never end.
+        // The gain must exceed rounding, or exchanges would never end.
         (after > before + 1e-12 * before.abs()).then_some((after - before, (from, to, bytes)))
     });
     exchanges.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, exchange)| exchange)

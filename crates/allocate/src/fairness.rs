@@ -1,38 +1,38 @@
-//! How fair an allocation is: each pool's throughput in relation to what it would have with a share
-//! of its own.
+//! The fairness of an allocation: each pool's throughput relative to that with its own static
+//! share.
 //!
 //! Ye et al., "Cache-Centric Multi-Resource Allocation for Storage Services", FAST 2026, section
 //! 3.1. The *baseline* splits everything by weight. A pool's *normalised throughput* is its
-//! throughput divided by that of the baseline; the *sharing incentive* holds where it is nowhere
-//! below 1; and the aim of HARE is that the least of all is as high as may be.
+//! throughput divided by that of the baseline; the *sharing incentive* holds if no pool is below 1;
+//! HARE maximises the least of all.
 
 use crate::partition::shares;
 use crate::{Grant, Outcome, View};
 
-/// What each pool has without any sharing: its part of everything by weight, within its floor and
-/// its ceiling.
+/// The grants of each pool without any sharing: its part of everything by weight, within its floor
+/// and its ceiling.
 pub fn baseline(view: &View) -> Vec<Grant> {
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     shares(view, &weights)
 }
 
-/// The throughput of each pool with `grants`, in relation to that with `baseline`.
+/// The throughput of each pool with `grants`, relative to that with `baseline`.
 ///
-/// A pool that needs nothing but memory carries any number of requests; in relation to itself that
-/// is 1. So is 0 to 0.
+/// A pool that needs only memory carries any number of requests; its ratio is 1. The ratio of 0 to
+/// 0 is 1 too.
 pub fn normalised(view: &View, baseline: &[Grant], grants: &[Grant]) -> Vec<f64> {
     let each = view.pools.iter().zip(baseline).zip(grants);
     each.map(|((pool, before), after)| relative(Outcome::of(pool, before), Outcome::of(pool, after)))
         .collect()
 }
 
-/// One throughput in relation to another.
+/// The ratio of one throughput to another.
 pub(crate) fn relative(before: Outcome, after: Outcome) -> f64 {
     let (before, after) = (before.throughput, after.throughput);
     if before == after { 1.0 } else { after / before }
 }
 
-/// The least of [`normalised`] against the baseline by weight; 1 where there is no pool.
+/// The least of [`normalised`] against the baseline by weight; 1 if there is no pool.
 pub fn least_normalised(view: &View, grants: &[Grant]) -> f64 {
     normalised(view, &baseline(view), grants).into_iter().reduce(f64::min).unwrap_or(1.0)
 }

@@ -1,17 +1,17 @@
-//! The exact solver over hulls: sizes that are worth most together where each worth is replaced by
-//! its concave hull.
+//! The exact solver over hulls: sizes of the greatest total worth, with each worth replaced by its
+//! concave hull.
 //!
-//! On a concave function each further byte brings at most what the one before it brought. So the
-//! best allocation gives memory piece by piece to whoever gains most by it, and since a hull is a
-//! chain of straight pieces, that is a matter of finding the slope at which memory ends: steeper
-//! pieces are handed out, flatter ones are not. It is found by halving, in `O(S)` for `S` pieces:
+//! On a concave function each further byte brings at most as much as the previous one. So the best
+//! allocation gives memory piece by piece to the pool that gains most from it. Since a hull is a
+//! chain of straight pieces, it suffices to find the slope at which memory runs out: steeper pieces
+//! are handed out, flatter ones are not. The slope is found by bisection, in `O(S)` for `S` pieces:
 //! some tens of milliseconds for 10,000 pools with 64 points each. HOLPACA (ICPE '26, section 4.3)
 //! searches by simulated annealing instead.
 //!
-//! Where worths are concave, as hit rates over hulls are, the answer is exact. Where they are not,
-//! its worth over the hulls is a bound that no allocation exceeds, and all pools but one stand at a
-//! size at which hull and worth agree: the one at which memory ended within a piece.
-//! [`exact`](crate::exact) mends that one.
+//! If worths are concave, as hit rates over hulls are, the result is exact. If not, its worth over
+//! the hulls is an upper bound for any allocation, and all pools except one have a size at which
+//! hull and worth agree. The exception is the pool at which memory ran out within a piece;
+//! [`exact`](crate::exact) corrects its size.
 
 use crate::problem::{Problem, rise};
 
@@ -20,9 +20,9 @@ use crate::problem::{Problem, rise};
 pub struct Filled {
     /// The size of each pool.
     pub sizes: Vec<u64>,
-    /// What the sizes are worth over the hulls. No sizes are worth more, over hulls or worths.
+    /// The worth of the sizes over the hulls. No sizes are worth more, over hulls or worths.
     pub bound: f64,
-    /// The pool that stands within a piece of its hull, with the two sizes at which the piece
+    /// The pool whose size lies within a piece of its hull, with the two sizes at which the piece
     /// begins and ends.
     pub split: Option<(usize, u64, u64)>,
 }
@@ -30,33 +30,33 @@ pub struct Filled {
 /// A straight piece of a hull.
 struct Piece {
     pool: u32,
-    /// From here, so many bytes.
+    /// The size at which the piece begins; `bytes` is its length.
     from: u64,
     bytes: u64,
-    /// What each of its bytes brings.
+    /// The gain of each of its bytes.
     slope: f64,
 }
 
-/// The corners of a pool's concave hull: sizes and what they are worth.
+/// The corners of a pool's concave hull: sizes and their worth.
 pub(crate) type Corners = Vec<(u64, f64)>;
 
 /// Hands out the memory of `problem` over the concave hulls of its worths, within bounds.
 ///
-/// Of pieces with the same slope the pool that comes first gets its piece first.
+/// Among pieces with the same slope, that of the first pool is handed out first.
 ///
 /// # Panics
-/// If the least sizes add up to more than there is.
+/// If the least sizes add up to more than the memory.
 pub fn fill(problem: &Problem) -> Filled {
     let hulls: Vec<Corners> = hulls(problem).collect();
     fill_over(problem.total(), hulls.iter())
 }
 
-/// At how many sizes a smooth worth is looked at: the fewer the more pools there are.
+/// The number of sizes at which a smooth worth is sampled: fewer with more pools.
 pub(crate) fn detail(problem: &Problem) -> usize {
     (8192 / problem.choices.len().max(1)).clamp(16, 64)
 }
 
-/// The hull of each pool, up to what it can have at most.
+/// The hull of each pool, up to its largest possible size.
 pub(crate) fn hulls(problem: &Problem) -> impl Iterator<Item = Corners> + '_ {
     let least: u64 = problem.choices.iter().map(|choice| choice.low).sum();
     let spare = problem.total().saturating_sub(least);
@@ -69,7 +69,7 @@ pub(crate) fn hulls(problem: &Problem) -> impl Iterator<Item = Corners> + '_ {
 /// Hands out `total` bytes over hulls.
 ///
 /// # Panics
-/// If they begin with more than there is.
+/// If their first sizes add up to more than `total`.
 pub(crate) fn fill_over<'a>(total: u64, hulls: impl Iterator<Item = &'a Corners>) -> Filled {
     let (mut sizes, mut pieces, mut bound) = (Vec::new(), Vec::new(), 0.0);
     for (pool, corners) in hulls.enumerate() {
@@ -84,7 +84,7 @@ pub(crate) fn fill_over<'a>(total: u64, hulls: impl Iterator<Item = &'a Corners>
     }
     let least = sizes.iter().sum();
     let mut left = total.checked_sub(least).expect("the least sizes of a problem fit into its memory");
-    // Steepest first; of equals the pool that comes first.
+    // Steepest first; among equals the first pool.
     let order = |a: &Piece, b: &Piece| b.slope.total_cmp(&a.slope).then(a.pool.cmp(&b.pool));
     let mut open = &mut pieces[..];
     while open.len() > 64 {

@@ -1,14 +1,15 @@
-//! CacheLib's marginal hits: memory goes, step by step, from where the last step is hit least to
-//! where it is hit most (`CacheLib`, `MarginalHitsOptimizeStrategy`, sources as of 2026).
+//! CacheLib's marginal hits: memory goes, step by step, from the pool whose last step of memory has
+//! fewest hits to the one whose last step has most (`CacheLib`, `MarginalHitsOptimizeStrategy`,
+//! sources as of 2026).
 //!
-//! Candidates are compared by smoothed ranks of their hits in the last step of their memory. By
+//! Candidates are compared by smoothed ranks of their hits in the last step of their memory. With
 //! ranks alone some candidate is always the lowest and some the highest, and memory moves in every
-//! round, for ever ([`MarginalHits::as_in_cachelib`]): so the hits themselves must also differ by
-//! two thresholds, and who has just received is no victim for some rounds.
+//! round, for ever ([`MarginalHits::as_in_cachelib`]). So the hits themselves must also differ by
+//! two thresholds, and a recent receiver cannot be a victim for some rounds.
 //!
 //! The strategy's steps: the tail hits of each candidate (`tail_hits`), their ranks and the moving
-//! average of them ([`Ranks::update`]), the lowest that may give as victim and the highest that may
-//! take as receiver (`pick`).
+//! average of them ([`Ranks::update`]), the lowest candidate that may give as victim and the
+//! highest that may take as receiver (`pick`).
 //!
 //! The engine's rebalancer and optimizer, which see counted hits rather than curves, rank by the
 //! same [`Ranks`].
@@ -31,8 +32,8 @@ impl<K> Default for Ranks<K> {
 
 impl<K: Ord + Copy> Ranks<K> {
     /// Ranks the scores and folds the ranks in: `keep` of the old average and `1 - keep` of the new
-    /// rank. Equal scores have the mean of their ranks, so that they are told apart by nothing. Who
-    /// is new has the rank itself; who is missing is forgotten.
+    /// rank. Equal scores share the mean of their ranks, so that none precedes another. A new
+    /// candidate has the rank itself; a missing one is forgotten.
     pub fn update<S: PartialOrd>(&mut self, mut scores: Vec<(K, S)>, keep: f64) {
         scores.sort_by(|(_, a), (_, b)| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
         let mut smoothed = BTreeMap::new();
@@ -48,33 +49,33 @@ impl<K: Ord + Copy> Ranks<K> {
         self.0 = smoothed;
     }
 
-    /// The smoothed rank; 0 for who was not ranked.
+    /// The smoothed rank; 0 for a candidate that was not ranked.
     pub fn of(&self, who: K) -> f64 {
         self.0.get(&who).copied().unwrap_or(0.0)
     }
 }
 
-/// A step of memory per round from the pool that would miss it least to the one that would gain
-/// most.
+/// A policy that moves a step of memory per round from the pool that would lose least to the one
+/// that would gain most.
 #[derive(Clone, Debug)]
 pub struct MarginalHits {
-    /// How much moves at once, in bytes. Default none: a 64th of the mean memory per pool, which is
-    /// a slab at 256 MiB a pool. A fixed step is more than a small pool can give. `CacheLib`: a
+    /// The bytes that move at once. Default none: a 64th of the mean memory per pool, which is a
+    /// slab at 256 MiB per pool. A fixed step is more than a small pool can give. `CacheLib`: a
     /// slab of 4 MiB.
     pub step_bytes: Option<u64>,
-    /// How much of the old average rank is kept. Default 0.3.
+    /// The weight of the old average rank. Default 0.3.
     pub moving_average: f64,
     /// Least difference of the hits per second in the last step. Default 1; `CacheLib`: none.
     pub min_difference: f64,
     /// Least difference of these hits, as a part of the receiver's. Default 0.1; `CacheLib`: none.
     pub min_difference_ratio: f64,
-    /// Rounds for which a receiver is no victim. Default 10; `CacheLib`: none.
+    /// Rounds for which a receiver cannot be a victim. Default 10; `CacheLib`: none.
     pub hold_off_rounds: u32,
-    /// The number of each pool, by name: those that were seen before it.
+    /// The number of each pool, by name: the count of pools seen before it.
     numbers: BTreeMap<String, usize>,
     seen: usize,
     ranks: Ranks<usize>,
-    /// For how many rounds a pool is no victim, by its number.
+    /// The rounds for which a pool cannot be a victim, by its number.
     hold_off: BTreeMap<usize, u32>,
 }
 
@@ -95,7 +96,7 @@ impl Default for MarginalHits {
 }
 
 impl MarginalHits {
-    /// Without thresholds and hold-off.
+    /// Creates the policy without thresholds and hold-off.
     pub fn as_in_cachelib() -> Self {
         Self {
             step_bytes: Some(4 << 20),
@@ -106,18 +107,18 @@ impl MarginalHits {
         }
     }
 
-    /// How much moves at once among the pools of a view, in bytes, at least 1.
+    /// The bytes that move at once among the pools of a view, at least 1.
     fn step(&self, view: &View) -> u64 {
         self.step_bytes.unwrap_or((view.mean_share() / 64.0) as u64).max(1)
     }
 
-    /// Hits per second in the last step of what `pool` has: what a step less would cost.
+    /// Hits per second in the last step of the memory of `pool`: the cost of a step less.
     fn tail_hits(&self, pool: &Pool, size: u64, step: u64) -> f64 {
         let less = size.saturating_sub(step) as f64;
         pool.weight * pool.request_rate * (pool.curve.miss_ratio(less) - pool.curve.miss_ratio(size as f64))
     }
 
-    /// The number of each pool, whatever its place was in the rounds before.
+    /// The number of each pool, which does not depend on its place in a view.
     fn numbers(&mut self, view: &View) -> Vec<usize> {
         let mut known = std::mem::take(&mut self.numbers);
         for pool in &view.pools {
@@ -130,7 +131,7 @@ impl MarginalHits {
         view.pools.iter().map(|pool| self.numbers[&pool.name]).collect()
     }
 
-    /// Who gives a step to whom.
+    /// Chooses the pool that gives a step and the pool that receives it.
     fn pick(&self, view: &View, numbers: &[usize], sizes: &[u64], hits: &[f64]) -> Option<(usize, usize)> {
         let step = self.step(view);
         let rank = |i: &usize| self.ranks.of(numbers[*i]);

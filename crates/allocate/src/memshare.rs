@@ -1,14 +1,14 @@
 //! Memshare: each pool keeps a reserved part of its memory, and competes for the rest.
 //!
-//! Cidon et al., "Memshare: a Dynamic Multi-tenant Key-value Cache", ATC 2017, as HARE (FAST 2026,
-//! section 4.4) compares itself with it: chunk by chunk, memory goes from the pool that loses least
-//! by it to the pool that gains most, while the one is more than the other. It looks at nothing but
-//! misses: who gives is not compensated.
+//! Cidon et al., "Memshare: a Dynamic Multi-tenant Key-value Cache", ATC 2017, in the form that
+//! HARE (FAST 2026, section 4.4) compares itself with: chunk by chunk, memory goes from the pool
+//! that loses least to the pool that gains most, while the gain exceeds the loss. It considers only
+//! misses: a pool that gives is not compensated.
 //!
-//! This is the window between two decisions at once, from curves: what is *reserved* is never given
-//! ([`Memshare::reserved`]); a gain is the hits of the shadow queue, a chunk long, and a loss those
-//! in the last chunk of what a pool has ([`Memshare::memory`]). Request by request it is
-//! [`arbiter`](crate::arbiter).
+//! This policy computes the whole window between two decisions from curves: *reserved* memory is
+//! never given ([`Memshare::reserved`]); a gain is the hits of the shadow queue, a chunk long, and
+//! a loss those in the last chunk of a pool's memory ([`Memshare::memory`]). The form that works
+//! request by request is [`arbiter`](crate::arbiter).
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ use crate::drf::{self, Drf};
 use crate::rank::{Rank, in_order_of_names};
 use crate::{Decision, Grant, Policy, Pool, View, fairness};
 
-/// What a gain is counted in.
+/// The measure of a gain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gains {
-    /// Misses per second: hits in the shadow queue, which is what Memshare's credits are given for.
+    /// Misses per second: hits in the shadow queue, which earn Memshare's credits.
     #[default]
     PerSecond,
-    /// Misses per request, whatever the request rate: as HARE's authors compare themselves with it.
+    /// Misses per request, whatever the request rate: the form in the comparison of HARE's authors.
     PerRequest,
 }
 
@@ -34,7 +34,7 @@ pub struct Memshare {
     pub reserved: f64,
     /// Bytes that move at once; `None` = a 64th of a mean share. Default: `None`.
     pub chunk: Option<u64>,
-    /// What a gain is counted in. Default: misses per second.
+    /// The measure of a gain. Default: misses per second.
     pub gains: Gains,
 }
 
@@ -44,8 +44,8 @@ impl Default for Memshare {
     }
 }
 
-/// Memory by Memshare, the other resources by dominant resource fairness: the best that
-/// cache-oblivious and resource-oblivious allocation come to together.
+/// Memory by Memshare, the other resources by dominant resource fairness: the best combination of
+/// cache-oblivious and resource-oblivious allocation.
 #[derive(Clone, Debug, Default)]
 pub struct MemshareDrf {
     /// The memory.
@@ -57,7 +57,7 @@ pub struct MemshareDrf {
 impl Memshare {
     /// The memory of each pool.
     ///
-    /// Costs `O(log pools)` for each chunk that moves, and ends since each move saves misses.
+    /// Costs `O(log pools)` for each chunk that moves. It terminates since each move saves misses.
     pub fn memory(&self, view: &View) -> Vec<u64> {
         // By name, so that ties do not depend on the order of the view.
         let places = crate::rank::by_name(view);
@@ -80,7 +80,7 @@ impl Memshare {
         memory
     }
 
-    /// Moves chunks while somebody gains more by one than somebody else loses.
+    /// Moves chunks while one pool gains more from a chunk than another loses.
     fn compete(&self, pools: &[&Pool], least: &[u64], sizes: &mut [u64], chunk: u64) {
         let saved = |pool: &Pool, small: u64| {
             let rate = match self.gains {
@@ -98,11 +98,11 @@ impl Memshare {
         let mut gains: BTreeSet<(Rank, usize)> = (0..pools.len()).filter_map(|i| gain(i, sizes[i])).collect();
         let mut losses: BTreeSet<(Rank, usize)> =
             (0..pools.len()).filter_map(|i| loss(i, sizes[i])).collect();
-        // Rounding could make two pools pass a chunk to and fro for ever; each chunk crosses each
-        // pool at most once in the mean.
+        // The number of rounds is bounded, as rounding could make two pools pass a chunk back and
+        // forth for ever. On average each chunk crosses each pool at most once.
         for _ in 0..256 * pools.len() {
-            // The pool that gains most may be the one that loses least; then one of them is the
-            // next best.
+            // The pool that gains most may also be the one that loses least; then the next best
+            // replaces one of them.
             let pairs = gains.iter().take(2).flat_map(|to| losses.iter().take(2).map(move |from| (to, from)));
             let apart = pairs.filter(|(to, from)| to.1 != from.1);
             let best = apart.min_by_key(|(to, from)| Rank(to.0.0 + from.0.0));

@@ -1,14 +1,13 @@
 //! Talus: a queue that is split in two behaves as the concave hull of its hit-rate curve. Beckmann
 //! and Sanchez, "Talus: A Simple Way to Remove Cliffs in Cache Performance", HPCA 2015; Cliffhanger
-//! (NSDI '16, section 4.2) tells it in terms of web caches.
+//! (NSDI '16, section 4.2) describes it in terms of web caches.
 //!
 //! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the
 //! inverse of that share. To reach the line between the curve's points at sizes `α < β` with `s`
-//! between them, the share `ρ = (β - s) / (β - α)` of the requests goes to a partition of
-//! `s1 = ρ α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`,
-//! which behaves as one of `β`. Both together are as large as the queue. Every point of a hull lies
-//! on a line between two points of the curve, so two partitions are enough however many cliffs a
-//! curve has.
+//! between them, the share `ρ = (β - s) / (β - α)` of the requests goes to a partition of `s1 = ρ
+//! α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`, which
+//! behaves as one of `β`. Both together are as large as the queue. Every point of a hull lies on a
+//! line between two points of the curve, so two partitions suffice for any number of cliffs.
 //!
 //! | Talus | here |
 //! |---|---|
@@ -24,7 +23,7 @@ use crate::dynacache;
 use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Policy, View};
 
-/// How a queue is split into two partitions.
+/// The split of a queue into two partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
     /// `ρ`, the share of the requests, by key, that goes to the left partition: from 0 to 1.
@@ -49,8 +48,8 @@ impl Split {
     /// The margin that Talus takes.
     pub const MARGIN: f64 = 0.05;
 
-    /// One queue, or two halves where there are more than 1,000 items: from halves a later split
-    /// moves fewer keys.
+    /// One queue, or two halves if there are more than 1,000 items: starting from halves, a later
+    /// split moves fewer keys.
     fn unsplit(size: u64) -> Self {
         if size <= 1000 { Self::whole(size) } else { Self::half(size) }
     }
@@ -70,10 +69,10 @@ impl Split {
         Self::with_margin(alpha, beta, size, 0.0)
     }
 
-    /// The same with a margin: the share of the left partition is larger by the part `margin` of
-    /// itself, so that the right one sees fewer requests and behaves as a queue a little larger
-    /// than `beta`. Talus takes 5 %, against falling off the upper edge of the cliff by an error of
-    /// the curve.
+    /// The same with a margin: the share of the left partition is larger by the factor `1 +
+    /// margin`, so that the right one gets fewer requests and behaves as a queue a little larger
+    /// than `beta`. Talus takes 5 %, so that an error of the curve does not push the queue off the
+    /// upper edge of the cliff.
     pub fn with_margin(alpha: f64, beta: f64, size: u64, margin: f64) -> Self {
         let whole = size as f64;
         if !(alpha < whole && whole < beta) {
@@ -84,14 +83,14 @@ impl Split {
         Self { ratio: rho, left, right: size - left }
     }
 
-    /// The sizes of the queues that the partitions behave as: `None` for a partition that sees no
-    /// request.
+    /// The sizes of the queues that the partitions behave as: `None` for a partition that gets no
+    /// requests.
     pub fn simulated(&self) -> (Option<f64>, Option<f64>) {
         let scaled = |size: u64, share: f64| (share > 0.0).then(|| size as f64 / share);
         (scaled(self.left, self.ratio), scaled(self.right, 1.0 - self.ratio))
     }
 
-    /// What a queue of this curve misses when it is split so: the miss ratios of both partitions,
+    /// The miss ratio of a queue of this curve with this split: that of both partitions, weighted
     /// by their shares of the requests.
     pub fn miss_ratio(&self, curve: &MissRatioCurve) -> f64 {
         let (left, right) = self.simulated();
@@ -109,19 +108,19 @@ pub struct Talus {
 }
 
 impl Talus {
-    /// Splits on the hull of `curve`, with a margin on the share of the left partition
+    /// Creates splits on the hull of `curve`, with a margin on the share of the left partition
     /// ([`Split::with_margin`]; 0 = none, 0.05 = Talus'). Costs a pass over the curve's points.
     pub fn new(curve: MissRatioCurve, margin: f64) -> Self {
         Self { hull: curve.hull(), curve, margin }
     }
 
-    /// What a queue misses that is split.
+    /// The miss-ratio curve of a split queue.
     pub fn hull(&self) -> &MissRatioCurve {
         &self.hull
     }
 
     /// `α` and `β`: the sizes between which the hull leaves the curve at `size`; `None` if it does
-    /// not: no cliff is there.
+    /// not, as there is no cliff.
     pub fn anchors(&self, size: u64) -> Option<(u64, u64)> {
         let points = self.hull.points();
         let above = points.partition_point(|point| point.size <= size);
@@ -130,9 +129,8 @@ impl Talus {
         (alpha.size < size && gap > 1e-9).then_some((alpha.size, beta.size))
     }
 
-    /// How a queue of `size` is split: between the hull's neighbours where it is on a cliff, in
-    /// halves where it is not, or not at all where it has at most 1,000 items: few items divide
-    /// unevenly.
+    /// The split of a queue of `size`: between the hull's neighbours if it is on a cliff, otherwise
+    /// in halves, or not at all if it has at most 1,000 items, as few items divide unevenly.
     pub fn split(&self, size: u64) -> Split {
         self.anchors(size).map_or_else(
             || Split::unsplit(size),
@@ -141,11 +139,11 @@ impl Talus {
     }
 }
 
-/// Memory to where the hulls are steepest, for caches that split their queues. Exact: hulls are
-/// concave.
+/// A policy that gives memory to the steepest hulls, for caches that split their queues. Exact, as
+/// hulls are concave.
 ///
-/// The decision's outcomes are those of the hulls, which is what a cache reaches that splits each
-/// pool by [`Talus`].
+/// The decision's outcomes are those of the hulls, which a cache reaches if it splits each pool by
+/// [`Talus`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnHulls;
 
@@ -178,7 +176,7 @@ impl Policy for OnHulls {
     }
 }
 
-/// The ends of the cliff on which each pool stands with `grants`, where it stands on one.
+/// For each pool the ends of the cliff that it lies on with `grants`, if any.
 pub(crate) fn cliffs(view: &View, grants: &[Grant]) -> Vec<Option<(u64, u64)>> {
     let each = view.pools.iter().zip(grants);
     each.map(|(pool, grant)| Talus::new(pool.curve.as_ref().clone(), 0.0).anchors(grant.memory)).collect()

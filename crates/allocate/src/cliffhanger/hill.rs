@@ -1,42 +1,44 @@
 //! Hill climbing between queues: Algorithm 1 of Cliffhanger (NSDI '16, section 4.1).
 //!
-//! A hit in a queue's shadow says that the queue would have hit, had it had a little more. Hits in
-//! shadows are as frequent as the hit-rate curves are steep, so a queue that gets a credit for each
-//! of its own and pays for the others' grows until all curves are equally steep: the optimum, where
-//! the curves are concave.
+//! A hit in a queue's shadow means that the queue would have hit with a little more memory. The
+//! frequency of shadow hits is proportional to the slope of the hit-rate curve, so a queue that
+//! gets a credit for each of its own shadow hits and pays for those of others grows until all
+//! curves are equally steep. That is the optimum if the curves are concave.
 //!
 //! Algorithm 1's lines: the request that is in `shadowQueue(i)` (line 1) is
 //! [`HillClimber::on_shadow_hit`]; there `queue(i)` gets its credit (line 2), `pick_random` chooses
-//! who pays (line 3), and that one's credits go down (line 4). "Once a queue reaches a certain
-//! amount of credits, it is allocated additional memory at the expense of another queue":
-//! `pay_out`. So a size changes by whole pages, where the printed lines add the credit to it.
+//! the queue that pays (line 3), and the credits of that queue go down (line 4). "Once a queue
+//! reaches a certain amount of credits, it is allocated additional memory at the expense of another
+//! queue": `pay_out`. So a size changes by whole pages, while the printed lines add the credit to
+//! it.
 //!
-//! Where the paper leaves a case open: a queue that would fall below its least size is not chosen
-//! to pay, and another one is; a queue at its largest size earns nothing; credits become memory by
+//! Cases that the paper leaves open: a queue that would fall below its least size is not chosen to
+//! pay, and another one is; a queue at its largest size earns nothing; credits become memory by
 //! whole pages, from the queue that owes most.
 //!
 //! Invariants:
-//! 1. Balances of credits add up to 0, so that sizes add up to what they did at first.
-//! 2. No queue is below its least size or above its largest, counting what it owes or has earned.
+//! 1. Balances of credits add up to 0, so the sum of the sizes never changes.
+//! 2. No queue is below its least size or above its largest, including the credits that it owes or
+//!    has earned.
 
 use base::rng::{RngExt, SeededRng, seeded};
 
-/// A queue between which memory moves.
+/// One of the queues between which memory moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queue {
-    /// What it has.
+    /// The present size.
     pub size: u64,
-    /// It never has less. The default of the paper is none; 128 items keep a queue measurable.
+    /// The least size. The paper has none; 128 items keep a queue measurable.
     pub least: u64,
-    /// It never has more.
+    /// The largest size.
     pub most: u64,
-    /// How much a hit of this queue counts, relative to the others' (`w` in the paper's equation
+    /// The weight of a hit of this queue, relative to the other queues (`w` in the paper's equation
     /// 1). Default 1.
     pub weight: f64,
 }
 
 impl Queue {
-    /// A queue of this size that may not fall below `least`.
+    /// Creates a queue of this size that may not fall below `least`.
     pub fn new(size: u64, least: u64) -> Self {
         Self { size, least, most: u64::MAX, weight: 1.0 }
     }
@@ -45,11 +47,11 @@ impl Queue {
 /// Memory that moves from one queue to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Who gives.
+    /// The queue that gives.
     pub from: usize,
-    /// Who gets.
+    /// The queue that receives.
     pub to: usize,
-    /// How much, in the unit of the sizes; whole pages.
+    /// The amount, in the unit of the sizes; whole pages.
     pub amount: u64,
 }
 
@@ -69,7 +71,7 @@ pub struct Transfer {
 #[derive(Clone, Debug)]
 pub struct HillClimber {
     queues: Vec<Queue>,
-    /// Credits that are not memory yet; negative = owed.
+    /// Credits not yet converted into memory; negative = owed.
     balances: Vec<i64>,
     credit: u64,
     page: u64,
@@ -77,9 +79,10 @@ pub struct HillClimber {
 }
 
 impl HillClimber {
-    /// Climbs with `queues` from the sizes that they have. `credit` is what a hit in a shadow earns
-    /// (paper: 1 to 4 KiB, of which no more than a thousandth of the memory), and `page` the least
-    /// that moves; both in the unit of the sizes. `seed` draws who pays.
+    /// Creates a climber for `queues`, which starts from their sizes. `credit` is the reward of a
+    /// hit in a shadow (paper: 1 to 4 KiB; at most a thousandth of the memory is best), and `page`
+    /// the least amount that moves; both in the unit of the sizes. `seed` determines the random
+    /// choice of the queue that pays.
     ///
     /// # Panics
     /// If there is no queue, the credit or the page is 0, or a queue is below its least size or
@@ -93,11 +96,11 @@ impl HillClimber {
         Self { queues, balances, credit, page, rng: seeded(seed) }
     }
 
-    /// Algorithm 1: a hit in the shadow of `queue` gives it a credit, and another one pays it.
-    /// `Some` where that makes a page that moves now.
+    /// Algorithm 1: a hit in the shadow of `queue` gives it a credit, which another queue pays.
+    /// Returns `Some` if that completes a page, which moves now.
     ///
-    /// Costs a random number, and a pass over the queues where a page moves or the first queue
-    /// drawn cannot pay.
+    /// Costs a random number, and a pass over the queues if a page moves or the first queue drawn
+    /// cannot pay.
     ///
     /// # Panics
     /// If there is no such queue.
@@ -112,22 +115,22 @@ impl HillClimber {
         self.pay_out(queue, chosen_queue)
     }
 
-    /// What `queue` has, without credits.
+    /// The size of `queue`, without credits.
     pub fn size(&self, queue: usize) -> u64 {
         self.queues[queue].size
     }
 
-    /// What all have, in their order.
+    /// The sizes of all queues, in their order.
     pub fn sizes(&self) -> impl Iterator<Item = u64> {
         self.queues.iter().map(|queue| queue.size)
     }
 
-    /// Credits of `queue` that are not memory yet; negative = owed.
+    /// The credits of `queue` that are not yet converted into memory; negative = owed.
     pub fn balance(&self, queue: usize) -> i64 {
         self.balances[queue]
     }
 
-    /// What `queue` will have once credits are memory.
+    /// The size that `queue` will have once its credits are converted into memory.
     fn worth(&self, queue: usize) -> u64 {
         self.queues[queue].size.saturating_add_signed(self.balances[queue])
     }
@@ -154,7 +157,8 @@ impl HillClimber {
         (0..self.queues.len()).filter(|other| can_pay(self, *other)).nth(place)
     }
 
-    /// Turns credits of `queue` into pages, at the expense of `chosen` or of whoever owes most.
+    /// Converts credits of `queue` into pages, at the expense of `chosen` or of the queue that owes
+    /// most.
     fn pay_out(&mut self, queue: usize, chosen: usize) -> Option<Transfer> {
         let pages = u64::try_from(self.balances[queue]).unwrap_or(0) / self.page;
         let amount = pages * self.page;

@@ -1,23 +1,23 @@
-//! How steep the hull is under a queue that is split: what hill climbing goes by where cliff
-//! scaling is at work.
+//! The slope of the hull under a split queue, which hill climbing follows while cliff scaling is
+//! active.
 //!
 //! Cliffhanger (NSDI '16, section 4.3) puts the long shadow of hill climbing behind both
 //! partitions. But cliff scaling leads one partition to the foot of the cliff and the other to its
-//! top, and behind either the curve is flat: the shadows see next to nothing, and hill climbing
-//! takes memory away from the very queue that gains most by it (measured in the experiment C6).
+//! top, and behind either the curve is flat: the shadows get almost no hits, and hill climbing
+//! takes memory away from the very queue that gains most from it (measured in the experiment C6).
 //!
-//! What a split queue gains by more memory is the slope of the line between the two queues that its
-//! partitions behave as. The partitions themselves measure it: the difference of their hit ratios,
-//! over the difference of those sizes. A shadow of `s` items on that line would be hit `s` times
-//! the slope per request, and so often hill climbing is told of a hit.
+//! The gain of a split queue from more memory is the slope of the line between the two queues that
+//! its partitions behave as. The partitions themselves measure it: the difference of their hit
+//! ratios over the difference of those sizes. A shadow of `s` items on that line would have `s`
+//! times the slope hits per request, and that many hits are reported to hill climbing.
 
 use super::split::{Side, SplitQueue};
 
 /// Requests over which the hit ratio of a partition is averaged.
 const AVERAGED: f64 = 4096.0;
 
-/// The hit ratios of both partitions, and what gathers from their slope until it makes hits in a
-/// shadow.
+/// The hit ratios of both partitions, and the fraction of a shadow hit that has accumulated from
+/// their slope.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slope {
     /// Moving averages by side.
@@ -26,10 +26,10 @@ pub struct Slope {
 }
 
 impl Slope {
-    /// Notes a request to the partition `side` of `queue`. `Some` where the slope is to be taken
-    /// rather than hits in a shadow of `shadow` items, for the partitions behave as queues whose
-    /// sizes differ by more than the shadow sees: the number of hits in the shadow that stand for
-    /// what has gathered.
+    /// Records a request to the partition `side` of `queue`. Returns `Some` if the slope replaces
+    /// hits in a shadow of `shadow` items, because the partitions behave as queues whose sizes
+    /// differ by more than the shadow covers: the number of shadow hits that the accumulated slope
+    /// amounts to.
     pub fn on_request(&mut self, queue: &SplitQueue, side: Side, is_hit: bool, shadow: u64) -> Option<u32> {
         let average = &mut self.hit_ratio[side as usize];
         *average += (f64::from(u8::from(is_hit)) - *average) / AVERAGED;

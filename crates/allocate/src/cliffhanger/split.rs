@@ -1,10 +1,10 @@
 //! Cliff scaling of one queue: Algorithms 2 and 3 of Cliffhanger (NSDI '16, section 4.2).
 //!
-//! The queue is split into a left and a right partition as in [`crate::talus`], but nobody knows
-//! the curve. Two pointers look for the ends of the cliff: each partition behaves as a queue of its
+//! The queue is split into a left and a right partition as in [`crate::talus`], but the curve is
+//! unknown. Two pointers search for the ends of the cliff: each partition behaves as a queue of its
 //! pointer's size, and counts hits just before its end (a window of its last items) and just behind
-//! it (a shadow of as many keys). Where the curve is convex there are more behind, and the pointer
-//! walks on: the right one to the right, the left one to the left.
+//! it (a shadow of as many keys). If the curve is convex there are more hits behind, and the
+//! pointer moves on: the right one to the right, the left one to the left.
 //!
 //! | the paper | here |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | Algorithm 3, `UPDATEPHYSICALQUEUES` | `update_physical_queues` |
 //! | "the ratio of requests going to each physical queue" | [`SplitQueue::route`] |
 //!
-//! As printed this does harm ([`Form::Printed`]; measured in the experiments C3 and C4). What
-//! [`Form::Repaired`] does otherwise:
+//! As printed, the algorithm reduces hits ([`Form::Printed`]; measured in the experiments C3 and
+//! C4). The differences of [`Form::Repaired`]:
 //!
 //! | printed | repaired |
 //! |---|---|
@@ -26,51 +26,52 @@
 //! | pointers and partitions have no bounds | left pointer between 0 and the queue, right one from the queue to 64 times that; each partition has room for its window |
 //! | a credit of 1 to 4 KB whatever the queue | a thousandth of the queue |
 //! | a queue too small to be scaled is in halves | it is whole |
-//! | a key whose partition changes with the ratio is missed, and lies in both | [`SplitQueue::route`] says where a key *belongs*: look in both, and move what is found to where it belongs |
+//! | a key whose partition changes with the ratio is missed, and lies in both | [`SplitQueue::route`] says where a key *belongs*: search both, and move a key that is found to the right one |
 
 use base::hash::mix64;
 
 use crate::talus::Split;
 
-/// Which rules are followed.
+/// The rules to follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// As the paper prints them.
+    /// The rules as printed in the paper.
     Printed,
-    /// Without what does harm.
+    /// The repaired rules.
     #[default]
     Repaired,
 }
 
-/// How a queue looks for its cliff. Sizes are in items.
+/// The parameters of a queue's search for its cliff. Sizes are in items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CliffConfig {
-    /// Which rules are followed. Default: repaired.
+    /// The rules to follow. Default: repaired.
     pub form: Form,
-    /// How far a pointer moves at a hit. Default (`None`): a thousandth of the queue, at least 1;
-    /// twice that where keys are sampled.
+    /// The distance that a pointer moves at a hit. Default (`None`): a thousandth of the queue, at
+    /// least 1; twice that if keys are sampled.
     pub credit: Option<u64>,
-    /// The pointers' least distance from the queue's size at which it is split, if repaired.
-    /// Default (`None`): 32 credits, at least 256 items: far more than pointers wander where there
-    /// is no cliff.
+    /// The pointers' least distance from the queue's size at which the repaired rules split the
+    /// queue. Default (`None`): 32 credits, at least 256 items, which is far more than pointers
+    /// wander without a cliff.
     pub dead_band: Option<u64>,
     /// Items at the end of a partition, and keys in the shadow behind it, whose hits move pointers.
-    /// Default 192; paper: 128. How much more is hit behind than before grows with the square of
-    /// the window, and its noise with the root: with 128 items a queue of 8,000 needs about twice
-    /// as many requests to find its cliff (experiment C3).
+    /// Default 192; paper: 128. The difference of the hits behind and before grows with the square
+    /// of the window, and its noise with the square root: with 128 items a queue of 8,000 needs
+    /// about twice as many requests to find its cliff (experiment C3).
     pub window: u64,
-    /// A queue of so many items or fewer is not split. Default 1,000, as in the paper.
+    /// The most items of a queue that is not split. Default 1,000, as in the paper.
     pub min_queue: u64,
-    /// One key in so many, a power of two, is looked for at the edges: [`SplitQueue::watches`] says
-    /// which. The shadow and the window then hold as many fewer keys for the same items. Default 1:
-    /// all. Fewer hits tell less, so that a window twice as wide and twice the credit make up for
-    /// one key in 8 ([`Self::sampled`], experiment C3).
+    /// The sampling at the edges: one key in `one_in`, a power of two, is watched
+    /// ([`SplitQueue::watches`]). The shadow and the window then hold fewer keys, by the same
+    /// factor, for the same items. Default 1: all keys. Fewer hits give less information, which a
+    /// window twice as wide and twice the credit make up for at one key in 8 ([`Self::sampled`],
+    /// experiment C3).
     pub one_in: u64,
 }
 
 impl CliffConfig {
-    /// One key in 8 at the edges, and windows of 384 items for it, which 48 keys stand for: what
-    /// cliff scaling costs where nearly all requests miss falls to a fraction (experiment C9).
+    /// One key in 8 at the edges, and windows of 384 items, which 48 keys represent. This reduces
+    /// the cost of cliff scaling to a fraction when nearly all requests miss (experiment C9).
     pub fn sampled() -> Self {
         Self { one_in: 8, window: 384, ..Self::default() }
     }
@@ -85,15 +86,15 @@ impl Default for CliffConfig {
 /// One of the two partitions of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The one that behaves as a smaller queue.
+    /// The partition that behaves as a smaller queue.
     Left,
-    /// The one that behaves as a larger queue.
+    /// The partition that behaves as a larger queue.
     Right,
 }
 
-/// Where a hit was that tells on which side of its pointer the curve is steeper. Algorithm 2 has a
-/// shadow queue around each pointer, in a left and a right half; what is left of the pointer is in
-/// the partition itself already (section 5.1).
+/// The position of a hit at a pointer, which shows the side of the pointer on which the curve is
+/// steeper. Algorithm 2 has a shadow queue around each pointer, in a left and a right half; the
+/// keys to the left of the pointer are already in the partition itself (section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edge {
     /// Among the last items of the partition: left of the pointer.
@@ -102,17 +103,16 @@ pub enum Edge {
     Shadow,
 }
 
-/// The right pointer is at most so many times the queue's size, so that the right partition's share
+/// Largest multiple of the queue's size for the right pointer, so that the right partition's share
 /// stays measurable.
 const MAX_REACH: i64 = 64;
 
-/// A queue that is split in two: which partition a key belongs to, how large both are, and how hits
-/// change that.
+/// A queue that is split in two: the partition of each key, the sizes of both partitions, and their
+/// changes on hits.
 ///
 /// The cache does the rest: it looks a key up in both partitions, inserts it into the one where it
-/// belongs, moves it there where it finds it in the other, and brings partitions to their sizes
-/// when it inserts (so it does not resize at hits, against thrashing). It need not ask anything at
-/// a hit that is at no edge.
+/// belongs, moves it there if it finds it in the other, and resizes partitions on insertions (not
+/// on hits, to avoid thrashing). It makes no call for a hit that is not at an edge.
 ///
 /// ```
 /// use millpond_allocate::cliffhanger::{CliffConfig, Edge, Side, SplitQueue};
@@ -133,14 +133,14 @@ pub struct SplitQueue {
     left_pointer: i64,
     right_pointer: i64,
     split: Split,
-    /// A key belongs to the left partition when 32 bits of its hash are below this: `ratio`, of
+    /// A key belongs to the left partition if 32 bits of its hash are below this: `ratio` times
     /// 2^32.
     threshold: u64,
 }
 
 impl SplitQueue {
-    /// `INIT`: a queue of `size` items, in two halves; one that is too small to look for a cliff
-    /// stays whole.
+    /// `INIT`: creates a queue of `size` items, in two halves; a queue that is too small to search
+    /// for a cliff stays whole.
     pub fn new(size: u64, config: CliffConfig) -> Self {
         let at = size as i64;
         let split = unsplit(size, &config);
@@ -152,7 +152,7 @@ impl SplitQueue {
         self.size
     }
 
-    /// The partitions and the share of the requests that the left one sees.
+    /// The sizes of the partitions, and the left one's share of the requests.
     pub fn split(&self) -> Split {
         self.split
     }
@@ -170,7 +170,8 @@ impl SplitQueue {
         }
     }
 
-    /// The left and the right pointer: the sizes of queues as which the partitions are to behave.
+    /// The left and the right pointer: the sizes of the queues that the partitions should behave
+    /// as.
     pub fn pointers(&self) -> (i64, i64) {
         (self.left_pointer, self.right_pointer)
     }
@@ -182,15 +183,15 @@ impl SplitQueue {
         if mix64(hash) >> 32 < self.threshold { Side::Left } else { Side::Right }
     }
 
-    /// Returns whether hits of a key at an edge count, and the shadow holds it. By bits of its hash
-    /// as they are: this is asked at each miss.
+    /// Returns whether hits of a key at an edge count, and the shadow holds the key. Uses bits of
+    /// the hash without mixing, as it is called at each miss.
     #[inline]
     pub fn watches(&self, hash: u64) -> bool {
         (hash >> 40) & (self.config.one_in - 1) == 0
     }
 
-    /// `UPDATEPOINTERS`: a hit at an edge of a partition, by a key that belongs there and that is
-    /// watched. `Some` with the new partitions where they change; the cache gets there at its next
+    /// `UPDATEPOINTERS`: records a hit at an edge of a partition, by a watched key that belongs
+    /// there. Returns `Some` with the new partitions if they change; the cache resizes at its next
     /// insertions.
     #[inline]
     pub fn update_pointers(&mut self, side: Side, edge: Edge) -> Option<Split> {
@@ -216,16 +217,15 @@ impl SplitQueue {
         }
     }
 
-    /// The whole queue gets another size, as by hill climbing. The pointers stay: the ends of a
-    /// cliff are where they are, whatever the queue has; but the queue stays between them.
+    /// Resizes the whole queue, as for hill climbing. The pointers stay, as the ends of a cliff do
+    /// not depend on the queue's size, except that the size stays between them.
     pub fn resize(&mut self, size: u64) -> Split {
         self.size = size;
         self.update_ratio();
         self.split
     }
 
-    /// Splits as `split` says, which comes from a curve ([`crate::talus::Talus`]) rather than from
-    /// hits.
+    /// Applies `split`, which comes from a curve ([`crate::talus::Talus`]) rather than from hits.
     pub fn steer(&mut self, split: Split) {
         self.size = split.left + split.right;
         let (left, right) = split.simulated();
@@ -241,8 +241,8 @@ impl SplitQueue {
         self.config.credit.unwrap_or_else(|| (times * self.size / 1000).max(1))
     }
 
-    /// Algorithm 2, lines 17 and 18: the ratio of the pointers as they are now, and the partitions
-    /// that follow from it. Repaired, the queue stays between the pointers first.
+    /// Algorithm 2, lines 17 and 18: the ratio from the present pointers, and the resulting
+    /// partitions. The repaired rules first keep the queue's size between the pointers.
     fn update_ratio(&mut self) -> Option<Split> {
         if self.config.form == Form::Repaired {
             let queue = self.size as i64;
@@ -254,8 +254,8 @@ impl SplitQueue {
     }
 
     /// `COMPUTERATIO`: the share of the requests that goes to the left partition, the inverse of
-    /// the pointers' distances from the queue's size; `None` if there is no cliff. As printed any
-    /// distance above 0 makes one; repaired both must be beyond the dead band.
+    /// the pointers' distances from the queue's size; `None` if there is no cliff. As printed, any
+    /// distance above 0 counts as a cliff; the repaired rules require both beyond the dead band.
     fn compute_ratio(&self) -> Option<f64> {
         let queue = self.size as i64;
         let (distance_right, distance_left) = (self.right_pointer - queue, queue - self.left_pointer);
@@ -267,10 +267,10 @@ impl SplitQueue {
         is_cliff.then(|| distance_right as f64 / (distance_right + distance_left) as f64)
     }
 
-    /// `UPDATEPHYSICALQUEUES`: partitions in proportion to the pointers and to the requests that
-    /// they see. As printed they are that much whether or not they add up to the queue, and without
-    /// a cliff each is half a pointer; a size below 0, which is not excluded, is 0. Repaired, they
-    /// add up, each has room for its window, and without a cliff the queue is halved.
+    /// `UPDATEPHYSICALQUEUES`: partitions in proportion to the pointers and to their requests. As
+    /// printed, they need not add up to the queue, and without a cliff each is half a pointer; a
+    /// size below 0, which is possible, becomes 0. Repaired, they add up, each has room for its
+    /// window, and without a cliff the queue is halved.
     fn update_physical_queues(&mut self, ratio: Option<f64>) -> Option<Split> {
         let part = |pointer: i64, share: f64| (pointer as f64 * share).round() as u64;
         let split = match (self.config.form, ratio) {
@@ -298,8 +298,8 @@ impl SplitQueue {
     }
 }
 
-/// Halves; but few items divide unevenly, so that a small queue hits less in halves than whole, and
-/// the repaired rules leave it so.
+/// The queue without a cliff: two halves. But few items divide unevenly, so a small queue has fewer
+/// hits in halves than whole, and the repaired rules keep it whole.
 fn unsplit(size: u64, config: &CliffConfig) -> Split {
     let is_small = config.form == Form::Repaired && size <= config.min_queue;
     if is_small { Split::whole(size) } else { Split::half(size) }
