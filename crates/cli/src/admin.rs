@@ -15,7 +15,7 @@ use crate::serve::ServeArguments;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Which server is asked, and what it is shown.
+/// The address and credentials for the admin server.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
     /// The address of the server's admin page, which it prints when it starts (admin.address);
@@ -38,7 +38,7 @@ pub(crate) struct AdminArguments {
     key: Option<PathBuf>,
 }
 
-/// An address of an admin server, with or without what is spoken there.
+/// Parses an address of an admin server, with or without a scheme.
 fn url(text: &str) -> Result<String, String> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => Ok(text.to_owned()),
@@ -106,7 +106,7 @@ impl AdminArguments {
             .map_err(|error| format!("{}/config: no settings came: {error}", self.admin))
     }
 
-    /// Asks, and returns what came, or why it was refused.
+    /// Sends a request, and returns the answer or why it was refused.
     pub(crate) fn ask(
         &self,
         path: &str,
@@ -240,8 +240,8 @@ pub(crate) fn changes(answer: &str) -> Result<String, String> {
 }
 
 impl DiffArguments {
-    /// `millpond config diff`: what a server would change if it were started, or told by SIGHUP to
-    /// read, with these arguments.
+    /// `millpond config diff`: the changes that a server would make if it were started with these
+    /// arguments, or reloaded them on SIGHUP.
     pub(crate) fn diff(&self) -> Result<String, String> {
         let loaded = self.arguments.load(&server::preflight::nothing).map_err(|error| error.to_string())?;
         let file =

@@ -1,4 +1,4 @@
-//! TLS to the admin server: whom it is trusted by, and what it is shown.
+//! TLS to the admin server: the roots it is verified against, and the certificate it is shown.
 
 use std::path::Path;
 

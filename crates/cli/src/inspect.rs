@@ -1,5 +1,5 @@
-//! `millpond inspect`: what lies in the shared memory of a cache, while its process works or after
-//! it died.
+//! `millpond inspect`: the contents of the shared memory of a cache, while its process works or
+//! after it died.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ pub(crate) struct InspectArguments {
     /// The folder of the cache: `shared_memory` of a server, `CacheConfig::shared` of another
     /// program.
     folder: PathBuf,
-    /// Show pools by this name where they have it; only hashes of names are kept. May be repeated;
+    /// Show pools by this name if they have it; only hashes of names are kept. May be repeated;
     /// `default` is tried always.
     #[arg(long = "pool", value_name = "NAME")]
     pools: Vec<String>,
@@ -46,7 +46,7 @@ struct Report {
 #[derive(Debug, Default, Serialize)]
 struct PoolReport {
     number: u16,
-    /// If it is one of those that were asked for.
+    /// The name, if it is one of the given ones.
     name: Option<String>,
     own_keys: bool,
     slab_bytes: u64,
@@ -89,7 +89,7 @@ struct ItemReport {
 }
 
 impl InspectArguments {
-    /// Looks, and says what there is.
+    /// Inspects the cache, and returns the report.
     pub(crate) fn report(&self) -> Result<String, String> {
         let mut cache = ReadOnlyCache::attach(&self.folder).map_err(|error| error.to_string())?;
         let report = self.look(&mut cache).map_err(|error| error.to_string())?;

@@ -24,31 +24,32 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve memcached and Redis clients until told to stop by SIGTERM or Ctrl-C.
+    /// Serve memcached and Redis clients until stopped by SIGTERM or Ctrl-C.
     ///
-    /// Without a configuration both kinds of clients are served on both ports where they look,
-    /// 127.0.0.1:11211 and 127.0.0.1:6379, and operators on http://127.0.0.1:11212/. A port that
-    /// another program has is done without, as long as one is left for clients. SIGHUP re-reads the
-    /// configuration, and changes what can change while serving.
+    /// Without a configuration the server listens for both kinds of clients on the usual ports of
+    /// both, 127.0.0.1:11211 and 127.0.0.1:6379, and for operators on http://127.0.0.1:11212/. A
+    /// port that another program has is left out, as long as one is left for clients. SIGHUP
+    /// re-reads the configuration, and changes what can change while serving.
     Serve(serve::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
     Bench(bench::command::BenchCommand),
-    /// Reproduce the papers' figures, and say what holds.
+    /// Reproduce the papers' figures, and report which criteria hold.
     #[command(subcommand)]
     Experiment(simulate::command::ExperimentCommand),
-    /// Say what each tenant of a file would get under each of several policies, in virtual time.
+    /// Compare what each tenant of a file would get under each of several policies, in virtual
+    /// time.
     Simulate(simulate::command::SimulateArgs),
-    /// Show what a cache of any size would miss on a trace, where more memory helps, and where only
+    /// Show the misses of a cache of any size on a trace, where more memory helps, and where only
     /// much more does.
     Curve(Box<bench::command::CurveArgs>),
-    /// Show what lies in the shared memory of a cache, without disturbing it.
+    /// Show the contents of the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Check and print a configuration; show and change that of a running server.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Watch a running server: requests, hits, latency, memory, tenants, size classes, hot keys,
-    /// what more memory would bring.
+    /// the effect of more memory.
     Top(top::TopArguments),
     /// Show, make, change and remove the tenants of a running server.
     #[command(subcommand)]
@@ -74,11 +75,11 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Report all that is wrong with a configuration and what to write instead.
+    /// Report all faults of a configuration and what to write instead.
     ///
-    /// Files, folders and addresses that it names are looked at as `millpond serve` would, as the
-    /// user who calls; nothing is changed. An address that is in use is a warning, as the server
-    /// that runs may be this one.
+    /// Files, folders and addresses that it names are checked as `millpond serve` would, as the
+    /// calling user; nothing is changed. An address that is in use is a warning, as the running
+    /// server may be this one.
     Check(serve::ServeArguments),
     /// Print the configuration that would hold, as a commented file.
     Print {
@@ -98,7 +99,7 @@ enum ConfigCommand {
     },
     /// Change settings of a running server.
     Set(admin::SetArguments),
-    /// Show where a running server differs from a configuration.
+    /// Show the differences between a running server and a configuration.
     Diff(admin::DiffArguments),
 }
 
@@ -174,8 +175,8 @@ fn write_manual(folder: &std::path::Path) -> std::io::Result<()> {
     clap_mangen::generate_to(Arguments::command(), folder)
 }
 
-/// Reads a password, to the end of its line, so that it stands in no list of processes and no
-/// shell's history. A terminal is asked for it, and does not show it.
+/// Reads a password, to the end of its line, so that it appears in no list of processes and no
+/// shell's history. On a terminal it is asked for, and not shown.
 fn hash_password() -> Result<(), String> {
     let line = read_password().map_err(|error| format!("the password cannot be read: {error}"))?;
     let password = line.trim_end_matches(['\r', '\n']);

@@ -1,4 +1,4 @@
-//! `millpond tenant list`, `show`, `set` and `remove`: who shares a running server.
+//! `millpond tenant list`, `show`, `set` and `remove`: the tenants of a running server.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::admin::{AdminArguments, assignments, changes, written};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
-    /// Show all tenants of a running server, and what each uses.
+    /// Show all tenants of a running server, and the usage of each.
     List(ListArguments),
     /// Show the settings and figures of a tenant.
     Show(ShowArguments),
@@ -191,7 +191,7 @@ fn field(tenant: &Value, name: &str) -> String {
     tenant.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Columns as wide as what is in them; texts to the left, figures to the right.
+/// Formats columns as wide as their contents; texts to the left, figures to the right.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));

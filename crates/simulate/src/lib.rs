@@ -2,15 +2,15 @@
 //! experiments, which run on it and on the models of the crates below.
 //!
 //! Nothing here waits and nothing reads a clock but to say how long a run took: a second of virtual
-//! time costs what its requests cost to compute. What is random is drawn from seeds, so that a run
+//! time costs what its requests cost to compute. Random numbers are drawn from seeds, so that a run
 //! can be repeated.
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
-//! | [`scenario`] | what is simulated: tenants, memory, limits, backend, control |
+//! | [`scenario`] | a simulated scenario: tenants, memory, limits, backend, control |
 //! | [`world`] | the simulation of a scenario under a policy |
 //! | [`experiments`] | the papers' figures as experiments with pass criteria, by name |
-//! | [`report`] | what an experiment found: criteria with verdicts, tables, charts |
+//! | [`report`] | the findings of an experiment: criteria with verdicts, tables, charts |
 //! | [`runner`] | runs experiments in parallel |
 //! | [`file`](mod@file) | scenarios as TOML files |
 //! | [`command`] | `millpond experiment` and `millpond simulate` |

@@ -74,7 +74,7 @@ impl Criterion {
         criterion.worded()
     }
 
-    /// A statement that holds or does not. `ours` says what was found, `bound` what was demanded.
+    /// A statement that holds or does not. `ours` is the finding, `bound` the requirement.
     pub fn holds(
         what: impl Into<String>,
         holds: bool,
@@ -137,7 +137,7 @@ impl Criterion {
         self.bounded(bound, |value| value <= most)
     }
 
-    /// Why it is missed, where it is; left out of the report where it passes.
+    /// Sets why it is missed, if it is; left out of the report if it passes.
     #[must_use]
     pub fn missed_because(mut self, reason: impl Into<String>) -> Self {
         if self.verdict == Verdict::Missed {
@@ -166,7 +166,7 @@ impl Criterion {
         self.verdict
     }
 
-    /// Why it was missed; empty where it was not, or where nobody knows.
+    /// Why it was missed; empty if it was not, or if the reason is unknown.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -277,10 +277,10 @@ pub struct Chart {
     pub y: String,
     /// True if x is logarithmic.
     pub log_x: bool,
-    /// The largest y that is shown; what is beyond is left out or, of bars, cut.
+    /// The largest y that is shown; points beyond are left out or, of bars, cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<f64>,
-    /// Names along x, where bars are shown; the x of a point is then the number of its name.
+    /// Names along x, if bars are shown; the x of a point is then the number of its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     /// The series of the chart.

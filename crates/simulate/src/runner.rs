@@ -23,7 +23,7 @@ pub struct RunOptions {
     pub seed: u64,
     /// How many run at a time, at least 1.
     pub jobs: usize,
-    /// The folder of published traces, where there is one.
+    /// The folder of published traces, if there is one.
     pub traces: Option<PathBuf>,
 }
 
@@ -63,10 +63,10 @@ impl Outcome {
 
 /// Runs `experiments` and calls `finished` for each, in their order, as soon as it and all before
 /// it are done. An experiment that panics counts as missed. A bar on standard error shows how far
-/// they are, where that is a terminal.
+/// they are, if standard error is a terminal.
 ///
 /// # Errors
-/// Where the operating system refuses a thread.
+/// If the operating system refuses a thread.
 pub fn run(
     experiments: &[Experiment],
     options: &RunOptions,

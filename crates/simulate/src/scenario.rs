@@ -69,7 +69,7 @@ pub struct TraceSource {
     pub path: PathBuf,
     /// At most this many of its requests; 0 = all.
     pub requests: usize,
-    /// Key and value, in bytes, where the trace does not tell.
+    /// Key and value, in bytes, if the trace does not state them.
     pub default_size: u32,
     /// How often it is replayed, after which the tenant is silent; 0 = again and again.
     pub passes: u32,
@@ -104,7 +104,7 @@ impl ItemCost {
     pub fn of(&self, size: u32) -> u32 {
         match self {
             Self::Bytes(overhead) => size.saturating_add(*overhead),
-            // What no chunk holds never fits.
+            // A size that no chunk holds never fits.
             Self::Engine { asked, .. } if size > asked.largest_item() => u32::MAX,
             Self::Engine { asked, usable } => {
                 (f64::from(asked.item_bytes(0, size)) / usable.max(0.01)) as u32
@@ -132,7 +132,7 @@ pub enum Load {
     Timed,
 }
 
-/// A change of a tenant's workload. What is `None` stays.
+/// A change of a tenant's workload. Settings that are `None` stay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Change {
@@ -199,11 +199,11 @@ pub enum Cost {
     /// DynamoDB's write units: a write needs one for each 1,024 bytes, begun.
     WriteUnits,
     /// HopperKV's network: the object once between client and cache, and once more between cache
-    /// and backend where a read misses or something is written.
+    /// and backend if a read misses or something is written.
     Network,
     /// One for each read that misses and each write: backend operations.
     Fetches,
-    /// The object's bytes where a read misses or something is written: device bandwidth.
+    /// The object's bytes if a read misses or something is written: device bandwidth.
     FetchedBytes,
     /// One for each request: server operations.
     Requests,
@@ -310,10 +310,11 @@ pub enum Apply {
     /// step.
     #[default]
     Rounds,
-    /// Memory at once; who receives memory keeps the larger of its new and its equal share of other
-    /// resources until that is warm.
+    /// Memory at once; a tenant that receives memory keeps the larger of its new and its equal
+    /// share of other resources until the memory is warm.
     Boost,
-    /// Memory at once; who receives memory has no limits until that is warm (BunnyFS).
+    /// Memory at once; a tenant that receives memory has no limits until the memory is warm
+    /// (BunnyFS).
     Unthrottled,
     /// All at once.
     AtOnce,
@@ -335,7 +336,7 @@ pub struct Control {
     pub poll_secs: f64,
     /// The sample of keys from which curves are learnt: one in this many. Default 8.
     pub sample_one_in: u32,
-    /// The most points of a curve, where they say most. Default 64.
+    /// The most points of a curve, at the places that say most. Default 64.
     pub curve_points: u32,
 }
 

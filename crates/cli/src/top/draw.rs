@@ -103,8 +103,8 @@ impl Screen {
     }
 }
 
-/// All of it in as many lines as it takes. Tables are `width` wide; so are the lines above them, or
-/// where `grows` as wide as they are long.
+/// Draws the whole screen in as many lines as it takes. Tables are `width` wide; so are the lines
+/// above them, or, if `grows`, as wide as they are long.
 pub(super) fn whole(known: &Known, width: u16, grows: bool) -> Buffer {
     let empty = Sample::default();
     let now = known.now.as_ref().unwrap_or(&empty);
@@ -173,7 +173,7 @@ impl<'a> Head<'a> {
         ]
     }
 
-    /// The parts of the bill, and what is free.
+    /// The parts of the bill, and the free memory.
     fn parts(&self) -> Vec<(&'static str, u64)> {
         let of = |part: &Part| self.now.memory_bytes.get(part.name()).copied().unwrap_or(0);
         let mut parts: Vec<_> = Part::ALL.iter().map(|part| (part.name(), of(part))).collect();

@@ -67,7 +67,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// `before` is not looked at where it is of another process, or not earlier.
+    /// `before` is ignored if it is of another process, or not earlier.
     pub(super) fn new(before: Option<&'a Sample>, now: &'a Sample) -> Self {
         let is_earlier =
             |before: &&Sample| before.pid == now.pid && before.monotonic_nanos < now.monotonic_nanos;
@@ -81,8 +81,7 @@ impl<'a> Pair<'a> {
         Some(grown(of(before)?, of(self.now)?)? as f64 / secs)
     }
 
-    /// The share of hits in what was looked up meanwhile; without an earlier sample since the
-    /// start.
+    /// The share of hits in the lookups of the interval; without an earlier sample since the start.
     fn hit_ratio(self, of: impl Fn(&Sample) -> Option<(u64, u64)>) -> Option<f64> {
         let (hits, misses) = of(self.now)?;
         let (old_hits, old_misses) = self.before.and_then(&of).unwrap_or((0, 0));
@@ -119,7 +118,7 @@ impl<'a> Pair<'a> {
         Latency { protocol: protocol.to_owned(), quantiles }
     }
 
-    /// A row for each tenant, with what its pool holds.
+    /// A row for each tenant, with the contents of its pool.
     pub(super) fn tenants(self) -> Vec<TenantRow> {
         self.now.tenants.iter().map(|tenant| self.tenant(tenant)).collect()
     }
@@ -187,9 +186,9 @@ fn grown(before: u64, now: u64) -> Option<u64> {
     now.checked_sub(before)
 }
 
-/// The value below which so large a share lies, evenly spread within a bucket as Prometheus's
-/// `histogram_quantile` has it. In a bucket without an upper bound it is the lower one. `None`
-/// where nothing was counted.
+/// Returns the value below which this share lies, evenly spread within a bucket as in Prometheus's
+/// `histogram_quantile`. In a bucket without an upper bound it is the lower one. `None` if nothing
+/// was counted.
 fn quantile(buckets: &[(Option<f64>, u64)], share: f64) -> Option<f64> {
     let total: u64 = buckets.iter().map(|(_, count)| count).sum();
     if total == 0 {

@@ -1,5 +1,5 @@
-//! The live view: a thread that asks, a loop that draws and reads keys, and a terminal that is as
-//! it was afterwards, however this ends.
+//! The live view: a thread that asks, a loop that draws and reads keys, and a terminal that is
+//! restored afterwards, however the view ends.
 
 use std::io;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub(super) fn run(admin: AdminArguments, interval: Duration) -> Result<(), Strin
     end.map_err(failed)
 }
 
-/// Asks on a thread of its own, so that a server that does not answer holds up no key. The thread
-/// ends when nobody listens any more.
+/// Asks on a thread of its own, so that a server that does not answer delays no key. The thread
+/// ends when its receiver is dropped.
 fn ask_again_and_again(admin: AdminArguments, interval: Duration) -> io::Result<Answers> {
     let (teller, answers) = channel();
     base::thread::spawn("ask", move || {
@@ -102,7 +102,7 @@ fn wait() -> io::Result<bool> {
     event::poll(Duration::ZERO)
 }
 
-/// Does what a key asks for; false where that is to end.
+/// Handles a key; false if the view is to close.
 pub(super) fn press(screen: &mut Screen, key: KeyEvent) -> bool {
     if matches!(key.code, KeyCode::Char('c')) && key.modifiers.contains(KeyModifiers::CONTROL) {
         return false;

@@ -1,5 +1,5 @@
-//! `millpond top`: what a running server does, as a live view in a terminal or as one frame of
-//! text.
+//! `millpond top`: the activity of a running server, as a live view in a terminal or as one frame
+//! of text.
 //!
 //! It is a client of the admin API and nothing more: one thread asks for `/stats.json` and
 //! `/hotkeys.json` at each interval, and the figures are the differences of the last two answers.
@@ -22,7 +22,7 @@ use self::sample::Sample;
 use crate::admin::AdminArguments;
 use crate::serve::say;
 
-/// The width of tables where there is no terminal to ask.
+/// The width of tables if there is no terminal to ask.
 const PLAIN_WIDTH: u16 = 120;
 const SHORTEST: Duration = Duration::from_millis(100);
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// `/stats.json`, with what `/hotkeys.json` has besides.
+/// `/stats.json`, with the additions of `/hotkeys.json`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Sample {
@@ -135,7 +135,7 @@ impl Sample {
         self.listeners.iter().filter_map(|listener| listener.counters.get(name)).sum()
     }
 
-    /// All counters whose names begin so, over all listeners.
+    /// The sum of all counters whose names begin with `start`, over all listeners.
     pub(super) fn counters(&self, start: &str) -> u64 {
         let all = self.listeners.iter().flat_map(|listener| &listener.counters);
         all.filter(|(name, _)| name.starts_with(start)).map(|(_, count)| count).sum()
@@ -147,8 +147,8 @@ impl Sample {
 }
 
 impl Class {
-    /// For how long what leaves next has not been used, or, where the policy does not know that,
-    /// for how long the oldest item has been there.
+    /// How long the next victim has not been used, or, if the policy does not know that, the age of
+    /// the oldest item.
     pub(super) fn age_secs(&self) -> Option<u64> {
         self.tail_age_secs.or_else(|| self.queues.iter().filter_map(|queue| queue.age_secs).max())
     }

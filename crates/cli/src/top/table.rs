@@ -1,5 +1,5 @@
-//! The tables of `millpond top`: what their columns are, how they are sorted, and which columns
-//! there is room for.
+//! The tables of `millpond top`: their columns, how they are sorted, and which columns there is
+//! room for.
 
 use std::cmp::Ordering;
 
@@ -52,7 +52,7 @@ impl View {
         }
     }
 
-    /// The column by which it is sorted until somebody chooses another.
+    /// The column by which the view is sorted until the user chooses another.
     const fn usual_sort(self) -> usize {
         match self {
             Self::Tenants => 5,
@@ -75,7 +75,8 @@ impl View {
 /// A column.
 struct Column {
     title: &'static str,
-    /// Text stands to the left and is sorted from A on, numbers to the right and the largest first.
+    /// Text is aligned to the left and sorted from A on, numbers to the right and the largest
+    /// first.
     is_text: bool,
     /// The first column takes the remaining width.
     width: u16,
@@ -89,7 +90,8 @@ const fn number(title: &'static str, width: u16) -> Column {
     Column { title, is_text: false, width }
 }
 
-// The columns of each view, the most important first: what has no room is left out from the end on.
+// The columns of each view, the most important first: columns without room are left out from the
+// end.
 const TENANTS: &[Column] = &[
     name("tenant", 10),
     number("items", 6),
@@ -164,7 +166,7 @@ impl Entry {
         Self { shown, value: secs.map(|secs| secs as f64) }
     }
 
-    /// Larger numbers first, what has none last; texts as in a dictionary.
+    /// Larger numbers first, unknown ones last; texts as in a dictionary.
     fn order(&self, other: &Self) -> Ordering {
         match (self.value, other.value) {
             (Some(one), Some(two)) => two.total_cmp(&one),
@@ -282,7 +284,7 @@ impl Look {
         u16::try_from(rows + 1).unwrap_or(u16::MAX)
     }
 
-    /// Draws what there is room for.
+    /// Draws the columns and rows that there is room for.
     pub(super) fn draw(&mut self, pair: Pair<'_>, sample: &Sample, area: Rect, buffer: &mut Buffer) {
         let mut rows = self.view.rows(pair, sample);
         if rows.is_empty() {

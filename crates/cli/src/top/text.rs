@@ -51,7 +51,7 @@ pub(super) fn time(secs: u64) -> String {
 /// The number with three digits or more, and the unit that makes it so.
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let (mut number, mut unit) = (number, 0);
-    // What would be rounded up to a step is written as one of the next unit.
+    // A number that would be rounded up to a step is written as one of the next unit.
     while number >= step - 0.5 && unit + 1 < units.len() {
         number /= step;
         unit += 1;

@@ -11,7 +11,7 @@ use crate::experiments::{Experiment, QUICK, all};
 use crate::report::{Table, Verdict};
 use crate::runner::{Outcome, RunOptions, run};
 
-/// Reproduces the papers' figures, and says what holds.
+/// Reproduces the papers' figures, and reports which criteria hold.
 #[derive(Debug, Subcommand)]
 pub enum ExperimentCommand {
     /// List the experiments
@@ -20,7 +20,7 @@ pub enum ExperimentCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run experiments; the exit status is not 0 where a criterion is missed that is not listed as
+    /// Run experiments; the exit status is not 0 if a criterion is missed that is not listed as
     /// such, or a listed one passes
     Run(RunArgs),
 }
@@ -38,10 +38,10 @@ pub struct RunArgs {
     /// How many run at a time [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// A folder for figures and their points, made where it is missing [default: none are drawn]
+    /// A folder for figures and their points, created if it is missing [default: none are drawn]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The folder of published traces [default: ../shared/traces, where that is one]
+    /// The folder of published traces [default: ../shared/traces, if there is one]
     #[arg(long, value_name = "DIR", env = "MILLPOND_TRACES")]
     pub traces: Option<PathBuf>,
     /// Print the reports as JSON
@@ -49,10 +49,10 @@ pub struct RunArgs {
     pub json: bool,
 }
 
-/// Does what the command says.
+/// Executes the command.
 ///
 /// # Errors
-/// Where there is no such experiment, the folder for figures cannot be written, or a criterion was
+/// If there is no such experiment, the folder for figures cannot be written, or a criterion was
 /// missed.
 pub fn execute(command: &ExperimentCommand) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -128,8 +128,8 @@ fn run_named(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
     verdict(&outcomes, args.json, out)
 }
 
-/// The last line, and an error that names what is not as expected: what was missed but for the
-/// listed misses, and those of them that passed.
+/// Writes the last line, and returns an error that names the unexpected results: criteria that were
+/// missed but not listed, and listed ones that passed.
 fn verdict(outcomes: &[Outcome], json: bool, out: &mut dyn Write) -> Result<()> {
     let count = |verdict| outcomes.iter().map(|outcome| outcome.report.count(verdict)).sum::<usize>();
     let (passed, missed) = (count(Verdict::Passed), count(Verdict::Missed));
@@ -155,7 +155,7 @@ fn verdict(outcomes: &[Outcome], json: bool, out: &mut dyn Write) -> Result<()> 
     bail!("not as expected:\n  {}", surprises.join("\n  "))
 }
 
-/// The folder that was named, or the one beside the repository; `None` where there is none.
+/// Returns the named folder, or the one beside the repository; `None` if there is none.
 fn traces(named: Option<&Path>) -> Result<Option<PathBuf>> {
     let holds_traces = |folder: &Path| folder.join("STATS.csv").is_file();
     match named {

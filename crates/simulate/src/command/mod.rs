@@ -1,4 +1,4 @@
-//! `millpond experiment …` and `millpond simulate …`: flags, and what they set going. Reports go to
+//! `millpond experiment …` and `millpond simulate …`: flags, and what they start. Reports go to
 //! standard output, progress to standard error.
 
 mod experiment;

@@ -47,7 +47,7 @@ pub struct SimulateArgs {
     /// over time; of several memories, hits and throughput by memory
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Say what was decided when, and why
+    /// Print each decision with its time and reason
     #[arg(long)]
     pub decisions: bool,
     /// Print all that is known as JSON: totals, intervals, decisions, rounds of migrations
@@ -55,10 +55,10 @@ pub struct SimulateArgs {
     pub json: bool,
 }
 
-/// Does what the command says.
+/// Executes the command.
 ///
 /// # Errors
-/// Where the file is wrong, a trace of it cannot be read, or the plot cannot be written.
+/// If the file is wrong, a trace of it cannot be read, or the plot cannot be written.
 pub fn execute(args: &SimulateArgs) -> Result<()> {
     simulate(args, &mut std::io::stdout().lock())
 }

@@ -3,7 +3,7 @@
 //!
 //! The list is the code's side of "Missed criteria" in `docs/experiments.md`. A criterion that is
 //! missed and not listed is a regression, and one that is listed and passes has been mended or
-//! weakened: either way somebody must look.
+//! weakened: either way a person must look.
 
 use crate::report::{Criterion, Verdict};
 

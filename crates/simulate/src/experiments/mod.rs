@@ -1,7 +1,7 @@
 //! The papers' figures as experiments, each with criteria that were seen to be reachable, and the
-//! experiments of what goes beyond the papers.
+//! experiments that go beyond the papers.
 //!
-//! | family | what it is about |
+//! | family | subject |
 //! |---|---|
 //! | [`hare`] | HARE's allocations, by model (FAST '26) |
 //! | [`dynamics`] | HARE's applications over time, by simulation (FAST '26); all policies on traces |
@@ -45,7 +45,7 @@ fn thread_nanos() -> f64 {
 pub struct Experiment {
     /// A letter for its paper and a number: `H1`.
     pub name: &'static str,
-    /// The paper: its systems, where it was published.
+    /// The paper: its systems, and its venue.
     pub paper: &'static str,
     /// The figure, table or section of the paper.
     pub figure: &'static str,
@@ -103,7 +103,7 @@ impl Context {
     /// The whole of an experiment, as [`Self::share_done`] counts it.
     const WHOLE: f64 = 1000.0;
 
-    /// A context with a seed and the folder of published traces, where there is one.
+    /// A context with a seed and the folder of published traces, if there is one.
     pub fn new(seed: u64, traces: Option<PathBuf>) -> Self {
         Self { seed, traces, progress: Arc::default() }
     }
@@ -114,7 +114,7 @@ impl Context {
         base::hash::mix64(self.seed ^ base::hash::mix64(part.wrapping_add(1)))
     }
 
-    /// The folder of published traces, which holds `STATS.csv`; `None` where there is none here.
+    /// The folder of published traces, which holds `STATS.csv`; `None` if there is none here.
     pub fn traces(&self) -> Option<PathBuf> {
         self.traces.clone()
     }

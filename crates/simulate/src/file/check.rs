@@ -1,4 +1,4 @@
-//! Refuses what can be read but cannot be meant, each by its key and with what to do about it.
+//! Rejects settings that can be read but are invalid, each by its key and with the remedy.
 
 use std::collections::HashSet;
 

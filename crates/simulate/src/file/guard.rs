@@ -17,7 +17,7 @@ pub struct Guard {
     pub tenant_step: f64,
     /// The share of all memory that may change hands in a round; 0 = any.
     pub step: f64,
-    /// The weight of what was seen before against a new request rate.
+    /// The weight of earlier observations against a new request rate.
     pub smoothing: f64,
     /// By what share the aim must improve for anything to move; 0 = by anything.
     pub hysteresis: f64,
@@ -25,7 +25,7 @@ pub struct Guard {
     pub aim: WrittenAim,
 }
 
-/// [`Aim`], as it is written.
+/// [`Aim`], as it is written in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WrittenAim {
@@ -97,7 +97,8 @@ impl Guard {
         ]
     }
 
-    /// The policy of this name, between the rails if there are any; `None` where there is none.
+    /// The policy of this name, between the rails if there are any; `None` if there is no such
+    /// policy.
     pub(super) fn policy(self, name: &str) -> Option<Box<dyn Policy>> {
         let entry = allocate::registry::policies().iter().find(|entry| entry.name == name)?;
         if self == Self::default() {

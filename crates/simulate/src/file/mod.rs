@@ -2,8 +2,7 @@
 //! with its default and unit, is in `docs/simulation.md`; a commented example is
 //! `config/simulation.toml`.
 //!
-//! What is wrong is refused with the file's name, the line, the key, and the nearest thing that
-//! would be right.
+//! Faults are reported with the file's name, the line, the key, and the nearest valid value.
 
 mod check;
 mod guard;
@@ -48,14 +47,14 @@ const SHARED: [(&str, &str); 2] = [
     ("non-partitioned-drf", "one cache for all, and DRF for the other resources"),
 ];
 
-/// All names that `policies` may have, with what each does.
+/// All names that `policies` may have, with the effect of each.
 pub fn policies() -> Vec<(&'static str, &'static str)> {
     let decided = allocate::registry::policies().iter().map(|entry| (entry.name, entry.summary));
     let decided = decided.filter(|(name, _)| SHARED.iter().all(|(shared, _)| shared != name));
     decided.chain(SHARED).collect()
 }
 
-/// The setup of a policy by its name, between rails; `None` where there is no such policy.
+/// The setup of a policy by its name, between rails; `None` if there is no such policy.
 pub fn setup(name: &str, guard: Guard) -> Option<Setup> {
     let named = match name {
         "non-partitioned" => Some(Setup::non_partitioned()),
@@ -66,22 +65,22 @@ pub fn setup(name: &str, guard: Guard) -> Option<Setup> {
 }
 
 impl SimulationFile {
-    /// Reads and checks a file. Traces and CacheBench configurations are looked for from its
+    /// Reads and checks a file. Paths of traces and CacheBench configurations are relative to its
     /// folder.
     ///
     /// # Errors
-    /// Where it cannot be read, or something in it cannot be meant.
+    /// If the file cannot be read, or something in it is invalid.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| FileError::unreadable(&name, &error))?;
         Self::parse(&name, &text, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// As [`Self::read`], from a text that is called `name`; files that it names are looked for
-    /// from `folder`.
+    /// As [`Self::read`], from a text that is called `name`; files that it names are relative to
+    /// `folder`.
     ///
     /// # Errors
-    /// Where something in it cannot be meant.
+    /// If something in the text is invalid.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, FileError> {
         let written: Written =
             toml::from_str(text).map_err(|error| FileError::of_toml(name, text, &error))?;

@@ -1,10 +1,10 @@
-//! Why a file is refused: where, which key, and what would be right.
+//! Errors of a file: the line, the key, and the valid alternative.
 
 use base::suggest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Why a file cannot be meant as it is.
+/// Why a file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);
@@ -20,7 +20,7 @@ impl FileError {
         let at = error.span().map_or(0, |span| span.start);
         let line = line_of(text, at);
         let message = error.message().trim_end();
-        // Where the parser was at a value, its key stands before it; an unknown key is named in the
+        // If the parser was at a value, its key is before it; an unknown key is named in the
         // message already.
         let before =
             text.lines().nth(line - 1).and_then(|line| line.split_once('=')).map(|(key, _)| key.trim());
@@ -79,8 +79,8 @@ pub(super) enum Step {
 }
 
 impl Problem {
-    /// The same with the file's name and the line. A key that is not written, for its default does
-    /// not fit, is sought at what would hold it.
+    /// The same with the file's name and the line. A key that is not written, because its default
+    /// does not fit, is looked for at the place that would contain it.
     pub(super) fn at(&self, name: &str, text: &str) -> FileError {
         let line = DeTable::parse(text).map_or(1, |document| {
             let mut value = None;

@@ -12,7 +12,7 @@ use super::queue::{LruQueue, Place};
 pub enum Splitting {
     /// Not at all: LRU.
     Whole,
-    /// As it is told, at first and by [`QueueCache::steer`]: Talus.
+    /// As directed, at first and by [`QueueCache::steer`]: Talus.
     Told(Split),
     /// As hits at the edges of its partitions say: Cliffhanger's cliff scaling.
     ByHits(CliffConfig),
@@ -23,11 +23,11 @@ pub enum Splitting {
 pub struct QueueConfig {
     /// Its size, in units of memory.
     pub size: u64,
-    /// Units of memory per item: 1 where sizes are in items, a chunk where they are in bytes.
+    /// Units of memory per item: 1 if sizes are in items, a chunk if they are in bytes.
     pub item_size: u64,
     /// It never has less memory.
     pub least: u64,
-    /// How much memory the long shadow stands for, which hill climbing goes by. Default 0.
+    /// The memory that the long shadow stands for, which hill climbing goes by. Default 0.
     pub shadow: u64,
     /// How it is split.
     pub splitting: Splitting,
@@ -38,7 +38,7 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// A queue of so many items that is not split, with room for at least 128 of them.
+    /// A queue of `size` items that is not split, with room for at least 128 of them.
     pub fn items(size: u64) -> Self {
         Self { size, item_size: 1, least: 128, shadow: 0, splitting: Splitting::Whole, by_slope: true }
     }
@@ -147,7 +147,7 @@ impl Part {
         self.queue.len() >= self.items()
     }
 
-    /// Evicts what is too much, from the partition that exceeds its size by most.
+    /// Evicts the excess, from the partition that exceeds its size by most.
     fn trim(&mut self) {
         while self.queue.len() > self.items() {
             let over = |side| self.queue.len_of(side) as i64 - self.split.size_of(side) as i64;
@@ -213,7 +213,8 @@ impl QueueCache {
             for changed in [moved.from, moved.to] {
                 self.parts[changed].resize(hills.size(changed));
             }
-            // What moves must be free; a queue that never misses would not give it back by itself.
+            // Moved memory must be free; a queue that never misses would not give it back by
+            // itself.
             self.parts[moved.from].trim();
         }
         is_hit
@@ -234,7 +235,7 @@ impl QueueCache {
         self.parts[queue].queue.len()
     }
 
-    /// Gives a queue another size and splits it so. What is too much is evicted.
+    /// Gives a queue another size and split, and evicts the excess.
     pub fn steer(&mut self, queue: usize, split: Split) {
         let part = &mut self.parts[queue];
         part.split.steer(split);
@@ -245,7 +246,7 @@ impl QueueCache {
     /// Checks that every queue is whole; for tests.
     ///
     /// # Panics
-    /// Where one is not.
+    /// If one is not.
     pub fn validate(&self) {
         for part in &self.parts {
             part.queue.validate();

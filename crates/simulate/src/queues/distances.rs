@@ -34,7 +34,7 @@ pub struct Range {
     pub density: Density,
 }
 
-/// A distribution of stack distances. What the ranges leave of the requests is for new keys.
+/// A distribution of stack distances. The requests that no range covers are for new keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     ranges: Vec<Range>,
@@ -44,7 +44,7 @@ impl Profile {
     /// Distances in these ranges.
     ///
     /// # Panics
-    /// Where a range is empty, or shares are negative or add up to more than 1.
+    /// If a range is empty, or shares are negative or add up to more than 1.
     pub fn new(ranges: impl IntoIterator<Item = Range>) -> Self {
         let ranges: Vec<Range> = ranges.into_iter().collect();
         assert!(ranges.iter().all(|range| range.above < range.upto && range.share >= 0.0));
@@ -116,7 +116,7 @@ impl Profile {
     }
 }
 
-/// Keys that are asked for, one after another, each a number from 1 on.
+/// Requested keys, one after another, each a number from 1 on.
 #[derive(Clone, Debug)]
 pub struct Requests {
     profile: Profile,

@@ -74,8 +74,8 @@ impl Default for List {
     }
 }
 
-/// An LRU queue of keys in two partitions, with shadows. It does not know its size: [`Self::evict`]
-/// is called by who does.
+/// An LRU queue of keys in two partitions, with shadows. It does not know its size: its owner calls
+/// [`Self::evict`].
 #[derive(Clone, Debug)]
 pub struct LruQueue {
     nodes: Vec<Node>,
@@ -100,9 +100,9 @@ impl LruQueue {
         }
     }
 
-    /// Asks for `key`, which belongs to the partition `side`, and makes it the newest item there.
+    /// Requests `key`, which belongs to the partition `side`, and makes it the newest item there.
     /// Returns where it was: in the tail or the body, it is a hit; elsewhere a miss, after which
-    /// the caller evicts what is too much.
+    /// the caller evicts the excess.
     pub fn access(&mut self, key: u64, side: Side) -> Option<(Side, Place)> {
         let found = self.index.get(&key).copied();
         let (node, was) = match found {
@@ -234,7 +234,7 @@ impl LruQueue {
     /// Checks every invariant; for tests.
     ///
     /// # Panics
-    /// Where one does not hold.
+    /// If one does not hold.
     pub fn validate(&self) {
         let mut seen = 0;
         for (side, place) in SIDES.into_iter().flat_map(|side| PLACES.map(|place| (side, place))) {

@@ -1,15 +1,15 @@
 //! A simulated cache of keys and sizes, whose capacity changes while it runs.
 //!
-//! It evicts by exact LRU or by one of the engine's policies (`evict`), which see what they see in
+//! It evicts by exact LRU or by one of the engine's policies (`evict`), which see the same as in
 //! the engine: entries, policy bits, fingerprints. There are no slabs and no size classes: memory
-//! is the sum of sizes, and there is one queue, or two where a decision splits it on a cliff
+//! is the sum of sizes, and there is one queue, or two if a decision splits it on a cliff
 //! ([`Cache::set_room`]).
 //!
 //! Invariants, checked by [`Cache::validate`]:
-//! 1. `used` is the sum of the sizes of what is held, by owner and in all, and after a call at most
-//!    the capacity.
-//! 2. Each of the two partitions holds what its queue holds; without a split the left one empties
-//!    as it is evicted.
+//! 1. `used` is the sum of the sizes of the items held, by owner and in all, and after a call at
+//!    most the capacity.
+//! 2. Each of the two partitions holds the items of its queue; without a split the left one empties
+//!    as items are evicted from it.
 //! 3. The index of an owner names exactly the nodes of that owner, including those that were
 //!    removed and are still queued, which have no size.
 
@@ -22,7 +22,7 @@ use base::hash::mix64;
 use evict::{Claim, Entry, HitRule, Items, Policy, PolicyKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// How a simulated cache chooses what to evict.
+/// How a simulated cache chooses its victims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
     /// The least recently used item, exactly: `exact-lru`.
@@ -221,7 +221,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of `capacity` bytes for `owners` owners, whose keys are apart.
+    /// An empty cache of `capacity` bytes for `owners` owners, whose keys are separate.
     pub fn new(eviction: Eviction, capacity: u64, owners: usize) -> Self {
         Self {
             capacity,
@@ -257,7 +257,7 @@ impl Cache {
         self.evictions
     }
 
-    /// Gives it more or less room, and evicts what has none any more.
+    /// Gives the cache more or less room, and evicts the excess.
     pub fn set_capacity(&mut self, bytes: u64) {
         self.set_room(bytes, None);
     }
@@ -290,15 +290,15 @@ impl Cache {
         if mix64(key ^ 0x7a1c_05b1) >> 32 < self.threshold { LEFT } else { RIGHT }
     }
 
-    /// Asks for a key of an owner, and takes it in at this size where it is absent. True on a hit.
-    /// An object that is larger than the cache is not taken in. `now_secs` is for policies that
-    /// know time.
+    /// Requests a key of an owner, and inserts it at this size if it is absent. True on a hit. An
+    /// object that is larger than the cache is not inserted. `now_secs` is for policies that know
+    /// time.
     pub fn access(&mut self, owner: usize, key: u64, size: u32, now_secs: u32) -> bool {
         self.access_until(owner, key, size, now_secs, 0)
     }
 
-    /// The same; where it is taken in, it is there until `expires`, in seconds, or for ever where
-    /// that is 0. What has expired misses, and takes room until it is evicted or taken in anew.
+    /// The same; if the key is inserted, it is there until `expires`, in seconds, or for ever if
+    /// that is 0. An expired item misses, and takes room until it is evicted or inserted again.
     pub fn access_until(&mut self, owner: usize, key: u64, size: u32, now_secs: u32, expires: u32) -> bool {
         let found = self.index[owner].get(key);
         if let Some(at) = found {
@@ -318,7 +318,7 @@ impl Cache {
         if u64::from(size) > room {
             return false;
         }
-        // What was removed and is asked for again keeps its place in the queue until it is evicted.
+        // A removed item that is requested again keeps its place in the queue until it is evicted.
         if let Some(at) = found {
             let node = &mut self.nodes.0[at as usize];
             node.is_there = true;
@@ -334,7 +334,7 @@ impl Cache {
         false
     }
 
-    /// Takes a key away; true where it was there. Not an eviction.
+    /// Removes a key; true if it was there. Not an eviction.
     pub fn remove(&mut self, owner: usize, key: u64) -> bool {
         let found = self.index[owner].get(key).filter(|at| self.nodes.0[*at as usize].is_there);
         if let Some(at) = found {
@@ -439,7 +439,7 @@ impl Cache {
                 part.used as i64 + if at == side { size as i64 } else { 0 } - part.size as i64
             };
             let from = if self.parts.len() > 1 && over(LEFT) > over(RIGHT) { LEFT } else { RIGHT };
-            // The other one, where that has nothing.
+            // The other one, if that has nothing.
             if !self.evict(from) && (self.parts.len() == 1 || !self.evict(LEFT + RIGHT - from)) {
                 break;
             }
@@ -494,7 +494,7 @@ impl Cache {
     /// Checks every invariant; for tests.
     ///
     /// # Panics
-    /// Where one does not hold.
+    /// If one does not hold.
     pub fn validate(&self) {
         let (mut used_by, mut used_in) = (vec![0; self.used_by.len()], vec![0; self.parts.len()]);
         let mut live = vec![true; self.nodes.0.len()];

@@ -1,9 +1,9 @@
-//! The loop that decides: it looks at what was observed and learnt, asks the policy, and brings
-//! about what it says.
+//! The control loop: it passes observations and learnt curves to the policy, and applies its
+//! decisions.
 //!
 //! After HopperKV (HARE, FAST '26, section 4.3): a decision at each interval from the statistics of
-//! a sliding window. Whether a new allocation is worth its migration is the policy's to say; one
-//! that is not returns what is.
+//! a sliding window. The policy decides whether a new allocation is worth its migration; if it is
+//! not, the policy returns the present one.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Controller {
         self.policy.is_some()
     }
 
-    /// A round of decisions. A migration that is under way ends where it is.
+    /// Makes a round of decisions. A migration that is under way stops where it is.
     pub(super) fn decide(&mut self, world: &mut World<'_>) {
         let control = &world.scenario.control;
         world.events.plan(world.now + nanos(control.interval_secs), Event::Decide);
@@ -122,7 +122,7 @@ fn resources(scenario: &Scenario) -> Vec<Resource> {
     scenario.resources.iter().map(resource).collect()
 }
 
-/// A tenant's pool, with what is declared of it.
+/// A tenant's pool, with its declared properties.
 fn bare_pool(scenario: &Scenario, number: usize, curve: Arc<MissRatioCurve>) -> Pool {
     let tenant = &scenario.tenants[number];
     let mut pool = Pool::new(tenant.name.clone(), curve, 0);

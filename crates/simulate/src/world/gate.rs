@@ -1,4 +1,4 @@
-//! A limiter with those who wait before it, in the order in which they came.
+//! A limiter with the requests that wait before it, in the order in which they arrived.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ pub(super) struct Gate {
     limiter: Limiter,
     /// Requests and the units that they need.
     waiting: VecDeque<(u32, f64)>,
-    /// When the first may go, and for which the world was told to come back; `None` where there is
-    /// none, or no time.
+    /// When the first may pass, at which time the world comes back; `None` if none waits, or there
+    /// is no such time.
     due: Option<Nanos>,
 }
 
@@ -26,7 +26,7 @@ impl Gate {
         self.waiting.is_empty() && self.limiter.pass(now, units)
     }
 
-    /// Puts a request behind those who wait.
+    /// Puts a request behind the waiting ones.
     pub(super) fn wait(&mut self, request: u32, units: f64) {
         self.waiting.push_back((request, units));
     }
@@ -42,7 +42,7 @@ impl Gate {
         Some(request)
     }
 
-    /// When to come back for the first, where that is another time than was said last.
+    /// When to come back for the first, if that is another time than the last call returned.
     pub(super) fn new_due(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.waiting.front().and_then(|&(_, units)| self.limiter.ready_at(now, units));
         if due == self.due {

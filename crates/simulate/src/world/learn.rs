@@ -10,7 +10,7 @@ use crate::scenario::Control;
 pub(super) struct Learner {
     estimator: Shards,
     has_reads: bool,
-    /// Intervals so far, and after how many of them what was counted counts half.
+    /// Intervals so far, and the number of them after which earlier counts are halved.
     intervals: u32,
     window: u32,
     max_bytes: u64,
@@ -21,8 +21,8 @@ impl Learner {
     pub(super) fn new(control: &Control, max_bytes: u64) -> Self {
         let rate = 1.0 / f64::from(control.sample_one_in.max(1));
         Self {
-            // Twice the memory, so that what is beyond it is told from what is never asked for
-            // again.
+            // Twice the memory, so that keys beyond it are distinguished from those that are never
+            // requested again.
             estimator: Shards::fixed_rate(Unit::Bytes, rate).with_max_size(max_bytes.saturating_mul(2)),
             has_reads: false,
             intervals: 0,
@@ -56,8 +56,8 @@ impl Learner {
         }
     }
 
-    /// The curve of what was seen, up to all memory, of so many points that its cliffs stay where
-    /// they are. `None` before the first read of a key that is followed.
+    /// The curve of the requests seen, up to all memory, with enough points that its cliffs stay
+    /// where they are. `None` before the first read of a key that is followed.
     pub(super) fn curve(&self) -> Option<MissRatioCurve> {
         if !self.has_reads {
             return None;

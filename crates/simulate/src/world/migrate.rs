@@ -1,8 +1,8 @@
-//! How a decision is brought about (HARE, FAST '26, section 4.3, "Smooth Cache Migrations";
-//! BunnyFS, section 5).
+//! The application of a decision (HARE, FAST '26, section 4.3, "Smooth Cache Migrations"; BunnyFS,
+//! section 5).
 //!
-//! By rounds: so many that no tenant gets or gives more than a chunk of memory in one, with all
-//! resources on the straight line from what was to what shall be. The next round begins when each
+//! By rounds: enough that no tenant gets or gives more than a chunk of memory in one, with all
+//! resources on the straight line from the old to the new grants. The next round begins when each
 //! receiver is warm: when it has filled 97 % of what the round gave it, or evicts, or its curve
 //! says that it misses less than 1 % with what it has. HopperKV asks that 97 % of all it was
 //! granted be used: a chunk is less than the other 3 %, so that rounds run several chunks ahead of
@@ -31,8 +31,8 @@ pub(super) struct Migration {
     round: u32,
     rounds: u32,
     chunk: u64,
-    /// The memory that each had before the round that is under way, and what its cache had evicted
-    /// by then.
+    /// The memory that each had before the round that is under way, and the evictions of its cache
+    /// until then.
     before: Vec<u64>,
     evicted: Vec<u64>,
 }
@@ -44,7 +44,7 @@ impl Migration {
         let most = from.iter().zip(&to).map(|(from, to)| from.memory.abs_diff(to.memory)).max().unwrap_or(0);
         let chunk = control.chunk.as_u64().max(1);
         let rounds = match control.apply {
-            // HopperKV takes the quotient and one more, which is a round too many where it has no
+            // HopperKV takes the quotient and one more, which is a round too many if there is no
             // remainder.
             Apply::Rounds => u32::try_from(most.div_ceil(chunk)).unwrap_or(u32::MAX).max(1),
             _ => 1,
@@ -66,7 +66,7 @@ impl Migration {
     fn after(&self, round: u32) -> Vec<Grant> {
         let share = f64::from(round) / f64::from(self.rounds);
         let between = |(from, to): (&Grant, &Grant)| {
-            // Rounded down, so that the sum of all is never more than what there is.
+            // Rounded down, so that the sum of all is never more than the whole.
             let step = (i128::from(to.memory) - i128::from(from.memory)) * i128::from(round);
             let memory = i128::from(from.memory) + step.div_euclid(i128::from(self.rounds));
             let line = |(from, to): (&f64, &f64)| from + (to - from) * share;
@@ -82,8 +82,8 @@ impl Migration {
         self.to[tenant].memory > self.from[tenant].memory
     }
 
-    /// Begins the next round, or ends what was granted until receivers are warm. False where there
-    /// is nothing left to do.
+    /// Begins the next round, or ends the grants that were made until receivers are warm. False if
+    /// there is nothing left to do.
     pub(super) fn advance(&mut self, world: &mut World<'_>) -> bool {
         if self.round >= self.rounds {
             if world.scenario.control.apply != Apply::Rounds {
@@ -125,8 +125,8 @@ impl Migration {
         self.least_full(world) > WARM_SHARE
     }
 
-    /// How much of what the round gave it the emptiest receiver has filled that is not warm by its
-    /// curve; 1 where there is none.
+    /// The least share of what the round gave it that a receiver has filled, among those that are
+    /// not warm by their curve; 1 if there is none.
     fn least_full(&self, world: &World<'_>) -> f64 {
         if world.shared_cache {
             return 1.0;

@@ -1,11 +1,11 @@
 //! The world: tenants that send requests through caches, limits and a backend, in virtual time.
 //!
 //! Virtual time moves from event to event; between two of them nothing happens. A request that hits
-//! and waits nowhere is one event. Its way: it is looked up; where it misses or writes, it passes
-//! the limits that stand before the backend and is answered by it; it passes the limits on the way
-//! back; its client gets the answer, thinks, and sends the next.
+//! and waits nowhere is one event. Its way: it is looked up; if it misses or writes, it passes the
+//! limits before the backend and is answered by it; it passes the limits on the way back; its
+//! client gets the answer, thinks, and sends the next.
 //!
-//! What is simplified, and what it means for figures, is in `docs/simulation.md`.
+//! The simplifications, and their effect on figures, are in `docs/simulation.md`.
 //!
 //! Invariants, checked by `World::validate`:
 //! 1. Caches together may hold no more than all memory, at every moment of a migration too.
@@ -113,7 +113,7 @@ struct World<'a> {
     tenants: Vec<Tenant>,
     caches: Vec<Cache>,
     shared_cache: bool,
-    /// For each resource one for each tenant; where resources are shared, one.
+    /// For each resource one for each tenant; if resources are shared, one.
     gates: Vec<Gate>,
     gates_each: usize,
     costs: Vec<Cost>,
@@ -122,7 +122,7 @@ struct World<'a> {
     free: Vec<u32>,
     /// The present grant of each tenant.
     grants: Vec<Grant>,
-    /// On which cliff each tenant's cache stands by the last decision, in bytes: it is split
+    /// The cliff on which each tenant's cache is by the last decision, in bytes: it is split
     /// between the two.
     cliffs: Vec<Option<(u64, u64)>>,
     run: Run,
@@ -132,10 +132,10 @@ struct World<'a> {
 }
 
 /// Runs a scenario under a policy. `prepared` are the sources of the tenants, in their order.
-/// `progress` is told now and then which share of virtual time has passed.
+/// `progress` is called now and then with the share of virtual time that has passed.
 ///
 /// # Panics
-/// Where there is no tenant, or not one source for each.
+/// If there is no tenant, or not one source for each.
 pub fn run(
     scenario: &Scenario,
     prepared: &[Prepared],
@@ -173,7 +173,7 @@ pub fn run(
 /// Reads the sources of a scenario's tenants, for [`run`].
 ///
 /// # Errors
-/// Where a file cannot be read.
+/// If a file cannot be read.
 pub fn prepare(scenario: &Scenario, seed: u64) -> anyhow::Result<Vec<Prepared>> {
     let seeds = (0..).map(|i| mix64(seed.wrapping_add(i)));
     scenario.tenants.iter().zip(seeds).map(|(tenant, seed)| Prepared::new(&tenant.source, seed)).collect()
@@ -296,7 +296,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets clients send that do not yet, and plans an arrival where none is planned.
+    /// Wakes the clients that do not send yet, and plans an arrival if none is planned.
     fn wake(&mut self, number: usize) {
         let tenant = &mut self.tenants[number];
         let clients = tenant.clients();
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
             self.begin(number, ARRIVED);
         } else {
             tenant.tally.refused += 1;
-            // A trace goes on without it.
+            // A trace continues without it.
             if matches!(tenant.load, Load::Timed) {
                 tenant.draw();
             }
@@ -347,8 +347,8 @@ impl<'a> World<'a> {
         self.wake(number as usize);
     }
 
-    /// A request reaches the cache. What it misses is taken in now, so that those who ask before
-    /// the backend has answered share the answer, as in HopperKV.
+    /// Handles a request that reaches the cache. A missing object is inserted now, so that requests
+    /// that come before the backend has answered share the answer, as in HopperKV.
     fn begin(&mut self, number: u32, client: u32) {
         self.run.simulated += 1;
         let scenario = self.scenario;
@@ -400,9 +400,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes a request as far as it gets; `at` is where it stood if it waited. Its stages: each
-    /// resource that stands before the backend, in the order of the scenario; the backend; each
-    /// that stands on the way back; the client.
+    /// Takes a request as far as it gets; `at` is its place if it waited. Its stages: each resource
+    /// before the backend, in the order of the scenario; the backend; each resource on the way
+    /// back; the client.
     fn proceed(&mut self, mut request: Request, at: Option<u32>) {
         let resources = self.costs.len() as u32;
         let Request { tenant, size, is_write, is_miss, .. } = request;
@@ -503,7 +503,7 @@ impl<'a> World<'a> {
         if self.shared_cache { (0, tenant) } else { (tenant, 0) }
     }
 
-    /// Gives each tenant what `grants` say: first takes memory from those that get less.
+    /// Applies `grants` to each tenant: first takes memory from those that get less.
     fn grant(&mut self, grants: &[Grant], is_unlimited: &dyn Fn(usize) -> bool) {
         if !self.shared_cache {
             for shrinks in [true, false] {
@@ -577,7 +577,7 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self, policy: String) -> Run {
-        // What came after the last whole interval.
+        // The rest after the last whole interval.
         if self.now > self.recorded {
             self.end_interval();
         }

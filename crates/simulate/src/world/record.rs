@@ -16,7 +16,7 @@ pub struct Figures {
     pub refused: u64,
     /// Requests answered per second.
     pub requests_per_sec: f64,
-    /// Hits per read; 0 where there were no reads.
+    /// Hits per read; 0 if there were no reads.
     pub hit_ratio: f64,
     /// The median time to the answer, in milliseconds.
     pub p50_ms: f64,
@@ -50,8 +50,8 @@ pub struct Round {
     pub migration: u32,
     /// The most memory that a tenant got or gave, in bytes.
     pub bytes: u64,
-    /// How much of what the round before gave it the emptiest of the receivers had filled when this
-    /// one began, from 0 to 1; those that were warm by their curve alone do not count. 1 in a first
+    /// The least share of what the round before gave it that a receiver had filled when this round
+    /// began, from 0 to 1; receivers that were warm by their curve alone do not count. 1 in a first
     /// round.
     pub least_full: f64,
 }
@@ -88,7 +88,7 @@ pub struct Run {
     pub decisions: Vec<Decided>,
     /// The rounds of migrations.
     pub rounds: Vec<Round>,
-    /// How often each tenant's trace was gone through; `None` for those that replay none.
+    /// How often each tenant's trace was replayed; `None` for tenants without a trace.
     pub passes: Vec<Option<f64>>,
     /// The virtual time at which it ended, in seconds.
     pub ended_secs: f64,
@@ -119,7 +119,7 @@ impl Run {
         self.totals.iter().map(|figures| figures.requests_per_sec).sum()
     }
 
-    /// Each tenant's throughput relative to another run's; 1 where it had none there.
+    /// Each tenant's throughput relative to another run's; 1 if it had none there.
     pub fn normalised(&self, baseline: &Self) -> Vec<f64> {
         let pairs = self.totals.iter().zip(&baseline.totals);
         let relative = |(ours, theirs): (&Figures, &Figures)| {
@@ -129,8 +129,8 @@ impl Run {
     }
 
     /// Each tenant's throughput relative to another run's, over the same requests: those that both
-    /// answered after `warm_up_secs`. A tenant that replays a trace is elsewhere in it where it is
-    /// answered faster, and the same seconds are not the same requests. 1 where there are none that
+    /// answered after `warm_up_secs`. A tenant that replays a trace is further on in the run that
+    /// answers it faster, and the same seconds are not the same requests. 1 if there are none that
     /// both answered.
     pub fn normalised_by_requests(&self, baseline: &Self, warm_up_secs: f64) -> Vec<f64> {
         let relative = |tenant: usize| {
@@ -173,7 +173,7 @@ fn when(progress: &[(f64, f64)], count: f64) -> f64 {
     if n1 > n0 { t0 + (t1 - t0) * ((count - n0) / (n1 - n0)).clamp(0.0, 1.0) } else { t1 }
 }
 
-/// Counts what a tenant does until the interval's end.
+/// Counts the activity of a tenant until the interval's end.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) requests: u64,

@@ -30,18 +30,18 @@ pub struct Operation {
     pub size: u32,
     /// The action.
     pub action: Action,
-    /// For how long what is written stays, in seconds; 0 = for ever.
+    /// How long a written object stays, in seconds; 0 = for ever.
     pub ttl_secs: u32,
 }
 
-/// A trace in memory: 9 bytes for each operation, 12 more where times count. Keys are numbered in
-/// the order of their first appearance.
+/// A trace in memory: 9 bytes for each operation, 12 more if times count. Keys are numbered in the
+/// order of their first appearance.
 #[derive(Clone, Debug)]
 pub struct Trace {
     keys: Vec<u32>,
     sizes: Vec<u32>,
     actions: Vec<Action>,
-    /// Nanoseconds since the first operation, and lifetimes; empty where times do not count.
+    /// Nanoseconds since the first operation, and lifetimes; empty if times do not count.
     times: Vec<u64>,
     ttls: Vec<u32>,
     /// How often it is read; 0 = again and again.
@@ -53,12 +53,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace. Objects whose size it does not tell have the source's default size, key
+    /// Reads a trace. Objects whose size it does not state have the source's default size, key
     /// included.
     ///
     /// # Errors
-    /// Where the file cannot be read, has no request, has no times where these are asked for, or
-    /// has more than 2^32 keys.
+    /// If the file cannot be read, has no request, has no times although they are required, or has
+    /// more than 2^32 keys.
     pub fn read(source: &TraceSource) -> anyhow::Result<Self> {
         let path = &source.path;
         let options = TraceOptions { columns: source.columns.clone(), tenant: source.tenant.clone() };
@@ -97,7 +97,7 @@ impl Trace {
                     )
                 })?;
                 let since = ts.saturating_sub(*first_ts.get_or_insert(ts)).saturating_mul(unit);
-                // Times of a log may be out of order by a little; time goes on all the same.
+                // Times of a log may be out of order by a little; time moves forward all the same.
                 trace.times.push(since.max(trace.times.last().copied().unwrap_or(0)));
                 trace.ttls.push(request.ttl_secs.unwrap_or(0));
             }
@@ -132,7 +132,7 @@ impl Trace {
         Operation { key: u64::from(self.keys[at]), size: self.sizes[at], action: self.actions[at], ttl_secs }
     }
 
-    /// When an operation comes, in nanoseconds since the beginning, where the trace has times that
+    /// When an operation comes, in nanoseconds since the beginning, if the trace has times that
     /// count. After the last one the first comes again, after a mean gap.
     fn due(&self, drawn: u64) -> Option<u64> {
         let (pass, at) = (drawn / self.len() as u64, (drawn % self.len() as u64) as usize);
@@ -165,10 +165,10 @@ pub enum Prepared {
 }
 
 impl Prepared {
-    /// Reads what the source names.
+    /// Reads the source that is named.
     ///
     /// # Errors
-    /// Where a file cannot be read.
+    /// If a file cannot be read.
     pub fn new(source: &Source, seed: u64) -> anyhow::Result<Self> {
         Ok(match source {
             Source::Pattern(pattern) => Self::Pattern(pattern.clone()),
@@ -271,7 +271,7 @@ impl Stream {
         Self::Pattern { ranks, sizes, cursor: 0, scan: Scan::default(), pattern }
     }
 
-    /// Goes on with another pattern; the sizes of keys stay. Only for sources that are patterns.
+    /// Continues with another pattern; the sizes of keys stay. Only for sources that are patterns.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Pattern)) {
         if let Self::Pattern { pattern, ranks, scan, .. } = self {
             change(pattern);
@@ -280,8 +280,8 @@ impl Stream {
         }
     }
 
-    /// When the next operation comes, in nanoseconds since the beginning; `None` where no time is
-    /// set for it.
+    /// When the next operation comes, in nanoseconds since the beginning; `None` if it has no set
+    /// time.
     pub(super) fn due(&self) -> Option<u64> {
         match self {
             Self::Trace { trace, drawn } => trace.due(*drawn),
@@ -289,7 +289,7 @@ impl Stream {
         }
     }
 
-    /// How often a trace was gone through; `None` of other sources.
+    /// How often a trace was replayed; `None` of other sources.
     pub(super) fn passes(&self) -> Option<f64> {
         match self {
             Self::Trace { trace, drawn } => Some(*drawn as f64 / trace.len() as f64),

@@ -1,4 +1,4 @@
-//! A tenant in the world: its stream, its clients, what is learnt of it.
+//! A tenant in the world: its stream, its clients, and its learnt curve.
 
 use base::hash::mix64;
 use base::rng::{RngExt, SeededRng, seeded};
@@ -145,7 +145,7 @@ impl Tenant {
         }
     }
 
-    /// How long until the next arrival; `None` where there is none.
+    /// How long until the next arrival; `None` if there is none.
     pub(super) fn gap(&mut self, now: Nanos) -> Option<Nanos> {
         if self.stream.has_ended() {
             return None;

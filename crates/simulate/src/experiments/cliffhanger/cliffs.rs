@@ -1,5 +1,5 @@
-//! One queue on a cliff: the arithmetic of a split, Talus where the curve is known, Cliffhanger's
-//! search where it is not, and what the search costs where there is no cliff.
+//! One queue on a cliff: the arithmetic of a split, Talus with a known curve, Cliffhanger's search
+//! with an unknown one, and the cost of the search without a cliff.
 
 use allocate::cliffhanger::{CliffConfig, Form, SplitQueue};
 use allocate::talus::{Split, Talus};
@@ -39,7 +39,7 @@ pub(super) const DYNAMIC: Experiment = Experiment {
     run: search,
 };
 
-/// Cliff scaling where there is no cliff.
+/// Cliff scaling without a cliff.
 pub(super) const NO_HARM: Experiment = Experiment {
     name: "C4",
     paper: CLIFFHANGER,
@@ -208,7 +208,7 @@ fn judge(report: &mut Report, total: f64, left: f64, right: f64) {
         );
 }
 
-/// One run of the repaired rules with the paper's window, looked at as it goes: the sums of its
+/// One run of the repaired rules with the paper's window, observed as it goes: the sums of its
 /// partitions, its pointers and its hit ratio.
 fn watched(context: &Context, requests: usize) -> (Vec<u64>, (Chart, Chart)) {
     let rules = CliffConfig { window: PAPERS_WINDOW, ..rules(Form::Repaired, 8, Some(256)) };

@@ -1,4 +1,4 @@
-//! Several queues: hill climbing on concave curves, and hill climbing with cliff scaling where one
+//! Several queues: hill climbing on concave curves, and hill climbing with cliff scaling when one
 //! has a cliff.
 
 use allocate::cliffhanger::CliffConfig;
@@ -169,7 +169,7 @@ const CONCAVE: [Load; 3] = [Load { share: 1.0 / 6.0, keys: 4500, exponent: 0.0 }
 #[derive(Clone, Copy)]
 struct Mix {
     name: &'static str,
-    /// The share of its requests below the cliff and on it, and where the cliff ends.
+    /// The share of its requests below the cliff and on it, and the end of the cliff.
     low: f64,
     steep: f64,
     upto: u64,

@@ -122,7 +122,7 @@ impl Full {
         item.value_mut().fill(7);
         self.cache.insert_or_replace(item);
         if let Some(beside) = beside {
-            // New keys alone: what is evicted came as long ago as the cache is deep.
+            // New keys only: the evicted key was inserted as many keys ago as the cache holds.
             beside.on_insertion(mix64(self.next), mix64(self.next - self.resident));
         }
         Ok(())
@@ -131,7 +131,8 @@ impl Full {
     fn get(&mut self, beside: &mut Option<Beside>) {
         self.next += 1;
         let key = Self::key(self.next | 1 << 63);
-        // The engine hashes the key anyway, so that this is no part of what shadows cost.
+        // The engine hashes the key anyway, so that the hash does not belong to the cost of
+        // shadows.
         let hash = std::hint::black_box(mix64(self.next | 1 << 63));
         let missed = self.cache.find_with(&key, |_| ()).is_none();
         if missed && let Some(beside) = beside {
@@ -153,7 +154,7 @@ impl Full {
     }
 }
 
-/// GETs in a thousand requests, and what the paper lost.
+/// GETs in a thousand requests, and the paper's loss.
 const MIXES: [(u64, &str); 3] = [(967, "1.5 %"), (500, "3 %"), (100, "3.7 %")];
 
 /// The work that is done beside serving.

@@ -1,5 +1,5 @@
-//! Size classes of traces with sizes: what a cache loses by leaving memory with the classes that
-//! asked first, and what Cliffhanger and learnt curves make of it.
+//! Size classes of traces with sizes: the loss of a cache that leaves memory with the classes that
+//! asked first, and the results of Cliffhanger and learnt curves.
 
 use allocate::cliffhanger::CliffConfig;
 

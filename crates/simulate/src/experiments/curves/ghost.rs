@@ -1,5 +1,5 @@
-//! H12: HopperKV's ghost cache counts exactly what a list of keys by recency says, and its sample
-//! comes near.
+//! H12: HopperKV's ghost cache counts exactly the hits that a list of keys by recency gives, and
+//! its sample is close.
 
 use base::hash::mix64;
 use base::rng::{RngExt, seeded};

@@ -1,5 +1,5 @@
-//! P7: SHARDS comes near the exact curve; and what HOLPACA's data layer feeds it tells nothing of
-//! larger caches.
+//! P7: SHARDS comes near the exact curve; and the requests that HOLPACA's data layer feeds it
+//! reveal nothing of larger caches.
 
 use curve::{Estimator, Kind, MissRatioCurve, Shards, StackDistance, Unit};
 
@@ -34,7 +34,7 @@ fn run(context: &mut Context) -> Report {
         fixed.record(hash, 1, Kind::Read);
         of_rate.iter_mut().for_each(|(_, shards)| shards.record(hash, 1, Kind::Read));
         // The published layer feeds a find that hits. A miss is inserted by a call that feeds only
-        // where it replaces something.
+        // if it replaces something.
         if lru.distance(hash, 1).is_some_and(|distance| distance <= CACHE) {
             hits_alone.record(hash, 1, Kind::Read);
         }

@@ -9,7 +9,7 @@ use curve::{Estimator, Kind, Shards, StackDistance, Unit};
 use crate::experiments::{Context, Experiment, OURS, median};
 use crate::report::{Criterion, Report, Table};
 
-/// The told error is a bound, and a narrow one.
+/// The reported error is a bound, and a narrow one.
 pub(super) const X40: Experiment = Experiment {
     name: "X40",
     paper: OURS,
@@ -35,7 +35,7 @@ const KINDS: [(&str, usize, f64); 6] = [
     ("one key in 4", 8_192, 1.0 / 4.0),
 ];
 
-/// A request: the key's number, and the size of its object, 0 where the trace does not tell.
+/// A request: the key's number, and the size of its object, 0 if the trace does not state it.
 type Asked = (u64, u32);
 
 /// The first requests of a trace.
@@ -52,7 +52,7 @@ fn read(path: &Path) -> Option<Vec<Asked>> {
     Some(requests)
 }
 
-/// Requests where there are no traces: hot keys, keys that are all alike, a loop beside hot keys.
+/// Requests if there are no traces: hot keys, keys that are all alike, a loop beside hot keys.
 fn made_up(context: &Context) -> Vec<(String, Vec<Asked>)> {
     let zipf = |part: u64, exponent| super::ZipfKeys::new(context.seed(part), 40_000, exponent);
     let of = |hashes: Vec<u64>| hashes.into_iter().map(|hash| (hash, 0)).collect();
@@ -67,14 +67,14 @@ fn made_up(context: &Context) -> Vec<(String, Vec<Asked>)> {
     ]
 }
 
-/// A sample: what it was of, and the true and the told error.
+/// A sample: its source, and the true and the reported error.
 struct Case {
     kind: usize,
     real: f64,
     told: f64,
 }
 
-/// All samples of a trace over a unit. Sizes that the trace does not tell are 200 bytes, or 10,000
+/// All samples of a trace over a unit. Sizes that the trace does not state are 200 bytes, or 10,000
 /// for one key in ten.
 fn cases(context: &Context, requests: &[Asked], unit: Unit) -> Vec<Case> {
     let size = |&(key, size): &Asked| match (unit, size) {
@@ -145,7 +145,7 @@ fn run(context: &mut Context) -> Report {
         let within = cases.iter().filter(|case| case.real <= case.told).count();
         let share = 100.0 * within as f64 / cases.len().max(1) as f64;
         let of = |figure: fn(&Case) -> f64| median(cases.iter().map(|case| figure(case)).collect::<Vec<_>>());
-        // What follows all keys has no error but that of its buckets.
+        // A curve that follows all keys has no error but that of its buckets.
         let sampled: Vec<f64> = cases
             .iter()
             .filter(|case| case.told > 0.0006)

@@ -189,7 +189,7 @@ fn run(context: &mut Context) -> Report {
 /// The most that a tenant may lose while memory moves, in percent.
 const MOST_LOST: f64 = 10.0;
 
-/// `others`: HARE where all memory moves at once, and with two other seeds.
+/// `others`: HARE with all memory moved at once, and with two other seeds.
 fn migration(
     report: &mut Report,
     scenario: &Scenario,
@@ -333,7 +333,7 @@ fn dips(scenario: &Scenario, run: &Run) -> Vec<Dip> {
         let rounds: Vec<f64> =
             run.rounds.iter().filter(|round| round.migration == number).map(|round| round.at_secs).collect();
         let from = *rounds.first()?;
-        // At least a second, in which what was lost has to be fetched again.
+        // At least a second, in which the lost items have to be fetched again.
         let end = rounds.last()?.max(from + 1.0);
         let is_disturbed = changes.iter().any(|at| (from - BEFORE..end).contains(at));
         if from < 2.0 * BEFORE || end > scenario.duration_secs || is_disturbed {
@@ -364,8 +364,8 @@ impl Policy for Without {
     }
 }
 
-/// The run of HARE again, up to `end`, but what it decided at `at` is not done. Until then it is
-/// the same, request by request.
+/// The run of HARE again, up to `end`, without the decision it made at `at`. Until then it is the
+/// same, request by request.
 fn run_without(scenario: &Scenario, prepared: &[Prepared], seed: u64, hare: &Run, at: f64, end: f64) -> Run {
     let made =
         hare.decisions.iter().filter(|decided| !decided.memory.is_empty() && decided.at_secs < at - 1e-9);

@@ -37,8 +37,8 @@ struct Gone {
 }
 
 impl Gone {
-    /// Lets a tenant that always has a request waiting send for a minute. Now and then it has none
-    /// for a while, where `pauses`.
+    /// Lets a tenant that always has a request waiting send for a minute. With `pauses`, it has
+    /// none for a while now and then.
     fn backlog(
         mut limiter: Limiter,
         rng: &mut SeededRng,
@@ -78,7 +78,7 @@ impl Gone {
         most
     }
 
-    /// Bytes that had gone by each event of the first seconds, in megabytes.
+    /// Bytes that had passed by each event of the first seconds, in megabytes.
     fn course(&self, until: Nanos) -> Vec<(f64, f64)> {
         let mut sum = 0.0;
         let first = self.events.iter().take_while(|event| event.0 <= until);

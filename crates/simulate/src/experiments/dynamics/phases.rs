@@ -4,8 +4,8 @@
 use crate::scenario::Scenario;
 use crate::world::{Prepared, Run, Setup, prepare, run};
 
-/// Runs a scenario, whose tenants have declared workloads only, under each policy. `done` is told
-/// which share of all is done.
+/// Runs a scenario, whose tenants have declared workloads only, under each policy. `done` is called
+/// with the share of all work that is done.
 pub(super) fn run_all(scenario: &Scenario, setups: Vec<Setup>, seed: u64, done: impl Fn(f64)) -> Vec<Run> {
     let prepared = prepare(scenario, seed).expect("declared workloads need no file");
     run_prepared(scenario, &prepared, setups, seed, done)

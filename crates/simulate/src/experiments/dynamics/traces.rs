@@ -1,13 +1,13 @@
 //! T1 to T12: all policies on sets of tenants that replay published traces, before a backend with a
 //! limit.
 //!
-//! T1 to T6 were looked at while policies were made. T7 to T12 were not: what is advised must hold
+//! T1 to T6 were looked at while policies were made. T7 to T12 were not: recommendations must hold
 //! on both.
 //!
 //! The sets are those of the traces' own description: real block, key-value and program traces; the
 //! same with one more; and tenants that were made to have the miss-ratio curves of production
 //! caches. Objects of a tenant have one size, and each tenant has a closed loop of clients, so that
-//! who hits more asks more. A trace that ends begins anew.
+//! a tenant with more hits sends more requests. A trace that ends begins anew.
 
 use std::path::Path;
 
@@ -272,7 +272,7 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run], is_held_out: bool) 
     let least = |name: &str| {
         Criterion::number(format!("{name}: least normalised throughput"), of(name).least_normalised(equal))
     };
-    // Where nothing was tuned, the promise is looser, and HARE's is only written down.
+    // On sets that nothing was tuned for, the promise is looser, and HARE's is only written down.
     let steady = least("hare-steady").at_least(if is_held_out { 0.94 } else { 0.97 });
     report.check(if is_held_out {
         least("hare")
@@ -332,7 +332,7 @@ fn draw(report: &mut Report, runs: &[Run], equal: &Run) {
             |tenants: &[crate::world::Figures]| tenants.iter().map(|figures| figures.requests_per_sec).sum();
         let points: Vec<(f64, f64)> =
             run.intervals.iter().map(|interval| (interval.at_secs, all(&interval.tenants))).collect();
-        // An interval is told by its end.
+        // An interval is named by its end.
         let stretch = |at: f64| ((at - 1e-6) / 10.0).floor();
         let mean = |some: &[(f64, f64)]| some.iter().map(|point| point.1).sum::<f64>() / some.len() as f64;
         let stretches = points.chunk_by(|a, b| stretch(a.0) == stretch(b.0));

@@ -33,7 +33,7 @@ pub(super) const H13: Experiment = Experiment {
     run: h13,
 };
 
-/// Working sets, uniformly asked for, that share 4 GB and 3000 MB/s.
+/// Working sets with uniform requests, which share 4 GB and 3000 MB/s.
 fn two(working_sets: [u64; 2]) -> View {
     let pools = working_sets.iter().zip(["A", "B"]).map(|(&bytes, name)| {
         let mut pool = Pool::new(name, MissRatioCurve::uniform(Unit::Bytes, bytes), 0);

@@ -40,7 +40,7 @@ fn tenants() -> View {
                 _ => sequential(bytes),
             };
             let mut pool = Pool::new(format!("T{:02}", pools.len() + 1), curve, 0);
-            // Per megabyte: I/O on misses, and what copying costs of the workers' cycles, a little
+            // Per megabyte: I/O on misses, and the cost of copying in the workers' cycles, a little
             // more for smaller files.
             let cycles = 0.6 + 0.4 * (8 - step) as f64 / 7.0;
             pool.demands = vec![Demand::new(1.0, 1.0), Demand { fixed: cycles, on_miss: 0.0 }];
@@ -56,7 +56,7 @@ fn tenants() -> View {
     presently_equal(View { memory: 2048 * MB, resources: resources.to_vec(), pools, ..View::default() })
 }
 
-/// A policy, what it lets each tenant do, and what it gives.
+/// A policy, the throughput of each tenant under it, and its grants.
 type Seen = (&'static str, Vec<f64>, Vec<Grant>);
 
 fn table(view: &View, seen: &[Seen]) -> Table {

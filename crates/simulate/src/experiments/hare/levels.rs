@@ -20,7 +20,7 @@ pub(super) const X11: Experiment = Experiment {
     run: x11,
 };
 
-/// Eight tenants over DRAM and flash, whose curves go on beyond DRAM.
+/// Eight tenants over DRAM and flash, whose curves continue beyond DRAM.
 fn two_levels(seed: u64) -> View {
     let mut rng = seeded(seed);
     let capacity = 1;
@@ -52,7 +52,7 @@ fn two_levels(seed: u64) -> View {
             Demand { fixed: value, on_miss: value },
         ];
         pool.grants = vec![0.0; resources.len()];
-        // Half of what DRAM evicts is admitted to flash.
+        // Half of DRAM's evictions are admitted to flash.
         let on_eviction = vec![0.0, 0.0, 0.5 * value, 0.0, 0.0];
         pool.flash = Some(Flash { capacity, on_hit: vec![0.0, 0.0, 0.0, value, 0.0], on_eviction });
         pool.floor = 10 * MB;

@@ -1,4 +1,4 @@
-//! HARE's allocations by model: what its engine gives to whom, without a cache that runs.
+//! HARE's allocations by model: the grants of its engine, without a cache that runs.
 
 mod basics;
 mod bunny;

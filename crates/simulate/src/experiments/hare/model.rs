@@ -88,7 +88,7 @@ impl Hopper {
     }
 }
 
-/// The popularity of keys where scans of 1 to 100 begin at keys of this popularity, which lie in no
+/// The popularity of keys if scans of 1 to 100 begin at keys of this popularity, which lie in no
 /// order of it.
 fn scanned(starts: &[Popularity], seed: u64) -> Vec<Popularity> {
     let mut order: Vec<f64> = starts.iter().map(|key| key.weight).collect();
@@ -145,9 +145,9 @@ pub(super) fn hare(mode: Mode, salt: f64) -> Settings {
 
 /// The policies that HARE's evaluation compares, HARE last.
 ///
-/// Where nothing is partitioned, HopperKV's one storage thread takes misses and writes from one
-/// line, a key at a time, and waits for the units of the one that it holds. A tenant's 32 clients
-/// send up to 100,000 requests a second.
+/// If nothing is partitioned, HopperKV's one storage thread takes misses and writes from one line,
+/// a key at a time, and waits for the units of the one that it holds. A tenant's 32 clients send up
+/// to 100,000 requests a second.
 pub(super) fn compared(tenants: &[Hopper]) -> Vec<(&'static str, Box<dyn Policy>)> {
     let visits = tenants.iter().map(Hopper::visits).collect();
     let one = OneQueue { resources: vec![0, 1], visits, most_sent: 100_000.0 };

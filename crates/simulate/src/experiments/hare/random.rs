@@ -1,4 +1,4 @@
-//! H3: what HARE claims of any tenants, on random pairs of them.
+//! H3: HARE's claims about any tenants, on random pairs of them.
 
 use allocate::drf::Drf;
 use allocate::hare::{Mode, Settings, allocate};

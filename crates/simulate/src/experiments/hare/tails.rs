@@ -1,4 +1,4 @@
-//! X10: what HARE leaves as future work, a bound on tail latency; and promises beside it.
+//! X10: a bound on tail latency, which HARE leaves as future work; and promises beside it.
 
 use allocate::hare::tail::{TailBound, latencies};
 use allocate::hare::{Mode, Settings, allocate};
@@ -18,7 +18,7 @@ pub(super) const X10: Experiment = Experiment {
     run: x10,
 };
 
-/// Requests in relation to what an equal share carries.
+/// Requests in relation to the capacity of an equal share.
 const LOAD: f64 = 0.9;
 /// The bound on p999, in seconds; a tenant that an equal share leaves above it must not get worse.
 const BOUND: f64 = 0.3;
@@ -47,7 +47,7 @@ fn latency_tenants() -> View {
         pools: pools.collect(),
         ..View::default()
     });
-    // Clients in an open loop, at nine tenths of what an equal share carries.
+    // Clients in an open loop, at nine tenths of the capacity of an equal share.
     view.pools.iter_mut().for_each(|pool| pool.request_rate *= LOAD);
     view
 }
@@ -75,14 +75,14 @@ fn measured(pool: &Pool, grant: &Grant, seed: u64) -> f64 {
     waits[DRAWN / 1000 * 999]
 }
 
-/// Three random tenants with the demands of these, that an equal split serves at nine tenths of
-/// what it carries.
+/// Three random tenants with the demands of these, which an equal split serves at nine tenths of
+/// its capacity.
 fn any_three(like: &View, seed: u64) -> View {
     let mut view = like.clone();
     let mut rng = seeded(seed);
     for pool in &mut view.pools {
         let set = rng.random_range(500..=20_000) * MB;
-        // What is asked for once only is missed at any size.
+        // Keys that are requested only once are missed at any size.
         let (knee, rest) = (rng.random_range(0.02..0.6), rng.random_range(0.001..0.02));
         let points =
             [(set / 10, knee), (set, rest)].map(|(size, miss_ratio): (u64, f64)| Point { size, miss_ratio });

@@ -19,8 +19,8 @@ static CURVES: LazyLock<Vec<MissRatioCurve>> = LazyLock::new(|| {
     curves.collect()
 });
 
-/// One of the curves, for caches 1 to 16 times as large; with a cliff where a third of the tenants
-/// scan, if `cliffs`.
+/// One of the curves, for caches 1 to 16 times as large; with `cliffs`, a third of the tenants also
+/// scan, which makes a cliff.
 fn curve(rng: &mut SeededRng, cliffs: bool) -> MissRatioCurve {
     let curve = &CURVES[rng.random_range(0..CURVES.len())];
     let curve = curve.scaled(Unit::Bytes, rng.random_range(1.0..16.0));
@@ -90,8 +90,8 @@ pub(super) fn view(rng: &mut SeededRng, pools: usize) -> View {
     View { memory: memory / size * size, resources: Vec::new(), pools: pools.collect(), ..View::default() }
 }
 
-/// The same view where requests need read units, write units and network as well, in shares that
-/// differ from pool to pool, as HARE's tenants do.
+/// The same view, except that requests need read units, write units and network as well, in shares
+/// that differ from pool to pool, as for HARE's tenants.
 pub(super) fn with_resources(rng: &mut SeededRng, view: &View) -> View {
     let mut view = view.clone();
     let totals = [("read-units", 1000.0), ("write-units", 1000.0), ("network", 3000.0)];

@@ -1,4 +1,4 @@
-//! X31: the control interval chosen by what is seen, beside intervals that stay. HOLPACA leaves the
+//! X31: a control interval chosen by observation, compared with fixed intervals. HOLPACA leaves the
 //! choice to its user (section 4.2).
 
 use allocate::Policy;

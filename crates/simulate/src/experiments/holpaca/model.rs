@@ -1,12 +1,11 @@
 //! The model that HOLPACA's experiments run on: four tenants with the distributions of the paper's
 //! section 3, a hundredth as large.
 //!
-//! Each tenant has 200,000 keys of 1 KB, asked for by Zipf's law with the exponents 1.2, 0.9 and
+//! Each tenant has 200,000 keys of 1 KB, requested by Zipf's law with the exponents 1.2, 0.9 and
 //! 0.6, or uniformly; all have 80 MB together, a tenth of their data. Each has a backend of its own
-//! that carries 5000 requests per second, and clients that ask for as much as it carries: a
-//! tenant's throughput is what its backend carries divided by its miss ratio, which Che's
-//! approximation gives for any size. A change of size acts at once; what that leaves out is the
-//! warming of what was moved.
+//! that carries 5000 requests per second, and clients that request as much as it carries: a
+//! tenant's throughput is its backend's divided by its miss ratio, which Che's approximation gives
+//! for any size. A change of size acts at once; that leaves out the warming of the moved memory.
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,7 +33,7 @@ static CURVES: LazyLock<[Arc<MissRatioCurve>; 4]> = LazyLock::new(|| {
     })
 });
 
-/// The tenants, and what they are granted.
+/// The tenants, and their grants.
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     /// The view of a policy.
@@ -87,7 +86,7 @@ impl Model {
         self.measure(&mut |_| 1.0);
     }
 
-    /// The tenant at this place leaves, and its memory with it is free.
+    /// Removes the tenant at this place; its memory is free.
     pub(super) fn leave(&mut self, place: usize) {
         self.truth.remove(place);
         self.view.pools.remove(place);
@@ -99,7 +98,7 @@ impl Model {
         self.truth.swap(a, b);
     }
 
-    /// Lets the view see what was learnt.
+    /// Lets the view see a learnt curve.
     pub(super) fn learn(&mut self, tenant: usize, curve: MissRatioCurve) {
         self.view.pools[tenant].curve = Arc::new(curve);
     }
@@ -131,7 +130,7 @@ impl Model {
         BACKEND / self.truth[tenant].miss_ratio(bytes as f64).max(1e-3)
     }
 
-    /// The least memory with which a tenant has this throughput; `None` where all is not enough.
+    /// The least memory with which a tenant has this throughput; `None` if all of it is not enough.
     pub(super) fn memory_for(&self, tenant: usize, throughput: f64) -> Option<u64> {
         let enough = |bytes: u64| self.throughput_with(tenant, bytes) >= throughput;
         let (mut low, mut high) = (0, MEMORY);
@@ -142,7 +141,7 @@ impl Model {
         enough(low).then_some(low)
     }
 
-    /// Tells the view each tenant's throughput, times what `noise` gives.
+    /// Reports each tenant's throughput to the view, times the factor that `noise` gives.
     fn measure(&mut self, noise: &mut impl FnMut(usize) -> f64) {
         let throughputs = self.throughputs();
         for (i, (pool, throughput)) in self.view.pools.iter_mut().zip(throughputs).enumerate() {
@@ -161,8 +160,8 @@ impl Model {
         Cycle { sizes, throughputs: self.throughputs(), decision }
     }
 
-    /// A second in which pools fill what they were given: each miss brings in an item. Tells the
-    /// view what was measured.
+    /// Simulates a second in which pools fill the memory they were given: each miss brings in an
+    /// item. Reports the measurements to the view.
     pub(super) fn second(&mut self, noise: &mut impl FnMut(usize) -> f64) {
         for pool in &mut self.view.pools {
             pool.used = pool.size.min(pool.used + BACKEND as u64 * KEY_BYTES);
@@ -170,7 +169,8 @@ impl Model {
         self.measure(noise);
     }
 
-    /// Resizes pools: who loses memory loses what is in it, and who gets some has it empty.
+    /// Resizes pools: a pool that loses memory loses its contents, and one that gains memory gets
+    /// it empty.
     pub(super) fn resize(&mut self, decision: &Decision) {
         for (pool, grant) in self.view.pools.iter_mut().zip(&decision.grants) {
             pool.size = grant.memory;

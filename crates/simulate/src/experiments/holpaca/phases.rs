@@ -1,5 +1,5 @@
-//! P8: what becomes of what was learnt when it is no longer so. HOLPACA's program never forgets:
-//! its histograms grow for ever.
+//! P8: learnt curves after the workload has changed. HOLPACA's program never forgets: its
+//! histograms grow for ever.
 
 use allocate::holpaca::Holpaca;
 use base::hash::mix64;

@@ -37,9 +37,9 @@ const NOISE: f64 = 0.02;
 /// T3 and T4.
 const PAPERS: [[f64; 4]; 2] = [[4.90, 0.375, 0.432, 0.512], [0.408, 3.75, 0.432, 0.512]];
 
-/// The paper's promises, but to the tenant that comes first nine tenths of the most that it could
-/// have in this model while the others have theirs, where that is less: what is promised must be
-/// there, and HOLPACA calls a promise kept only where a tenth is left over.
+/// The paper's promises, except for the tenant that comes first: nine tenths of the most that it
+/// could have in this model while the others have theirs, if that is less. The promised throughput
+/// must be possible, and HOLPACA calls a promise kept only if a tenth is left over.
 fn prioritised(first: usize, paper: [f64; 4]) -> [f64; 4] {
     let model = Model::new(4);
     let baseline = model.throughputs();
@@ -52,8 +52,8 @@ fn prioritised(first: usize, paper: [f64; 4]) -> [f64; 4] {
     promises
 }
 
-/// The fewest cycles in which memory gets to where all have what they were promised, at the step of
-/// a cycle: the warm-up.
+/// The fewest cycles in which memory moves, at the step of a cycle, until all have what they were
+/// promised: the warm-up.
 fn warm_up(model: &Model, promises: &[f64; 4], baseline: &[f64]) -> usize {
     let step = Holpaca::default().options().step * MEMORY as f64;
     let needed = |i: usize| model.memory_for(i, promises[i] * baseline[i]).unwrap_or(MEMORY);
@@ -176,7 +176,7 @@ fn floor() -> u64 {
     (Holpaca::default().options().floor_of_equal * MEMORY as f64 / 4.0) as u64
 }
 
-/// T4 is promised what its backend could not carry with all of the memory.
+/// T4 is promised more than its backend could carry with all of the memory.
 fn impossible(report: &mut Report, baseline: f64) {
     let mut model = Model::new(4);
     model.view.pools[3].min_request_rate = BACKEND * 10.0;

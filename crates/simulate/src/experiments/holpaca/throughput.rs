@@ -8,7 +8,7 @@ use super::model::{CYCLES, Cycle, MEMORY, Model};
 use crate::experiments::{Context, Experiment, HOLPACA};
 use crate::report::{Chart, Criterion, Report, Table};
 
-/// Throughput grows to what bounds allow.
+/// Throughput grows as far as bounds allow.
 pub(super) const P1: Experiment = Experiment {
     name: "P1",
     paper: HOLPACA,
@@ -67,8 +67,8 @@ fn run(context: &mut Context) -> Report {
     report
 }
 
-/// The published program walks another way with each seed, and the same way in each cycle: what
-/// comes of it is chance.
+/// The published program takes another path with each seed, and the same path in each cycle: its
+/// result is chance.
 fn walks(context: &Context, report: &mut Report, equal: f64) {
     let gains: Vec<f64> = (0..5)
         .map(|part| {
