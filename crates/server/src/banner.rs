@@ -5,8 +5,8 @@ use protocol::resp::commands::Spec;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use crate::acl::DEFAULT_USER;
 use crate::config::{Address, Auto, Config, ListenerConfig, Protocol, UserSettings};
-use crate::users::DEFAULT_USER;
 
 /// Names that are listed; of more there is only the number.
 const MAX_NAMES: usize = 8;

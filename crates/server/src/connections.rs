@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::acl::DEFAULT_USER;
 use crate::listener::ListenerState;
-use crate::net::{Peer, Token};
+use crate::mailbox::Token;
+use crate::peer::Peer;
 use crate::tls::Subject;
-use crate::users::DEFAULT_USER;
 
 /// What a connection is doing, for `stats conns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

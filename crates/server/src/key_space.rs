@@ -38,7 +38,8 @@ impl Pool {
     /// One for tests that need a pool and look at nothing in it.
     pub(crate) fn alone() -> Arc<Self> {
         let memory = base::ByteSize::mib(16);
-        let cache = millpond::Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });
+        let cache =
+            millpond::Cache::new(millpond::CacheConfig { memory, ..millpond::CacheConfig::default() });
         let id = cache.expect("a cache").add_pool(millpond::PoolConfig::default()).expect("a pool");
         Arc::new(Self { name: "p".to_owned(), id, gate: Arc::default() })
     }

@@ -32,14 +32,19 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod acl;
 mod activation;
 mod admin;
 mod banner;
 mod budget;
+mod changing;
 pub mod config;
 mod connections;
+mod context;
 mod curves;
 mod deadline;
+mod described;
 mod detect;
 mod error;
 mod key_space;
@@ -48,6 +53,8 @@ mod listener;
 mod log;
 mod lookup;
 mod machine;
+mod mailbox;
+mod maintain;
 mod maintenance;
 mod memcached;
 mod metrics;
@@ -55,6 +62,8 @@ mod monitoring;
 mod net;
 mod notify;
 mod open;
+mod output;
+mod peer;
 pub mod preflight;
 mod reload;
 mod requests;
@@ -68,10 +77,13 @@ mod shared;
 mod slow;
 mod spikes;
 mod telemetry;
+mod tenant_changes;
+mod tenant_figures;
 mod tenants;
 mod times;
 mod tls;
 mod tracking;
+mod turn;
 mod users;
 mod watching;
 

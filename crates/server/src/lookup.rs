@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use millpond::{Found, Keys, ReadHandle};
 
-use crate::net::{MIN_IN_PLACE_BYTES, Output};
+use crate::output::{MIN_IN_PLACE_BYTES, Output};
 
 /// Lookups that are made at once. Enough to overlap their memory latency, few enough to stay in the
 /// first-level cache.

@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use base::Ledger;
 use base::counter::Counters;
 
-use crate::resp;
 use crate::times::{CallTimes, TimeSum};
 
 /// A group of counters with one name and help in Prometheus; its members differ by labels.
@@ -158,7 +157,11 @@ counters! {
 const COUNT: usize = Counter::ALL.len();
 const ENDS: usize = 3;
 const CALLS: usize = ENDS * NUMBERS;
-const ERRORS: usize = resp::ERROR_CODES.len();
+/// What errors begin with, as clients tell them apart and `INFO errorstats` counts them.
+pub(crate) const ERROR_CODES: [&str; 9] =
+    ["ERR", "CROSSSLOT", "EXECABORT", "NOAUTH", "NOPERM", "NOPROTO", "OOM", "WRONGPASS", "WRONGTYPE"];
+
+const ERRORS: usize = ERROR_CODES.len();
 
 /// The outcome of a call of a command of RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +244,7 @@ impl ListenerCounters {
     }
 
     /// Counts an error that a client of RESP was answered, by the place of its code in
-    /// [`resp::ERROR_CODES`].
+    /// [`ERROR_CODES`].
     pub(crate) fn add_error(&self, code: usize) {
         self.errors.add(code, 1);
     }

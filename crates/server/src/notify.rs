@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use crate::net::Message;
+use crate::mailbox::Message;
 use crate::shared::Shared;
 
 /// It serves.

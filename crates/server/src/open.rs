@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::activation::Activated;
-use crate::admin::Access;
 use crate::config::{Address, Auto, Config, ListenerConfig, Watch, check};
 use crate::error::{Error, ErrorKind};
 use crate::net::Listener;

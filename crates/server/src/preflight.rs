@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use millpond::Cache;
 
+use crate::access::Access;
 use crate::activation::Activated;
-use crate::admin::Access;
 use crate::config::load::Findings;
 use crate::config::{Address, Auto, Config, Watch};
 use crate::error::{Error, ErrorKind};

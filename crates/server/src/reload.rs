@@ -2,68 +2,17 @@
 //! same checks, errors and log.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::PoisonError;
 
 use crate::config::change::{Change, shown_value};
 use crate::config::load::Edited;
 use crate::config::{Config, rewrite};
 use crate::error::{Error, ErrorKind};
-use crate::log::LogControl;
 use crate::preflight;
+use crate::requests::Files;
 use crate::server::Reload;
 use crate::shared::Shared;
-
-/// The treatment of files that are written to, if their settings stay as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Files {
-    /// They are written on: nobody waits for a disk because another setting is changed.
-    Keep,
-    /// They are opened anew, as somebody may have moved them away.
-    Reopen,
-}
-
-/// The state that is kept for changes.
-#[derive(Default)]
-pub(crate) struct Changing {
-    /// Held while settings are changed, so that one change is made after the other; with the
-    /// settings that were changed one by one and are not in the file yet.
-    unwritten: Mutex<BTreeSet<String>>,
-    origin: OnceLock<Origin>,
-    /// Optional listeners that the server was started without.
-    absent: OnceLock<Vec<String>>,
-}
-
-/// The source of the configuration, and the log that follows it. There is none if a program started
-/// the server.
-pub(crate) struct Origin {
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) log: LogControl,
-}
-
-impl Changing {
-    pub(crate) fn set_origin(&self, origin: Origin) {
-        let _ = self.origin.set(origin);
-    }
-
-    pub(crate) fn set_absent(&self, absent: Vec<String>) {
-        let _ = self.absent.set(absent);
-    }
-
-    /// `config` without the optional listeners that the server was started without: they are not
-    /// missing.
-    pub(crate) fn without_absent(&self, config: &Config) -> Config {
-        let absent = self.absent.get().map_or(&[][..], Vec::as_slice);
-        let mut config = config.clone();
-        config.listeners.retain(|listener| !(listener.optional && absent.contains(&listener.name)));
-        config
-    }
-
-    /// The configuration file, if the server was started with one.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.origin.get()?.file.as_deref()
-    }
-}
 
 impl Shared {
     /// Applies what of `config` can be changed while serving, and says what differs. `by` names who

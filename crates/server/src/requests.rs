@@ -32,7 +32,15 @@ use crate::config::Watch;
 use crate::error::{Error, ErrorKind};
 use crate::latency::Spoken;
 use crate::log::Seldom;
-use crate::reload::Files;
+
+/// The treatment of files that are written to, if their settings stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// They are written on: nobody waits for a disk because another setting is changed.
+    Keep,
+    /// They are opened anew, as somebody may have moved them away.
+    Reopen,
+}
 
 /// How often buffers are emptied, and requests that one holds.
 const WRITE_EVERY: Duration = Duration::from_millis(100);

@@ -8,12 +8,12 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Activated;
 use crate::banner;
+use crate::changing::Origin;
 use crate::config::load::{Loaded, Survey};
 use crate::error::{Error, ErrorKind};
 use crate::log::LogControl;
 use crate::notify;
 use crate::preflight;
-use crate::reload::Origin;
 use crate::server::Server;
 
 /// Serves until SIGTERM, SIGINT or SIGUSR1, with which memcached is told to stop gracefully; then

@@ -18,13 +18,15 @@ use crate::error::{Error, ErrorKind};
 use crate::key_space::{Entrance, Pool};
 use crate::listener::ListenerState;
 use crate::machine;
-use crate::maintenance::{self, Toucher};
-use crate::net::{Listener, Long, Mailbox, Message, Worker};
+use crate::mailbox::{Mailbox, Message};
+use crate::maintain::Toucher;
+use crate::net::{Listener, Long, Worker};
 use crate::open::{self, Opened};
-use crate::reload::Files;
+use crate::requests::Files;
 use crate::shared::{Shared, WorkerState};
-use crate::tenants::{self, Directory, Tenant};
+use crate::tenants::{Directory, Tenant};
 use crate::tls;
+use crate::{maintain, tenant_changes};
 
 /// Descriptors that are needed besides those of connections: epoll instances, mailboxes, listeners,
 /// admin, log.
@@ -111,8 +113,8 @@ impl Server {
             shared: Arc::clone(&shared),
             threads: Vec::new(),
             admin: None,
-            maintenance: Some(maintenance::start(Arc::clone(&shared))?),
-            toucher: Some(maintenance::start_toucher(Arc::clone(&shared))?),
+            maintenance: Some(maintain::start(Arc::clone(&shared))?),
+            toucher: Some(maintain::start_toucher(Arc::clone(&shared))?),
             failure: Arc::default(),
         };
         if let Some(socket) = admin_socket {
@@ -259,7 +261,7 @@ impl Reload<'_> {
             cache.set_memory_lazily(merged.memory()).map_err(refused)?;
             monitoring.start(cache, &merged.monitor)?;
         }
-        tenants::apply(self.shared, &merged, |settings| {
+        tenant_changes::apply(self.shared, &merged, |settings| {
             let pool = add_pool(cache, settings, Arc::default())?;
             self.shared.watching.apply_to(cache, &pool, self.shared.directory().pools.len())?;
             Ok(pool)

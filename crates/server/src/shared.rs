@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use base::Clock;
 use millpond::{Cache, PoolStats};
 
-use crate::admin::AccessSlot;
+use crate::access::AccessSlot;
 use crate::budget::Budget;
+use crate::changing::Changing;
 use crate::config::Config;
 use crate::connections::{ConnectionInfo, Registry};
+use crate::described::describe;
 use crate::latency::RequestLatencies;
 use crate::listener::ListenerState;
 use crate::log::Seldom;
+use crate::mailbox::Mailbox;
 use crate::maintenance::Maintenance;
 use crate::metrics::ListenerCounters;
 use crate::monitoring::Monitoring;
-use crate::net::Mailbox;
-use crate::reload::Changing;
 use crate::requests::RequestLog;
 use crate::settings::Settings;
 use crate::slow::SlowLog;
@@ -25,6 +26,7 @@ use crate::telemetry::Tracing;
 use crate::tenants::{Departing, Directory, Paused, Tenant};
 use crate::tls::TlsSlot;
 use crate::tracking::Tracking;
+use crate::users::Entry;
 use crate::users::Users;
 use crate::watching::Watching;
 
@@ -269,5 +271,25 @@ impl Shared {
     /// The connections that a client may know of, as [`Self::pools_seen_by`].
     pub(crate) fn connections_seen_by(&self, tenant: &Tenant) -> usize {
         if self.is_shared() { tenant.connections() } else { self.connections.load(Ordering::Relaxed) }
+    }
+
+    /// Keeps for `ACL LOG` that a connection was refused something: why, and what.
+    pub(crate) fn note_refusal(
+        &self,
+        info: &ConnectionInfo,
+        context: &'static str,
+        (reason, object): (&'static str, Vec<u8>),
+        user: &[u8],
+    ) {
+        let now_secs = self.clock.unix_secs();
+        self.users.log.add(Entry {
+            count: 1,
+            reason,
+            context,
+            object,
+            user: user.to_vec(),
+            client: describe(info, now_secs).trim_end().to_owned(),
+            at_secs: now_secs,
+        });
     }
 }

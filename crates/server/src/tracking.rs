@@ -29,7 +29,7 @@ use protocol::resp::{Version, reply};
 
 use crate::connections::ConnectionInfo;
 use crate::key_space::Pool;
-use crate::net::{Message, Token};
+use crate::mailbox::{Message, Token};
 use crate::shared::Shared;
 
 /// The channel on which a connection that speaks RESP2 is told of what another one has copies of.

@@ -21,7 +21,7 @@ use crate::latency::{Histogram, Spoken, TenantLatencies};
 use crate::log::dropped_lines;
 use crate::metrics::{Counter, RESP_COMMANDS};
 use crate::shared::Shared;
-use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
+use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 use crate::tls::TlsSlot;
 
 type Labels = Vec<(&'static str, String)>;

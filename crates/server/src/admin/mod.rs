@@ -25,7 +25,6 @@ use axum::routing::{get, post};
 use tokio::sync::oneshot;
 
 use self::access::Caller;
-pub(crate) use self::access::{Access, AccessSlot, MIN_TOKEN_BYTES};
 use self::serve::PatientListener;
 use crate::error::{Error, ErrorKind};
 use crate::shared::Shared;

@@ -14,7 +14,7 @@ use crate::latency::{Histogram, Spoken};
 use crate::listener::ListenerState;
 use crate::metrics::Counter;
 use crate::shared::Shared;
-use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
+use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
 /// The whole document, with what is told of each tenant and pool made only as it is written: that
 /// of a thousand pools at once would take hundreds of mebibytes.

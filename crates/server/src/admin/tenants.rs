@@ -12,7 +12,7 @@ use super::access::Operator;
 use super::config::{make, overrides};
 use crate::config::{Config, TenantSettings};
 use crate::shared::Shared;
-use crate::tenants::figures::{TENANT_FIGURES, TenantFigures, tenants};
+use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
 /// `GET /tenants`: the settings and figures of each.
 pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Operator) -> Response {

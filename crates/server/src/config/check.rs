@@ -9,9 +9,11 @@ use super::{
     Address, Auto, ClientAuth, Config, Limits, ListenerConfig, MAX_MEMORY, PoolSettings, TenantSettings,
     UserSettings, Watch,
 };
-use crate::admin::MIN_TOKEN_BYTES;
+use crate::acl::DEFAULT_USER;
 use crate::error::{Error, ErrorKind};
-use crate::users::DEFAULT_USER;
+
+/// The fewest bytes of a token: fewer can be guessed.
+pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 
 /// The largest item that the engine can hold: one slab.
 const MAX_ITEM: ByteSize = ByteSize::mib(4);

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Auto, Config, ListenerConfig};
-use crate::users::{Password, Rules, hidden};
+use crate::acl::{Password, Rules, hidden};
 
 /// The text shown in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";

@@ -7,7 +7,7 @@ use super::commands::{Commands, EndsAt};
 use super::respond;
 use super::store::{allocation_error, cas_of};
 use crate::metrics::Counter;
-use crate::net::Output;
+use crate::output::Output;
 use crate::requests::{Asked, Does};
 
 /// A change of a number.

@@ -11,11 +11,10 @@ use protocol::memcached::binary::REQUEST_MAGIC;
 
 use super::Session;
 use crate::metrics::Counter;
-use crate::net::Output;
-use crate::resp::note_refusal;
-use crate::session::{Next, Turn};
+use crate::output::Output;
 use crate::shared::Shared;
 use crate::tenants::Account;
+use crate::turn::{Next, Turn};
 use crate::users::Late;
 
 /// The longest line, and the longest value, of one who is not known.
@@ -138,7 +137,7 @@ impl<'c> Session<'c> {
             Err(refused) => refused,
         };
         self.account.counters.add(Counter::RefusedPassword, 1);
-        note_refusal(shared, &self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
+        shared.note_refusal(&self.info, "toplevel", ("auth", b"AUTH".to_vec()), said.user);
         output.write(FAILED);
         refused.map_or(Next::Turn, Next::Late)
     }

@@ -19,8 +19,8 @@ use super::{Round, VERSION};
 use crate::deadline::shown_flags;
 use crate::lookup::Value;
 use crate::metrics::Counter;
-use crate::net::Output;
-use crate::session::Next;
+use crate::output::Output;
+use crate::turn::Next;
 
 /// What stands behind the token of a failed allocation in memcached's words.
 const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";

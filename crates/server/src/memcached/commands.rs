@@ -15,7 +15,7 @@ use crate::connections::ConnectionInfo;
 use crate::key_space::Pool;
 use crate::lookup::{TAGGED_FROM_BYTES, Value};
 use crate::metrics::{Counter, ListenerCounters};
-use crate::net::Output;
+use crate::output::Output;
 use crate::requests::{Asked, Does, Notes};
 use crate::settings::Settings;
 use crate::shared::Shared;

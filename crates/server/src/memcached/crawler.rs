@@ -10,8 +10,8 @@ use protocol::memcached::{Reply, Tokens, WireError, reply};
 use super::commands::Commands;
 use super::stats::class_number;
 use super::store::cas_of;
-use crate::net::Output;
-use crate::session::Next;
+use crate::output::Output;
+use crate::turn::Next;
 
 /// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
 /// all of one slab.

@@ -11,7 +11,7 @@ use super::commands::Commands;
 use super::permission::Denial;
 use super::store::{Draft, Stored};
 use super::{Wire, refusal_counter, respond};
-use crate::net::Output;
+use crate::output::Output;
 
 /// A storage command of which the data has not arrived whole.
 pub(crate) struct Incoming<'c> {

@@ -8,7 +8,7 @@ use super::commands::{Commands, EndsAt};
 use crate::deadline::shown_flags;
 use crate::lookup::{Batch, Value};
 use crate::metrics::Counter;
-use crate::net::{MIN_IN_PLACE_BYTES, Output};
+use crate::output::{MIN_IN_PLACE_BYTES, Output};
 use crate::requests::{Asked, Does};
 
 /// The most that an answer with a small value takes: the value, the key, and what else stands in a

@@ -12,7 +12,7 @@ use super::stats;
 use super::store::{allocation_error, cas_of};
 use crate::lookup::Value;
 use crate::metrics::Counter;
-use crate::net::Output;
+use crate::output::Output;
 
 /// User bit of an item that is to be recached, though it may be served meanwhile.
 pub(super) const STALE: u8 = 1;

@@ -38,13 +38,14 @@ use self::incoming::Incoming;
 use self::lookup::Answer;
 use crate::config::Protocol;
 use crate::connections::ConnectionInfo;
+use crate::context::Context;
 use crate::latency::Spoken;
 use crate::lookup::Batch;
 use crate::metrics::Counter;
-use crate::net::{Context, Output};
-use crate::session::{MIN_DIRECT_BYTES, Next, Turn};
+use crate::output::Output;
 use crate::settings::Settings;
 use crate::tenants::{Account, Route, go_on};
+use crate::turn::{MIN_DIRECT_BYTES, Next, Turn};
 use crate::users::{Identity, Users};
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.

@@ -19,11 +19,11 @@ use super::authentication::Said;
 use super::binary::key_of as binary_key_of;
 use super::commands::Commands;
 use super::{Round, key_of, respond};
+use crate::acl::{DEFAULT_USER, Denied};
 use crate::metrics::Counter;
-use crate::net::Output;
-use crate::resp::{full_name, note_refusal};
-use crate::session::Next;
-use crate::users::{DEFAULT_USER, Denied, User};
+use crate::output::Output;
+use crate::turn::Next;
+use crate::users::User;
 
 /// The commands that all must be allowed for a request.
 type Counterparts = &'static [Counterpart];
@@ -70,7 +70,7 @@ fn check(user: &User, counterparts: Counterparts, key: Option<&[u8]>) -> Result<
     for counterpart in counterparts {
         let args: Vec<&[u8]> = counterpart.words().iter().map(|word| word.as_bytes()).chain(key).collect();
         let Some(spec) = counterpart.spec() else { continue };
-        let denial = |what| Denial { name: full_name(spec, &args), what };
+        let denial = |what| Denial { name: spec.full_name(&args), what };
         user.rules.check(spec, &args).map_err(denial)?;
     }
     Ok(())
@@ -213,7 +213,7 @@ impl<'c> Commands<'_, 'c> {
             Denied::Command => ("command", denial.name.clone().into_bytes()),
             Denied::Key(key) => ("key", key.clone()),
         };
-        note_refusal(self.shared, self.info, "toplevel", refused, user.name.as_bytes());
+        self.shared.note_refusal(self.info, "toplevel", refused, user.name.as_bytes());
     }
 
     /// Answers a request of the text protocols that is not carried out.

@@ -21,9 +21,9 @@ use crate::config::{Address, Config, Protocol};
 use crate::curves::Outlook;
 use crate::listener::ListenerState;
 use crate::metrics::Counter;
-use crate::net::Output;
+use crate::output::Output;
+use crate::tenant_figures::{TENANT_FIGURES, tenants};
 use crate::tenants::Counts;
-use crate::tenants::figures::{TENANT_FIGURES, tenants};
 use crate::users::Identity;
 
 /// Most keys of `stats hotkeys`.

@@ -9,7 +9,7 @@ use super::commands::{Commands, EndsAt, engine_expiry};
 use super::meta::{STALE, TOKEN_SENT};
 use super::respond;
 use crate::metrics::Counter;
-use crate::net::Output;
+use crate::output::Output;
 use crate::requests::{Asked, Does};
 
 /// What became of a storage command.

@@ -16,21 +16,23 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use super::context::Context;
 use super::input::Input;
 use super::lanes::LaneId;
-use super::output::{Output, Sent};
 use super::retry;
-use super::tls::{self, TlsBuffers, TlsStream};
+use super::tls::{self, TlsStream};
 use crate::budget::Held;
 use crate::connections::{Activity, ConnectionInfo};
+use crate::context::Context;
 use crate::latency;
 use crate::metrics::Counter;
-use crate::session::{Next, Session, Turn};
+use crate::output::{Output, Sent};
+use crate::session::Session;
 use crate::shared::Shared;
 use crate::telemetry::Over;
 use crate::tenants::{Account, Spent};
 use crate::tls::Subject;
+use crate::tls::TlsBuffers;
+use crate::turn::{Next, Turn};
 
 /// At least this much of a value must be missing for it to be received straight into its item.
 const MIN_DIRECT_BYTES: usize = 4096;

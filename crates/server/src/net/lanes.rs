@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use limit::DeficitRoundRobin;
 
-use super::table::Token;
+use crate::mailbox::Token;
 use crate::tenants::{Spent, Tenant};
 
 /// What a lane of weight 1 may spend in a round.

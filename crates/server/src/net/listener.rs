@@ -1,9 +1,8 @@
 //! Sockets that clients connect to, TCP and unix.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -14,37 +13,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use crate::config::{Address, FileMode};
 use crate::error::{Error, ErrorKind};
 use crate::machine;
+use crate::peer::Peer;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
-
-/// The other end of a connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Peer {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// A process on this machine.
-    Unix,
-}
-
-impl Peer {
-    /// Its address, where it came by TCP.
-    pub(crate) fn ip(&self) -> Option<IpAddr> {
-        match self {
-            Self::Tcp(address) => Some(address.ip()),
-            Self::Unix => None,
-        }
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "tcp:{address}"),
-            Self::Unix => f.write_str("unix"),
-        }
-    }
-}
 
 /// A socket that listens. A unix socket's file is removed when it is dropped.
 #[derive(Debug)]

@@ -27,16 +27,16 @@ use std::time::Duration;
 use base::Part;
 
 use super::connection::{Connection, Step};
-use super::context::{Context, RECEIVE_BYTES};
 use super::lanes::LaneId;
-use super::mailbox::Message;
-use super::output::KEEP_BYTES;
-use super::table::Token;
-use super::tls::TlsBuffers;
+use crate::context::{Context, RECEIVE_BYTES};
 use crate::key_space::Pool;
+use crate::mailbox::Message;
+use crate::mailbox::Token;
 use crate::metrics::Counter;
+use crate::output::KEEP_BYTES;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::tls::TlsBuffers;
 
 /// How long the thread waits before it asks again where a key space is closed.
 const RETRY: Duration = Duration::from_micros(50);

@@ -3,23 +3,7 @@
 //! Invariant 1: a token names one connection for ever. A slot that is used again gets the next
 //! generation, so that an event for a connection closed earlier in the same batch finds nothing.
 
-/// Names a connection of a worker: generation in the upper half, slot in the lower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Token(pub(crate) u64);
-
-impl Token {
-    fn new(slot: usize, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | slot as u64)
-    }
-
-    fn slot(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
+use crate::mailbox::Token;
 
 struct Slot<T> {
     generation: u32,

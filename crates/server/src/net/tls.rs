@@ -22,56 +22,15 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind, ServerConfig};
 
-use super::output::{Output, Sent};
 use super::retry;
 use crate::metrics::Counter;
+use crate::output::{Output, Sent};
+use crate::tls::{RECORDS, TlsBuffers};
 
-/// The most that a record holds.
-const RECORD_BYTES: usize = 16 << 10;
-/// The most that a record is larger than what it holds.
-const RECORD_OVERHEAD_BYTES: usize = 256;
-/// Records that are decrypted or encrypted at a time.
-const RECORDS: usize = 4;
-/// Received bytes that are kept at most: a message of the handshake, which rustls bounds by 64 KiB,
-/// and a record.
-const CIPHER_BYTES: usize = (RECORDS + 1) * (RECORD_BYTES + RECORD_OVERHEAD_BYTES);
 /// What the state of a connection takes in rustls besides its own size: keys, and what it knows of
 /// the peer. Of 4.5 KiB that an idle connection was seen to take (2,000 of them), 1.0 KiB are there
 /// without TLS.
 const STATE_BYTES: usize = 2048;
-
-/// What a worker encrypts and decrypts with, for one connection after the other.
-pub(crate) struct TlsBuffers {
-    /// Received records.
-    cipher: Box<[u8]>,
-    /// What was in them.
-    pub(crate) plain: Vec<u8>,
-    /// Answers that are put together for a record.
-    chunk: Box<[u8]>,
-    /// Records to send.
-    outgoing: Box<[u8]>,
-}
-
-impl TlsBuffers {
-    /// What they take.
-    pub(crate) const BYTES: u64 = (2 * CIPHER_BYTES
-        + RECORD_BYTES
-        + RECORDS * (RECORD_BYTES + RECORD_OVERHEAD_BYTES)
-        + size_of::<Self>()) as u64;
-}
-
-impl Default for TlsBuffers {
-    fn default() -> Self {
-        let buffer = |bytes: usize| vec![0; bytes].into_boxed_slice();
-        Self {
-            cipher: buffer(CIPHER_BYTES),
-            // No record holds more than it takes itself.
-            plain: Vec::with_capacity(CIPHER_BYTES),
-            chunk: buffer(RECORD_BYTES),
-            outgoing: buffer(RECORDS * (RECORD_BYTES + RECORD_OVERHEAD_BYTES)),
-        }
-    }
-}
 
 /// How receiving went.
 #[derive(Debug)]

@@ -23,22 +23,25 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown};
 
 use super::connection::{Connection, Step};
-use super::context::{Context, RECEIVE_BYTES};
 use super::lanes::{LaneId, Lanes};
-use super::listener::{Listener, Peer};
+use super::listener::Listener;
 use super::long::{Job, Long};
-use super::mailbox::Message;
-use super::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
-use super::table::{Table, Token};
-use super::tls::{TlsBuffers, TlsStream};
+use super::table::Table;
+use super::tls::TlsStream;
 use crate::budget::Held;
 use crate::config::Protocol;
 use crate::connections::ConnectionInfo;
+use crate::context::{Context, RECEIVE_BYTES};
 use crate::listener::ListenerState;
+use crate::mailbox::Message;
+use crate::mailbox::Token;
 use crate::metrics::Counter;
+use crate::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
+use crate::peer::Peer;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::tenants::{Account, Spent, Tenant};
+use crate::tls::TlsBuffers;
 
 /// Events that are fetched at a time.
 const MAX_EVENTS: usize = 256;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::arguments::{arg, integer, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
-use crate::connections::ConnectionInfo;
+use crate::acl::{DEFAULT_USER, Denied, random};
 use crate::metrics::Counter;
-use crate::shared::Shared;
-use crate::users::{DEFAULT_USER, Denied, Entry, User, random};
+use crate::users::User;
 use protocol::resp::commands::{Category, Spec, names_with};
 
 /// The flags of `ACL GENPASS`: bits by default, and at most.
@@ -43,7 +42,7 @@ impl<'c> Commands<'_, 'c> {
         self.publish(args);
         Err(match denied {
             Denied::Command => {
-                let name = full_name(spec, args);
+                let name = spec.full_name(args);
                 self.note("command", name.clone().into_bytes());
                 Failure::from_text(format!("NOPERM this user has no permissions to run the '{name}' command"))
             }
@@ -72,7 +71,7 @@ impl<'c> Commands<'_, 'c> {
 
     fn note_of(&self, reason: &'static str, object: Vec<u8>, user: &[u8]) {
         let context = if self.client.is_executing { "multi" } else { "toplevel" };
-        note_refusal(self.shared, self.info, context, (reason, object), user);
+        self.shared.note_refusal(self.info, context, (reason, object), user);
     }
 
     /// `AUTH`, and `HELLO` with it.
@@ -204,7 +203,7 @@ impl<'c> Commands<'_, 'c> {
             Ok(()) => w.ok(),
             Err(Denied::Command) => {
                 let text =
-                    format!("This user has no permissions to run the '{}' command", full_name(spec, args));
+                    format!("This user has no permissions to run the '{}' command", spec.full_name(args));
                 w.bulk(text.as_bytes());
             }
             Err(Denied::Key(key)) => {
@@ -248,36 +247,6 @@ impl<'c> Commands<'_, 'c> {
             }
         }
         Ok(())
-    }
-}
-
-/// Keeps for `ACL LOG` that a connection was refused something: why, and what.
-pub(crate) fn note_refusal(
-    shared: &Shared,
-    info: &ConnectionInfo,
-    context: &'static str,
-    (reason, object): (&'static str, Vec<u8>),
-    user: &[u8],
-) {
-    let now_secs = shared.clock.unix_secs();
-    shared.users.log.add(Entry {
-        count: 1,
-        reason,
-        context,
-        object,
-        user: user.to_vec(),
-        client: super::clients::describe(info, now_secs).trim_end().to_owned(),
-        at_secs: now_secs,
-    });
-}
-
-/// A command's name, with its subcommand where it contains some.
-pub(crate) fn full_name(spec: &Spec, args: &[&[u8]]) -> String {
-    match args.get(1) {
-        Some(sub) if !spec.subcommands.is_empty() => {
-            format!("{}|{}", spec.name, String::from_utf8_lossy(sub).to_ascii_lowercase())
-        }
-        _ => spec.name.to_owned(),
     }
 }
 

@@ -14,13 +14,13 @@ use crate::deadline::{Stamp, deadline, is_over};
 use crate::key_space::Pool;
 use crate::lookup::TAGGED_FROM_BYTES;
 use crate::metrics::{Counter, ListenerCounters};
-use crate::net::Output;
+use crate::output::Output;
 use crate::requests::Notes;
-use crate::session::Next;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::telemetry::Sampled;
 use crate::tenants::{Account, Directory, Paused};
+use crate::turn::Next;
 use crate::users::Identity;
 use protocol::resp::commands::{Command, Spec};
 

@@ -5,10 +5,10 @@ use protocol::resp::{Version, number, reply};
 
 use super::arguments::{arg, integer, is, subcommand};
 use super::client::{Client, Replies};
-use super::clients::describe;
 use super::commands::Commands;
 use super::info::REDIS_VERSION;
 use super::writer::{Failure, Outcome, Writer};
+use crate::described::describe;
 use crate::users::Identity;
 
 impl<'c> Commands<'_, 'c> {

@@ -11,7 +11,7 @@ use super::listing::Walk;
 use super::round::{Done, Round};
 use super::writer::Failure;
 use crate::metrics::Counter;
-use crate::session::Next;
+use crate::turn::Next;
 
 impl<'i> Round<'_, '_, 'i> {
     /// Looks the command up, checks it, and carries it out or keeps it for later.

@@ -10,8 +10,8 @@ use super::several::Whole;
 use super::writer::{Failure, Writer};
 use crate::deadline::is_over;
 use crate::lookup::Value;
-use crate::net::MIN_IN_PLACE_BYTES;
-use crate::session::Next;
+use crate::output::MIN_IN_PLACE_BYTES;
+use crate::turn::Next;
 
 /// The most that an answer with a small value takes, with the head of an array before it.
 const MAX_SMALL_ANSWER_BYTES: usize = MIN_IN_PLACE_BYTES + 64;

@@ -11,7 +11,7 @@ use super::round::{Done, Round};
 use super::set::{NewValue, Setter};
 use super::writer::{Failure, Writer};
 use crate::deadline::{ROOM, Stamp};
-use crate::session::{MIN_DIRECT_BYTES, Next};
+use crate::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::resp::commands::Spec;
 
 /// A command that sets a value which has not arrived whole.

@@ -51,6 +51,4 @@ mod tracking;
 mod transaction;
 mod writer;
 
-pub(crate) use self::acl::{full_name, note_refusal};
 pub(crate) use self::session::Session;
-pub(crate) use self::writer::ERROR_CODES;

@@ -19,9 +19,9 @@ use super::timing::Gathered;
 use super::writer::{Failure, Writer};
 use crate::lookup::Batch;
 use crate::metrics::Counter;
-use crate::net::Output;
-use crate::session::{Next, Turn};
+use crate::output::Output;
 use crate::tenants::Account;
+use crate::turn::{Next, Turn};
 
 /// Below so much time in the slow log lookups are timed one by one. Together they take less.
 const MIN_GATHERED_NANOS: u64 = 1_000_000;
@@ -313,7 +313,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 
     /// Takes a reply back that the client does not want.
-    pub(super) fn withhold(&mut self, before: Replies, end: crate::net::End, done: &Done) {
+    pub(super) fn withhold(&mut self, before: Replies, end: crate::output::End, done: &Done) {
         if matches!(done, Done::Later | Done::Long) {
             return;
         }

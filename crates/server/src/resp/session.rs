@@ -14,13 +14,14 @@ use super::listing::Listing;
 use super::round::Round;
 use super::timing::Gathered;
 use crate::connections::ConnectionInfo;
+use crate::context::Context;
 use crate::latency::{ONE_IN, Spoken};
 use crate::lookup::Batch;
 use crate::metrics::Counter;
-use crate::net::{Context, Output};
-use crate::session::{Next, Turn};
+use crate::output::Output;
 use crate::settings::Settings;
 use crate::tenants::{Account, go_on};
+use crate::turn::{Next, Turn};
 use crate::users::{Identity, Users};
 
 /// The longest argument of a client that has not said who it is, as in Redis.

@@ -7,7 +7,7 @@ use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
 use crate::config::change;
 use crate::config::load::{Override, lay_over};
-use crate::net::Peer;
+use crate::peer::Peer;
 use crate::slow::Slow;
 use protocol::resp::glob::matches;
 

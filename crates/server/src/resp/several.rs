@@ -4,9 +4,9 @@
 //! exception: they are answered part by part, and each part is of one moment.
 
 use super::round::{Done, Round};
-use crate::net::End;
-use crate::session::Next;
+use crate::output::End;
 use crate::several::Seen;
+use crate::turn::Next;
 use protocol::resp::commands::Spec;
 
 /// Keys that are looked up in one turn, whatever a turn may have else.

@@ -7,15 +7,12 @@ use millpond::{ErrorKind, ReadHandle};
 use protocol::resp::{Version, reply};
 
 use crate::lookup::Value;
-use crate::net::Output;
+use crate::metrics::ERROR_CODES;
+use crate::output::Output;
 
 /// An error for the client, with its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
-
-/// What errors begin with, as clients tell them apart and `INFO errorstats` counts them.
-pub(crate) const ERROR_CODES: [&str; 9] =
-    ["ERR", "CROSSSLOT", "EXECABORT", "NOAUTH", "NOPERM", "NOPROTO", "OOM", "WRONGPASS", "WRONGTYPE"];
 
 /// What a command comes to: its reply is written, or an error is to be.
 pub(super) type Outcome = Result<(), Failure>;

@@ -14,9 +14,8 @@
 //! 2. A listener's own tenant is never removed while the server runs.
 
 mod bucket;
-mod change;
+mod departing;
 mod details;
-pub(crate) mod figures;
 mod pause;
 mod prefixes;
 mod route;
@@ -25,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::bucket::{Bucket, Rate};
-pub(crate) use self::change::{Departing, apply, bury};
+pub(crate) use self::departing::Departing;
 pub(crate) use self::details::Counts;
 use self::details::Details;
 pub(crate) use self::pause::{Pause, Paused};

@@ -5,6 +5,7 @@
 //! together leave the one in force as it is; connections keep the one that they began with.
 //! Encryption is rustls's, with the primitives of ring.
 
+mod buffers;
 mod load;
 mod subject;
 
@@ -12,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 
+pub(crate) use self::buffers::{RECORDS, TlsBuffers};
 pub(crate) use self::subject::Subject;
 use crate::config::{Config, TlsSettings};
 

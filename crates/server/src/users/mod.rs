@@ -14,9 +14,6 @@
 
 mod attempts;
 mod log;
-mod password;
-mod rules;
-mod selector;
 
 use protocol::resp::commands::Spec;
 use std::collections::BTreeMap;
@@ -27,15 +24,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use self::attempts::Attempts;
 pub(crate) use self::attempts::Late;
 pub(crate) use self::log::{AccessLog, Entry};
-pub use self::password::hash_password;
-pub(crate) use self::password::{Password, random};
-use self::rules::joined;
-pub(crate) use self::rules::{Rules, hidden};
-pub(crate) use self::selector::Denied;
+pub use crate::acl::hash_password;
+use crate::acl::{DEFAULT_USER, Password, Rules, hidden, joined};
 use crate::config::{Auto, Config, UserSettings};
 
-/// The user that a connection begins as.
-pub(crate) const DEFAULT_USER: &str = "default";
 /// Most users, and the longest name of one: `ACL SETUSER` makes them.
 const MAX_USERS: usize = 10_000;
 const MAX_NAME_BYTES: usize = 256;

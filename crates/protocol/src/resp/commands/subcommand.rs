@@ -90,4 +90,16 @@ impl Spec {
         let known = self.subcommand_place(args).and_then(|place| self.subcommands.get(place));
         known.map_or("", |known| known.name)
     }
+
+    /// The name that refusals give a request: the command's, with the subcommand's if the command has
+    /// some, whether known or not.
+    #[must_use]
+    pub fn full_name(&self, args: &[&[u8]]) -> String {
+        match args.get(1) {
+            Some(sub) if !self.subcommands.is_empty() => {
+                format!("{}|{}", self.name, String::from_utf8_lossy(sub).to_ascii_lowercase())
+            }
+            _ => self.name.to_owned(),
+        }
+    }
 }

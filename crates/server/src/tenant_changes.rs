@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use millpond::ErrorKind as EngineError;
 
-use super::{Directory, Tenant};
 use crate::config::{Config, TenantSettings};
 use crate::error::{Error, ErrorKind};
 use crate::key_space::Pool;
 use crate::shared::Shared;
 use crate::spikes::Event;
+use crate::tenants::{Directory, Tenant};
 
 /// Between looks at whether a pool has gone, and how many there are.
 const LOOK: Duration = Duration::from_millis(10);
@@ -116,18 +116,4 @@ pub(crate) fn bury(shared: &Shared) {
             }
         }
     });
-}
-
-/// Those who have left the directory and are not gone.
-#[derive(Default)]
-pub(crate) struct Departing {
-    pub(crate) tenants: Vec<Arc<Tenant>>,
-    pub(crate) pools: Vec<Arc<Pool>>,
-}
-
-impl Departing {
-    fn extend(&mut self, tenants: Vec<Arc<Tenant>>, pools: impl Iterator<Item = Arc<Pool>>) {
-        self.tenants.extend(tenants);
-        self.pools.extend(pools);
-    }
 }

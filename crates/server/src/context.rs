@@ -5,11 +5,11 @@ use std::sync::Arc;
 use millpond::ReadHandle;
 use protocol::memcached::KeyBuf;
 
-use super::output::Output;
-use super::tls::TlsBuffers;
+use crate::output::Output;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::telemetry::Sampled;
+use crate::tls::TlsBuffers;
 
 /// Bytes that are received at a time: the requests of one turn, unless a value is received straight
 /// into its item.

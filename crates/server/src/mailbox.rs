@@ -5,9 +5,26 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::listener::Peer;
-use super::table::Token;
+use crate::peer::Peer;
 use crate::tenants::Tenant;
+
+/// Names a connection of a worker: generation in the upper half, slot in the lower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Token(pub(crate) u64);
+
+impl Token {
+    pub(crate) fn new(slot: usize, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | slot as u64)
+    }
+
+    pub(crate) fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
 
 /// What a worker may be told.
 pub(crate) enum Message {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Tenant, sum};
 use crate::metrics::Counter;
 use crate::shared::Shared;
+use crate::tenants::{Tenant, sum};
 
 /// What is known of a tenant at some moment.
 pub(crate) struct TenantFigures {

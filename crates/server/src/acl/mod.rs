@@ -1,0 +1,16 @@
+//! Access control as data: passwords, and the rules that say which commands, keys and channels a user
+//! may use.
+//!
+//! Absences: no connection, no tenant, no configuration, and nothing of a command but its row.
+
+mod password;
+mod rules;
+mod selector;
+
+pub use self::password::hash_password;
+pub(crate) use self::password::{Password, random};
+pub(crate) use self::rules::{Rules, hidden, joined};
+pub(crate) use self::selector::Denied;
+
+/// The user that a connection begins as.
+pub(crate) const DEFAULT_USER: &str = "default";
