@@ -273,7 +273,10 @@ fn tell(report: &mut Report, traces: &[Sized], runs: &[Run], is_held_out: bool) 
         Criterion::number(format!("{name}: least normalised throughput"), of(name).least_normalised(equal))
     };
     // On sets that nothing was tuned for, the promise is looser, and HARE's is only written down.
-    let steady = least("hare-steady").at_least(if is_held_out { 0.94 } else { 0.97 });
+    let steady = least("hare-steady").at_least(if is_held_out { 0.94 } else { 0.97 }).missed_because(
+        "a phase that outlasts the curves of eight decisions is forgotten: the tenant gives its memory away, and begins its next \
+         phase without it. The policy also accepts a loss of a tenth by each curve that it remembers",
+    );
     report.check(if is_held_out {
         least("hare")
     } else {
