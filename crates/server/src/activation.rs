@@ -1,8 +1,8 @@
 //! Listening sockets that a service manager hands over, as systemd does for a `.socket` unit, each
 //! under the name of its listener.
 //!
-//! They are open before the server is and after it, so that clients who connect while it is
-//! replaced wait in the kernel's queue and are not refused.
+//! They are open before the server starts and after it stops, so that clients that connect while it
+//! is replaced wait in the kernel's queue and are not refused.
 
 use std::os::fd::OwnedFd;
 
@@ -48,7 +48,7 @@ impl Activated {
     /// needs no name.
     ///
     /// # Errors
-    /// [`ErrorKind::Listen`], naming the one that belongs to nobody.
+    /// [`ErrorKind::Listen`], naming the socket without a listener.
     pub(crate) fn match_names(&mut self, config: &Config) -> Result<(), Error> {
         let is_known = |name: &str| name == ADMIN || config.listeners.iter().any(|it| it.name == name);
         // Listeners that the server may do without are none that a socket without a name is for.

@@ -32,7 +32,8 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    /// Of a pool; `None` where nobody learns its curve. Costs what [`Cache::curve`] costs.
+    /// Returns the summary of a pool; `None` if it does not learn its curve. Costs what
+    /// [`Cache::curve`] costs.
     pub(crate) fn of(cache: &Cache, pool: &PoolStats) -> Option<Self> {
         let learnt = cache.curve(pool.id).ok().flatten()?;
         let curve = learnt.in_memory();

@@ -1,20 +1,20 @@
-//! Ends of items to the millisecond, which Redis clients set, on an engine that counts seconds.
+//! Expiry times to the millisecond, which Redis clients set, on an engine that counts seconds.
 //!
-//! The engine is told the end rounded up to a second. What the end is earlier by stands in the
-//! item's client flags, next to a mark that tells it from flags of a memcached client, to whom it
-//! is shown as 0. Every command of RESP asks [`is_over`]; memcached's commands see such an item for
-//! up to a second longer. An item that has flags of a memcached client keeps them, and ends on the
-//! second.
+//! The engine gets the expiry time rounded up to a second. The difference is kept in the item's
+//! client flags, next to a mark that distinguishes it from flags of a memcached client; such a
+//! client sees these flags as 0. Every command of RESP asks [`is_over`]; memcached's commands see
+//! such an item for up to a second longer. An item that has flags of a memcached client keeps them,
+//! and expires on the second.
 
 /// The lower 22 bits of flags that hold milliseconds: a number that no client is known to use.
 const MARK: u32 = 0x2A_51B7;
 const MARK_BITS: u32 = 22;
 const MARK_MASK: u32 = (1 << MARK_BITS) - 1;
 
-/// The latest end that the engine can be told, in Unix milliseconds: in the year 2106.
+/// The latest expiry time that the engine can hold, in Unix milliseconds: in the year 2106.
 const MAX_MILLIS: u64 = u32::MAX as u64 * 1000;
 
-/// How an item is told its end.
+/// The expiry time of an item, as the engine stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Unix seconds; `None` is never.
@@ -23,8 +23,8 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// For an item that ends at that Unix millisecond, and had those flags. It ends in the year
-    /// 2106 at the latest, which is what its client is told then.
+    /// For an item that expires at that Unix millisecond, and had those flags. It expires in the
+    /// year 2106 at the latest, and its client is then told that time.
     pub(crate) fn new(deadline: Option<u64>, flags_before: u32) -> Self {
         let kept = shown_flags(flags_before);
         let Some(deadline) = deadline.map(|deadline| deadline.min(MAX_MILLIS)) else {
@@ -42,7 +42,8 @@ const fn marked(early: u32) -> u32 {
     early << MARK_BITS | MARK
 }
 
-/// Flags that have room for milliseconds, and none of them: for an item whose end is not known yet.
+/// Flags that have room for milliseconds, and none of them: for an item whose expiry time is not
+/// known yet.
 pub(crate) const ROOM: u32 = marked(0);
 
 /// Returns the flags as a memcached client sees them.
@@ -51,7 +52,7 @@ pub(crate) const fn shown_flags(client_flags: u32) -> u32 {
     if client_flags & MARK_MASK == MARK { 0 } else { client_flags }
 }
 
-/// When an item ends, in Unix milliseconds.
+/// Returns when an item expires, in Unix milliseconds.
 #[inline]
 pub(crate) fn deadline(expires_at: Option<u32>, client_flags: u32) -> Option<u64> {
     let end = u64::from(expires_at?) * 1000;

@@ -95,7 +95,8 @@ pub(crate) fn detect(input: &[u8]) -> Option<Detected> {
     Some(if words > 1 && words < *least { Detected::Resp } else { Detected::Memcached })
 }
 
-/// The first line, without its end, or as much of it as there may be. `None`: it goes on.
+/// Returns the first line, without its end, or as much of it as there may be. `None`: more is
+/// needed.
 fn first_line(input: &[u8]) -> Option<&[u8]> {
     let most = input.get(..MAX_LINE_BYTES).unwrap_or(input);
     match most.iter().position(|byte| *byte == b'\n') {

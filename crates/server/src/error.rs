@@ -6,7 +6,7 @@ use std::fmt;
 /// The kind of a failure, which determines what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A setting is wrong. The message names it and says what to write; trying again does not help.
+    /// A setting is wrong. The message names it and its remedy; a retry does not help.
     Config,
     /// An address cannot be listened on: not permitted, or not there. Choose another.
     Listen,

@@ -1,7 +1,7 @@
 //! Logging to standard error, with a level that can be changed while running.
 //!
-//! Lines go to a thread of their own, which writes them out. Standard error may be a pipe that
-//! nobody reads: then lines are dropped and counted, and whoever logs goes on.
+//! Lines go to a thread of their own, which writes them out. Standard error may be a pipe without a
+//! reader: then lines are dropped and counted, and no thread that logs has to wait.
 
 mod lossy;
 
@@ -20,7 +20,7 @@ use crate::config::LogLevel;
 /// How long the end of the process waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Keeps what others can bring about from filling the log.
+/// Keeps events that others can cause from filling the log.
 pub(crate) struct Seldom {
     every_nanos: u64,
     /// Not before then, in nanoseconds of the monotonic clock.
@@ -39,7 +39,7 @@ impl Seldom {
     }
 }
 
-/// Changes what is logged.
+/// Changes the level of the log.
 #[derive(Clone)]
 pub struct LogControl {
     level: reload::Handle<LevelFilter, Registry>,
@@ -47,8 +47,8 @@ pub struct LogControl {
 }
 
 impl LogControl {
-    /// Begins to log. Does nothing, and has no effect later, where something else in the process
-    /// logs already.
+    /// Begins to log. Does nothing, and has no effect later, if something else in the process logs
+    /// already.
     pub fn start(level: LogLevel) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
         let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -63,8 +63,8 @@ impl LogControl {
         let _ = self.level.reload(filter(level));
     }
 
-    /// Waits until all lines are written, but not long: for the end of the process, and before it
-    /// is told that the configuration was read.
+    /// Waits, for a limited time, until all lines are written: for the end of the process, and
+    /// before a reload of the configuration is reported.
     pub fn flush(&self) {
         self.lines.flush(LAST_LINES);
     }

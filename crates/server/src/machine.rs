@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns what
-/// it is then.
+/// Raises the limit on open files to `wanted` or as near as the hard limit allows, and returns the
+/// new limit.
 pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -21,12 +21,12 @@ pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     }
 }
 
-/// Returns an error if this process may not write to what is at `path`, which is not touched.
+/// Returns an error if this process may not write to the file at `path`, which is not touched.
 pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// File systems in which the rights of a folder say nothing, as nobody makes files there: proc,
+/// File systems in which the rights of a folder mean nothing, as no files can be made there: proc,
 /// sysfs and those of control groups (linux/magic.h).
 const KERNEL_FILE_SYSTEMS: [u32; 4] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x0027_e0eb];
 

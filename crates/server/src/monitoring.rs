@@ -35,17 +35,16 @@ impl Monitoring {
         (state.settings, state.thread) = (None, None);
     }
 
-    /// Watches as `settings` say from now on, and gives back from the memory that the cache has
-    /// now.
+    /// Starts a monitor with `settings`, which gives back from the memory that the cache has now.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where what should be watched cannot be read.
+    /// [`ErrorKind::System`] if the memory to be watched cannot be read.
     pub(crate) fn start(&self, cache: &Cache, settings: &MonitorSettings) -> Result<(), Error> {
         let refused =
             |error| Error::with_source(ErrorKind::System, "the memory monitor cannot be started", error);
         let monitor = settings.engine().map(|config| Monitor::new(cache, config, Source::default()));
         let monitor = monitor.transpose().map_err(refused)?;
-        // The maintenance thread evicts. Who changes settings waits for the end of a run.
+        // The maintenance thread evicts. A thread that changes settings waits for the end of a run.
         let thread = monitor.map(|monitor| MonitorThread::start(monitor.leaving_eviction()));
         let thread = thread.transpose().map_err(refused)?;
         *self.lock() = State { settings: Some(settings.clone()), thread, ..State::default() };
@@ -57,13 +56,13 @@ impl Monitoring {
         self.lock().thread.as_ref().map(MonitorThread::status)
     }
 
-    /// Logs what it did since the last time.
+    /// Logs the monitor's actions since the last time.
     pub(crate) fn tell(&self) {
         let mut state = self.lock();
         let Some(now) = state.thread.as_ref().map(MonitorThread::status) else { return };
         let given_bytes = now.given_bytes;
         let decision = now.last_decision.as_deref().unwrap_or_default();
-        // What happened since the last time may be several things; the words are of the last one.
+        // Several things may have happened since the last time; the words are of the last one.
         if now.gives > state.told.gives {
             tracing::info!(given_bytes, decision, "The cache has given memory back.");
         }

@@ -1,10 +1,10 @@
 //! Several keys at one moment: writes of several keys are seen by reads of several keys as a whole,
 //! or not at all.
 //!
-//! A sequence lock beside the [gate](base::pin::Gate) of a key space. Commands about one key know
-//! nothing of it. A command that writes several keys makes the number odd while it does; one that
-//! reads several looks at the number before and after, and reads again where another has written
-//! meanwhile. Nobody waits: who cannot go on ends its turn.
+//! A sequence lock beside the [gate](base::pin::Gate) of a key space. Commands on one key ignore
+//! it. A command that writes several keys makes the number odd while it does; one that reads
+//! several looks at the number before and after, and reads again if another has written meanwhile.
+//! No thread waits: a command that cannot continue ends its turn.
 //!
 //! Invariants:
 //! 1. At most one [`Writing`] of a key space is there at a time, and the number is odd while it is.
@@ -32,9 +32,9 @@ impl Several {
         let before = self.0.load(Ordering::Relaxed);
         let is_free = before.is_multiple_of(2)
             && self.0.compare_exchange(before, before + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        // What is written next is not to be seen before the number is odd.
+        // The values written next must not be seen before the number is odd.
         fence(Ordering::Release);
-        // Not made where it is not free: it would be dropped.
+        // Not created if it is not free: it would be dropped.
         is_free.then(|| Writing(self))
     }
 

@@ -46,7 +46,7 @@ struct Kept {
 }
 
 impl SlowLog {
-    /// Keeps a request; the oldest go where there are more than `most`.
+    /// Keeps a request; if there are more than `most`, the oldest are removed.
     pub(crate) fn add(&self, mut slow: Slow, most: usize, ledger: &Ledger) {
         let mut kept = self.lock();
         slow.id = kept.next_id;
@@ -118,7 +118,7 @@ pub(crate) fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
     kept
 }
 
-/// The places of arguments that are nobody's business.
+/// Returns the places of arguments that are secret.
 fn secrets(args: &[&[u8]]) -> Vec<usize> {
     let is =
         |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));

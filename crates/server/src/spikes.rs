@@ -12,9 +12,9 @@ const MOST_SPIKES: usize = 160;
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A command whose cost depends on what it is asked.
+    /// A command whose cost depends on its arguments.
     Command,
-    /// One that should always be fast: what it waited for lies elsewhere.
+    /// A command that should always be fast: the cause of the delay is elsewhere.
     FastCommand,
 }
 

@@ -17,9 +17,9 @@ use base::{Ledger, Part};
 
 /// Nanoseconds below the first bound: the eighth of a microsecond.
 const FIRST_NANOS: u64 = 129;
-/// The first of Redis's bounds is so many doublings of that.
+/// The first of Redis's bounds is this many doublings of the lowest one.
 const TO_MICROSECOND: usize = 3;
-/// Doublings up to Redis's last bound, beyond a second. What takes longer counts there.
+/// Doublings up to Redis's last bound, beyond a second. Slower calls count there.
 const DOUBLINGS: usize = 23;
 /// Buckets between two doublings.
 const PARTS: u64 = 4;
@@ -41,8 +41,8 @@ fn bound_nanos(bucket: usize) -> u64 {
     lower + ((behind % PARTS + 1) * lower).div_ceil(PARTS) - 1
 }
 
-/// The times of one command. Atomics that all workers add to: few calls are timed of what is called
-/// very often.
+/// The times of one command. Atomics that all workers add to: of commands that are called very
+/// often, few calls are timed.
 struct Timed {
     nanos: AtomicU64,
     calls: [AtomicU64; BUCKETS],
@@ -85,7 +85,7 @@ impl CallTimes {
         }
     }
 
-    /// Takes what it has charged off the bill: it is about to be dropped.
+    /// Releases its charge from the ledger: it is about to be dropped.
     pub(crate) fn release(&self, ledger: &Ledger) {
         let made = self.0.iter().filter(|timed| timed.get().is_some()).count();
         ledger.release(Part::Fixed, (made * size_of::<Timed>()) as u64);

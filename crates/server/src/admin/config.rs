@@ -44,7 +44,7 @@ pub(super) async fn set(
     make(&shared, query, &settings, || shared.change(&by, |old| lay_over(old, &settings)))
 }
 
-/// Makes a change, and if the query asks for that writes what was asked for, and nothing else, into
+/// Makes a change, and, if the query asks for it, writes the given settings, and nothing else, into
 /// the configuration file.
 pub(super) fn make(
     shared: &Shared,
@@ -105,7 +105,7 @@ pub(super) fn overrides(source: &str, prefix: &str, wanted: Map<String, Value>) 
     wanted.into_iter().map(setting).collect()
 }
 
-/// Reports what was changed, or why nothing was; what is hardly meant is in headers.
+/// Reports the changes, or why nothing was changed; warnings are in headers.
 fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
     let changes = match changed {
         Ok(changes) => changes,
@@ -135,8 +135,8 @@ fn answer(shared: &Shared, changed: Result<Vec<Change>, Error>) -> Response {
     answer
 }
 
-/// `POST /config/rewrite`: writes what was changed into the file. A page in a browser cannot send
-/// JSON to another server unasked.
+/// `POST /config/rewrite`: writes all unwritten changes into the file. A page in a browser cannot
+/// send JSON to another server unasked.
 pub(super) async fn rewrite(State(shared): State<Arc<Shared>>, _: Operator, headers: HeaderMap) -> Response {
     let is_json = headers
         .get(header::CONTENT_TYPE)

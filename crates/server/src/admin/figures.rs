@@ -167,7 +167,7 @@ pub(super) const CLASS_FIGURES: &[Figure] = &[
 /// A reason for which items are evicted or removed, and how often that happened.
 type Departure = (&'static str, fn(&ClassStats) -> u64);
 
-/// All ways in which an item leaves a class; each item leaves in one.
+/// All ways in which an item is evicted or removed from a class; each item is counted in one.
 pub(super) const DEPARTURES: &[Departure] = &[
     ("room", |c| c.evictions.saturating_sub(c.shift_evictions + c.limit_evictions)),
     ("shift", |c| c.shift_evictions),

@@ -1,8 +1,8 @@
-//! A listener that admits few connections at a time and hangs up on silent ones, with TLS where
-//! that is configured.
+//! A listener that admits few connections at a time and hangs up on silent ones, with TLS if it is
+//! configured.
 //!
-//! Handshakes go on beside each other: who is slow in one holds a place, as any connection does,
-//! and nobody up.
+//! Handshakes run beside each other: a client that is slow in one holds a place, as any connection
+//! does, and delays no other.
 
 use std::io;
 use std::net::SocketAddr;
@@ -145,7 +145,7 @@ impl PatientStream {
         }
     }
 
-    /// Passes on what became of an attempt: a success moves the deadline, and waiting past it is a
+    /// Passes on the result of an attempt: a success moves the deadline, and waiting past it is a
     /// failure.
     fn judge<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {

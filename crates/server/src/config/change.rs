@@ -11,9 +11,9 @@ use crate::error::Error;
 pub struct Change {
     /// Its dotted name, list entries by name: `pool.default.limit`.
     pub path: String,
-    /// The old value as TOML, empty where there was none.
+    /// The old value as TOML, empty if there was none.
     pub old: String,
-    /// The new value as TOML, empty where there is none any more.
+    /// The new value as TOML, empty if there is none any more.
     pub new: String,
     /// True if the change takes effect now; otherwise it does so at the next start.
     pub online: bool,
@@ -28,10 +28,10 @@ pub(crate) fn shown_value(path: &str, value: &str) -> String {
     bytes.and_then(keys::written_size).unwrap_or_else(|| value.to_owned())
 }
 
-/// All settings that differ between `old` and `new`, in the order of their names.
+/// Returns all settings that differ between `old` and `new`, in the order of their names.
 ///
 /// # Errors
-/// Where a configuration cannot be written as TOML, which none that was loaded is.
+/// If a configuration cannot be written as TOML, which never happens to a loaded one.
 pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
     let moved = moved_tenants(old, new);
     let defaults = settings(&Config::with_examples())?;
@@ -50,8 +50,8 @@ pub fn between(old: &Config, new: &Config) -> Result<Vec<Change>, Error> {
             if was == is {
                 return None;
             }
-            // A list entry that comes or goes is a restart, whatever its settings are; tenants
-            // alone may.
+            // A list entry that is added or removed needs a restart, whatever its settings are;
+            // tenants and users are the exceptions.
             let both = was.is_some() && is.is_some();
             let online = match path.starts_with("tenant.") || path.starts_with("user.") {
                 true if !both => !moved.contains(path),
@@ -109,7 +109,7 @@ fn without_secrets(path: &str, value: &str) -> String {
     }
 }
 
-/// A value as it may be told: secrets are not.
+/// Returns a value as it may be shown: secrets are hidden.
 fn shown(path: &str, value: Option<String>) -> String {
     match value {
         Some(_) if is_secret(path) => HIDDEN.to_owned(),
@@ -140,7 +140,7 @@ pub fn with_online(old: &Config, new: &Config) -> Config {
     merged.tenants = new.tenants.clone();
     let present = old.all_tenants();
     for tenant in &mut merged.tenants {
-        // Where the items are stays for as long as the tenant does.
+        // The place of the items stays for as long as the tenant does.
         if let Some(present) = present.iter().find(|other| other.name == tenant.name) {
             tenant.pool.clone_from(&present.pool);
         }
@@ -174,7 +174,7 @@ pub(crate) fn settings(config: &Config) -> Result<Vec<(String, String)>, Error> 
     Ok(flatten(&load::to_table(config)?))
 }
 
-/// All settings as JSON by name, without what is secret.
+/// Returns all settings as JSON by name, without the secrets.
 ///
 /// # Errors
 /// As [`between`].

@@ -20,7 +20,7 @@ pub(super) fn warnings(folder: &Path, memory: ByteSize) -> Vec<String> {
     if folder.as_os_str().is_empty() {
         return Vec::new();
     }
-    // The server makes what of it is not there.
+    // The server makes the missing parts of it.
     let here = Path::new(".");
     let there = folder.ancestors().chain([here]).find(|place| place.is_dir());
     let Some((there, system)) = there.and_then(|there| Some((there, statfs(there).ok()?))) else {
@@ -36,7 +36,7 @@ pub(super) fn warnings(folder: &Path, memory: ByteSize) -> Vec<String> {
         ));
     }
     let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
-    // What an earlier process left there is used again.
+    // The files that an earlier process left there are used again.
     let had = if there == folder { bytes_in(folder) } else { 0 };
     let room = ByteSize::new(free.saturating_add(had));
     if room < memory && kind != RAMFS {

@@ -460,7 +460,8 @@ pub fn written_size(bytes: u64) -> Option<String> {
     Some(size.to_string()).filter(|text| bytes >= 1024 && text.parse() == Ok(size))
 }
 
-/// The setting called `path`, where entries of lists may carry their name: `pool.default.limit`.
+/// Returns the setting called `path`, in which entries of lists may carry their name:
+/// `pool.default.limit`.
 pub fn find(path: &str) -> Option<&'static Key> {
     let plain = plain(path);
     KEYS.iter().find(|key| key.path == plain)

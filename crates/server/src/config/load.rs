@@ -1,7 +1,7 @@
 //! Reads the file and lays environment variables and flags over it.
 //!
-//! Every refusal names where the setting came from – file and line, variable or flag – so that it
-//! can be mended without reading the whole configuration.
+//! Every error names the source of the setting – file and line, variable or flag – so that it can
+//! be mended without reading the whole configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::read::{self, Mistakes};
 use super::{Config, Listen, ListenerConfig, Protocol, check};
 use crate::error::{Error, ErrorKind};
 
-/// A single setting that goes over the file.
+/// A single setting that overrides the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// The source, for error messages: `MILLPOND_MEMORY` or `--memory`.
@@ -25,10 +25,10 @@ pub struct Override {
 }
 
 impl Override {
-    /// The setting in `assignment`, which is `NAME=VALUE` as given to `--set`.
+    /// Parses the setting in `assignment`, which is `NAME=VALUE` as given to `--set`.
     ///
     /// # Errors
-    /// Where there is no `=`.
+    /// If there is no `=`.
     pub fn parse(source: &str, assignment: &str) -> Result<Self, Error> {
         let (path, value) = assignment.split_once('=').ok_or_else(|| {
             refuse(format!("{source}: `{assignment}` is no setting: write NAME=VALUE, as in memory=512MiB"))
@@ -214,7 +214,7 @@ const OPTIONS: [&str; 6] = [
     "MILLPOND_ADMIN_KEY",
 ];
 
-/// The settings among `environment`, and what is wrong with each variable that was probably meant
+/// Returns the settings among `environment`, and the fault of each variable that was probably meant
 /// to be one. Others are left alone: service managers and orchestrators make some of their own, as
 /// `MILLPOND_SERVICE_HOST`.
 fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<String>) {
@@ -277,8 +277,8 @@ fn no_slot(config: &Config, path: &str) -> String {
     }
 }
 
-/// `text` as TOML where it is that, else as a string, so that `64MiB` needs no quotes on a command
-/// line.
+/// Reads `text` as TOML if it is that, else as a string, so that `64MiB` needs no quotes on a
+/// command line.
 fn read_value(text: &str) -> toml::Value {
     toml::from_str::<toml::Table>(&format!("value = {text}"))
         .ok()

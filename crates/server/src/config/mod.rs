@@ -41,7 +41,7 @@ pub use tls::{ClientAuth, TlsSettings, TlsVersion};
 pub use users::{Secret, UserSettings};
 pub use values::{Address, Auto, Classes, FileMode, Listen, LogLevel, MonitorMode, Protocol};
 
-/// The largest cache: the engine's pointers name no more.
+/// The largest cache: the engine's pointers address no more.
 pub(crate) const MAX_MEMORY: ByteSize = ByteSize::gib(256);
 
 /// Everything an operator may set. `Config::default()` serves on loopback with nothing configured.
@@ -51,8 +51,8 @@ pub struct Config {
     /// All memory of the cache: items, index, queues and connection buffers. Auto: a quarter of the
     /// machine's memory, at most 1 GiB.
     pub memory: Auto<ByteSize>,
-    /// How far `memory` may be raised while serving. Auto: to what the machine or the container
-    /// has.
+    /// How far `memory` may be raised while serving. Auto: to the memory of the machine or the
+    /// container.
     pub max_memory: Auto<ByteSize>,
     /// Worker threads. Auto: one for each processor the process may use.
     pub threads: Auto<usize>,
@@ -62,7 +62,7 @@ pub struct Config {
     pub busy_poll_micros: u32,
     /// True if item memory asks for huge pages.
     pub huge_pages: bool,
-    /// A folder in memory for what shall outlive the process; empty = none.
+    /// A folder in memory for a cache that shall outlive the process; empty = none.
     pub shared_memory: PathBuf,
     /// True if a listener or the admin server may be reached from another machine.
     pub allow_remote: bool,
@@ -177,8 +177,8 @@ impl Default for ListenerConfig {
 }
 
 impl ListenerConfig {
-    /// The listeners of a server for which none is configured: the ports where clients of memcached
-    /// and of Redis look, each unless another program has it.
+    /// The listeners of a server without configured ones: the ports that clients of memcached and
+    /// of Redis expect, each unless another program has it.
     fn usual() -> Vec<Self> {
         let usual = |name: &str, port| Self {
             name: name.to_owned(),
@@ -219,7 +219,7 @@ pub struct PoolSettings {
     pub class_min_bytes: ByteSize,
     /// The largest size class, which bounds an item with its header and key.
     pub class_max_bytes: ByteSize,
-    /// The size classes one by one; replaces factor, min and max where it is not empty.
+    /// The size classes one by one; replaces factor, min and max if it is not empty.
     pub class_sizes_bytes: Vec<u32>,
 }
 
@@ -241,7 +241,7 @@ impl Default for PoolSettings {
     }
 }
 
-/// Bounds on what a client may make grow.
+/// Limits on what a client can make grow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -308,7 +308,7 @@ pub struct Admin {
     pub enabled: bool,
     /// `tcp://IP:PORT`. Auto: the usual one, and no admin server if another program has it.
     pub address: Auto<Address>,
-    /// The names and addresses, besides its own, under which it may be asked for; `*` = any.
+    /// The host names and addresses, besides its own, by which it may be addressed; `*` = any.
     pub hosts: Vec<String>,
     /// The token that operators show; empty = none.
     pub token: Secret,
@@ -370,7 +370,7 @@ pub struct Watch {
     /// How many keys of each pool are followed to learn its miss-ratio curve; 0 = nothing is
     /// learnt.
     pub curve_keys: usize,
-    /// Of all keys at most one in so many is followed for that.
+    /// At most one key in this many is followed for the curve.
     pub curve_one_in: u32,
     /// The file to which events are written; empty = none.
     pub trace_file: PathBuf,
@@ -421,9 +421,9 @@ pub struct MonitorSettings {
     /// Above this much available memory it is taken back; above this much resident memory it is
     /// given back.
     pub upper_bytes: ByteSize,
-    /// How much is given back at once, in percent of what lies between.
+    /// How much is given back at once, in percent of the difference between the two bounds.
     pub give_percent: u32,
-    /// How much is taken back at once, in percent of what lies between.
+    /// How much is taken back at once, in percent of the difference between the two bounds.
     pub take_percent: u32,
     /// The most that is given back, in percent of the memory.
     pub max_given_percent: u32,

@@ -17,10 +17,10 @@ const HEADER: &str = "\
 # and every one as a flag, as in --set limits.max_connections=100. A flag goes over a variable, a variable over this file.
 ";
 
-/// `config` as a TOML file in which each setting is preceded by its help.
+/// Returns `config` as a TOML file in which each setting is preceded by its help.
 ///
 /// # Errors
-/// Where it cannot be written as TOML, which none that was loaded is.
+/// If it cannot be written as TOML, which never happens to a loaded one.
 pub fn render(config: &Config) -> Result<String, Error> {
     let table = load::to_table(config)?;
     let mut text = HEADER.to_owned();

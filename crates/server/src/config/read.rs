@@ -1,8 +1,8 @@
 //! Reads the text of a configuration file, and finds every mistake in it rather than the first.
 //!
-//! Each setting is read by itself, so that one of a wrong type hides no other. What is good goes on
-//! to be checked as a whole; [`Mistakes`] knows the line of each setting, and so says where a
-//! problem that [`super::check`] finds was written.
+//! Each setting is read by itself, so that one of a wrong type hides no other. The valid settings
+//! are then checked as a whole; [`Mistakes`] knows the line of each setting, and so can name the
+//! line of a problem that [`super::check`] finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ use super::load::unknown_key;
 use super::{Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
 
-/// Everything that is wrong with a configuration, with where each setting came from.
+/// All mistakes of a configuration, with the source of each setting.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     /// The name of the file.
     name: String,
-    /// Line, or 0 for what is in no line, and what is wrong.
+    /// The line, or 0 for a mistake without one, and the mistake.
     found: Vec<(usize, String)>,
     /// The line of each setting, entry and section.
     lines: BTreeMap<String, usize>,
     /// The variable or flag by which a setting was given.
     sources: BTreeMap<String, String>,
-    /// Settings, entries and sections that cannot be read, in whose place defaults are checked.
+    /// Settings, entries and sections that cannot be read; the check sees their defaults.
     unread: BTreeSet<String>,
 }
 
@@ -65,10 +65,10 @@ impl Mistakes {
         }
     }
 
-    /// Notes a problem that begins with the name of its setting, with where that was written.
+    /// Notes a problem that begins with the name of its setting, with the line of that setting.
     pub(super) fn place(&mut self, problem: &str) {
         let path = problem.split(": ").next().unwrap_or_default();
-        // Its mistake is noted, and what stands in its place is nobody's wish.
+        // Its mistake is noted already, and the default in its place was not asked for.
         let mut sections = path.match_indices('.').map(|(at, _)| path.split_at(at).0);
         let is_unread = self.unread.contains(path)
             || (!self.sources.contains_key(path) && sections.any(|section| self.unread.contains(section)));

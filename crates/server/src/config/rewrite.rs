@@ -14,8 +14,7 @@ use crate::error::{Error, ErrorKind};
 /// leads to as a symbolic link.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] where the file cannot be read, [`ErrorKind::System`] where it cannot be
-/// written.
+/// [`ErrorKind::Config`] if the file cannot be read, [`ErrorKind::System`] if it cannot be written.
 pub(crate) fn rewrite(file: &Path, config: &Config, paths: &BTreeSet<String>) -> Result<(), Error> {
     let name = file.display();
     let refuse = |what: String| Error::new(ErrorKind::Config, format!("{name}: {what}"));
@@ -136,7 +135,7 @@ fn place(document: &mut DocumentMut, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-/// Replaces a value and leaves the comments around it.
+/// Replaces a value and keeps the comments around it.
 fn put(table: &mut dyn toml_edit::TableLike, key: &str, mut value: Value) {
     let Some(old) = table.get_mut(key) else {
         table.insert(key, Item::Value(value));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const IS_BUILT_IN: bool = cfg!(feature = "opentelemetry");
 /// The path of a collector, if the endpoint does not state one.
 const PATH: &str = "/v1/traces";
-/// A worker, the operator and who stops the server are not to wait for longer than that.
+/// The longest time that a worker, the operator and the thread that stops the server should wait.
 const MAX_TIMEOUT_MILLIS: u32 = 60_000;
 
 /// Spans of a sample of turns, by OpenTelemetry.
@@ -55,7 +55,7 @@ impl Telemetry {
     }
 }
 
-/// Refuses what cannot work.
+/// Rejects settings that cannot work.
 pub(super) fn check(telemetry: &Telemetry, problems: &mut Vec<String>) {
     let Telemetry { otlp_endpoint, service_name, timeout_millis, .. } = telemetry;
     if !(1..=MAX_TIMEOUT_MILLIS).contains(timeout_millis) {

@@ -111,7 +111,7 @@ impl Config {
         format!("there is no tenant `{name}`; {hint}")
     }
 
-    /// The defaults, with an entry in each list: what shows every setting that there is.
+    /// Returns the defaults, with an entry in each list, so that every setting is shown.
     pub(super) fn with_examples() -> Self {
         let tenant = TenantSettings { name: "shop".to_owned(), ..TenantSettings::default() };
         let user = UserSettings { name: "alice".to_owned(), ..UserSettings::default() };
@@ -131,12 +131,12 @@ impl Config {
         tenants
     }
 
-    /// Removes the pool that there is when none is configured, if nobody's items would be in it.
+    /// Removes the pool that exists when none is configured, if no tenant's items would be in it.
     pub(super) fn remove_idle_pool(&mut self) {
         let used = self.all_tenants();
         let pools = self.all_pools();
         let names: HashSet<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
-        // While somebody's pool is missing, this one may be meant.
+        // While some tenant's pool is missing, this one may be meant.
         if !used.iter().all(|tenant| names.contains(tenant.pool())) {
             return;
         }

@@ -24,7 +24,7 @@ pub struct TlsSettings {
     pub min_version: TlsVersion,
 }
 
-/// Makes the settings of a section from its `tls_` keys; `None` where it has no certificate.
+/// Makes the settings of a section from its `tls_` keys; `None` if it has no certificate.
 macro_rules! tls_settings {
     ($section:expr) => {
         (!$section.tls_certificate.as_os_str().is_empty()).then(|| TlsSettings {
@@ -51,7 +51,7 @@ impl Admin {
     }
 }
 
-/// Says of each section with `tls_` keys that do not go together what is missing.
+/// Reports for each section whose `tls_` keys are incomplete which ones are missing.
 pub(super) fn check(config: &Config, problems: &mut Vec<String>) {
     let mut section = |name: &str, certificate: &PathBuf, key: &PathBuf, client_ca: &PathBuf| {
         let [certificate, key, client_ca] =

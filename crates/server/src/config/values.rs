@@ -166,8 +166,7 @@ impl FromStr for Address {
 
 serde_as_text!(Address);
 
-/// A listener as it is given on a command line: an address, whose scheme may say what is spoken
-/// there.
+/// A listener as it is given on a command line: an address, whose scheme may state the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The address.
@@ -296,11 +295,11 @@ macro_rules! choices {
 choices! {
     /// The protocol of a listener.
     Protocol {
-        /// memcached's protocols and RESP; the first request of a connection tells which.
+        /// memcached's protocols and RESP; the first request of a connection decides.
         Auto = "auto",
         /// RESP2 and RESP3, the protocol of Redis, alone: also as lines of words.
         Resp = "resp" | "redis",
-        /// memcached's text and binary protocols; the first byte of a connection tells which.
+        /// memcached's text and binary protocols; the first byte of a connection decides.
         Memcached = "memcached",
         /// memcached's classic text and meta commands alone.
         MemcachedText = "memcached-text",

@@ -13,23 +13,23 @@ const WAITING: usize = 1_024;
 /// Lines that were dropped since the start of the process, which has one log.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Log lines that were dropped as standard error took no more.
+/// Returns how many log lines were dropped because standard error took no more.
 pub(crate) fn dropped_lines() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
 enum Message {
     Line(Vec<u8>),
-    /// Everything before it is to be written, and this told.
+    /// A request to write everything before it, and then to answer here.
     Flush(SyncSender<()>),
 }
 
-/// The side of those who log.
+/// The side of the threads that log.
 #[derive(Clone)]
 pub(super) struct Lossy(Option<SyncSender<Message>>);
 
 impl Lossy {
-    /// Starts the thread that writes to `out`. Where there can be none, nothing is logged.
+    /// Starts the thread that writes to `out`. If no thread can be started, nothing is logged.
     pub(super) fn start(out: impl Write + Send + 'static) -> Self {
         let (lines, waiting) = sync_channel(WAITING);
         let thread = base::thread::spawn("log", move || write_all(out, &waiting));
@@ -53,12 +53,12 @@ impl Lossy {
     }
 }
 
-/// Writes what comes, and says between two lines how many are missing there.
+/// Writes the lines that arrive, and between two lines how many are missing there.
 fn write_all(mut out: impl Write, waiting: &Receiver<Message>) {
     let mut told = dropped_lines();
     for message in waiting {
         match message {
-            // That nobody will ever read it is no reason to stop.
+            // A line that cannot be written is not a reason to stop.
             Message::Line(line) => drop(out.write_all(&line)),
             Message::Flush(done) => {
                 let _ = out.flush();

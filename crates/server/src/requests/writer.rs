@@ -63,7 +63,7 @@ pub(super) struct Writer {
     /// None after it could not be written.
     pub(super) output: Option<Output>,
     pub(super) spare: Vec<Entry>,
-    /// How many dropped requests the server's log does not know of, and when it may be told again.
+    /// How many dropped requests the server's log has not reported, and when it may report again.
     pub(super) untold: u64,
     pub(super) telling: Seldom,
 }
@@ -132,7 +132,8 @@ impl Writer {
         let Some(output) = &mut self.output else { return Err(std::io::ErrorKind::NotConnected.into()) };
         let was_told = std::mem::replace(&mut self.is_sample_told, true);
         if let Err(error) = output.file.write_all(text.as_bytes()) {
-            // No part of a line is to stand before what is written once there is room again.
+            // No part of a line may stand before the lines that are written once there is room
+            // again.
             let _ = output.file.set_len(output.bytes);
             self.is_sample_told = was_told;
             return Err(error);

@@ -1,4 +1,4 @@
-//! Spans as OpenTelemetry has them, and what posts them to a collector.
+//! Spans in OpenTelemetry's form, and the exporter that posts them to a collector.
 
 use std::fmt;
 use std::future::Future;
@@ -37,8 +37,7 @@ pub(super) struct Exporter {
 
 impl Exporter {
     /// # Errors
-    /// [`ErrorKind::Config`] where the settings, or OpenTelemetry's own variables, cannot be
-    /// followed.
+    /// [`ErrorKind::Config`] if the settings, or OpenTelemetry's own variables, are invalid.
     pub(super) fn new(url: &str, settings: &Telemetry) -> Result<Self, Error> {
         let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
             Error::with_source(ErrorKind::Config, "telemetry: spans cannot be sent in that way", source)
@@ -163,8 +162,8 @@ fn at(unix_nanos: u64) -> SystemTime {
 struct Client(ureq::Agent);
 
 impl Client {
-    /// One that gives up after `timeout`, and goes straight to where it is told, whatever the
-    /// environment says of proxies.
+    /// Creates a client that gives up after `timeout`, and connects directly, whatever proxies the
+    /// environment names.
     fn new(timeout: Duration) -> Self {
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)

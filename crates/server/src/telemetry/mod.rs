@@ -39,8 +39,8 @@ pub(crate) struct Over<'a> {
     pub(crate) listener: &'a str,
     /// Requests, or keys of them, that were answered.
     pub(crate) requests: usize,
-    /// Bytes of the input that the turn was done with; what of a large value came before, or went
-    /// straight into its item, is not among them.
+    /// Bytes of the input that the turn consumed; the part of a large value that came before, or
+    /// went straight into its item, is not included.
     pub(crate) received_bytes: usize,
     /// Bytes of the answers.
     pub(crate) sent_bytes: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Over<'a> {
 #[cfg_attr(not(feature = "opentelemetry"), expect(dead_code, reason = "no turn is in the sample"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// One of a fixed set: what a client calls a command that there is not comes into no span.
+    /// One of a fixed set: a client's name for an unknown command does not enter a span.
     pub(crate) name: &'static str,
     /// When it began, on the monotonic clock.
     pub(crate) began_nanos: u64,

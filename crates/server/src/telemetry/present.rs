@@ -22,7 +22,7 @@ const MAX_STEPS: usize = 16;
 /// The size of a buffered turn's names of tenant and listener, about, in bytes.
 const NAMES_BYTES: usize = 64;
 
-/// A turn in the sample while it goes on.
+/// A turn in the sample while it runs.
 pub(crate) struct Sampled {
     began_nanos: u64,
     unix_nanos: u64,
@@ -116,13 +116,12 @@ impl Tracing {
         }
     }
 
-    /// Traces what `wanted` says from now on. Waits for nobody: a collector that was sent to before
-    /// is given up by the thread that sends to it.
+    /// Traces as `wanted` says from now on. Does not wait: the thread that sends to the old
+    /// collector gives it up.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where spans cannot be sent as the settings, or OpenTelemetry's own
-    /// variables, say; [`ErrorKind::System`] where there is no thread to be had. Nothing is changed
-    /// then.
+    /// [`ErrorKind::Config`] if spans cannot be sent as the settings, or OpenTelemetry's own
+    /// variables, say; [`ErrorKind::System`] if no thread can be started. Nothing is changed then.
     pub(crate) fn apply(self: &Arc<Self>, ledger: &Ledger, wanted: &Telemetry) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.settings == *wanted {
@@ -151,7 +150,7 @@ impl Tracing {
         Ok(())
     }
 
-    /// Sends what is buffered, and traces no more. Waits for the collector, if there is one.
+    /// Sends the buffered spans, and traces no more. Waits for the collector, if there is one.
     pub(crate) fn stop(&self, ledger: &Ledger) {
         self.one_in.store(0, Ordering::Relaxed);
         // The thread locks the state itself.
@@ -196,7 +195,7 @@ impl Tracing {
         })
     }
 
-    /// Keeps a turn that is over until it is sent.
+    /// Keeps a finished turn until it is sent.
     pub(crate) fn end(&self, sampled: Sampled, over: &Over<'_>) {
         let Sampled { began_nanos, unix_nanos, one_in, steps, slow, .. } = sampled;
         let Over { worker, spoken, tenant, listener, requests, received_bytes, sent_bytes } = *over;
@@ -262,7 +261,7 @@ impl Sender {
             if turns.is_empty() {
                 continue;
             }
-            // Who did not take one buffer's is not waited for with the next.
+            // A collector that did not take one buffer's spans is not waited for with the next.
             let sent = match &mut self.exporter {
                 Some(exporter) if !is_lost => exporter.send(&turns),
                 _ => Err("it did not take those before".to_owned()),

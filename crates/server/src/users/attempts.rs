@@ -58,7 +58,7 @@ impl Attempts {
     pub(crate) fn note(&self, user: &[u8], from: Option<IpAddr>, now: u64) -> Late {
         let late = self.take(&self.users, user, now);
         match from {
-            // Who has one address of the sixth version has all of its network.
+            // A client with one address of the sixth version has all of its network.
             Some(IpAddr::V6(address)) => {
                 let network = address.octets();
                 late.max(self.take(&self.addresses, network.get(..8).unwrap_or_default(), now))
