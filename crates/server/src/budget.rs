@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{Ledger, Part};
 
-/// What one connection has taken of the memory for connections.
+/// The share of the memory for connections that one connection has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     /// In buffers of its own, which the ledger is charged with.
@@ -20,11 +20,12 @@ impl Held {
     }
 }
 
-/// What one tenant's connections have taken of the memory for connections, on all workers together.
+/// The share of the memory for connections that one tenant's connections have taken, on all workers
+/// together.
 #[derive(Default)]
 pub(crate) struct TenantHeld {
     bytes: AtomicU64,
-    /// What it was asked to give up last, and has not yet.
+    /// The bytes that the tenant was last asked to release, and has not yet.
     asked: AtomicU64,
 }
 
@@ -34,20 +35,21 @@ impl TenantHeld {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A connection that holds so much turns to another tenant.
+    /// Moves the bytes of a connection that switches to another tenant.
     pub(crate) fn hand_over(&self, next: &Self, bytes: u64) {
         next.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Asks it to give up so much, in place of what it was asked for before: what it could not give
-    /// then is not wanted for ever.
+    /// Asks the tenant to release this many bytes, in place of the last request: bytes that it
+    /// could not release then are not wanted for ever.
     pub(crate) fn ask(&self, bytes: u64) {
         self.asked.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether it is to give up a connection that holds so much. Each is asked for once, whichever
-    /// worker has it: together they come to what was asked, and to less without the last of them.
+    /// Returns whether the tenant should close a connection that holds this many bytes. Each
+    /// connection is counted once, whichever worker has it: together they total what was asked, and
+    /// less without the last of them.
     pub(crate) fn gives_up(&self, bytes: u64) -> bool {
         let rest = |asked: u64| (asked > 0).then(|| asked.saturating_sub(bytes));
         self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()

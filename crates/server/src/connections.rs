@@ -10,7 +10,7 @@ use crate::mailbox::Token;
 use crate::peer::Peer;
 use crate::tls::Subject;
 
-/// What a connection is doing, for `stats conns`.
+/// The activity of a connection, for `stats conns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Activity {
@@ -39,7 +39,7 @@ impl Activity {
     }
 }
 
-/// What others may know of a connection. Its worker writes, anyone reads.
+/// The public state of a connection. Its worker writes, anyone reads.
 pub(crate) struct ConnectionInfo {
     pub(crate) descriptor: i32,
     /// Its number since the server was started.
@@ -51,20 +51,21 @@ pub(crate) struct ConnectionInfo {
     activity: AtomicU8,
     /// When it was accepted, Unix seconds.
     pub(crate) since_secs: u32,
-    /// What its client told of itself. Locked when it does, and while connections are listed.
+    /// The names that its client has given. Locked when it gives them, and while connections are
+    /// listed.
     pub(crate) named: Mutex<Named>,
     /// Whom the client's certificate names, once it was verified.
     pub(crate) subject: OnceLock<Subject>,
     /// Which worker has it, and as which connection.
     pub(crate) place: OnceLock<(usize, Token)>,
-    /// What of it changes from turn to turn, for `CLIENT LIST`.
+    /// The figures that change from turn to turn, for `CLIENT LIST`.
     pub(crate) figures: ConnectionFigures,
-    /// Whether it has subscribed to the channel of changes.
+    /// True if it has subscribed to the channel of changes.
     subscribed: AtomicBool,
     closed: AtomicBool,
 }
 
-/// What of a connection changes from turn to turn. Its worker writes, anyone reads.
+/// The figures of a connection that change from turn to turn. Its worker writes, anyone reads.
 #[derive(Default)]
 pub(crate) struct ConnectionFigures {
     /// The number of the command of RESP that was carried out last, plus 1.
@@ -95,7 +96,7 @@ impl ConnectionFigures {
         (self.command.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// The transaction has so many commands, if there is one, of so many bytes.
+    /// Notes that the transaction, if there is one, has this many commands of this many bytes.
     pub(crate) fn note_queued(&self, queued: Option<(usize, usize)>) {
         let (count, bytes) = queued.map_or((0, 0), |(count, bytes)| (count as u32 + 1, bytes as u64));
         self.queued.store(count, Ordering::Relaxed);
@@ -108,8 +109,8 @@ impl ConnectionFigures {
     }
 }
 
-/// What a client told of itself by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for
-/// `CLIENT LIST`.
+/// The facts that a client has given by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT
+/// LIST`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) name: Vec<u8>,
@@ -121,7 +122,7 @@ pub(crate) struct Named {
     pub(crate) database: u32,
     /// The tenant that it is.
     pub(crate) tenant: String,
-    /// Where it is told of changes, if it is: to which connection; 0 = itself.
+    /// The connection to which changes are reported, if they are; 0 = itself.
     pub(crate) redirect: Option<i64>,
     /// The user that it is.
     pub(crate) user: String,

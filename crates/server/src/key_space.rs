@@ -17,7 +17,7 @@ pub(crate) struct Pool {
     pub(crate) gate: Arc<Entrance>,
 }
 
-/// What is before a key space.
+/// The gate of a key space, with its marks of several writes.
 #[derive(Default)]
 pub(crate) struct Entrance {
     pub(crate) gate: Gate,

@@ -1,33 +1,34 @@
 //! The cache server: listeners, connections, commands, metrics.
 //!
 //! # Rooms
-//! - `config`: what an operator may set, and the reading and checking of it.
+//! - `config`: the settings, and the reading and checking of them.
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
-//! - `session`: what is spoken on a connection: `memcached` or `resp`, each with its commands on
-//!   the engine; `lookup`, which both look up by; `deadline`, ends of items to the millisecond.
-//! - `tenants`: those who share the server, and how much each may use.
-//! - `tracking`: who has copies of which keys, and is told when those change.
-//! - `users`: who a client is, and what it may do.
+//! - `session`: the protocol of a connection: `memcached` or `resp`, each with its commands on the
+//!   engine; `lookup`, which both use for lookups; `deadline`, expiry times to the millisecond.
+//! - `tenants`: the tenants that share the server, and how much each may use.
+//! - `tracking`: which connections have copies of which keys, and the reports of changes to them.
+//! - `users`: authentication and permissions of clients.
 //! - `several`: writes of several keys that are seen as a whole.
-//! - `shared`, `metrics`: what all threads see: settings, counters, the memory for connections.
-//! - `tls`: certificates and keys, read and told of; the encrypting itself is within `net`.
+//! - `shared`, `metrics`: the state that all threads see: settings, counters, the memory for
+//!   connections.
+//! - `tls`: certificates and keys, read and reported; the encryption itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
-//! - `preflight`, `open`: whether files and addresses can be had, and having them.
+//! - `preflight`, `open`: checking and opening files and addresses.
 //! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`,
-//!   `notify`: what is between the server and a service manager.
-//! - `slow`, `spikes`, `latency`, `times`: requests that took long, how long they take, and which
-//!   command how long.
-//! - `watching`, `requests`, `telemetry`: what is sampled, written to files and sent to a
-//!   collector.
+//!   `notify`: the interface to a service manager.
+//! - `slow`, `spikes`, `latency`, `times`: slow requests, and the latency of all requests and of
+//!   each command.
+//! - `watching`, `requests`, `telemetry`: samples, and what of them is written to files and sent to
+//!   a collector.
 //!
-//! # What holds
+//! # Invariants
 //! 1. Nothing that a client sends makes the server hold more than `limits` allow: not in a
-//!    connection, not in all together.
+//!    connection, and not in all together.
 //! 2. A client that is slow, silent or hostile harms itself only: work per turn is bounded, nothing
-//!    is read from a client that does not read, and who holds most is closed first when the memory
-//!    for connections is spent.
+//!    is read from a client that does not read, and the connection that holds most is closed first
+//!    when the memory for connections is spent.
 //! 3. No request waits for a lock of the server's that is held for longer than a few instructions.
 
 #![forbid(unsafe_code)]

@@ -16,19 +16,19 @@ pub(crate) struct ListenerState {
     pub(crate) name: String,
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
-    /// Whether its clients must authenticate.
+    /// The setting of whether its clients must authenticate.
     pub(crate) auth: Auto<bool>,
     /// How its next connections speak TLS, if they do.
     pub(crate) tls: TlsSlot,
-    /// What its clients are as long as they say nothing else.
+    /// The account of its clients until they choose another.
     pub(crate) home: Arc<Account>,
-    /// Other tenants that they may turn to.
+    /// Other tenants to which they may switch.
     pub(crate) tenants: Vec<String>,
-    /// Whether a key that begins with another's prefix is that tenant's.
+    /// True if a key that begins with another tenant's prefix is routed to that tenant.
     pub(crate) by_prefix: bool,
     /// One account for each tenant that its clients have been, `home` the first.
     accounts: Mutex<Vec<Arc<Account>>>,
-    /// What clients did as tenants that are gone.
+    /// The counts of clients of tenants that have been removed.
     past: ListenerCounters,
     /// Connections open now.
     pub(crate) connections: AtomicUsize,

@@ -164,8 +164,8 @@ impl Server {
         wait.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once"))).map_err(cannot)
     }
 
-    /// Where clients connect: the names of the listeners and their addresses, with the ports that
-    /// the kernel chose.
+    /// Returns the names of the listeners and their addresses, with the ports that the kernel
+    /// chose.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         self.shared
             .listeners
@@ -174,7 +174,7 @@ impl Server {
             .collect()
     }
 
-    /// Where the admin server listens, if there is one.
+    /// Returns the address of the admin server, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(AdminServer::address)
     }
@@ -209,7 +209,7 @@ impl Server {
         self.shared.reload(config, "program")
     }
 
-    /// What the threads share.
+    /// Returns the state that the threads share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -302,7 +302,7 @@ impl Server {
         self.shut_down();
     }
 
-    /// Whether a worker died.
+    /// Returns whether a worker died.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.failed.load(Ordering::Relaxed)
     }
@@ -466,7 +466,7 @@ fn strategy(settings: &PoolSettings) -> Strategy {
     Strategy::by_name(&settings.rebalance).unwrap_or_default()
 }
 
-/// Whether the pool's size classes follow its items.
+/// Returns the tuning of the pool's size classes, if they follow its items.
 fn tuning(settings: &PoolSettings) -> Option<Tuning> {
     (settings.classes == Classes::Tuned).then(Tuning::default)
 }

@@ -1,5 +1,4 @@
-//! What is spoken on a connection: one session, of whichever protocol the listener or the first
-//! request says.
+//! The session of a connection, of whichever protocol the listener or the first request determines.
 
 use std::sync::Arc;
 
@@ -52,7 +51,7 @@ impl<'c> Session<'c> {
         Self::Memcached(Box::new(memcached::Session::new(Arc::clone(info), account, settings, users)))
     }
 
-    /// Whose its next turn is, and where that counts.
+    /// The account charged for the connection's next turn.
     #[inline]
     pub(crate) fn account(&self) -> &Arc<Account> {
         match self {
@@ -62,7 +61,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whose connection it is, whatever tenant's key it is at.
+    /// The account of the connection itself, whichever tenant's key it works on.
     #[inline]
     pub(crate) fn own_account(&self) -> &Arc<Account> {
         match self {
@@ -81,7 +80,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// What is spoken, once that is known.
+    /// Returns the protocol, once it is known.
     pub(crate) fn spoken(&self) -> Option<Spoken> {
         match self {
             Self::Undecided(..) => None,
@@ -90,8 +89,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whether it is to wait while its tenant's clients do, with these bytes before it: those of
-    /// memcached wait whatever they ask.
+    /// Returns whether the connection waits while its tenant's clients do, with these bytes to be
+    /// read: those of memcached wait whatever they request.
     pub(crate) fn waits_as_a_whole(&self, input: &[u8]) -> bool {
         match self {
             Self::Undecided(..) => detect(input) == Some(Detected::Memcached),
@@ -100,7 +99,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whether it is in the middle of a large value.
+    /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         match self {
             Self::Undecided(..) => false,
@@ -127,7 +126,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Where the missing bytes of a large value belong.
+    /// Returns the buffer for the missing bytes of a large value.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Undecided(..) => None,
@@ -162,7 +161,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whether its client is told of changes.
+    /// Returns whether changes are reported to the client.
     pub(crate) fn tracks(&self) -> bool {
         matches!(self, Self::Resp(session) if session.tracks())
     }

@@ -13,7 +13,7 @@ pub(crate) struct Settings {
     pub(crate) resp: resp::Limits,
     pub(crate) max_output_bytes: usize,
     pub(crate) max_requests_per_turn: usize,
-    /// Once a turn has taken so long, no further command of RESP is carried out in it.
+    /// Once a turn has taken this long, no further command of RESP is carried out in it.
     pub(crate) max_turn_nanos: Option<u64>,
     /// Bytes of one value that are received in a turn, and bytes that are sent.
     pub(crate) max_moved_bytes: usize,
@@ -24,10 +24,10 @@ pub(crate) struct Settings {
     pub(crate) busy_poll_micros: u32,
     pub(crate) idle_timeout_secs: u32,
     pub(crate) stall_timeout_secs: u32,
-    /// A request that takes so long comes into the slow log; `None`: none does.
+    /// A request that takes this long enters the slow log; `None`: none does.
     pub(crate) slow_nanos: Option<u64>,
     pub(crate) slow_entries: usize,
-    /// A command of RESP that takes so long is an event; `None`: none is.
+    /// A command of RESP that takes this long is an event; `None`: none is.
     pub(crate) latency_nanos: Option<u64>,
     pub(crate) handshake_timeout_secs: u32,
     pub(crate) drain_timeout_secs: u32,
@@ -87,7 +87,7 @@ const SHARED_MOVED_BYTES: usize = 64 << 10;
 const SHARED_LISTED_CHUNKS: u32 = 512;
 
 impl Settings {
-    /// Whether every command of RESP is timed, but for lookups that are made together.
+    /// Returns whether every command of RESP is timed, other than lookups that are made together.
     pub(crate) fn times_commands(&self) -> bool {
         self.slow_nanos.is_some() || self.latency_nanos.is_some() || self.max_turn_nanos.is_some()
     }

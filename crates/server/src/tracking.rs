@@ -1,22 +1,22 @@
-//! Client-side caching: which connections have copies of which keys, and who is told when one of
-//! those changes.
+//! Client-side caching: which connections have copies of which keys, and the reports to them when
+//! one of those changes.
 //!
-//! The engine tells of changes of keys that are followed (`millpond::watch::ChangeReader`),
-//! whatever made them: a command of either protocol, eviction, or time. Here is what the server
-//! adds: who has asked for which key ([`Tracking::remember`], before the value is read), and the
-//! way to the worker that has the connection ([`Tracking::deliver`], which every worker calls after
-//! each round of turns). A client that was told of a key is told again only once it has read it
-//! again.
+//! The engine reports changes of keys that are followed (`millpond::watch::ChangeReader`), whatever
+//! made them: a command of either protocol, eviction, or expiry. This module adds the table of the
+//! connections that read each key ([`Tracking::remember`], before the value is read), and the way
+//! to the worker that has the connection ([`Tracking::deliver`], which every worker calls after
+//! each round of turns). A change of a key is reported to a client once; the next report follows
+//! only after the client has read the key again.
 //!
-//! While nobody tracks, this costs a load per round. While somebody does, the locks here are held
-//! for a few instructions each, and by nobody who waits for anything.
+//! While no connection tracks, this costs a load per round. While one does, the locks here are held
+//! for a few instructions each, and never by a thread that waits for anything.
 //!
 //! Invariants:
-//! 1. Who reads a key for a client has it remembered before, so that a change is either read or
-//!    told.
+//! 1. A key is remembered before it is read for a client, so that a change is either read or
+//!    reported.
 //! 2. A copy is in the table as often as its key is followed, and the table has at most
-//!    `limits.max_tracked_keys` copies: the client of one that has to leave is told as if the key
-//!    had changed.
+//!    `limits.max_tracked_keys` copies: if one has to leave it, its client is notified as if the
+//!    key had changed.
 //! 3. Of the locks, that of a shard is taken last. Nothing is sent with one held.
 
 use std::collections::{HashMap, HashSet};
@@ -32,16 +32,17 @@ use crate::key_space::Pool;
 use crate::mailbox::{Message, Token};
 use crate::shared::Shared;
 
-/// The channel on which a connection that speaks RESP2 is told of what another one has copies of.
+/// The channel on which a connection that speaks RESP2 receives the changes to another one's
+/// copies.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 const SHARDS: usize = 64;
 /// Changes that are kept until a worker has time for them; where they are more, every client is
 /// told to forget everything.
 const BUFFER: ByteSize = ByteSize::mib(1);
-/// What a copy is charged with besides its key.
+/// The bytes that a copy is charged with besides its key.
 const COPY_BYTES: usize = 96;
 
-/// What a client wants to be told, and where.
+/// The changes that a client wants reported, and the connection that receives them.
 #[derive(Clone)]
 pub(crate) struct Wish {
     /// All changes of keys that begin with one of these, rather than those of keys it has read.
@@ -50,7 +51,7 @@ pub(crate) struct Wish {
     pub(crate) no_loop: bool,
     /// The connection that is told in its stead.
     pub(crate) redirect: Option<Arc<ConnectionInfo>>,
-    /// Whose keys: that of the pool it works with.
+    /// The key space: that of the pool it works with.
     pub(crate) space: Space,
 }
 
@@ -74,7 +75,7 @@ type Shard = HashMap<Box<[u8]>, Vec<(Space, u64)>>;
 
 /// See the module.
 pub(crate) struct Tracking {
-    /// Whether anybody tracks.
+    /// True if any connection tracks.
     is_on: AtomicBool,
     followers: RwLock<HashMap<u64, Follower>>,
     /// Made for the first who tracks, with `followers` locked.
@@ -95,12 +96,12 @@ impl Default for Tracking {
     }
 }
 
-/// What is to be sent, by worker.
+/// The messages to be sent, by worker.
 #[derive(Default)]
 struct Mail(HashMap<usize, Vec<(Token, Vec<u8>)>>);
 
 impl Mail {
-    /// Has a client told of a key, or of all keys.
+    /// Adds the report of a key, or of all keys, to a client.
     fn add(&mut self, follower: &Follower, key: Option<&[u8]>) {
         let Follower { info, wish } = follower;
         let Some(target) = &wish.redirect else { return self.put(info, |out| compose(out, info, key)) };
@@ -147,7 +148,8 @@ impl Mail {
     }
 }
 
-/// What a connection is sent: a push, or a message of the channel that it has subscribed to.
+/// Writes the message to a connection: a push, or a message of the channel that it has subscribed
+/// to.
 fn compose(out: &mut Vec<u8>, to: &ConnectionInfo, key: Option<&[u8]>) {
     let version = if to.named().resp == 3 { Version::Resp3 } else { Version::Resp2 };
     match version {
@@ -304,7 +306,7 @@ impl Tracking {
         }
     }
 
-    /// Tells clients of the changes that there were, and returns what is for connections of the
+    /// Reports the pending changes to clients, and returns the messages for connections of the
     /// worker that asks.
     #[inline]
     pub(crate) fn deliver(&self, shared: &Shared, worker: Option<usize>) -> Vec<(Token, Vec<u8>)> {

@@ -1,5 +1,5 @@
-//! What the configuration has sampled: latencies, hot keys, miss-ratio curves, and events that are
-//! written to a file.
+//! The sampling that the configuration asks for: latencies, hot keys, miss-ratio curves, and events
+//! that are written to a file.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -19,7 +19,7 @@ use crate::requests::refuse_pipe;
 /// How often events are written out.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 
-/// What is being sampled.
+/// The sampling in force.
 #[derive(Default)]
 pub(crate) struct Watching {
     state: Mutex<State>,
@@ -29,7 +29,7 @@ pub(crate) struct Watching {
 
 #[derive(Default)]
 struct State {
-    /// What was asked for last, as far as it could be had.
+    /// The last settings, as far as they could be applied.
     settings: Option<Watch>,
     trace: Option<EventThread<TraceFile>>,
 }
@@ -160,7 +160,7 @@ impl Watching {
     }
 }
 
-/// What a pool's curve takes, and each key that is followed for it, and a hot one.
+/// The sizes of a pool's curve, of each key that it follows, and of a hot key, in bytes.
 const CURVE_BYTES: u64 = 166 << 10;
 const CURVE_KEY_BYTES: u64 = 52;
 const HOT_KEY_BYTES: u64 = 780;

@@ -16,8 +16,8 @@ use crate::metrics::Counter;
 use crate::shared::Shared;
 use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};
 
-/// The whole document, with what is told of each tenant and pool made only as it is written: that
-/// of a thousand pools at once would take hundreds of mebibytes.
+/// The whole document. The part of each tenant and pool is made only when it is written: those of a
+/// thousand pools at once would take hundreds of mebibytes.
 pub(super) struct Document<'a>(pub(super) &'a Shared);
 
 impl Serialize for Document<'_> {
@@ -43,7 +43,7 @@ impl<I: Iterator<Item = Value>, F: Fn() -> I> Serialize for Each<F> {
     }
 }
 
-/// What there is once.
+/// Returns the figures of the whole server.
 fn head(shared: &Shared, stats: &CacheStats) -> Value {
     let now = shared.clock.unix_secs();
     let parts: Map<String, Value> =
