@@ -18,12 +18,13 @@ use slab::item::Fields;
 use slab::item::link::CHAIN_BYTES;
 use slab::{ItemPtr, Layout};
 
-use crate::cache::{Cache, Core, PoolId, no_such_pool};
+use crate::cache::{Cache, Core, no_such_pool};
 use crate::class::{ALLOCATION_FAILURES, ALLOCATIONS, Class};
 use crate::config::ItemOptions;
 use crate::error::{Error, ErrorKind};
 use crate::handle::WriteHandle;
 use crate::pool::Pool;
+use crate::pools::PoolId;
 use crate::rebalance::step_for;
 use crate::release::{Taking, Why};
 use crate::sizes::Sizes;

@@ -12,9 +12,10 @@ use base::hash::key_hash;
 use slab::onlooker::{Chunk, Copied, Copies};
 use slab::{ItemPtr, Onlooker, Run, Shared, SlabInfo};
 
-use crate::cache::{Cache, MAX_POOLS};
+use crate::cache::Cache;
 use crate::config::ItemTag;
 use crate::error::{Error, ErrorKind};
+use crate::pools::MAX_POOLS;
 use crate::recover::{flush_words, name_hash};
 
 /// A cache in shared memory ([`crate::CacheConfig::shared`]), as another process sees it.

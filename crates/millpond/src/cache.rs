@@ -1,5 +1,7 @@
 //! The cache itself: what is shared, and how pools come to be.
 
+mod validate;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +26,7 @@ use crate::keyspace::Keyspace;
 use crate::life::Life;
 use crate::maintenance::{MaintenanceStatus, MaintenanceThread};
 use crate::pool::Pool;
-use crate::pools::{PoolRef, Pools};
+use crate::pools::{MAX_POOLS, PoolId, PoolRef, Pools};
 use crate::recover::{Kept, Recovered, Unclaimed};
 use crate::release::RetiredRuns;
 use crate::room::Room;
@@ -36,24 +38,10 @@ use crate::tune::Tuner;
 use crate::upkeep::Turn;
 use crate::watch::Watch;
 
-/// Most pools of a cache.
-pub(crate) const MAX_POOLS: usize = 4096;
 /// Least memory of a cache: a slab, and what is around it.
 const MIN_MEMORY: u64 = 8 << 20;
 /// Most memory of a cache: the slabs that pointers of 32 bits can name.
 const MAX_MEMORY: u64 = (SLAB_BYTES as u64) << 16;
-
-/// Names a pool of the cache that made it: its number, and what tells it from pools that had the
-/// number before. No other pool ever has the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolId(pub(crate) u16, pub(crate) u32);
-
-impl PoolId {
-    /// The pool's number: the lowest that was free when it was added.
-    pub fn number(self) -> u16 {
-        self.0
-    }
-}
 
 /// A cache. Cloning is cheap and shares it.
 #[derive(Clone)]
@@ -487,69 +475,5 @@ impl Core {
     pub(crate) fn remove_chunks(&self, chunks: u64, policy: PolicyKind) {
         self.chunks.fetch_sub(chunks, Ordering::Relaxed);
         self.metadata_x100.fetch_sub(metadata_x100_of(chunks, policy), Ordering::Relaxed);
-    }
-}
-
-impl Cache {
-    /// Walks everything and checks the invariants that tie the parts together. For tests, on a
-    /// cache at rest.
-    ///
-    /// # Panics
-    /// Where one does not hold, naming it.
-    pub fn validate(&self) {
-        let core = &self.core;
-        let (mut indexed, mut all_bytes) = (0, core.unclaimed.lock().bytes() + core.retired_runs.bytes());
-        let mut metadata_x100 = core.retired_runs.metadata_x100();
-        for pool in core.pools.all().iter() {
-            let mut bytes = 0;
-            for (number, class) in pool.used_classes() {
-                core.fold_magazines(class);
-                let inner = class.inner.lock();
-                let info = inner.chunks.info();
-                assert_eq!((info.pool, info.class), (pool.number, number), "a class's slabs name the class");
-                let view = crate::class::View::new(core, &inner.chunks);
-                inner.policy.validate(&view);
-                bytes += inner.chunks.bytes();
-                let (mut items, mut queued, mut links) = (0, 0, 0);
-                for run in inner.chunks.runs().collect::<Vec<_>>() {
-                    metadata_x100 += metadata_x100_of(run.chunks(info).into(), inner.policy.kind());
-                    assert!(core.arena.is_there(run, info), "the tables say whose a run is");
-                    for ptr in (0..run.chunks(info)).map(|number| run.chunk(number)) {
-                        assert_eq!(core.arena.info_of(ptr), info, "the table says whose a chunk is");
-                        let state = core.arena.item(ptr).0.state();
-                        queued += usize::from(state.is_queued());
-                        // SAFETY: the item is in the index or in a chain, and nobody changes that.
-                        if state.is_indexed() && unsafe { core.arena.item(ptr).0.is_link() } {
-                            links += 1;
-                            assert!(core.is_chained(ptr), "a link is in the chain of its item");
-                        } else if state.is_indexed() {
-                            items += 1;
-                            assert!(
-                                !state.is_chained() || core.is_whole(ptr),
-                                "a chain is as long as it says"
-                            );
-                            assert!(state.is_queued(), "an item in the index is in its queue");
-                            // SAFETY: the item is in the index, and the class's lock keeps it from
-                            // being evicted.
-                            let hash = unsafe { core.hash_of_item(ptr) };
-                            assert!(core.index.contains(hash, ptr), "an indexed item is found in the index");
-                        }
-                    }
-                }
-                assert_eq!(queued, inner.policy.len(), "the policy counts what is queued");
-                assert_eq!(items, class.items(), "the counters count the items");
-                assert_eq!(links, class.links(), "the counters count the links");
-                indexed += items;
-            }
-            assert_eq!(bytes, pool.slab_bytes(), "a pool counts its memory");
-            all_bytes += bytes;
-        }
-        assert_eq!(core.index.len(), indexed, "the index has an entry per item");
-        let expected_x100 = core.metadata_x100.load(Ordering::Relaxed);
-        assert_eq!(expected_x100, metadata_x100, "metadata is expected for the runs that there are");
-        let slabs = core.arena.bytes();
-        assert_eq!(core.ledger.part(Part::Slabs), slabs, "the bill counts the slabs");
-        let tables = core.arena.split_slabs() as u64 * slab::run::UNIT_TABLE_BYTES as u64;
-        assert_eq!(all_bytes + tables + core.arena.free_unit_bytes(), slabs, "no memory is lost");
     }
 }

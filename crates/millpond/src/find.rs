@@ -15,12 +15,13 @@ use base::pin::Guard;
 use slab::item::Acquired;
 use slab::{Item, ItemPtr, SlabInfo};
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::class::{HITS, fingerprint};
 use crate::config::Expiry;
 use crate::handle::{Found, ReadHandle, View};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
+use crate::pools::PoolId;
 use crate::watch::Timed;
 
 /// How many look-ups of a batch are under way at once.

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use slab::{Item, ItemPtr};
 
-use crate::cache::{Core, PoolId};
+use crate::cache::Core;
 use crate::chain::Links;
 use crate::config::{Expiry, ItemTag};
+use crate::pools::PoolId;
 
 /// An item that is there to be read: what [`ReadHandle`] has, and what [`crate::Keys::find_with`]
 /// shows.

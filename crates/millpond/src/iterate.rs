@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use slab::item::Acquired;
 use slab::{ItemPtr, Run, SlabInfo};
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::error::Error;
 use crate::handle::ReadHandle;
+use crate::pools::PoolId;
 
 /// Chunks that are looked at under one pin.
 const STEP: u32 = 64;

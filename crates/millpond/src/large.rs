@@ -9,11 +9,12 @@ use slab::ItemPtr;
 use slab::item::link::{CHAIN_BYTES, link_item_bytes};
 
 use crate::allocate::{Body, layout_for};
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::chain::{Link, LinkHandle, Links};
 use crate::config::ItemOptions;
 use crate::error::{Error, ErrorKind};
 use crate::handle::{ReadHandle, WriteHandle};
+use crate::pools::PoolId;
 
 /// Longest value, in bytes: 1 GiB.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;

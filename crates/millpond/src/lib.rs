@@ -89,7 +89,7 @@ mod wheel;
 pub use ::rebalance::{sizing, strategy};
 pub use attach::{AttachedPool, ReadOnlyCache, Seen, Snapshot, Walked};
 pub use base::{ByteSize, Clock, Ledger, Part};
-pub use cache::{Cache, PoolId};
+pub use cache::Cache;
 pub use chain::{Link, LinkHandle, Links};
 pub use config::{CacheConfig, Expiry, ItemOptions, ItemTag, PoolConfig, SizeClassConfig};
 pub use error::{Error, ErrorKind};
@@ -104,6 +104,7 @@ pub use load::{
 };
 pub use maintenance::{MaintenanceStatus, MaintenanceThread};
 pub use owned::{OwnedHandle, OwnedValue};
+pub use pools::PoolId;
 pub use recover::Recovered;
 pub use remove::PoolRemoval;
 pub use share::Reclaimed;

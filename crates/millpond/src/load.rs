@@ -51,8 +51,9 @@ use std::sync::Arc;
 
 use base::counter::Counters;
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::negative::NegativeCache;
+use crate::pools::PoolId;
 pub use asynchronous::Task;
 use flight::Flights;
 use store::Found;

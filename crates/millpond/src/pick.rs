@@ -3,9 +3,10 @@
 use slab::item::Acquired;
 use slab::{Run, SlabInfo};
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::error::Error;
 use crate::handle::ReadHandle;
+use crate::pools::PoolId;
 
 impl Cache {
     /// Some item of a pool, each with as much chance as any other: the first item that is met by

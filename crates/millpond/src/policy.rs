@@ -8,10 +8,11 @@ use evict::{Conversion, PolicyKind};
 use parking_lot::MutexGuard;
 
 use crate::allocate::LEAST_FOR_CHUNKS;
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::{Class, Inner, View};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
+use crate::pools::PoolId;
 
 /// Items that are queued anew under one hold of a class's lock, at most: some 0.1 to 0.3 ms.
 const CONVERTED_AT_ONCE: usize = 1_024;

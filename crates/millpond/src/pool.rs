@@ -9,9 +9,10 @@ use parking_lot::{Mutex, RwLock};
 use rebalance::reclaim::Stake;
 use slab::{SizeClasses, SlabInfo};
 
-use crate::cache::{Core, PoolId};
+use crate::cache::Core;
 use crate::class::Class;
 use crate::life::Life;
+use crate::pools::PoolId;
 use crate::rebalance::step_for;
 use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};

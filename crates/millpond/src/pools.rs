@@ -19,12 +19,16 @@
 //!    item of that pool and not of another one with its number. A number whose lives are used up is
 //!    given to nobody.
 
+mod id;
+
+pub(crate) use id::MAX_POOLS;
+pub use id::PoolId;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::pin::{Grace, Pinned, Pins};
 use parking_lot::Mutex;
 
-use crate::cache::{MAX_POOLS, PoolId};
 use crate::class::Class;
 use crate::pool::Pool;
 use crate::sizes::Sizes;

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use slab::SLAB_BYTES;
 use slab::run::UNIT_BYTES;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
+use crate::pools::PoolId;
 use crate::release::{Amount, MOVE_WAITS, Taking, Why};
 use crate::stats::ClassStats;
 use crate::strategy::{ClassView, Counts, Move, PoolView, Strategy};

@@ -34,11 +34,12 @@ use slab::{ItemPtr, Run, SizeClasses, SlabInfo, Words};
 use chains::Chains;
 
 use crate::allocate::LEAST_FOR_CHUNKS;
-use crate::cache::{Cache, Core, MAX_POOLS, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
+use crate::pools::{MAX_POOLS, PoolId};
 use crate::sizing::{self, Range, SizeHistogram};
 
 /// Chunks that are asked for ahead of the one that is looked at.

@@ -12,12 +12,12 @@ use base::pin::Grace;
 use parking_lot::Mutex;
 use slab::Run;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
 use crate::handle::ReadHandle;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
-use crate::pools::Remains;
+use crate::pools::{PoolId, Remains};
 use crate::release::{Taking, WAIT, WAITS, Why};
 
 /// What a removal came to: see [`Cache::remove_pool`].

@@ -18,10 +18,11 @@ use rebalance::reclaim::{Stake, first_to_give};
 use slab::run::{FREE_UNITS, UNIT_TABLE_BYTES, least_units};
 use slab::{Run, SLAB_BYTES, SlabId, SlabInfo};
 
-use crate::cache::{Cache, Core, PoolId, table_bytes};
+use crate::cache::{Cache, Core, table_bytes};
 use crate::class::{BYTES_IN, Class};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
+use crate::pools::PoolId;
 use crate::release::{Amount, Taking, WAITS, Why};
 
 /// Split slabs that are tried if one of them is to get free.

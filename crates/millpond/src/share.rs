@@ -12,11 +12,11 @@ use base::ByteSize;
 use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim};
 use slab::SLAB_BYTES;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
-use crate::pools::AllPools;
+use crate::pools::{AllPools, PoolId};
 use crate::rebalance::step_for;
 use crate::release::{Amount, MOVE_WAITS, Taking, WAITS, Why};
 use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use base::Part;
 use slab::ChunkNumber;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::{
     ALLOCATION_FAILURES, ALLOCATIONS, BYTES_IN, BYTES_OUT, Class, EVICTED_AGE_SECS, EVICTED_EXPIRING,
     EVICTED_UNREAD, EVICTIONS, EXPIRED, EXPIRED_UNREAD, FLUSHED, INSERTS, Inner, LIMIT_EVICTIONS,
@@ -15,6 +15,7 @@ use crate::class::{
 use crate::compact::CompactStats;
 use crate::error::Error;
 use crate::pool::Pool;
+use crate::pools::PoolId;
 
 /// A cache at one moment. Counters only grow; sums over threads may lag behind by what is under
 /// way.

@@ -24,11 +24,11 @@ use base::pin::Grace;
 use base::rng::{RngExt, seeded};
 use slab::{Run, SLAB_BYTES, SizeClasses, SlabInfo};
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::Class;
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::pools::Remains;
+use crate::pools::{PoolId, Remains};
 use crate::release::{MOVE_WAITS, Taking, WAIT, WAITS, Why};
 use crate::sizes::Sizes;
 use crate::sizing::{Decision, SizeHistogram, Tuning};

@@ -44,9 +44,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::error::{Error, ErrorKind};
 use crate::load::{Fetched, LoadError, LoadOptions, LoadStats, Loaded, Loader, Value};
+use crate::pools::PoolId;
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Codec, CodecError, Plain};

@@ -32,10 +32,11 @@ use curve::Kind;
 use parking_lot::Mutex;
 use slab::ItemPtr;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::error::Error;
 use crate::handle::{Found, View};
 use crate::life::RemovalCause;
+use crate::pools::PoolId;
 use latency::Histogram;
 
 pub use changes::{Change, ChangeReader, set_author};

@@ -3,12 +3,13 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::Keys;
-use crate::cache::{Core, PoolId};
+use crate::cache::Core;
 use crate::config::{Expiry, ItemOptions, ItemTag};
 use crate::error::Error;
 use crate::handle::ReadHandle;
 use crate::life::RemovalCause;
 use crate::plant::Plant;
+use crate::pools::PoolId;
 use crate::watch::{EventKind, Timed};
 
 impl<'c> Keys<'c> {

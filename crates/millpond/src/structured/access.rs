@@ -6,12 +6,13 @@ use super::entries::Room;
 use super::header::Shape;
 use super::{StructureOptions, Usage};
 use crate::allocate::Body;
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::find::Keys;
 use crate::handle::ReadHandle;
+use crate::pools::PoolId;
 
 /// How often a reader tries before it keeps writers out.
 pub(super) const ATTEMPTS: u32 = 16;

@@ -45,11 +45,12 @@ use super::access::{ATTEMPTS, Change, WORD, pause};
 use super::entries::Room;
 use super::header::{Kind, Shape, VARIES};
 use crate::allocate::Body;
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::cells::{Cells as Tail, Corrupt, Look};
 use crate::config::{Expiry, ItemOptions};
 use crate::error::{Error, ErrorKind};
 use crate::handle::{ReadHandle, WriteHandle};
+use crate::pools::PoolId;
 
 /// Words that an item may have for nothing before it is copied to a smaller one: at most this many
 /// times what it needs.

@@ -21,9 +21,10 @@ use base::{ByteSize, Part};
 use parking_lot::Mutex;
 
 use super::{CHANGES, Watch};
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
 use crate::find::Keys;
+use crate::pools::PoolId;
 
 /// Counters of followed keys: half a MiB.
 const COUNTERS: usize = 1 << 19;

@@ -28,10 +28,11 @@ use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
 use parking_lot::Mutex;
 
 use crate::allocate::metadata_of;
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::class::{Class, INSERTS, REPLACED};
 use crate::error::{Error, ErrorKind};
 use crate::pool::Pool;
+use crate::pools::PoolId;
 
 /// Accesses of the buffer.
 const BUFFER: usize = 128;

@@ -13,8 +13,9 @@ use std::time::Duration;
 use base::thread::Repeating;
 use base::{ByteSize, Part};
 
-use crate::cache::{Cache, PoolId};
+use crate::cache::Cache;
 use crate::error::{Error, ErrorKind};
+use crate::pools::PoolId;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,8 +18,9 @@ use std::time::Duration;
 use base::Part;
 use base::rng::Share;
 
-use crate::cache::{Cache, Core, PoolId};
+use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
+use crate::pools::PoolId;
 
 const ROWS: usize = 2;
 /// Counters of a row for each key of the list.

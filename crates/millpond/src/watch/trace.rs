@@ -127,7 +127,7 @@ fn write_key(key: &[u8], line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::PoolId;
+    use crate::pools::PoolId;
 
     fn event(kind: EventKind, result: EventResult, key: &[u8]) -> Event<'_> {
         Event {
