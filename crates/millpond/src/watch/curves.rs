@@ -19,20 +19,16 @@
 //!
 //! Sizes are those of chunks: what an item takes of a pool's memory.
 
+mod switch;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use base::{ByteSize, Part};
-use curve::sample::{place, threshold};
+use curve::sample::place;
 use curve::{Access, Estimator, Kind, MissRatioCurve, Shards, Unit};
 use parking_lot::Mutex;
 
-use crate::allocate::metadata_of;
-use crate::cache::{Cache, Core};
-use crate::class::{Class, INSERTS, REPLACED};
 use crate::error::{Error, ErrorKind};
-use crate::pool::Pool;
-use crate::pools::PoolId;
 
 /// Accesses of the buffer.
 const BUFFER: usize = 128;
@@ -99,7 +95,7 @@ pub struct PoolCurve {
     pub memory_bytes: u64,
     /// The share of keys that is followed now.
     pub rate: f64,
-    /// Reads of followed keys that it was learnt from, since [`Cache::set_curve`].
+    /// Reads of followed keys that it was learnt from, since [`crate::Cache::set_curve`].
     pub samples: u64,
     /// Accesses that were left out because another thread was at it.
     pub lost: u64,
@@ -213,166 +209,5 @@ impl Learner {
         }
         self.aged_at_secs =
             if halvings > 32 { now_secs } else { self.aged_at_secs + halvings * self.half_life_secs };
-    }
-}
-
-impl Cache {
-    /// Begins to learn the miss-ratio curve of a pool, or ends it (`None`), while serving. What was
-    /// learnt before is forgotten. Off at the start.
-    ///
-    /// Calls on keys that are not followed pay for one comparison; what the others pay is in
-    /// `docs/curves.md`. [`Self::maintain`] ages the curve.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range;
-    /// [`ErrorKind::OutOfMemory`] if less than a quarter of the memory would be left to items, or
-    /// held items keep the cache from making room.
-    pub fn set_curve(&self, pool: PoolId, config: Option<CurveConfig>) -> Result<(), Error> {
-        config.as_ref().map_or(Ok(()), CurveConfig::check)?;
-        let core = self.core();
-        let switching = core.watch.switching.lock();
-        let found = core.pool(pool)?;
-        let bytes = config.as_ref().map_or(0, Learner::bytes_for);
-        if bytes > 0 && !core.leaves_room_for_chunks(bytes) {
-            let (limit, bytes) = (ByteSize::new(core.ledger.limit()), ByteSize::new(bytes));
-            let context = format!(
-                "the curve takes {bytes}, which would leave less than a quarter of {limit} to items: follow fewer keys, watch \
-                 fewer pools, or give the cache more memory"
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, context));
-        }
-        core.spend(Part::Fixed, bytes)?;
-        let learner = config.map(|config| {
-            let most = match config.max_bytes {
-                0 => core.ledger.limit().saturating_mul(TIMES_MEMORY),
-                bytes => bytes,
-            };
-            Box::new(Learner {
-                shards: Shards::new(Unit::Bytes, config.rate, config.keys).with_max_size(most),
-                spare: Vec::with_capacity(BUFFER),
-                reads_before: core.reads_of(&found),
-                recorded: 0,
-                passed: 0,
-                half_life_secs: config.half_life.as_secs().try_into().unwrap_or(u32::MAX),
-                aged_at_secs: core.now(),
-                charged: bytes,
-            })
-        });
-        let curves = &found.curves;
-        let before = std::mem::replace(&mut *curves.learner.lock(), learner);
-        *curves.buffer.lock() = Vec::with_capacity(if config.is_some() { BUFFER } else { 0 });
-        curves.lost.store(0, Ordering::Relaxed);
-        curves.below.store(config.map_or(0, |config| threshold(config.rate)), Ordering::Relaxed);
-        if let Some(before) = before {
-            core.ledger.release(Part::Fixed, before.charged);
-        }
-        drop((found, switching));
-        core.watch_as_pools_want();
-        Ok(())
-    }
-
-    /// The miss-ratio curve of a pool, as learnt so far; `None` where nobody learns it. Costs some
-    /// 100 µs.
-    ///
-    /// ```
-    /// use millpond::watch::CurveConfig;
-    /// use millpond::{Cache, CacheConfig, ItemOptions, PoolConfig};
-    /// # fn main() -> Result<(), millpond::Error> {
-    /// let cache = Cache::new(CacheConfig::default())?;
-    /// let pool = cache.add_pool(PoolConfig { own_keys: true, ..PoolConfig::named("users") })?;
-    /// // So few keys that all can be followed.
-    /// cache.set_curve(pool, Some(CurveConfig { rate: 1.0, ..CurveConfig::default() }))?;
-    /// let keys = cache.keys(pool);
-    /// for request in 0..3_000_u32 {
-    ///     let key = (request % 1_000).to_le_bytes();
-    ///     if keys.find(&key).is_none() {
-    ///         cache.put(cache.allocate(pool, &key, 50, &ItemOptions::default())?);
-    ///     }
-    /// }
-    /// let learnt = cache.curve(pool)?.expect("it is learnt");
-    /// let (few, all) = (learnt.curve.miss_ratio(10_000.0), learnt.curve.miss_ratio(200_000.0));
-    /// assert!(few > 0.99, "a loop misses everything in a cache that is too small");
-    /// assert!((0.3..0.4).contains(&all), "and only what comes for the first time in one that is not");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::NoSuchPool`].
-    pub fn curve(&self, pool: PoolId) -> Result<Option<PoolCurve>, Error> {
-        let core = self.core();
-        let found = core.pool(pool)?;
-        let (memory_bytes, chunk_bytes) = core.memory_of(&found);
-        let curves = &found.curves;
-        let mut learner = curves.learner.lock();
-        let Some(learner) = &mut *learner else { return Ok(None) };
-        core.catch_up(&found, learner);
-        Ok(Some(PoolCurve {
-            curve: learner.shards.curve().thinned(POINTS),
-            memory_per_byte: memory_bytes.max(1) as f64 / chunk_bytes.max(1) as f64,
-            memory_bytes,
-            rate: learner.shards.rate(),
-            samples: learner.recorded,
-            lost: curves.lost.load(Ordering::Relaxed),
-            bytes: learner.charged as usize,
-        }))
-    }
-}
-
-impl Core {
-    /// What the pool has of the memory, as [`PoolCurve::memory_bytes`] has it, and how many bytes
-    /// of chunks that makes.
-    fn memory_of(&self, pool: &Pool) -> (u64, u64) {
-        let of_class = |(_, class): (u8, &Class)| {
-            let inner = class.inner.lock();
-            let chunks = inner.chunks.chunks();
-            let memory = inner.chunks.bytes() + metadata_of(chunks, pool.policy());
-            (memory, chunks * u64::from(class.info.chunk_bytes))
-        };
-        pool.used_classes().map(of_class).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
-    }
-
-    /// Requests to a pool, as its curve counts them.
-    fn reads_of(&self, pool: &Pool) -> u64 {
-        let (hits, new_keys) = pool.see_counts(|| {
-            let past = pool.past.lock().as_deref().map(|past| (past.hits, past.inserts, past.replaced));
-            let (mut hits, mut inserts, mut replaced) = past.unwrap_or_default();
-            for (_, class) in pool.used_classes() {
-                hits += class.hits();
-                inserts += class.counters.sum(INSERTS);
-                replaced += class.counters.sum(REPLACED);
-            }
-            (hits, inserts.saturating_sub(replaced))
-        });
-        match pool.keyspace {
-            0 => hits + new_keys,
-            own => hits + self.keyspace(own).misses(),
-        }
-    }
-
-    fn catch_up(&self, pool: &Pool, learner: &mut Learner) {
-        let reads = self.reads_of(pool);
-        pool.curves.drain(learner);
-        learner.catch_up(reads, self.now());
-        pool.curves.below.store(learner.shards.threshold(), Ordering::Relaxed);
-    }
-
-    /// Lets the curves of all pools follow the time.
-    pub(crate) fn tend_curves(&self) {
-        if !self.watch.follows_any() {
-            return;
-        }
-        let pools = self.pools.all();
-        let mut learns = false;
-        for pool in pools.iter().filter(|pool| pool.curves.below() > 0) {
-            learns = true;
-            if let Some(learner) = &mut *pool.curves.learner.lock() {
-                self.catch_up(pool, learner);
-            }
-        }
-        drop(pools);
-        if learns {
-            self.watch_as_pools_want();
-        }
     }
 }
