@@ -1,9 +1,11 @@
 //! What happens between the copying of a structure and its taking the place of the old one.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{Cache, CacheConfig, ErrorKind, PoolConfig, PoolId};
