@@ -1,8 +1,8 @@
-//! HOLPACA's two algorithms: as much throughput as there can be, and that with a least throughput
-//! for some. Peixoto et al., "HOLPACA: Holistic and Adaptable Cache Management for Shared
-//! Environments", ICPE '26, section 4.3.
+//! HOLPACA's two algorithms: throughput maximisation, without and with minimum throughputs. Peixoto
+//! et al., "HOLPACA: Holistic and Adaptable Cache Management for Shared Environments", ICPE '26,
+//! section 4.3.
 //!
-//! What the paper's *compute* step does in each control cycle, which is a round here:
+//! The paper's *compute* step in each control cycle, which is a round here:
 //!
 //! | section 4.3 | here |
 //! |---|---|
@@ -14,18 +14,18 @@
 //! | "simulated annealing … to explore thousands of memory distribution configurations and selects the one that yields the highest aggregated throughput" | `search`, by [`Annealer::solve`] or, instead, [`exact::solve`] |
 //! | QoS: "tenants whose measured throughput falls below their defined threshold are excluded from memory reduction decisions" | `promise::Promises`, and `restrict`, which has their least sizes |
 //!
-//! *Collect*, *enforce* and *sleep* (section 4.2) are the business of whoever calls;
-//! [`interval`](crate::interval) says how long to sleep.
+//! *Collect*, *enforce* and *sleep* (section 4.2) are left to the caller;
+//! [`interval`](crate::interval) computes how long to sleep.
 //!
-//! A pool that was promised a throughput and has not got it, with a tenth to spare, gives nothing,
-//! and grows toward the least size at which its curve keeps the promise before others are served.
-//! One that has it is never shrunk below that size. A promise that no size could keep, or that
-//! there is no memory for beside the others', is told ([`Unmet`]) and otherwise passed over.
+//! A pool whose throughput is below its promise plus a tenth gives no memory, and grows toward the
+//! least size at which its curve keeps the promise before others are served. A pool at or above
+//! that is never shrunk below that size. A promise that no size could keep, or that does not fit
+//! beside the others, is reported ([`Unmet`]) and otherwise ignored.
 //!
-//! The sum of throughputs alone knows no fairness: a pool that has more gains more by still more,
-//! and an optimiser that works takes everything from flat pools. The paper says that nobody
-//! starves; its rule has nothing to that end, so [`Options::floor_of_equal`] stands here for it.
-//! [`Mode`] says what else the modes change.
+//! The sum of throughputs alone is not fair: a larger pool gains more from further memory, and a
+//! working optimiser takes everything from flat pools. The paper claims that no pool starves, but
+//! its rule does not ensure that, so [`Options::floor_of_equal`] does so here. [`Mode`] lists the
+//! other differences of the modes.
 
 use std::collections::HashMap;
 
@@ -42,24 +42,24 @@ mod tests;
 
 use promise::{Need, Promises};
 
-/// Whose rules apply.
+/// The rules to apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The paper's rules with what they lack: a floor for all, promises that a pool grows toward
-    /// and that can be told unkeepable, a cap per pool and one on what moves in all.
+    /// The paper's rules with additions: a floor for all pools, promises that a pool grows toward
+    /// and that can be reported as unkeepable, and caps on the moves of each pool and of all.
     #[default]
     Repaired,
-    /// The paper's words and no more: no floor; a hundredth of memory moves per cycle in all; who
-    /// has not got what it was promised only gives nothing.
+    /// Exactly the paper's rules: no floor; a hundredth of memory moves per cycle in all; a pool
+    /// below its promise is only exempt from giving.
     Described,
     /// The program that was published with the paper, with its faults: sizes start from the memory
-    /// that pools use, a curve of fewer than three points makes a pool new, measures start from
-    /// nothing, and the annealer walks at random ([`anneal`](crate::anneal)).
+    /// that pools use, a curve of fewer than three points makes a pool new, measures start from 0,
+    /// and the annealer makes a random walk ([`anneal`](crate::anneal)).
     Published,
 }
 
-/// What finds the sizes.
+/// The solver that finds the sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Solver {
@@ -70,31 +70,30 @@ pub enum Solver {
     Exact,
 }
 
-/// What HOLPACA is told.
+/// The options of HOLPACA.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields, default)]
 pub struct Options {
-    /// Whose rules apply.
+    /// The rules to apply.
     pub mode: Mode,
-    /// What finds the sizes.
+    /// The solver that finds the sizes.
     pub solver: Solver,
-    /// What is to be as large as it can.
+    /// The function to maximise.
     pub objective: Objective,
-    /// How far a pool's size may change in a round, as a share of all memory; 0.01 by default.
+    /// The largest change of a pool's size in a round, as a share of all memory; 0.01 by default.
     pub step: f64,
-    /// How much memory may move in a round, as a share of all memory; 0.05 by default. A move of
-    /// more is made in part.
+    /// The most memory that may move in a round, as a share of all memory; 0.05 by default. A
+    /// larger move is made in part.
     pub moved: f64,
-    /// No pool is shrunk below this share of an equal share of memory; 0.4 by default. Pools that
-    /// have less grow to it first.
+    /// The floor of all pools, as a share of an equal share of memory; 0.4 by default. Smaller
+    /// pools grow to it first.
     pub floor_of_equal: f64,
-    /// How much more than it was promised a pool should have, as a share of the promise; 0.1 by
-    /// default. Less where memory is short.
+    /// The margin above a pool's promise, as a share of the promise; 0.1 by default. Smaller if
+    /// memory is scarce.
     pub margin: f64,
-    /// The weight of a new measure against what was held; 0.7 by default.
+    /// The weight of a new measure against the held one; 0.7 by default.
     pub newest: f64,
-    /// Sizes are left alone where a change promises less than this share of what they are worth;
-    /// 0.0001 by default.
+    /// The least gain of a change, as a share of the worth of the present sizes; 0.0001 by default.
     pub least_gain: f64,
     /// The seed of the annealer; 0 by default.
     pub seed: u64,
@@ -117,29 +116,29 @@ impl Default for Options {
     }
 }
 
-/// The weight of a new measure where promises are judged.
+/// The weight of a new measure when promises are checked.
 const STEADY: f64 = 0.1;
 
-/// What is held of a pool between rounds.
+/// The measures of a pool that are held between rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measures {
-    /// Misses per second: what the backend carried for it.
+    /// Misses per second that the backend served for the pool.
     backend_rate: f64,
     /// Requests per second.
     throughput: f64,
-    /// Both smoothed over ten rounds: what promises are judged by, since a measure that is off by a
-    /// hundredth may change what a flat curve needs by a tenth.
+    /// Both smoothed over ten rounds, for checking promises: a measure with an error of a hundredth
+    /// may change the size that a flat curve needs by a tenth.
     steady: [f64; 2],
-    /// The round in which it was last seen.
+    /// The round in which the pool was last seen.
     seen: u64,
 }
 
-/// HOLPACA's throughput maximisation, with a least throughput for those who were promised one.
+/// HOLPACA's throughput maximisation, with minimum throughputs for pools with a promise.
 #[derive(Clone, Debug)]
 pub struct Holpaca {
     options: Options,
     annealer: Annealer,
-    /// By name; who is not seen for a round is forgotten.
+    /// By name; a pool that is missing for a round is forgotten.
     measures: HashMap<String, Measures>,
     round: u64,
 }
@@ -151,7 +150,7 @@ impl Default for Holpaca {
 }
 
 impl Holpaca {
-    /// A policy that has seen nothing yet.
+    /// Creates a policy without measures.
     pub fn new(options: Options) -> Self {
         let annealing = match options.mode {
             Mode::Repaired => Annealing::REPAIRED,
@@ -161,7 +160,7 @@ impl Holpaca {
         Self { annealer: Annealer::new(annealing, options.seed), options, measures: HashMap::new(), round: 0 }
     }
 
-    /// The policy with the paper's words and no more.
+    /// The policy with exactly the paper's rules.
     pub fn described() -> Self {
         Self::new(Options {
             mode: Mode::Described,
@@ -172,7 +171,7 @@ impl Holpaca {
         })
     }
 
-    /// The policy as its published program has it.
+    /// The policy of the published program.
     pub fn published() -> Self {
         Self::new(Options {
             mode: Mode::Published,
@@ -183,25 +182,25 @@ impl Holpaca {
         })
     }
 
-    /// The policy with the exact solver in the annealer's place.
+    /// The policy with the exact solver in place of the annealer.
     pub fn exact() -> Self {
         Self::new(Options { solver: Solver::Exact, ..Options::default() })
     }
 
-    /// The sizes that are worth most at once, wherever pools stand: the goal that the cycles of
-    /// [`Self::exact`] approach.
+    /// The policy that moves to the best sizes in one round, whatever the present sizes: the goal
+    /// that the cycles of [`Self::exact`] approach.
     pub fn at_once(objective: Objective) -> Self {
         Self::new(Options { solver: Solver::Exact, objective, step: 1.0, moved: 1.0, ..Options::default() })
     }
 
-    /// What it was told.
+    /// The options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Smooths what was measured, and tells who is new, and what is held of each: nothing is known
-    /// of its curve, or it came after others had been seen. In published mode a curve of fewer than
-    /// three points is new, and what is held starts from nothing.
+    /// Smooths the measures. Returns, for each pool, true if it is new, and its held measures. A
+    /// pool is new if its curve is unknown, or if it appeared after the first round. In published
+    /// mode, a pool with a curve of fewer than three points is new, and held measures start from 0.
     fn collect(&mut self, view: &View) -> (Vec<bool>, Vec<Measures>) {
         let published = self.options.mode == Mode::Published;
         let first_round = self.round == 0;
@@ -242,13 +241,13 @@ impl Holpaca {
         (new, all)
     }
 
-    /// Where the round starts: new pools have an equal share, and active ones what they have,
-    /// scaled to the rest of the memory.
+    /// The sizes at the start of the round: new pools have an equal share, and active ones their
+    /// present size, scaled to the rest of the memory.
     fn admit_new(&self, view: &View, new: &[bool]) -> Vec<u64> {
         let equal = view.memory as f64 / view.pools.len() as f64;
         let held = |pool: &Pool| {
-            // A pool that fills has less than it was granted; to start from that, as published,
-            // shrinks whoever fills.
+            // A pool that fills uses less than its grant; starting from its use, as published,
+            // shrinks it.
             let size = if self.options.mode == Mode::Published { pool.used } else { pool.size };
             size.max(1) as f64
         };
@@ -269,16 +268,16 @@ impl Holpaca {
         partition::shares(view, &weights).into_iter().map(|grant| grant.memory).collect()
     }
 
-    /// Each pool's curve as throughput at each size, `IOPS_storage / miss ratio`, joined smoothly;
-    /// or as hits, where those are the objective.
+    /// Each pool's curve as throughput at each size, `IOPS_storage / miss ratio`, interpolated
+    /// smoothly; or as hits, if those are the objective.
     fn throughput_estimation(&self, view: &View, measures: &[Measures]) -> Vec<Worth> {
         let each = view.pools.iter().zip(measures);
         each.map(|(pool, measures)| Worth::of(pool, self.options.objective, measures.backend_rate)).collect()
     }
 
-    /// Windows around the base within floors and ceilings, and above what each needs: who has more
-    /// than it needs is not shrunk below that; who has less gives nothing, and grows by a step at
-    /// most, as far as what others can give suffices.
+    /// Windows around the base within floors and ceilings, and above each pool's need. A pool above
+    /// its need is not shrunk below it; a pool below its need gives no memory, and grows by at most
+    /// a step, as far as the memory that others can give suffices.
     fn restrict(&self, view: &View, base: &[u64], new: &[bool], needs: &[Need]) -> Vec<(u64, u64)> {
         let step = (self.options.step * view.memory as f64) as u64;
         let mut bounds: Vec<(u64, u64)> = Vec::with_capacity(base.len());
@@ -302,7 +301,7 @@ impl Holpaca {
         bounds
     }
 
-    /// Sizes that are worth most between bounds, starting from `base`.
+    /// The sizes of greatest worth between bounds, starting from `base`.
     fn search(&mut self, problem: &Problem, base: &[u64]) -> Vec<u64> {
         let start = problem.nearest(base);
         let found = match self.options.solver {
@@ -314,9 +313,9 @@ impl Holpaca {
         self.in_part(problem, base, found)
     }
 
-    /// A part of the way to `sizes`, where more would move than may. What lies on the way between
-    /// two sizes that keep their bounds keeps them too; only what was to be raised to a bound may
-    /// have further to go.
+    /// A part of the way to `sizes`, if more would move than allowed. Any point between two sizes
+    /// that keep their bounds keeps them too; only a size that was to be raised to a bound may
+    /// remain below it.
     fn in_part(&self, problem: &Problem, base: &[u64], sizes: Vec<u64>) -> Vec<u64> {
         let moved: u64 = sizes.iter().zip(base).map(|(&size, &base)| size.saturating_sub(base)).sum();
         let most = self.options.moved * problem.memory as f64;

@@ -1,4 +1,4 @@
-//! Bounds on what a deal of any width could bring, so that most tenants need no look where no
+//! Bounds on the profit of a deal of any width, so that most tenants need not be examined when no
 //! single chunk pays. Beyond the paper.
 
 use curve::Point;
@@ -9,9 +9,9 @@ use crate::Demand;
 use crate::rank::Rank;
 
 impl Market<'_> {
-    /// No deal over one chunk or more gives a tenant more than this off its need of a resource per
-    /// chunk; infinite where no such bound is known. Costs a look at all points of its curve beyond
-    /// what it has.
+    /// An upper bound on the reduction of a tenant's need of a resource per chunk, for deals over
+    /// any number of chunks; infinite if no bound is known. Costs a pass over the points of the
+    /// tenant's curve beyond its present size.
     pub(super) fn most_relinquished(&self, who: usize, good: usize, resource: usize) -> f64 {
         let Some(support) = self.support(who, good, resource) else { return f64::INFINITY };
         let (tenant, chunk) = (&self.tenants[who], self.chunk[good]);
@@ -25,9 +25,9 @@ impl Market<'_> {
         each.fold(0.0, f64::max) * chunk as f64
     }
 
-    /// No deal over one chunk or more is had from a tenant for less of a resource per chunk than
-    /// this; negatively infinite where no such bound is known. Costs a look at all points of its
-    /// curve below what it has.
+    /// A lower bound on the compensation per chunk that a tenant asks in a resource, for deals over
+    /// any number of chunks; negative infinity if no bound is known. Costs a pass over the points
+    /// of the tenant's curve below its present size.
     pub(super) fn least_asked(&self, who: usize, good: usize, resource: usize) -> f64 {
         let Some(support) = self.support(who, good, resource) else { return f64::NEG_INFINITY };
         let (tenant, chunk) = (&self.tenants[who], self.chunk[good]);
@@ -43,9 +43,9 @@ impl Market<'_> {
         each.fold(f64::INFINITY, f64::min) * chunk as f64
     }
 
-    /// A function of misses that meets a tenant's need of a resource where it is and is nowhere
-    /// above it. A need is the largest of several such functions; the one that is largest now will
-    /// do. `None` if need follows from more than misses of memory.
+    /// A function of misses that equals a tenant's need of a resource at its present state and is
+    /// nowhere above the need. A need is the largest of several such functions; the one that is
+    /// largest now suffices. `None` if the need depends on more than misses of memory.
     fn support(&self, who: usize, good: usize, resource: usize) -> Option<Support> {
         let tenant = &self.tenants[who];
         if good != MEMORY || tenant.flash || self.tail.is_some() {
@@ -64,9 +64,8 @@ impl Market<'_> {
         Some(if kept { Support { demand, throughput: 0.0, salt: 0.0 } } else { larger })
     }
 
-    /// The chunks after which a tenant's misses have fallen most steeply, seen from what it has; 0
-    /// where they fall no more. They are more than one where its curve is flat at first and then
-    /// falls.
+    /// The number of chunks after which a tenant's misses have fallen most steeply from its present
+    /// size; 0 if they fall no further. More than one if the curve is flat at first and then falls.
     pub(super) fn to_cliff(&self, who: usize, good: usize) -> u64 {
         let tenant = &self.tenants[who];
         let has: u64 = tenant.has.iter().sum();
@@ -74,7 +73,7 @@ impl Market<'_> {
         let now = curve.miss_ratio(has as f64);
         let beyond = curve.points().iter().filter(|point| point.size > has);
         let steep = |point: &Point| Rank((now - point.miss_ratio) / (point.size - has) as f64);
-        // Of equally steep ones the nearest.
+        // Among equally steep points the nearest.
         let steepest = beyond
             .filter(|point| point.miss_ratio < now)
             .reduce(|a, b| if steep(b) > steep(a) { b } else { a });
@@ -82,7 +81,7 @@ impl Market<'_> {
     }
 }
 
-/// What a tenant needs for a throughput, by its misses and salt.
+/// The need of a tenant for a throughput, by its misses and salt.
 struct Support {
     demand: Demand,
     throughput: f64,

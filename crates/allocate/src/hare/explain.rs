@@ -1,10 +1,10 @@
-//! A decision's reasons, in words and figures.
+//! The reasons of a decision, in words and figures.
 
 use super::Allocation;
 use crate::{Decision, Move, Outcome, View};
 
-/// Gives each move its reason: what both sides have in relation to what they do `alone`, with their
-/// baseline, and what everybody has from it.
+/// Gives each move its reason: the throughput of both sides relative to that with their baseline
+/// (`alone`), and the gain of all pools.
 pub(super) fn explain(view: &View, alone: &[Outcome], allocation: &Allocation, decision: &mut Decision) {
     let dominant = allocation.deals.last().map(|deal| deal.dominant);
     let sums = dominant.map_or_else(Vec::new, |k| deals_by_pool(allocation, view.pools.len(), k));
@@ -39,8 +39,9 @@ pub(super) fn explain(view: &View, alone: &[Outcome], allocation: &Allocation, d
     decision.moves.iter_mut().zip(reasons).for_each(|(step, reason)| step.reason = reason);
 }
 
-/// What each pool relinquished of a resource in all deals, and what it was compensated with. Of a
-/// deal with several donors each has its part by what it gave.
+/// The units of a resource that each pool relinquished in all deals, and those it got as
+/// compensation. In a deal with several donors, each donor's part is proportional to the bytes it
+/// gave.
 fn deals_by_pool(allocation: &Allocation, pools: usize, resource: usize) -> Vec<(f64, f64)> {
     let mut sums = vec![(0.0, 0.0); pools];
     for deal in &allocation.deals {

@@ -1,5 +1,5 @@
-//! The harvest phase: chunks of cache change hands for resources, as long as that leaves more of
-//! the dominant one to everybody.
+//! The harvest phase: chunks of cache are traded for resources, as long as that leaves more of the
+//! dominant resource for all.
 //!
 //! HARE, section 3.2.1 for one resource and section 3.4, step 2, for many. [`harvest`] repeats what
 //! the paper's box "Harvest Phase: Trade for the Dominant Resource" lists:
@@ -11,11 +11,11 @@
 //! | `t_1` with the smallest compensation and `t_2` with the largest amount relinquished of it; a deal, if that is profitable | [`most_profitable_pair`] and [`make_deal`]; as printed [`printed_pair`] |
 //! | until no profitable deal can be made | the loop, and [`Settings::acceptance`] says what is profitable |
 //!
-//! What is printed there, and in the authors' engine, ends at the first deal that does not pay.
-//! That is repaired in three ways. Where the best donor `t_1` is the best receiver `t_2` too, both
-//! alternatives are tried; a rejected pair is followed by the next best one; and where no single
-//! chunk pays, the *window* doubles (`wide`): two, four, … chunks at once, from as many donors as
-//! it takes, so that no plateau and no cliff ends the trade that is narrower than all of the cache.
+//! The trade as printed, and in the authors' engine, ends at the first deal that does not pay. That
+//! is repaired in three ways. If the best donor `t_1` is also the best receiver `t_2`, both
+//! alternatives are tried. A rejected pair is followed by the next best one. If no single chunk
+//! pays, the *window* doubles (`wide`): two, four, … chunks at once, from as many donors as
+//! necessary, so that no plateau or cliff narrower than the whole cache ends the trade.
 
 use std::collections::BinaryHeap;
 
@@ -25,22 +25,22 @@ use crate::rank::Rank;
 
 mod wide;
 
-/// Pairs that are tried in one round before the window doubles.
+/// Pairs tried in one round before the window doubles.
 const PAIRS: usize = 4096;
 
-/// A deal that would pay.
+/// A profitable deal.
 struct Offer {
     good: usize,
     /// The receiver, `t_2` in the paper.
     to: usize,
-    /// The donors, of whom the paper has one, `t_1`; and how many chunks each gives.
+    /// The donors, with the number of chunks that each gives. The paper has one, `t_1`.
     from: Vec<(usize, u64)>,
-    /// How much more everybody could have then.
+    /// The further lift of all tenants after the deal.
     improvement: f64,
 }
 
 /// The harvest phase: trades until no deal pays (section 3.4, step 2). Costs `O(log tenants)` for
-/// each round but the last of each window, which costs `O(tenants)`.
+/// each round except the last of each window, which costs `O(tenants)`.
 pub(super) fn harvest(market: &mut Market<'_>) -> Vec<Deal> {
     market.report_all();
     let settings = market.settings;
@@ -56,8 +56,8 @@ pub(super) fn harvest(market: &mut Market<'_>) -> Vec<Deal> {
     deals
 }
 
-/// "Find a tenant `t_1` … and another tenant `t_2` …": the deal to make next, which must lift
-/// everybody from `now` by `step`.
+/// "Find a tenant `t_1` … and another tenant `t_2` …": the next deal, which must lift all tenants
+/// from `now` by `step`.
 fn find_deal(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Option<Offer> {
     if market.settings.repaired() {
         most_profitable_pair(market, dominant, now + step)
@@ -98,7 +98,7 @@ fn make_deal(market: &mut Market<'_>, offer: &Offer, dominant: usize) -> Deal {
     }
 }
 
-/// What everybody could have more of after a deal, if that is at least `needed`.
+/// The further lift of all tenants after a deal, if that is at least `needed`.
 fn improvement(market: &Market<'_>, profit: impl Fn(usize) -> f64, needed: f64) -> Option<f64> {
     let (_, after) = market.system_wide_dominant_after(profit)?;
     (after >= needed).then_some(after)
@@ -106,12 +106,12 @@ fn improvement(market: &Market<'_>, profit: impl Fn(usize) -> f64, needed: f64) 
 
 /// The pair whose deal over one chunk harvests most of the dominant resource, among those that pay:
 /// the paper's `t_2` with the largest amount relinquished and `t_1` with the smallest compensation,
-/// or the next ones where those are one tenant or do not pay (repaired).
+/// or the next ones if those are one tenant or do not pay (repaired).
 ///
-/// Receivers and donors are ordered, so that the profit falls along both: pairs are met from the
-/// most profitable on, and the search ends where the profit alone is too little.
+/// Receivers and donors are ordered, so the profit falls along both. Pairs are visited from the
+/// most profitable on, and the search ends once the profit alone is too small.
 fn most_profitable_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
-    // Nearly always it is the first of both sides in one of the goods.
+    // The best pair is nearly always the first of both sides in one of the goods.
     let firsts = (0..GOODS).filter_map(|good| {
         let [gets, costs] = market.first_pair(good, dominant)?;
         Some((Rank(gets.0 - costs.0), std::cmp::Reverse(good), gets.1, costs.1))
@@ -128,7 +128,7 @@ fn most_profitable_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Op
     next_pair(market, dominant, needed)
 }
 
-/// The same where it is not the first of both sides.
+/// The same if the pair is not the first of both sides.
 fn next_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
     let mut sides: Vec<Sides> = (0..GOODS)
         .map(|good| Sides {
@@ -139,7 +139,7 @@ fn next_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer>
     let mut heap = BinaryHeap::new();
     let reach = |heap: &mut BinaryHeap<_>, sides: &mut Vec<Sides>, good: usize, i: usize, j: usize| {
         if let (Some(gets), Some(costs)) = (sides[good].receivers.at(i), sides[good].donors.at(j)) {
-            // Of equal profits the first in order is met first.
+            // Among equal profits the first in order is visited first.
             heap.push((Rank(gets.0 - costs.0), std::cmp::Reverse((good, i, j)), gets.1, costs.1));
         }
     };
@@ -164,7 +164,7 @@ fn next_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer>
     None
 }
 
-/// Returns whether this profit lifts the dominant resource itself far enough.
+/// Returns whether this profit is enough to lift the dominant resource itself.
 fn reaches(market: &Market<'_>, dominant: usize, profit: f64, needed: f64) -> bool {
     let sum = market.sums[dominant] - profit;
     sum <= 0.0 || (market.harvest(dominant) + profit) / sum >= needed
@@ -176,7 +176,7 @@ struct Sides<'m> {
     donors: Ordered<'m>,
 }
 
-/// An ordered side, of which only so much is looked at as is asked for.
+/// An ordered side, evaluated only as far as needed.
 struct Ordered<'m> {
     seen: Vec<(f64, usize)>,
     rest: Box<dyn Iterator<Item = (f64, usize)> + 'm>,
@@ -196,8 +196,8 @@ impl<'m> Ordered<'m> {
 }
 
 /// The pair as printed, and as the authors' engine takes it: `t_2` with the largest amount
-/// relinquished and `t_1` with the smallest compensation; if they are one, the second smallest. If
-/// that does not pay, the trade is over.
+/// relinquished and `t_1` with the smallest compensation; if they are the same tenant, the second
+/// smallest. If that does not pay, the trade ends.
 fn printed_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Offer> {
     let good = MEMORY;
     let [(_, to), (_, mut from)] = market.first_pair(good, dominant)?;
@@ -209,9 +209,9 @@ fn printed_pair(market: &Market<'_>, dominant: usize, needed: f64) -> Option<Off
 }
 
 impl Settings {
-    /// By how much a deal must lift everybody. With many tenants each deal concerns only a few of
-    /// them, so that it lifts all by less: the printed bound, which is for two tenants, would end
-    /// the trade of a hundred at once.
+    /// The least lift of all tenants by a deal. With many tenants each deal concerns only a few of
+    /// them, and so lifts all by less: the printed bound, which is for two tenants, would end the
+    /// trade of a hundred at once.
     fn acceptance_among(&self, tenants: usize) -> f64 {
         if self.repaired() { self.acceptance * 2.0 / tenants.max(2) as f64 } else { self.acceptance }
     }

@@ -1,7 +1,7 @@
-//! All tenants, what has been harvested, and what each would relinquish and need as compensation.
-//! HARE, section 3.4, steps 1 and 2.
+//! All tenants, the harvest, and the offers of each tenant: what it would relinquish, and what it
+//! would need as compensation. HARE, section 3.4, steps 1 and 2.
 //!
-//! The paper's words for what stands here: `r_c` and `r_i` are [`Tenant::has`] and
+//! The paper's symbols: `r_c` and `r_i` are [`Tenant::has`] and
 //! [`Stake::needs`](super::tenant::Stake::needs), `r_sum` is [`Market::sums`], `r_harvest`
 //! [`Market::harvest`], `Δr_c` [`Market::chunk`], `t_1` a donor and `t_2` a receiver.
 
@@ -12,38 +12,42 @@ use super::tenant::{Opening, Tenant};
 use crate::rank::by_name;
 use crate::{Grant, Pool, View};
 
-/// What is traded for resources: memory, and the capacity of flash where there is one.
+/// The number of goods, which are traded for resources: memory, and the capacity of flash if there
+/// is any.
 pub(super) const GOODS: usize = 2;
 /// Memory, among the goods.
 pub(super) const MEMORY: usize = 0;
 /// Flash, among the goods.
 pub(super) const FLASH: usize = 1;
 
-/// Of each resource, units per second: what a tenant needs, or what is relinquished or compensated.
+/// For each resource, units per second: the needs of a tenant, or the amounts relinquished or
+/// compensated.
 pub(super) type Units = Vec<f64>;
 
-/// All tenants, what they own, and what has been harvested.
+/// All tenants, their property, and the harvest.
 pub(super) struct Market<'a> {
     pub(super) settings: &'a Settings,
     pub(super) tail: Option<Tail<'a>>,
-    /// In the order of their names, so that the outcome does not depend on that of the view.
+    /// In the order of their names, so that the outcome does not depend on the order of the view.
     pub(super) tenants: Vec<Tenant<'a>>,
-    /// Of each resource, all that there is.
+    /// For each resource, the total.
     totals: Vec<f64>,
-    /// `r_sum`: of each resource, the sum of what tenants own, that is, all that is not harvested.
+    /// `r_sum`: for each resource, the sum that tenants own, that is, the part that is not
+    /// harvested.
     pub(super) sums: Vec<f64>,
-    /// Of each good, the bytes of a chunk; 0 where it is not traded.
+    /// For each good, the bytes of a chunk; 0 if it is not traded.
     pub(super) chunk: [u64; GOODS],
-    /// The resource that is the capacity of flash, if one is. It is traded as a good; nobody needs
-    /// it as a rate.
+    /// The resource that is the capacity of flash, if one is. It is traded as a good; no tenant
+    /// needs it as a rate.
     pub(super) capacity: Option<usize>,
     books: [Book; GOODS],
 }
 
 impl<'a> Market<'a> {
-    /// Initialization (section 3.4, step 1): every tenant with its baseline, less what its dominant
-    /// resource leaves it no use for. That is the initial harvest. Where `promises` count, a tenant
-    /// owns what it needs for those, which may be more than there is.
+    /// Initialization (section 3.4, step 1): every tenant with its baseline, less the parts that it
+    /// cannot use because of its dominant resource. Those parts are the initial harvest. If
+    /// `promises` count, a tenant owns the resources that it needs for them, which may exceed the
+    /// totals.
     pub(super) fn initialize(
         view: &'a View,
         settings: &'a Settings,
@@ -72,24 +76,24 @@ impl<'a> Market<'a> {
         Self { settings, tail, tenants, totals, sums, chunk, capacity, books }
     }
 
-    /// How many resources there are.
+    /// The number of resources.
     pub(super) fn resources(&self) -> usize {
         self.totals.len()
     }
 
-    /// `r_harvest`: what is harvested of a resource.
+    /// `r_harvest`: the harvested units of a resource.
     pub(super) fn harvest(&self, resource: usize) -> f64 {
         self.totals[resource] - self.sums[resource]
     }
 
-    /// The system-wide dominant resource, `r_dom = argmin r_harvest / r_sum`: the one that is
-    /// relatively scarcest in the harvest; and that least ratio, by which everybody could be
-    /// lifted. `None` if nobody needs any resource.
+    /// The system-wide dominant resource, `r_dom = argmin r_harvest / r_sum`: the resource that is
+    /// relatively scarcest in the harvest, with that least ratio, by which all tenants could be
+    /// lifted. `None` if no tenant needs any resource.
     pub(super) fn system_wide_dominant(&self) -> Option<(usize, f64)> {
         self.system_wide_dominant_after(|_| 0.0)
     }
 
-    /// The same, if so much of each resource were harvested beyond that.
+    /// The same, with `profit` of each resource added to the harvest.
     pub(super) fn system_wide_dominant_after(&self, profit: impl Fn(usize) -> f64) -> Option<(usize, f64)> {
         let relative = (0..self.resources()).map(|k| {
             let sum = (self.sums[k] - profit(k)).max(0.0);
@@ -98,8 +102,8 @@ impl<'a> Market<'a> {
         relative.filter(|(_, relative)| relative.is_finite()).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What tenant `who` would need with so many bytes of a good more or, where negative, less;
-    /// `None` if it can't have or does not give them.
+    /// The needs of tenant `who` with `bytes` more of a good or, if negative, less; `None` if it
+    /// cannot take or give them.
     pub(super) fn needs_after(&self, who: usize, good: usize, bytes: i128) -> Option<Units> {
         let tenant = &self.tenants[who];
         let most = if bytes < 0 { tenant.spare(good) } else { tenant.room(good) };
@@ -111,13 +115,13 @@ impl<'a> Market<'a> {
         tenant.needs_with(has, self.settings, self.tail.as_ref())
     }
 
-    /// How much less of each resource `who` needs `then`.
+    /// The reduction of each need of `who` with the needs `then`.
     pub(super) fn saved(&self, who: usize, then: &[f64]) -> impl Iterator<Item = f64> {
         self.tenants[who].saved(then)
     }
 
     /// `Δr_relinq`: what tenant `who` would relinquish of one resource for `bytes` of `good`;
-    /// `None` if it can't have them.
+    /// `None` if it cannot take them.
     pub(super) fn relinquish(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.room(good) < bytes {
@@ -130,14 +134,14 @@ impl<'a> Market<'a> {
     }
 
     /// `Δr_compen`: the compensation of one resource that tenant `who` would need for `bytes` of
-    /// `good`; `None` if it does not give them.
+    /// `good`; `None` if it cannot give them.
     pub(super) fn compensation(&self, resource: usize, who: usize, good: usize, bytes: u64) -> Option<f64> {
         let tenant = &self.tenants[who];
         if tenant.spare(good) < bytes {
             return None;
         }
         if tenant.throughput.is_infinite() {
-            // It gives only what leaves it without need of any resource.
+            // It gives only as much as leaves it without need of any resource.
             let then = self.needs_after(who, good, -i128::from(bytes))?;
             return Some(then[resource] - tenant.stakes[resource].needs);
         }
@@ -147,14 +151,14 @@ impl<'a> Market<'a> {
         Some(need - tenant.stakes[resource].needs)
     }
 
-    /// What tenant `who` has reported that it would need with one chunk more, or one less.
+    /// The needs that tenant `who` reported for one chunk more, or one less.
     pub(super) fn reported(&self, who: usize, good: usize, more: bool) -> Units {
         let Book { receivers, donors } = &self.books[good];
         if more { receivers.of(who) } else { donors.of(who) }.to_vec()
     }
 
-    /// One side of a deal: moves `bytes` of `good` to (or, where negative, from) a tenant, which
-    /// owns so much of each resource `then`; what it owns less is harvested. Says how much that is.
+    /// Settles one side of a deal: moves `bytes` of `good` to (or, if negative, from) a tenant,
+    /// which then owns `then` of each resource. The difference is harvested, and returned.
     pub(super) fn settle(&mut self, who: usize, good: usize, bytes: i128, mut then: Units) -> Units {
         let tenant = &mut self.tenants[who];
         let has = i128::from(tenant.has[good]) + bytes;
@@ -184,9 +188,9 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// "Each tenant reports": what it would need of each resource with a chunk of a good more, and
-    /// with one less. The differences to what it owns are the vectors `Δr_relinq` and `Δr_compen`.
-    /// In place of what it reported before: only who has traded has anything new to say.
+    /// "Each tenant reports": its needs of each resource with a chunk of a good more, and with one
+    /// less. The differences to its property are the vectors `Δr_relinq` and `Δr_compen`. Replaces
+    /// the tenant's earlier report; only tenants that have traded need to report again.
     fn report(&mut self, who: usize, good: usize) {
         let chunk = self.chunk[good];
         if chunk == 0 {
@@ -205,8 +209,8 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Orders tenants by what they offer of a resource, so that [`Self::receivers`] and
-    /// [`Self::donors`] know. From then on the order is kept.
+    /// Orders tenants by their offers of a resource, for [`Self::receivers`] and [`Self::donors`].
+    /// From then on the order is maintained.
     pub(super) fn order_by(&mut self, resource: usize) {
         for Book { receivers, donors } in &mut self.books {
             receivers.sort(&self.tenants, resource);
@@ -214,26 +218,26 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// Who relinquishes how much of a resource for one chunk, the most first; equals in the order
-    /// of names.
+    /// Tenants with the units of a resource that each relinquishes for one chunk, the most first;
+    /// equals in the order of names.
     pub(super) fn receivers(&self, good: usize, resource: usize) -> impl Iterator<Item = (f64, usize)> + '_ {
         self.books[good].receivers.order(resource).iter().map(|(units, who)| (-units, who))
     }
 
-    /// Who asks how much of a resource for one chunk, the least first; equals in the order of
-    /// names.
+    /// Tenants with the units of a resource that each asks for one chunk, the least first; equals
+    /// in the order of names.
     pub(super) fn donors(&self, good: usize, resource: usize) -> impl Iterator<Item = (f64, usize)> + '_ {
         self.books[good].donors.order(resource).iter()
     }
 
-    /// The first receiver and the first donor of those.
+    /// The first receiver and the first donor in these orders.
     pub(super) fn first_pair(&self, good: usize, resource: usize) -> Option<[(f64, usize); 2]> {
         let Book { receivers, donors } = &self.books[good];
         let (units, to) = receivers.order(resource).first()?;
         Some([(-units, to), donors.order(resource).first()?])
     }
 
-    /// What is harvested of each resource if `to` gets one chunk from `from`, who both offer that.
+    /// The harvest of each resource if `to` gets one chunk from `from`, given that both offer that.
     pub(super) fn profit(&self, good: usize, to: usize, from: usize) -> impl Fn(usize) -> f64 + '_ {
         let (after_it, after_that) = (self.books[good].receivers.of(to), self.books[good].donors.of(from));
         let (to, from) = (&self.tenants[to].stakes, &self.tenants[from].stakes);
@@ -241,8 +245,7 @@ impl<'a> Market<'a> {
     }
 }
 
-/// The capacity of flash, by weight among the pools that have a second level; nothing for the
-/// others.
+/// The capacity of flash, by weight among the pools that have a second level; 0 for the others.
 fn flash_shares(view: &View) -> Vec<u64> {
     let weigh = |pool: &Pool| if pool.flash.is_some() { pool.weight } else { 0.0 };
     let weights: f64 = view.pools.iter().map(weigh).sum();

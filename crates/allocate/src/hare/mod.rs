@@ -4,27 +4,26 @@
 //! Storage Services", FAST 2026, section 3. Each tenant starts with the *baseline*, its share by
 //! weight of everything. Then, with the paper's numbers (section 3.4):
 //!
-//! 1. *initialization* collects what each tenant cannot use, for another resource limits it
-//!    (`Market::initialize`);
+//! 1. *initialization* collects the resources that each tenant cannot use because another resource
+//!    limits it (`Market::initialize`);
 //! 2. the *harvest phase* moves chunks of cache from tenants that need little compensation for them
-//!    to tenants that relinquish much. Each keeps exactly the throughput of its baseline; what is
-//!    left over is harvested. The deal is chosen on the *system-wide dominant resource*, the one of
-//!    which least is harvested in relation to what tenants own (`harvest`);
-//! 3. the *redistribute phase* gives everybody the same share more of what it owns
-//!    (`redistribute`).
+//!    to tenants that relinquish much. Each keeps exactly the throughput of its baseline; the
+//!    surplus is harvested. The deal is chosen on the *system-wide dominant resource*, the one with
+//!    the smallest harvest relative to the tenants' property (`harvest`);
+//! 3. the *redistribute phase* increases each tenant's property by the same share (`redistribute`).
 //!
-//! So nobody is ever worse off than by itself (the *sharing incentive*), and the least normalised
-//! throughput is at least DRF's. Where nothing but memory is limited there is nothing to trade it
-//! for, and everybody keeps its baseline. Every run starts from the baseline, not from what is
-//! there now: the same view gives the same decision. Of section 4.3, the salt is added in
+//! So no tenant is ever worse off than with its baseline (the *sharing incentive*), and the least
+//! normalised throughput is at least DRF's. If only memory is limited there is nothing to trade it
+//! for, and each tenant keeps its baseline. Every run starts from the baseline, not from the
+//! present grants: the same view gives the same decision. Of section 4.3, the salt is added in
 //! `Tenant::need`, and "selectively apply new allocations" is `Hare::worthwhile`; migration by
-//! chunks is the business of whoever applies a decision. A single resource (section 3.2) is the
-//! case of one, a cache-independent one (section 3.3) has `α = 0`.
+//! chunks is left to the caller that applies a decision. A single resource (section 3.2) is a
+//! special case, a cache-independent one (section 3.3) has `α = 0`.
 //!
-//! Beyond the paper: the curve as it is must hold the baseline too, not only the one with salt
-//! ([`Settings::mode`]); plateaus and cliffs don't end the trade (`harvest::wide`); promises
+//! Beyond the paper: the baseline must hold by the curve without salt too ([`Settings::mode`]);
+//! plateaus and cliffs do not end the trade (`harvest::wide`); promises
 //! ([`Pool::min_request_rate`](crate::Pool::min_request_rate)) and tail latencies ([`tail`]) count;
-//! and the capacity of flash is traded as memory is ([`Flash`](crate::Flash)).
+//! and the capacity of flash is traded like memory ([`Flash`](crate::Flash)).
 
 mod bounds;
 mod explain;
@@ -42,27 +41,27 @@ use crate::rank::in_order_of_names;
 use crate::{Decision, Grant, Outcome, Policy, View, fairness, guard};
 pub use tail::TailBound;
 
-/// As described and repaired, or as printed.
+/// The rules of the trade: repaired, or as printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Repaired: a rejected deal is followed by the next best, wide deals cross plateaus, the bound
-    /// of acceptance follows the number of tenants, and the sharing incentive holds by the curve
+    /// of acceptance depends on the number of tenants, and the sharing incentive holds by the curve
     /// without salt.
     #[default]
     Repaired,
-    /// As the paper prints it and the authors' engine does it: the first deal that does not pay
+    /// As printed in the paper, and as in the authors' engine: the first deal that does not pay
     /// ends the trade.
     Published,
 }
 
-/// How HARE trades.
+/// The settings of HARE's trade.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Repaired or as published. Default: repaired.
     pub mode: Mode,
-    /// True if the harvest beyond what lifts everybody is given out too, in proportion to what each
-    /// has (section 3.5, "conserving redistribution"), or stays unassigned as in strategy-proof
-    /// DRF. Default: given out.
+    /// True if the harvest beyond the common lift is given out too, in proportion to each tenant's
+    /// property (section 3.5, "conserving redistribution"). If false, it stays unassigned, as in
+    /// strategy-proof DRF. Default: true.
     pub conserving: bool,
     /// Added to each miss ratio, so that an error of the curve near 0 leaves no tenant without
     /// backend (section 4.3). Default: 0.01.
@@ -71,24 +70,24 @@ pub struct Settings {
     /// HopperKV, and more where that would be over 2^17 chunks. For flash, the same share of its
     /// capacity. Default: `None`.
     pub chunk: Option<u64>,
-    /// By how much a deal must lift the least relative harvest, for two tenants; for more, in
-    /// inverse proportion. Default: 0.0001.
+    /// The least increase of the least relative harvest by a deal, for two tenants; for more, in
+    /// inverse proportion to their number. Default: 0.0001.
     pub acceptance: f64,
-    /// A new allocation is used if it promises at least this much more least normalised throughput
-    /// than the present one, or if that breaks the sharing incentive or a promise (section 4.3). 0 =
-    /// always. Default: 0.05.
+    /// The gain in least normalised throughput at which a new allocation replaces the present one
+    /// (section 4.3). If the present one breaks the sharing incentive or a promise, it is replaced
+    /// anyway. 0 = always. Default: 0.05.
     pub apply_threshold: f64,
-    /// Of each resource, the share of its baseline that a tenant always keeps, so that the first
-    /// request which needs it is served. Default: 0.01.
+    /// For each resource, the share of its baseline that a tenant always keeps, so that the first
+    /// request that needs the resource is served. Default: 0.01.
     pub least_share: f64,
     /// Deals after which the harvest ends; `None` = 64 per tenant, at least 10,000. Default:
     /// `None`.
     pub max_rounds: Option<usize>,
-    /// What is traded: memory, and the capacity of flash. What is not stays as it is split by
-    /// weight. Default: both.
+    /// The goods to trade: memory, and the capacity of flash. A good that is not traded stays split
+    /// by weight. Default: both.
     pub goods: [bool; 2],
-    /// True if what pools were promised ([`min_request_rate`](crate::Pool::min_request_rate)) comes
-    /// before what others gain. Default: yes.
+    /// True if promises to pools ([`min_request_rate`](crate::Pool::min_request_rate)) take
+    /// precedence over gains of others. Default: true.
     pub promises: bool,
     /// A bound on tail latency, which pools keep. Default: none.
     pub tail: Option<TailBound>,
@@ -113,7 +112,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As the paper prints it, and with the constants of HopperKV's driver.
+    /// The settings as printed in the paper, with the constants of HopperKV's driver.
     pub fn published() -> Self {
         Self { mode: Mode::Published, least_share: 0.0, promises: false, ..Self::default() }
     }
@@ -123,13 +122,13 @@ impl Settings {
     }
 
     /// Returns whether needs are those of the worse of two curves, with salt and without. With salt
-    /// alone, a tenant that nearly fits seems to miss twice what it does, gives its cache away, and
-    /// is compensated with half of what it then needs.
+    /// alone, the misses of a tenant that nearly fits seem twice as many as they are, so the tenant
+    /// gives its cache away for half of the compensation that it then needs.
     fn holds_by_plain_curve(&self) -> bool {
         self.repaired()
     }
 
-    /// The bytes of a chunk, where all tenants together have `all`.
+    /// The bytes of a chunk, if all tenants together have `all`.
     fn chunk_of(&self, all: u64, tenants: usize) -> u64 {
         let mean = all / tenants.max(1) as u64;
         let largest_number = 1 << 17;
@@ -137,37 +136,38 @@ impl Settings {
     }
 }
 
-/// Cache that changes hands for resources.
+/// A trade of cache for resources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deal {
-    /// What is traded: 0 = memory, 1 = the capacity of flash.
+    /// The traded good: 0 = memory, 1 = the capacity of flash.
     pub good: usize,
-    /// Who gets it, by its place in the view.
+    /// The receiver, by its place in the view.
     pub to: usize,
-    /// Who gives it, and how many bytes.
+    /// The donors, by their places in the view, with the bytes that each gives.
     pub from: Vec<(usize, u64)>,
     /// The system-wide dominant resource, on which the deal was chosen.
     pub dominant: usize,
-    /// Of each resource, what the receiver relinquishes.
+    /// For each resource, the units that the receiver relinquishes.
     pub relinquished: Vec<f64>,
-    /// Of each resource, what the donors get as compensation.
+    /// For each resource, the units that the donors get as compensation.
     pub compensated: Vec<f64>,
-    /// By what share everybody could be lifted after it.
+    /// The share by which all tenants could be lifted after the deal.
     pub improvement: f64,
 }
 
-/// What HARE comes to, and how.
+/// The result of HARE, with its derivation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
     /// One for each pool, in the order of the view.
     pub grants: Vec<Grant>,
-    /// All deals, the first first.
+    /// All deals, in order.
     pub deals: Vec<Deal>,
-    /// By what share everybody is lifted over its baseline, but those whom a promise lifts by more.
+    /// The share by which each pool is lifted over its baseline, except for those that a promise
+    /// lifts further.
     pub improvement: f64,
-    /// Of each resource, what initialisation and harvest had collected before it was redistributed.
+    /// For each resource, the harvest of initialisation and trade before its redistribution.
     pub harvest: Vec<f64>,
-    /// What each pool holds of each resource before redistribution.
+    /// The units of each resource that each pool holds before redistribution.
     pub held: Vec<Vec<f64>>,
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn without_trade(view: &View, settings: &Settings, baseline: &[Grant]
     run(view, settings, false, false, baseline).expect("a baseline is not more than there is")
 }
 
-/// The three steps, with and without promises and trade. `None` if what was traded for promises
-/// that cannot be kept leaves others below their baseline.
+/// The three steps, with and without promises and trade. `None` if trades for promises that cannot
+/// be kept leave others below their baseline.
 fn run(
     view: &View,
     settings: &Settings,
@@ -211,7 +211,7 @@ fn run(
 /// HARE as a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Hare {
-    /// How it trades.
+    /// The settings of the trade.
     pub settings: Settings,
 }
 
@@ -239,9 +239,9 @@ impl Policy for Hare {
 }
 
 impl Hare {
-    /// "Selectively apply new allocations" (section 4.3): whether a decision is better than what is
-    /// there by the threshold, or what is there cannot or should not stay. `alone` is what each
-    /// pool does with its baseline.
+    /// "Selectively apply new allocations" (section 4.3): returns whether a decision is better than
+    /// the present state by the threshold, or the present state cannot or should not stay. `alone`
+    /// is the outcome of each pool with its baseline.
     fn worthwhile(&self, view: &View, alone: &[Outcome], decision: &Decision) -> bool {
         let present: Vec<Grant> = view.pools.iter().map(Grant::present).collect();
         if self.settings.apply_threshold <= 0.0 || !guard::possible(view, &present) {

@@ -1,24 +1,24 @@
-//! What tenants reported for a chunk, kept in the order in which the harvest asks for it: who
-//! relinquishes most, who needs least.
+//! The tenants' reported offers for a chunk, in the order in which the harvest reads them: by most
+//! relinquished, and by least needed.
 
 use super::order::Tournament;
 use super::tenant::Tenant;
 
-/// What all tenants offer for one chunk of one good on one side of the market, ordered for each
+/// The offers of all tenants for one chunk of one good on one side of the market, ordered for each
 /// resource on which a deal was ever chosen.
 #[derive(Clone, Default)]
 pub(super) struct Offers {
-    /// For each tenant, true if it offers anything.
+    /// For each tenant, true if it has an offer.
     made: Vec<bool>,
-    /// Tenant by tenant, what each would need of each resource then.
+    /// Tenant by tenant, the need of each resource after the deal.
     then: Vec<f64>,
-    /// Resource by resource, tenants by how much more they would need: who relinquishes most, or
-    /// asks least, comes first. Made when it is first asked for.
+    /// Resource by resource, tenants by the increase of their need: the tenant that relinquishes
+    /// most, or asks least, comes first. Created at the first request.
     orders: Vec<Option<Tournament>>,
 }
 
 impl Offers {
-    /// Of so many tenants and resources, nothing yet.
+    /// Creates an empty set for `tenants` tenants and `resources` resources.
     pub(super) fn none(tenants: usize, resources: usize) -> Self {
         Self {
             made: vec![false; tenants],
@@ -27,19 +27,19 @@ impl Offers {
         }
     }
 
-    /// What a tenant would need of each resource.
+    /// The need of a tenant for each resource after the deal.
     pub(super) fn of(&self, who: usize) -> &[f64] {
         let resources = self.orders.len();
         &self.then[who * resources..][..resources]
     }
 
-    /// By what a tenant stands in the order of a resource.
+    /// The figure that orders a tenant for a resource.
     fn figure(&self, tenant: &Tenant<'_>, who: usize, resource: usize) -> Option<f64> {
         self.made[who].then(|| self.of(who)[resource] - tenant.stakes[resource].needs)
     }
 
-    /// Enters what a tenant would need of each resource, in place of what it offered: nothing where
-    /// that is not `possible`, or no amount of one resource would do.
+    /// Enters the need of a tenant for each resource, in place of its previous offer. There is no
+    /// offer if the deal is not `possible`, or no amount of one resource would suffice.
     pub(super) fn enter(
         &mut self,
         tenant: &Tenant<'_>,
@@ -63,7 +63,7 @@ impl Offers {
         }
     }
 
-    /// Orders tenants by what they offer of a resource, if they are not yet.
+    /// Orders tenants by their offers of a resource, unless they are already.
     pub(super) fn sort(&mut self, tenants: &[Tenant<'_>], resource: usize) {
         if self.orders[resource].is_none() {
             let figures = tenants.iter().enumerate().map(|(who, tenant)| self.figure(tenant, who, resource));
@@ -71,7 +71,7 @@ impl Offers {
         }
     }
 
-    /// Tenants by what they offer of a resource that they are sorted by.
+    /// Tenants by their offers of a resource that they are sorted by.
     pub(super) fn order(&self, resource: usize) -> &Tournament {
         self.orders[resource].as_ref().expect("tenants are sorted by the dominant resource")
     }
@@ -80,8 +80,8 @@ impl Offers {
 /// Both sides of the market in one good.
 #[derive(Clone, Default)]
 pub(super) struct Book {
-    /// With a chunk more; who relinquishes most for it comes first.
+    /// With a chunk more; the tenant that relinquishes most for it comes first.
     pub(super) receivers: Offers,
-    /// With a chunk less; who asks least for it comes first.
+    /// With a chunk less; the tenant that asks least for it comes first.
     pub(super) donors: Offers,
 }

@@ -1,5 +1,5 @@
-//! Tenants in the order of one figure, of which only the first few are ever asked for, while
-//! figures change all the time.
+//! Tenants in the order of one figure, of which only the first few are ever read, while figures
+//! change often.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,18 +9,18 @@ use crate::rank::Rank;
 /// A tournament: each node holds the least of the two figures below it, down to one leaf for each
 /// tenant.
 ///
-/// A change costs as many comparisons as there are levels above it that it reaches,
-/// `O(log tenants)` at most, in memory that is one piece; the first tenant costs one way down. Of
+/// A change costs as many comparisons as there are levels above it that it reaches, `O(log
+/// tenants)` at most, in contiguous memory; finding the first tenant costs one way down. Among
 /// equal figures the first tenant comes first.
 #[derive(Clone, Default)]
 pub(super) struct Tournament {
     /// The root is node 1, the nodes below node `i` are `2 i` and `2 i + 1`, and leaves fill the
-    /// second half. Nobody's is infinite.
+    /// second half. Infinity stands for no figure.
     least: Vec<f64>,
 }
 
 impl Tournament {
-    /// Among tenants of which each has its figure, or `None` for none.
+    /// Creates a tournament among tenants, each with its figure or `None`.
     pub(super) fn of(figures: impl ExactSizeIterator<Item = Option<f64>>) -> Self {
         let leaves = figures.len().next_power_of_two();
         let mut least = vec![f64::INFINITY; 2 * leaves];
@@ -33,7 +33,7 @@ impl Tournament {
         Self { least }
     }
 
-    /// Gives tenant `who` another figure, or none.
+    /// Sets the figure of tenant `who`, or removes it.
     pub(super) fn set(&mut self, who: usize, figure: Option<f64>) {
         let mut node = self.least.len() / 2 + who;
         let mut least = figure.unwrap_or(f64::INFINITY);
@@ -47,7 +47,7 @@ impl Tournament {
         }
     }
 
-    /// Who has the least figure.
+    /// The tenant with the least figure.
     pub(super) fn first(&self) -> Option<(f64, usize)> {
         let least = *self.least.get(1)?;
         let leaves = self.least.len() / 2;
@@ -58,12 +58,11 @@ impl Tournament {
         least.is_finite().then(|| (least, node - leaves))
     }
 
-    /// All that have a figure, the least first. Each costs `O(log tenants)`.
+    /// All tenants with a figure, the least first. Each costs `O(log tenants)`.
     pub(super) fn iter(&self) -> impl Iterator<Item = (f64, usize)> + '_ {
         let leaves = self.least.len() / 2;
-        // A node stands in the line by its least, and of equals by the first of its leaves: those
-        // of one node are next to each other, so that among equals the first tenant comes out
-        // first.
+        // A node is ordered by its least figure, and among equals by its first leaf: the leaves of
+        // a node are adjacent, so that among equals the first tenant comes out first.
         let mut line = BinaryHeap::new();
         line.extend(self.least.get(1).map(|&least| Reverse((Rank(least), 0, 1))));
         std::iter::from_fn(move || {

@@ -1,20 +1,20 @@
-//! The redistribute phase: what was harvested lifts everybody by the same share. HARE, sections
-//! 3.2.1 and 3.4, step 3.
+//! The redistribute phase: the harvest lifts all tenants by the same share. HARE, sections 3.2.1
+//! and 3.4, step 3.
 //!
 //! The paper's one step, "Weighted-Partition the Harvest", gives tenant `t` of each resource
-//! `r_harvest · r_t / r_sum` beside its `r_t`. On the system-wide dominant resource that is what
-//! lifts everybody ([`Lift`]); on the others it is the *conserving redistribution* of section 3.5
-//! ([`conserving_redistribution`]), which can be left out as DRF does. Without promises both
-//! together are the paper's formula; with them, whoever was promised more than the lift gives keeps
-//! its promise, and the others share the rest (beyond the paper).
+//! `r_harvest · r_t / r_sum` beside its `r_t`. On the system-wide dominant resource that is the
+//! lift of all tenants ([`Lift`]); on the others it is the *conserving redistribution* of section
+//! 3.5 ([`conserving_redistribution`]), which can be left out as DRF does. Without promises both
+//! together are the paper's formula. With them, a tenant whose promise exceeds the lift gets its
+//! promise, and the others share the rest (beyond the paper).
 
 use super::market::{FLASH, MEMORY, Market};
 use crate::partition::shares;
 use crate::{Grant, View};
 
-/// The redistribute phase: what each pool gets in the end, in the order of the view, and by what
-/// share each is lifted over its baseline. `None` if tenants need more than there is even without
-/// what they were promised.
+/// The redistribute phase: the final grant of each pool, in the order of the view, and the share by
+/// which each is lifted over its baseline. `None` if the needs exceed the totals even without
+/// promises.
 pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Grant>, f64)> {
     let lift = Lift::of(market)?;
     let mut granted: Vec<Vec<f64>> = (0..market.tenants.len()).map(|who| lift.granted(market, who)).collect();
@@ -31,17 +31,17 @@ pub(super) fn redistribute(view: &View, market: &Market<'_>) -> Option<(Vec<Gran
     Some((grants, lift.share - 1.0))
 }
 
-/// By how much tenants are lifted: their throughput is the larger of `share` of the baseline and
-/// `promised` of their promise. Without promises `share` is `1 + r_harvest / r_sum` of the
-/// system-wide dominant resource.
+/// The lift of tenants: their throughput is the larger of `share` of the baseline and `promised` of
+/// their promise. Without promises `share` is `1 + r_harvest / r_sum` of the system-wide dominant
+/// resource.
 struct Lift {
     share: f64,
     promised: f64,
 }
 
 impl Lift {
-    /// The largest lift that there is enough for: everybody as far as promises allow or, where
-    /// those alone need too much, as much of the promises as leaves everybody its baseline.
+    /// The largest lift that the totals allow: of all tenants as far as promises permit or, if
+    /// promises alone need too much, as much of the promises as leaves each tenant its baseline.
     fn of(market: &Market<'_>) -> Option<Self> {
         let relative = market.system_wide_dominant().map_or(0.0, |(_, relative)| relative);
         let promises = market.tenants.iter().any(|tenant| tenant.promise > 1.0);
@@ -50,7 +50,7 @@ impl Lift {
         }
         let fits = |lift: &Self| lift.fits(market);
         if relative >= 0.0 {
-            // Nobody is lifted by more than what is left for it alone.
+            // Beyond this share, every tenant would be lifted by more than the harvest allows.
             let most = market.tenants.iter().map(|tenant| tenant.promise);
             let most = most.filter(|promise| promise.is_finite()).fold(1.0, f64::max) * (1.0 + relative);
             Some(Self {
@@ -67,7 +67,7 @@ impl Lift {
         }
     }
 
-    /// By what a tenant's needs are multiplied.
+    /// The factor for a tenant's needs.
     fn factor(&self, promise: f64) -> f64 {
         if promise.is_finite() { self.share.max(self.promised * promise) / promise } else { self.promised }
     }
@@ -87,7 +87,8 @@ impl Lift {
     }
 }
 
-/// The largest value between `low` and `high` that fits, to a billionth, where smaller ones do.
+/// The largest value between `low` and `high` that fits, to a billionth, given that smaller ones
+/// do.
 fn largest(low: f64, high: f64, fits: impl Fn(f64) -> bool) -> f64 {
     if fits(high) {
         return high;
@@ -100,8 +101,8 @@ fn largest(low: f64, high: f64, fits: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-/// Conserving redistribution (section 3.5): what is left of each resource, in proportion to what
-/// each has of it; by weight where nobody has any.
+/// Conserving redistribution (section 3.5): the remainder of each resource, in proportion to each
+/// tenant's property of it; by weight if no tenant has any.
 fn conserving_redistribution(view: &View, market: &Market<'_>, granted: &mut [Vec<f64>]) {
     let weights: Vec<f64> = view.pools.iter().map(|pool| pool.weight).collect();
     let by_weight = shares(view, &weights);

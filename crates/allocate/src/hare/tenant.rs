@@ -1,5 +1,5 @@
-//! One tenant of the trade: what it has, what throughput it keeps, and what of each resource that
-//! takes. HARE, sections 3.3 and 3.4.
+//! One tenant of the trade: its goods, the throughput that it keeps, and its need of each resource
+//! for that throughput. HARE, sections 3.3 and 3.4.
 
 use curve::MissRatioCurve;
 
@@ -8,25 +8,26 @@ use super::market::{FLASH, GOODS, MEMORY, Units};
 use super::tail::Tail;
 use crate::{Demand, Grant, Misses, Pool};
 
-/// A tenant, with what it holds.
+/// A tenant, with its property.
 pub(super) struct Tenant<'a> {
     pub(super) pool: &'a Pool,
     /// Its place in the view.
     pub(super) place: usize,
-    /// Of each good, the bytes that it holds, and the least and the most that it may.
+    /// For each good, the bytes that the tenant holds; below, the least and the most that it may
+    /// hold.
     pub(super) has: [u64; GOODS],
     pub(super) least: [u64; GOODS],
     most: [u64; GOODS],
     /// `T(r_c, r_1, …, r_n)` of section 3.4: the requests per second that it keeps whatever it
-    /// trades, those of the baseline or, where that is more and promises count, those that it was
-    /// promised. By the curve with salt; infinite where it needs nothing but memory.
+    /// trades. They are those of the baseline or, if that is more and promises count, the promised
+    /// ones. By the curve with salt; infinite if it needs only memory.
     pub(super) throughput: f64,
-    /// The same by the curve as it is.
+    /// The same by the curve without salt.
     pub(super) plain_throughput: f64,
-    /// What it was promised in relation to the baseline, where that is more; else 1.
+    /// The promise relative to the baseline if that is more than 1; otherwise 1.
     pub(super) promise: f64,
-    /// Its part in each resource. These and the curve stand here beside what else a deal looks at,
-    /// for a market of thousands is not in the processor's caches.
+    /// Its stake in each resource. These and the curve are stored here beside the other fields that
+    /// a deal reads, as a market of thousands does not fit in the processor's caches.
     pub(super) stakes: Vec<Stake>,
     pub(super) curve: &'a MissRatioCurve,
     /// True if it has a second level.
@@ -35,22 +36,22 @@ pub(super) struct Tenant<'a> {
     pub(super) near: usize,
 }
 
-/// What a tenant has to do with a resource.
+/// The relation of a tenant to a resource.
 #[derive(Clone, Copy)]
 pub(super) struct Stake {
-    /// What a request needs of it, where there is no second level: `d_i` and `α_i`.
+    /// The demand of a request for the resource without a second level: `d_i` and `α_i`.
     pub(super) demand: Demand,
-    /// Units per second that the tenant must keep whatever it needs.
+    /// Units per second that the tenant must keep whatever its need.
     pub(super) keeps: f64,
-    /// `r_i`, the units per second that it owns while it trades: just what it needs for its
+    /// `r_i`, the units per second that it owns while it trades: exactly its need for its
     /// throughput.
     pub(super) needs: f64,
 }
 
-/// What all tenants start with.
+/// The common inputs of all tenants' initialization.
 pub(super) struct Opening<'s, 'a> {
     pub(super) settings: &'s Settings,
-    /// True if what tenants were promised counts.
+    /// True if promises to tenants count.
     pub(super) promises: bool,
     /// The resource that is the capacity of flash.
     pub(super) capacity: Option<usize>,
@@ -59,8 +60,8 @@ pub(super) struct Opening<'s, 'a> {
 
 impl<'a> Tenant<'a> {
     /// Initialization (section 3.4, step 1) of one tenant: it starts with its baseline, `grant` and
-    /// so much flash, and of that owns what its dominant resource lets it use. The rest is
-    /// harvested.
+    /// its share of flash, and owns the part of it that its dominant resource lets it use. The rest
+    /// is harvested.
     pub(super) fn at_baseline(
         (place, pool): (usize, &'a Pool),
         grant: &Grant,
@@ -85,8 +86,8 @@ impl<'a> Tenant<'a> {
             near: pool.curve.miss_ratio_near(grant.memory as f64, 0).1,
         };
         tenant.set_throughput(grant, opening);
-        // A throughput without limit is that of requests that cost nothing; it is kept only where
-        // they go on to cost nothing.
+        // An unlimited throughput is that of requests without cost; it is kept only while they
+        // remain without cost.
         let misses = tenant.misses(tenant.has);
         for resource in 0..tenant.stakes.len() {
             let need = tenant.need(misses, resource, settings, opening.tail);
@@ -95,8 +96,8 @@ impl<'a> Tenant<'a> {
         tenant
     }
 
-    /// The throughput of its baseline: the least that any of its resources supports,
-    /// `min T_i(r_c, r_i)`, which is its dominant one.
+    /// The throughput of its baseline: the least that any of its resources supports, `min T_i(r_c,
+    /// r_i)`. That resource is its dominant one.
     fn set_throughput(&mut self, grant: &Grant, opening: &Opening<'_, '_>) {
         let resources = without(opening.capacity, &grant.resources, f64::INFINITY);
         let misses = self.misses(self.has);
@@ -110,15 +111,15 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Its misses with these goods, as its curve says.
+    /// Its misses with these goods, by its curve.
     pub(super) fn misses(&self, has: [u64; GOODS]) -> Misses {
         let (memory, near) = self.curve.miss_ratio_near(has[MEMORY] as f64, self.near);
         let all = |size: u64| self.curve.miss_ratio_near(size as f64, near).0;
         Misses { memory, all: if has[FLASH] == 0 { memory } else { all(has[MEMORY] + has[FLASH]) } }
     }
 
-    /// `(1 - α_i + α_i · m) · d_i` of section 3.3: units of a resource that a request needs in the
-    /// mean.
+    /// `(1 - α_i + α_i · m) · d_i` of section 3.3: the mean units of a resource that a request
+    /// needs.
     fn cost(&self, resource: usize, misses: Misses) -> f64 {
         if self.flash {
             self.pool.cost(resource, misses)
@@ -127,16 +128,15 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// What it needs of a resource to keep its throughput with these misses; `None` if no amount
-    /// does.
+    /// Its need of a resource to keep its throughput with these misses; `None` if no amount
+    /// suffices.
     ///
-    /// Section 3.3 models the throughput that a resource supports as
-    /// `T_i = r_i / ((1 - α_i + α_i · m) · d_i)`. Solved for the resource that is
-    /// `r_i = T · (1 - α_i + α_i · m) · d_i`, and with `Δm` more misses there must be
-    /// `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the paper's compensation, and with
-    /// the sign turned what is relinquished. So both are differences of needs here, which can be
-    /// had where `m` is 0, too. `m` is the curve's with salt (section 4.3); repaired, the need is
-    /// at least that by the curve without.
+    /// Section 3.3 models the throughput that a resource supports as `T_i = r_i / ((1 - α_i + α_i ·
+    /// m) · d_i)`. Solved for the resource that is `r_i = T · (1 - α_i + α_i · m) · d_i`, and with
+    /// `Δm` more misses there must be `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the
+    /// paper's compensation or, with the sign reversed, the amount relinquished. So both are
+    /// differences of needs here, which exist even if `m` is 0. `m` is the curve's with salt
+    /// (section 4.3); repaired, the need is at least that by the curve without salt.
     pub(super) fn need(
         &self,
         plain: Misses,
@@ -154,13 +154,12 @@ impl<'a> Tenant<'a> {
         Some(need.max(self.stakes[resource].keeps))
     }
 
-    /// Of each resource, what it owns.
+    /// The units of each resource that it owns.
     pub(super) fn needs(&self) -> impl Iterator<Item = f64> + '_ {
         self.stakes.iter().map(|stake| stake.needs)
     }
 
-    /// What it needs of each resource with these goods; `None` if no amount of one keeps its
-    /// throughput.
+    /// Its need of each resource with these goods; `None` if no amount of one keeps its throughput.
     pub(super) fn needs_with(
         &self,
         has: [u64; GOODS],
@@ -171,8 +170,8 @@ impl<'a> Tenant<'a> {
         (0..self.stakes.len()).map(|resource| self.need(misses, resource, settings, tail)).collect()
     }
 
-    /// How much less of each resource that is than it owns now: relinquished where positive, a
-    /// compensation where negative.
+    /// The reduction of each resource from its present property to `then`: relinquished if
+    /// positive, a compensation if negative.
     pub(super) fn saved(&self, then: &[f64]) -> impl Iterator<Item = f64> {
         self.stakes.iter().zip(then).map(|(stake, then)| stake.needs - then)
     }
@@ -188,20 +187,20 @@ impl<'a> Tenant<'a> {
     }
 }
 
-/// `throughput * cost`, where a request that costs nothing needs nothing at any throughput; `None`
-/// if the product is infinite.
+/// `throughput * cost`, with 0 for requests without cost at any throughput; `None` if the product
+/// is infinite.
 pub(super) fn times(throughput: f64, cost: f64) -> Option<f64> {
     let product = if cost > 0.0 { throughput * cost } else { 0.0 };
     product.is_finite().then_some(product)
 }
 
-/// "Take MRC with a grain of salt" (section 4.3): misses with `salt` more than a curve says, but
-/// never more than all.
+/// "Take MRC with a grain of salt" (section 4.3): misses with `salt` added to those of a curve, but
+/// at most 1.
 fn salted(plain: Misses, salt: f64) -> Misses {
     Misses { memory: (plain.memory + salt).min(1.0), all: (plain.all + salt).min(1.0) }
 }
 
-/// These grants, but `value` in the place of the flash capacity.
+/// These grants, with `value` in place of the flash capacity.
 fn without(capacity: Option<usize>, grants: &[f64], value: f64) -> Vec<f64> {
     let mut grants = grants.to_vec();
     if let Some(capacity) = capacity {

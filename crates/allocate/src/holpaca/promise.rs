@@ -1,10 +1,10 @@
-//! What each pool needs: to keep a promise, or not to starve.
+//! The need of each pool: the size that keeps a promise, or prevents starvation.
 //!
 //! HOLPACA, section 4.3, "QoS enforcement with throughput maximization". The paper discards
-//! candidates that would violate a minimum throughput, and says in the same paragraph that whoever
-//! is below its minimum is only excluded from reductions: as described and as published that is all
-//! ([`Need::lacking`]). Repaired, the curve says at which size a promise is kept; nobody is shrunk
-//! below that, and who has less grows toward it ([`Need::bytes`]).
+//! candidates that would violate a minimum throughput, and says in the same paragraph that a tenant
+//! below its minimum is only excluded from reductions: as described and as published that is all
+//! ([`Need::lacking`]). Repaired, the curve gives the size at which a promise is kept; no pool is
+//! shrunk below that, and a smaller pool grows toward it ([`Need::bytes`]).
 
 use super::{Mode, Options};
 use crate::problem::{Objective, Worth};
@@ -13,16 +13,16 @@ use crate::{Pool, Unmet, View};
 /// The least size that a pool should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Need {
-    /// In bytes; 0 where it needs nothing.
+    /// In bytes; 0 if there is no need.
     pub(super) bytes: u64,
-    /// The promise for which, in requests per second; 0 where the need is the floor of all.
+    /// The promise behind the need, in requests per second; 0 if the need is the common floor.
     promise: f64,
-    /// It has not got what it was promised, and gives nothing.
+    /// True if the pool is below its promise, and so gives no memory.
     pub(super) lacking: bool,
 }
 
 impl Need {
-    /// What it is that it needs, in words.
+    /// The reason of the need, in words.
     pub(super) fn why(&self) -> String {
         if self.promise > 0.0 {
             format!("it needs for the {:.0} requests per second that it was promised", self.promise)
@@ -36,13 +36,13 @@ impl Need {
 pub(super) struct Promises<'a> {
     view: &'a View,
     options: &'a Options,
-    /// The throughput at each size, for active pools that were promised one.
+    /// The throughput at each size, for active pools with a promise.
     promised: Vec<Option<Worth>>,
 }
 
 impl<'a> Promises<'a> {
-    /// The promises of a view to pools that are not `new`. `backend_rate` is what a pool's backend
-    /// carries, in misses per second.
+    /// The promises of a view to pools that are not `new`. `backend_rate` is the rate of a pool's
+    /// backend, in misses per second.
     pub(super) fn new(
         view: &'a View,
         options: &'a Options,
@@ -50,7 +50,7 @@ impl<'a> Promises<'a> {
         backend_rate: impl Fn(usize) -> f64,
     ) -> Self {
         let promised = view.pools.iter().zip(new).enumerate().map(|(i, (pool, &new))| {
-            // Weights say who comes first, not what was promised.
+            // Weights set the priority of promises, not their amount.
             let unweighted = || Pool { weight: 1.0, ..pool.clone() };
             (pool.min_request_rate > 0.0 && !new)
                 .then(|| Worth::of(&unweighted(), Objective::Throughput, backend_rate(i)))
@@ -58,8 +58,8 @@ impl<'a> Promises<'a> {
         Self { view, options, promised: promised.collect() }
     }
 
-    /// What each pool needs, and which promises cannot be kept. `throughput` is what was measured,
-    /// smoothed.
+    /// The need of each pool, and the promises that cannot be kept. `throughput` is the smoothed
+    /// measurement.
     pub(super) fn needs(&self, throughput: &[f64]) -> (Vec<Need>, Vec<Unmet>) {
         let n = self.view.pools.len();
         let floor = (self.options.floor_of_equal * self.view.memory as f64 / n as f64) as u64;
@@ -70,7 +70,7 @@ impl<'a> Promises<'a> {
             .map(|pool| Need { bytes: floor.clamp(pool.floor, pool.ceiling), ..Need::default() })
             .collect();
         if self.options.mode == Mode::Published {
-            // The published rule: who has less than 1.1 of what it was promised is not shrunk.
+            // The published rule: a pool below 1.1 of its promise is not shrunk.
             for (i, pool) in self.view.pools.iter().enumerate() {
                 needs[i].lacking = pool.min_request_rate > 0.0
                     && throughput[i] < pool.min_request_rate * (1.0 + self.options.margin);
@@ -89,8 +89,8 @@ impl<'a> Promises<'a> {
         (needs, unmet)
     }
 
-    /// Promises that can be kept beside each other, and why the others cannot: those of more weight
-    /// come first, then those that need less memory.
+    /// The promises that can be kept together, and the reasons why the others cannot: those of more
+    /// weight come first, then those that need less memory.
     fn keepable(&self, floors: &[Need]) -> (Vec<usize>, Vec<Unmet>) {
         let pools = &self.view.pools;
         let least: u64 = floors.iter().map(|need| need.bytes).sum();
@@ -135,8 +135,8 @@ impl<'a> Promises<'a> {
         (kept, unmet)
     }
 
-    /// The largest of some margins that takes no more than half of the memory which promises leave
-    /// free: a margin must not stand in the way of what the memory is for.
+    /// The largest of several margins that takes at most half of the memory which promises leave
+    /// free, so that the rest still serves the objective.
     fn margin(&self, floors: &[Need], kept: &[usize]) -> f64 {
         let needed = |margin: f64| -> Option<u64> {
             kept.iter()
@@ -156,12 +156,12 @@ impl<'a> Promises<'a> {
             .unwrap_or(0.0)
     }
 
-    /// The most that a pool may have.
+    /// The largest size of a pool.
     fn most(&self, i: usize) -> u64 {
         self.view.pools[i].ceiling.min(self.view.memory)
     }
 
-    /// The least size at which a pool's curve gives so many requests per second.
+    /// The least size at which a pool's curve gives `throughput` requests per second.
     fn size_for(&self, i: usize, throughput: f64) -> Option<u64> {
         self.promised[i].as_ref()?.least_size(throughput, self.most(i))
     }

@@ -1,35 +1,35 @@
-//! Deals over more than one chunk, where no single one pays: beyond the paper, whose trade ends
-//! there.
+//! Deals over more than one chunk, for when no single chunk pays: beyond the paper, whose trade
+//! ends there.
 //!
-//! A plateau wider than a chunk makes each single chunk of it worthless to whoever takes it, and a
-//! cliff behind it out of reach. So a tenant is offered as many chunks at once as take it down its
-//! next cliff, then two, four, …, from as many donors as it takes.
+//! A plateau wider than a chunk makes each single chunk worthless to a receiver, and a cliff behind
+//! it unreachable. So a tenant is offered as many chunks at once as take it down its next cliff,
+//! then two, four, …, from as many donors as necessary.
 
 use std::collections::BinaryHeap;
 
 use super::super::market::{Market, Units};
 use super::{GOODS, Offer, Rank, improvement, reaches};
 
-/// Receivers that are tried with each window beyond one chunk.
+/// Receivers tried with each window of more than one chunk.
 const RECEIVERS: usize = 8;
 
-/// Donors that are looked at for one wide deal, who asks least for one chunk first.
+/// Donors considered for one wide deal, those that ask least for one chunk first.
 const DONORS: usize = 256;
 
 /// A deal over more than one chunk: first over as many as take a tenant down its next cliff, then
-/// over two, four, … for anybody. Each chunk of it must lift everybody as far as a single one must,
-/// by `step`.
+/// over two, four, … for any tenant. Each chunk of the deal must lift all tenants as far as a
+/// single one must, by `step`.
 ///
-/// Most tenants need no look at all windows: where the curves of a tenant and of all donors only
-/// flatten, a wide deal pays no more per chunk than a single one, which has been seen not to pay.
+/// For most tenants not all windows are tried: if the curves of a tenant and of all donors only
+/// flatten, a wide deal pays no more per chunk than a single one, which did not pay.
 pub(super) fn wide_deal(market: &Market<'_>, dominant: usize, now: f64, step: f64) -> Option<Offer> {
     for good in (0..GOODS).filter(|&good| market.chunk[good] > 0) {
         let chunk = market.chunk[good];
         let all = most_bytes(market, good);
         let donors = Donors::of(market, good, dominant, all / chunk);
         let price = donors.price();
-        // What each of so many chunks must bring at least falls with their number, if hardly: the
-        // last of all counts.
+        // The profit that each chunk must bring falls slightly with the number of chunks, so the
+        // largest number gives the bound.
         let chunks = (all / chunk) as f64;
         let must = market.sums[dominant] * step / (1.0 + now.max(0.0) + step * chunks);
         let bound = |to| market.most_relinquished(to, good, dominant);
@@ -52,17 +52,18 @@ pub(super) fn wide_deal(market: &Market<'_>, dominant: usize, now: f64, step: f6
     None
 }
 
-/// What all tenants together can give of a good, as far as anybody gains by it: nobody does beyond
-/// the end of its curve.
+/// The bytes of a good that all tenants together can give and some tenant can gain from: no tenant
+/// gains beyond the end of its curve.
 pub(super) fn most_bytes(market: &Market<'_>, good: usize) -> u64 {
     let all: u64 = market.tenants.iter().map(|tenant| tenant.spare(good)).sum();
     let end = market.tenants.iter().map(|tenant| tenant.pool.curve.max_size()).max().unwrap_or(0);
     all.min(end)
 }
 
-/// The first deal that pays among those in which a tenant gets so many chunks, who relinquishes
-/// most for a chunk first. No donor gives a chunk for less than `price`, and no tenant relinquishes
-/// more than its bound for one; who has the highest comes first.
+/// The first profitable deal in which a tenant gets a window of chunks, tried in the order of the
+/// amount that tenants relinquish per chunk, the most first. No donor gives a chunk for less than
+/// `price`, and no tenant relinquishes more than its bound for a chunk; `windows` are ordered by
+/// those bounds, the highest first.
 pub(super) fn best_of(
     donors: &Donors<'_, '_>,
     price: f64,
@@ -80,7 +81,7 @@ pub(super) fn best_of(
             continue;
         };
         let (each, chunks) = (units / window as f64, window as f64);
-        // What it costs at least, less what rounding may have added to it.
+        // The least cost, less a margin for rounding.
         if reaches(market, dominant, units - price.max(0.0) * chunks * (1.0 - 1e-9), needed(window)) {
             let receiver = (Rank(-each), to, window);
             best.insert(best.partition_point(|better| *better < receiver), receiver);
@@ -96,21 +97,21 @@ pub(super) fn best_of(
     })
 }
 
-/// Who would give chunks of a good, and for how much of the dominant resource.
+/// The tenants that would give chunks of a good, and their prices in the dominant resource.
 pub(super) struct Donors<'m, 'a> {
     market: &'m Market<'a>,
     good: usize,
     dominant: usize,
-    /// Those who ask least for one chunk, the least first.
+    /// The tenants that ask least for one chunk, the least first.
     who: Vec<usize>,
-    /// What each asks for one chunk, two, four, … together.
+    /// The price of each for one chunk, two, four, … together.
     asked: Vec<Vec<Option<f64>>>,
 }
 
 impl<'m, 'a> Donors<'m, 'a> {
-    /// Donors for deals of at most so many chunks.
+    /// Collects donors for deals of at most `most` chunks.
     pub(super) fn of(market: &'m Market<'a>, good: usize, dominant: usize, most: u64) -> Self {
-        // One more than are looked at, for one may be the receiver.
+        // One more than are considered, as one may be the receiver.
         let who: Vec<usize> = market.donors(good, dominant).map(|(_, who)| who).take(DONORS + 1).collect();
         let ask =
             |who: usize, chunks: u64| market.compensation(dominant, who, good, chunks * market.chunk[good]);
@@ -118,7 +119,7 @@ impl<'m, 'a> Donors<'m, 'a> {
         Self { market, good, dominant, asked: who.iter().map(powers).collect(), who }
     }
 
-    /// What the donor at `place` asks for so many chunks.
+    /// The price of the donor at `place` for `chunks` chunks.
     fn ask(&self, place: usize, chunks: u64) -> Option<f64> {
         if chunks.is_power_of_two()
             && let Some(&asked) = self.asked[place].get(chunks.ilog2() as usize)
@@ -133,15 +134,15 @@ impl<'m, 'a> Donors<'m, 'a> {
         )
     }
 
-    /// No chunk is had for less than this.
+    /// A lower bound on the price of a chunk.
     fn price(&self) -> f64 {
         let asked = self.who.iter().map(|&from| self.market.least_asked(from, self.good, self.dominant));
         asked.fold(f64::INFINITY, f64::min)
     }
 
-    /// The cheapest way, per chunk, in which a donor gives some of what is missing, beyond the
-    /// chunks that it gives already for what it asks already. It may be several chunks at once: the
-    /// first may be dear and the others, behind its cliff, for nothing.
+    /// The cheapest way, per chunk, in which a donor gives some of the `missing` chunks, beyond
+    /// those that it already gives at their price. This may be several chunks at once: the first
+    /// may be expensive and the others, behind the donor's cliff, free.
     fn cheapest(&self, place: usize, (given, asked): (u64, f64), missing: u64) -> Option<(Rank, u64)> {
         let mut best: Option<(Rank, u64)> = None;
         for chunks in powers(missing * 2 - 1).map(|chunks| chunks.min(missing)) {
@@ -154,8 +155,8 @@ impl<'m, 'a> Donors<'m, 'a> {
         best
     }
 
-    /// Gathers `window` chunks for `to` from whoever asks least per chunk: who gives how many, and
-    /// what they ask of each resource together.
+    /// Gathers `window` chunks for `to` from the donors that ask least per chunk. Returns the
+    /// chunks of each donor, and their total price in each resource.
     fn gather(&self, to: usize, window: u64) -> Option<(Vec<(usize, u64)>, Units)> {
         let mut given: Vec<(u64, f64)> = vec![(0, 0.0); self.who.len()];
         let mut heap = BinaryHeap::new();
