@@ -8,7 +8,7 @@
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O, and no knowledge of an arena. The engine builds a view of its
-//!    pools, asks, and carries out the answer; a simulator or a test does the same.
+//!    pools, asks for a decision, and executes it; a simulator or a test does the same.
 //! 2. Equal views and seeds give equal decisions.
 
 #![forbid(unsafe_code)]

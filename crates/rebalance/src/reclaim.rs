@@ -1,50 +1,52 @@
-//! Memory that pools share beyond their reserves: who takes some from whom, a step at a time.
+//! Memory that pools share beyond their reserves: the choice of the pool that gives and the pool
+//! that takes, a step at a time.
 //!
-//! Limits may come to more than the memory, so that what one pool leaves idle another may use. Then
-//! somebody has to give when the one wants its part. Each pool has a reserve, which nobody takes
-//! from it, and a weight. What it has over its reserve, by its weight, is its *level*; a pool that
-//! wants a step more takes it from the pool of the highest level, if it stands no higher with it
-//! than the other does without. So levels even out, as in weighted max-min fairness (Bertsekas and
-//! Gallager, "Data Networks", section 6.5.2), among those that want memory; those that do not keep
-//! theirs for as long as nobody stands lower.
+//! Limits may exceed the memory in total, so that a pool can use memory that another leaves idle.
+//! When the other pool wants its part, some pool has to give. Each pool has a reserve, which no
+//! pool takes from it, and a weight. Its *level* is its memory above the reserve, divided by its
+//! weight. A pool that wants a step more takes it from the pool of the highest level, if its own
+//! level with the step does not exceed the other pool's level without that step. So levels even
+//! out, as in weighted max-min fairness (Bertsekas and Gallager, "Data Networks", section 6.5.2),
+//! among the pools that want memory; other pools keep theirs for as long as no such pool has a
+//! lower level.
 //!
 //! What must hold:
 //! 1. A victim keeps its reserve.
 //! 2. A pool below its reserve takes from any that is above its own.
-//! 3. No memory goes back and forth: of two pools, the one that could take from the other still
-//!    could not after the other took from it.
+//! 3. No memory goes back and forth: a pool that another has taken a step from cannot take that
+//!    step back.
 
 use std::cmp::Ordering;
 
-/// What a pool has of the memory, and what it is entitled to.
+/// The memory of a pool, and its entitlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stake {
     /// The pool's number.
     pub pool: u16,
-    /// Its memory, in bytes.
+    /// The memory of the pool, in bytes.
     pub bytes: u64,
-    /// Bytes that nobody takes from it.
+    /// Bytes that no pool takes from it.
     pub reserve_bytes: u64,
-    /// Its part of what is beyond the reserves, against the other pools; 0 = it takes nothing
-    /// beyond its own.
+    /// Its share of the memory beyond the reserves, relative to the other pools; 0 = it takes
+    /// nothing beyond its reserve.
     pub weight: u32,
-    /// True if there was no memory for it when it asked for some.
+    /// True if the pool's last request for memory could not be met.
     pub wants: bool,
 }
 
 impl Stake {
-    /// Its level with this many bytes more.
+    /// The level with this many bytes more.
     fn level(&self, more: i128) -> Level {
         Level { over: i128::from(self.bytes) - i128::from(self.reserve_bytes) + more, weight: self.weight }
     }
 
-    /// Returns whether it may take from others until it has a step more.
+    /// Returns whether the pool may take from others until it has a step more.
     fn may_take(&self, step: i128) -> bool {
         self.weight > 0 || self.level(step).over <= 0
     }
 }
 
-/// Bytes over a reserve, by a weight.
+/// Bytes above a reserve, relative to a weight.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     over: i128,
@@ -56,7 +58,7 @@ impl Level {
         let by_weight = |over: i128, weight: u32| over * i128::from(weight);
         match (self.over <= 0, other.over <= 0) {
             (true, true) => self.over.cmp(&other.over),
-            // Without a weight every byte over the reserve is too much.
+            // Without a weight every byte above the reserve is excess.
             (false, false) if self.weight == 0 && other.weight == 0 => self.over.cmp(&other.over),
             (false, false) => by_weight(self.over, other.weight).cmp(&by_weight(other.over, self.weight)),
             (true, false) => Ordering::Less,
@@ -65,7 +67,7 @@ impl Level {
     }
 }
 
-/// The pool that should give the pool called `taker` so many bytes, if any should.
+/// The pool that should give `step_bytes` to the pool `taker`, if any.
 pub fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
     let step = i128::from(step_bytes);
     let taker = stakes.iter().find(|stake| stake.pool == taker).filter(|taker| taker.may_take(step))?;
@@ -75,21 +77,21 @@ pub fn victim(stakes: &[Stake], taker: u16, step_bytes: u64) -> Option<u16> {
     gives.then_some(highest.pool)
 }
 
-/// Of the pools that want memory, and may take it from others, the one that would stand lowest with
-/// a step more.
+/// Among the pools that want memory and may take it from others, the one that would have the lowest
+/// level with a step more.
 pub fn lowest_that_wants(stakes: &[Stake]) -> Option<Stake> {
     let wanting = stakes.iter().filter(|stake| stake.wants && stake.may_take(1));
     wanting.min_by(|a, b| a.level(1).compare(&b.level(1))).copied()
 }
 
-/// Returns whether a pool shall get no memory that is free, as the one that wants it would stand
-/// lower with it.
+/// Returns whether free memory must not go to `pool`, because `lowest` wants it and would have a
+/// lower level with it.
 pub fn goes_first(lowest: &Stake, pool: &Stake) -> bool {
     lowest.pool != pool.pool && lowest.level(1).compare(&pool.level(1)).is_lt()
 }
 
-/// The pool that should give memory for what is not a pool's: that of the highest level, or, where
-/// none is over its reserve, the largest.
+/// The pool that should give memory for uses other than pools: that of the highest level or, if
+/// none is above its reserve, the largest.
 pub fn first_to_give(stakes: &[Stake]) -> Option<u16> {
     let with_memory = || stakes.iter().filter(|stake| stake.bytes > 0);
     let over =

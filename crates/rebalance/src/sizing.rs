@@ -1,18 +1,19 @@
-//! Which chunk sizes suit the items that a pool holds: a histogram, an exact choice and a rule, as
+//! The choice of chunk sizes for the items of a pool: a histogram, an exact choice and a rule, as
 //! plain values.
 //!
-//! A pool's slabs are cut into chunks of a few sizes, and what an item leaves of its chunk is
-//! *slack*, as is the end of a slab that no chunk fits into. By a factor of 1.25 that is a tenth of
-//! the memory; CacheLib (Berg et al., OSDI 2020, sections 3 to 5) leaves it to the operator to find
-//! better sizes and to restart with them. Here the sizes follow the items: now and then the engine
-//! looks at what a pool holds ([`SizeHistogram`]), [`choose`] finds the sizes with the least slack,
-//! and where they would save enough ([`Tuning::decide`]) the pool takes them over while it serves.
+//! A pool's slabs are cut into chunks of a few sizes. The unused part of an item's chunk is
+//! *slack*, as is the end of a slab that no chunk fits into. With a factor of 1.25 between sizes,
+//! slack is a tenth of the memory; CacheLib (Berg et al., OSDI 2020, sections 3 to 5) leaves it to
+//! the operator to find better sizes and to restart with them. Here the sizes follow the items: now
+//! and then the engine samples the items of a pool ([`SizeHistogram`]), [`choose`] finds the sizes
+//! with the least slack, and if they would save enough ([`Tuning::decide`]) the pool adopts them
+//! while it serves.
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O.
-//! 2. The largest item that fitted before fits afterwards.
-//! 3. No size is more than [`Range::GREATEST_STEP`] times the one below, seen or not, so that items
-//!    of a size that nobody has seen yet waste at most half of their chunks.
+//! 2. The largest item that fits before a change fits afterwards.
+//! 3. No size is more than [`Range::GREATEST_STEP`] times the one below, even if no such items were
+//!    seen, so that items of a new size waste at most half of their chunks.
 //!
 //! ```
 //! use millpond_rebalance::sizing::{Range, SizeHistogram, Tuning};
@@ -34,23 +35,23 @@ use base::geometry::{MIN_CHUNK_BYTES, SLAB_BYTES};
 pub use choice::choose;
 pub use histogram::{SizeHistogram, Slack};
 
-/// What sizes may be chosen.
+/// The range of sizes to choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The smallest chunk, in bytes. At least 64.
     pub min_bytes: u32,
     /// The largest chunk, in bytes, which is always one of the sizes. At most 4 MiB.
     pub max_bytes: u32,
-    /// Most sizes, 1 to 255.
+    /// The most sizes, from 1 to 255.
     pub most_classes: usize,
 }
 
-/// Most classes of a pool that does not say how many: twice as many have numbers below 256, so that
-/// all may change.
+/// Default for the most classes of a pool: twice as many still have numbers below 256, so that all
+/// sizes can change at once.
 const MOST_CLASSES: usize = 120;
 
 impl Range {
-    /// The most that a size is a multiple of the one below, where [`Self::most_classes`] allows it.
+    /// The greatest ratio of a size to the one below, if [`Self::most_classes`] allows it.
     pub const GREATEST_STEP: f64 = 2.0;
 
     /// The range between the smallest and the largest of these chunk sizes, ascending, in bytes.
@@ -63,19 +64,18 @@ impl Range {
     }
 }
 
-/// When the sizes of a pool are changed, and to what.
+/// The rule that decides when the sizes of a pool change, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
-    /// Most size classes. Default: 120 (of CacheLib's 128), or as many as the pool began with
-    /// (`PoolConfig::classes`) where those are more. A small pool gets fewer: see
-    /// [`choose`].
+    /// Most size classes. Default: 120 (of CacheLib's 128), or the initial number of the pool
+    /// (`PoolConfig::classes`) if that is more. A small pool gets fewer: see [`choose`].
     pub most_classes: Option<usize>,
-    /// By how much the slack must fall at least, as a share of the memory of the chunks that hold
-    /// items. A change costs a copy of most items. Default 0.02.
+    /// The least reduction of the slack, as a share of the memory of the chunks that hold items. A
+    /// change costs a copy of most items. Default 0.02.
     pub least_gain: f64,
-    /// Items that must have been seen. Default 1,000.
+    /// The least number of items seen. Default 1,000.
     pub least_items: u64,
-    /// Seconds between two looks at the pool. Default 60.
+    /// Seconds between two checks of the pool. Default 60.
     pub every_secs: u32,
 }
 
@@ -85,18 +85,18 @@ impl Default for Tuning {
     }
 }
 
-/// What was decided.
+/// The result of a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The best sizes, ascending, in bytes.
     pub sizes: Vec<u32>,
-    /// The slack of what was seen in the sizes that there are.
+    /// The slack of the items seen with the present sizes.
     pub now: Slack,
-    /// Its slack in the best sizes.
+    /// The slack of the same items with the best sizes.
     pub then: Slack,
-    /// True if the pool should take them over.
+    /// True if the pool should adopt the best sizes.
     pub applies: bool,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 

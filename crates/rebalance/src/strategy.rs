@@ -1,23 +1,23 @@
-//! Who gives a slab, and who gets it: rebalancing within a pool, resizing, and limits between
-//! pools, as plain values.
+//! The choice of the class that gives a slab and the class that gets it: rebalancing within a pool,
+//! resizing, and limits between pools, as plain values.
 //!
-//! Slabs go to the classes that ask first, and when sizes or popularity change they are in the
-//! wrong ones (*slab calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A strategy
-//! is handed what a pool looks like, about once a second, and says which class shall give a slab
-//! and which shall get it, with the reason in words. It moves nothing itself; whoever owns the pool
-//! does, one slab per pool and round.
+//! Slabs go to the classes that ask first. When sizes or popularity change, the slabs are in the
+//! wrong classes (*slab calcification*; Cidon et al., "Cliffhanger", NSDI 2016, section 2). A
+//! strategy receives a view of a pool, about once a second, and decides which class gives a slab
+//! and which class gets it, with the reason in words. It moves nothing itself; the owner of the
+//! pool does, one slab per pool and round.
 //!
 //! The strategies, their formulas, thresholds and defaults are those of CacheLib (Berg et al., OSDI
-//! 2020, section 4.2, and its sources as of 2026); `docs/rebalancing.md` writes them out. Where we
-//! depart: marginal hits has a threshold and a hold-off (CacheLib's moves a slab each round for
-//! ever, and [`MarginalHits::as_in_cachelib`] does too), ties have one rank, a class is never its
-//! own victim, and where every class evicts there is simply no victim by free memory.
+//! 2020, section 4.2, and its sources as of 2026); `docs/rebalancing.md` lists them. The
+//! differences: marginal hits has a threshold and a hold-off (CacheLib's moves a slab each round
+//! for ever, and [`MarginalHits::as_in_cachelib`] does too), ties share one rank, a class is never
+//! its own victim, and if every class evicts there is no victim by free memory.
 //!
 //! What must hold:
 //! 1. No lock, clock, thread or I/O. Random choices come from a seed.
 //! 2. A victim has slabs and is not the receiver; the last slab of a class is taken only for
 //!    resizing.
-//! 3. The first round of a pool decides nothing: there is nothing to compare with.
+//! 3. The first round of a pool makes no decision, as there are no earlier counts to compare with.
 //!
 //! ```
 //! use millpond_rebalance::strategy::{ClassView, Counts, PoolView, Rebalancer, Strategy, TailAge};
@@ -67,39 +67,39 @@ pub use tail_age::TailAge;
 pub use view::{ClassView, Counts, PoolView};
 use view::{History, Round};
 
-/// A slab that should change hands.
+/// A slab that should move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The class that gives it.
     pub victim: u8,
-    /// The class that gets it. `None`: it goes back to the pool.
+    /// The class that gets it; `None` = it goes back to the pool.
     pub receiver: Option<u8>,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// How a pool's slabs are rebalanced.
+/// The strategy for rebalancing a pool's slabs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Strategy {
-    /// Only for classes whose allocations fail.
+    /// Moves slabs only to classes whose allocations fail.
     #[default]
     Base,
-    /// Evens out the age of what is evicted.
+    /// Evens out the age of evicted items.
     TailAge(TailAge),
-    /// Toward the classes with most hits per slab.
+    /// Moves slabs toward the classes with most hits per slab.
     HitsPerSlab(HitsPerSlab),
-    /// Toward the classes with most hits in their last slab.
+    /// Moves slabs toward the classes with most hits in their last slab.
     MarginalHits(MarginalHits),
     /// Takes slabs from classes with much free memory.
     FreeMemory(FreeMemory),
-    /// From any class to any other.
+    /// Moves slabs from any class to any other.
     Random(Random),
-    /// Toward given numbers of slabs.
+    /// Moves slabs toward given numbers per class.
     Manual(Manual),
 }
 
 impl Strategy {
-    /// Its name, as in a configuration.
+    /// The name, as in a configuration.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -112,14 +112,14 @@ impl Strategy {
         }
     }
 
-    /// All names but that of the manual strategy, which needs numbers.
+    /// All names except that of the manual strategy, which needs numbers.
     pub const NAMES: [&'static str; 6] =
         ["base", "tail-age", "hits-per-slab", "marginal-hits", "free-memory", "random"];
 
     /// The strategy of this name with its defaults.
     ///
     /// # Errors
-    /// The names there are.
+    /// A text with the valid names.
     pub fn by_name(name: &str) -> Result<Self, String> {
         Ok(match name {
             "base" => Self::Base,
@@ -137,7 +137,7 @@ impl Strategy {
         })
     }
 
-    /// Rounds for which a class that has received a slab is no victim.
+    /// Rounds for which a class that has received a slab cannot be a victim.
     fn hold_off_rounds(&self) -> u32 {
         match self {
             Self::TailAge(_) | Self::HitsPerSlab(_) => view::HOLD_OFF_ROUNDS,
@@ -147,26 +147,26 @@ impl Strategy {
     }
 }
 
-/// A strategy at work on one pool: what it saw last, and whom it gave to.
+/// A strategy applied to one pool, with the counts of the last round and the recent receivers.
 #[derive(Clone, Debug)]
 pub struct Rebalancer {
     strategy: Strategy,
     victim_rule: VictimRule,
     history: History,
-    /// What was remembered before the last move was decided.
+    /// The history before the last move was decided.
     before: Option<History>,
     ranks: Ranks<u16>,
     rng: SeededRng,
 }
 
 impl Rebalancer {
-    /// A rebalancer that takes slabs for failing allocations from the class that has most, where
-    /// the strategy itself has no victim.
+    /// Creates a rebalancer that takes slabs for failing allocations from the class with most slabs
+    /// if the strategy itself has no victim.
     pub fn new(strategy: Strategy) -> Self {
         Self::with(strategy, VictimRule::default(), 0)
     }
 
-    /// The same with another rule for victims, and another seed of random choices.
+    /// The same with a given rule for victims, and a given seed for random choices.
     pub fn with(strategy: Strategy, victim_rule: VictimRule, seed: u64) -> Self {
         Self {
             strategy,
@@ -178,8 +178,7 @@ impl Rebalancer {
         }
     }
 
-    /// The same for a pool in which nothing has happened yet: allocations that fail before the
-    /// first round count in it.
+    /// The same for a new pool: allocations that fail before the first round count in it.
     #[must_use]
     pub fn of_a_new_pool(mut self) -> Self {
         if self.strategy == Strategy::Base {
@@ -193,15 +192,14 @@ impl Rebalancer {
         &self.strategy
     }
 
-    /// Changes the strategy. What was seen so far is kept.
+    /// Changes the strategy. The history is kept.
     pub fn set_strategy(&mut self, strategy: Strategy) {
         self.strategy = strategy;
     }
 
     /// One round: the slab that should move now, if any. `pool` carries counts since the pool was
-    /// made; the first call only remembers them. Takes it that the move is carried out, unless
-    /// [`Self::failed`] says otherwise. Classes whose allocations fail come first, under every
-    /// strategy.
+    /// made; the first call only records them. The move is assumed to be executed, unless
+    /// [`Self::failed`] is called. Classes whose allocations fail come first, under every strategy.
     pub fn decide(&mut self, pool: &PoolView) -> Option<Move> {
         let round = self.begin(pool)?;
         let decided = self.for_failures(&round).or_else(|| self.by_strategy(&round));
@@ -214,16 +212,17 @@ impl Rebalancer {
         decided
     }
 
-    /// Says that the move that was decided last was not carried out, as where items of the slab are
-    /// held: nobody has received anything, so nobody is held off, and what was counted in that
-    /// round counts in the next one.
+    /// Reports that the last move was not executed, for instance because items of the slab are
+    /// held. No class has received a slab, so none is held off, and the counts of that round are
+    /// added to the next one.
     pub fn failed(&mut self) {
         if let Some(before) = self.before.take() {
             self.history = before;
         }
     }
 
-    /// The class of a pool over its limit that should give a slab. Even a class's only slab may go.
+    /// The class of a pool over its limit that should give a slab. Even a class's only slab may be
+    /// taken.
     pub fn victim_for_resizing(&mut self, pool: &PoolView) -> Option<Move> {
         let by_strategy = match self.history.peek(pool) {
             Some(round) => self.victim(&round, None),
@@ -254,7 +253,7 @@ impl Rebalancer {
         Some(Move { victim, receiver: Some(receiver.number), reason })
     }
 
-    /// The strategy's own victim, and why.
+    /// The strategy's own victim, with the reason.
     fn victim(&mut self, round: &Round, except: Option<u8>) -> Option<(u8, String)> {
         match &self.strategy {
             Strategy::Base => None,

@@ -1,28 +1,28 @@
 //! The sizes with the least slack, exactly.
 //!
-//! Let the useful chunk sizes be s₁ < s₂ < …, Wᵢ the items that fit into sᵢ, and uᵢ what a chunk of
-//! sᵢ takes of its slab. A class of size sᵢ above one of size sⱼ takes (Wᵢ − Wⱼ) · uᵢ. The least
-//! that k classes up to sᵢ take is then the least over j of what k − 1 classes up to sⱼ take, plus
-//! that: a dynamic programme with a layer for each class. The cost satisfies the quadrangle
-//! inequality ((Wⱼ′ − Wⱼ)(uᵢ − uᵢ′) ≤ 0), also where steps that are too large cost infinity, so the
-//! best j grows with i, and a layer is found by halving: n log n instead of n² (Knuth; Galil and
-//! Park, "Dynamic programming with convexity, concavity and sparsity", TCS 1992). For 48 classes of
-//! 1,440 sizes that is a few milliseconds.
+//! Let the useful chunk sizes be s₁ < s₂ < …, Wᵢ the number of items that fit into sᵢ, and uᵢ the
+//! bytes of its slab that a chunk of sᵢ takes. A class of size sᵢ above one of size sⱼ takes (Wᵢ −
+//! Wⱼ) · uᵢ. The least memory of k classes up to sᵢ is then the minimum over j of the least memory
+//! of k − 1 classes up to sⱼ, plus that: a dynamic programme with a layer for each class. The cost
+//! satisfies the quadrangle inequality ((Wⱼ′ − Wⱼ)(uᵢ − uᵢ′) ≤ 0), even if steps that are too large
+//! cost infinity. So the best j grows with i, and a layer is found by halving: n log n instead of
+//! n² (Knuth; Galil and Park, "Dynamic programming with convexity, concavity and sparsity", TCS
+//! 1992). For 48 classes of 1,440 sizes that is a few milliseconds.
 
 use super::Range;
 use super::histogram::{SizeHistogram, chunk_share, useful_sizes};
 
-/// A further size must save so much of the memory, and so many bytes: each has a slab that is not
-/// full, and a pool with more classes than slabs has allocations fight for them.
+/// The share of the memory, and the bytes, that a further size must save. Each size has a slab that
+/// is not full, and in a pool with more classes than slabs, allocations compete for slabs.
 const LEAST_EARNING: Earning = Earning { share: 0.0002, bytes: 262_144.0 };
 
 /// The chunk sizes with the least slack for these items, ascending, in bytes: at most as many as
-/// `range` allows, with its largest among them. A further size must save 0.02 % of the memory and
-/// 256 KiB, a 16th of a slab.
+/// `range` allows, including its largest. A further size must save 0.02 % of the memory and 256
+/// KiB, a 16th of a slab.
 pub fn choose(items: &SizeHistogram, range: &Range) -> Vec<u32> {
     let programme = Programme::new(items, range);
     let least_step = Range::GREATEST_STEP;
-    // Where there are too few classes for the greatest step, a greater one must do.
+    // If there are too few classes for the greatest step, a greater step is used.
     let mut step = least_step;
     loop {
         if let Some(sizes) = programme.solve(range.most_classes.max(1), step, &LEAST_EARNING) {
@@ -32,29 +32,29 @@ pub fn choose(items: &SizeHistogram, range: &Range) -> Vec<u32> {
     }
 }
 
-/// What a further size must save.
+/// The least savings of a further size.
 pub(super) struct Earning {
     pub(super) share: f64,
     pub(super) bytes: f64,
 }
 
-/// Sizes that may be chosen, and the items below each.
+/// Sizes to choose from, and the items below each.
 pub(super) struct Programme {
     sizes: Vec<u32>,
-    /// What a chunk takes.
+    /// The bytes of a slab that a chunk takes.
     unit: Vec<f64>,
     /// Items that fit.
     items: Vec<f64>,
     min_bytes: f64,
 }
 
-/// What the best classes up to each size take, and the size below the last of them.
+/// The memory of the best classes up to each size, and the size below the last of them.
 struct Layer {
     cost: Vec<f64>,
     below: Vec<u16>,
 }
 
-/// There is no class below, or no further class.
+/// Marks that there is no class below, or no further class.
 const NONE: u16 = u16::MAX;
 
 impl Programme {
@@ -66,7 +66,7 @@ impl Programme {
                 sizes.push(*size);
                 items.push(sum);
             }
-            // The largest chunk is the first useful size that is no less.
+            // The largest chunk is the first useful size of at least the maximum.
             if *size >= range.max_bytes {
                 break;
             }
@@ -75,7 +75,7 @@ impl Programme {
         Self { sizes, unit, items, min_bytes: range.min_bytes.into() }
     }
 
-    /// The best sizes with steps of at most `step`, or `None` if so few cannot reach from the
+    /// The best sizes with steps of at most `step`, or `None` if `most` sizes cannot reach from the
     /// smallest to the largest.
     pub(super) fn solve(&self, most: usize, step: f64, least: &Earning) -> Option<Vec<u32>> {
         let last = self.sizes.len().checked_sub(1)?;
@@ -97,7 +97,7 @@ impl Programme {
         let costs: Vec<f64> = layers.iter().map(|layer| layer.cost[last]).collect();
         let best = costs.last().copied().filter(|cost| cost.is_finite())?;
         let earning = least.bytes.max(least.share * best);
-        // What each further class saves falls with their number.
+        // The savings of each further class fall with the number of classes.
         let with_price = |k: usize| costs[k] + earning * k as f64;
         let chosen = (0..costs.len()).reduce(|a, b| if with_price(b) < with_price(a) { b } else { a })?;
         Some(self.sizes_of(&layers[..=chosen], last))
@@ -137,7 +137,7 @@ impl Programme {
     fn sizes_of(&self, layers: &[Layer], last: usize) -> Vec<u32> {
         let (mut sizes, mut at) = (vec![self.sizes[last]], last);
         for layer in layers.iter().rev() {
-            // A layer that has no better choice than the one before leaves it as it is.
+            // A layer without a better choice than the previous one keeps that choice.
             if layer.below[at] != NONE {
                 at = usize::from(layer.below[at]);
                 sizes.push(self.sizes[at]);

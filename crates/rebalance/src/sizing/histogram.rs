@@ -1,20 +1,20 @@
-//! How large the items of a pool are.
+//! The sizes of the items of a pool.
 
 use std::sync::OnceLock;
 
 use base::geometry::SLAB_BYTES;
 
-/// The chunk sizes that are worth having, ascending.
+/// The useful chunk sizes, ascending.
 pub(super) fn useful_sizes() -> &'static [u32] {
     static SIZES: OnceLock<Vec<u32>> = OnceLock::new();
     SIZES.get_or_init(|| base::geometry::useful_sizes().collect())
 }
 
-/// How many items there are of each size, and how many bytes these have.
+/// The number of items of each size, and their bytes.
 ///
-/// A cell for each chunk size that is worth having holds the items that fit into it and not into
-/// the one below: multiples of 8 bytes up to 5.8 KiB, beyond that one for each number of chunks per
-/// slab. So nothing is lost of what a choice of sizes needs. Takes 23 KiB, whatever is added.
+/// A cell for each useful chunk size holds the items that fit into it and not into the one below:
+/// multiples of 8 bytes up to 5.8 KiB, beyond that one for each number of chunks per slab. So the
+/// histogram keeps everything that a choice of sizes needs. Takes 23 KiB, whatever is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeHistogram {
     cells: Box<[Cell]>,
@@ -47,7 +47,7 @@ impl Slack {
     }
 }
 
-/// What a chunk of this size takes of its slab, in bytes.
+/// The bytes of its slab that a chunk of this size takes.
 pub(super) fn chunk_share(chunk_bytes: u32) -> f64 {
     let slab = SLAB_BYTES as u32;
     f64::from(slab) / f64::from(slab / chunk_bytes)
@@ -60,17 +60,17 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    /// Its memory, in bytes.
+    /// The memory of a histogram, in bytes.
     pub fn memory_bytes() -> usize {
         useful_sizes().len() * size_of::<Cell>()
     }
 
-    /// An empty one.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         Self { cells: vec![Cell::default(); useful_sizes().len()].into() }
     }
 
-    /// Adds `items` of `bytes` each, headers included. Those that no slab holds are left out.
+    /// Adds `items` of `bytes` each, headers included. Items larger than a slab are left out.
     pub fn add(&mut self, bytes: u32, items: u64) {
         let cell = useful_sizes().partition_point(|size| *size < bytes);
         if let Some(cell) = self.cells.get_mut(cell) {
@@ -79,10 +79,10 @@ impl SizeHistogram {
         }
     }
 
-    /// Lets all that was added count half.
+    /// Halves the weight of all items added so far.
     pub fn age(&mut self) {
         for cell in &mut self.cells {
-            // The mean size stays.
+            // The mean size does not change.
             let items = cell.items / 2;
             cell.bytes = if cell.items == 0 {
                 0
@@ -93,7 +93,7 @@ impl SizeHistogram {
         }
     }
 
-    /// All items.
+    /// The number of all items.
     pub fn items(&self) -> u64 {
         self.cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.items))
     }
@@ -105,14 +105,14 @@ impl SizeHistogram {
         cells.iter().fold(0, |sum, cell| sum.saturating_add(cell.items))
     }
 
-    /// The slack of these items in chunks of `sizes`, ascending. Items that fit into none are left
-    /// out.
+    /// The slack of these items in chunks of `sizes`, ascending. Items that fit into no chunk are
+    /// left out.
     pub fn slack(&self, sizes: &[u32]) -> Slack {
         let mut slack = Slack::default();
         let mut classes = sizes.iter().copied().peekable();
         for (cell, largest) in self.cells.iter().zip(useful_sizes()) {
-            // All items of a cell fit into a chunk of its size, and none does into a useful one
-            // that is smaller.
+            // All items of a cell fit into a chunk of its size, and none fits into a smaller useful
+            // one.
             while classes.next_if(|size| size < largest).is_some() {}
             let Some(size) = classes.peek() else { break };
             slack.item_bytes += cell.bytes as f64;
@@ -121,7 +121,7 @@ impl SizeHistogram {
         slack
     }
 
-    /// How many items there are of each useful size.
+    /// The number of items of each useful size.
     pub(super) fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.cells.iter().map(|cell| cell.items)
     }

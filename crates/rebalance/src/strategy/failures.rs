@@ -4,24 +4,24 @@ use base::rng::{RngExt, SeededRng};
 
 use super::view::ClassView;
 
-/// Which class gives a slab to one whose allocations fail, where the strategy has no victim of its
-/// own.
+/// The choice of the class that gives a slab to one whose allocations fail, if the strategy has no
+/// victim of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum VictimRule {
-    /// The one with most slabs, of those with two or more.
+    /// The class with most slabs, among those with two or more.
     #[default]
     MostSlabs,
-    /// Any of those with the largest chunks.
+    /// A random class among those with the largest chunks.
     LargestChunks {
-        /// Of classes with at least so many slabs. CacheLib: 10.
+        /// The least number of slabs of a candidate. CacheLib: 10.
         min_slabs: u64,
-        /// Of so many classes. CacheLib: 10.
+        /// The number of candidates. CacheLib: 10.
         among: usize,
     },
 }
 
 impl VictimRule {
-    /// Of the largest chunks, with CacheLib's numbers.
+    /// The rule for the largest chunks, with CacheLib's numbers.
     pub const LARGEST_CHUNKS: Self = Self::LargestChunks { min_slabs: 10, among: 10 };
 
     pub(super) fn pick(
@@ -55,7 +55,7 @@ pub(super) fn receiver(classes: &[ClassView]) -> Option<&ClassView> {
     failing.min_by_key(|class| std::cmp::Reverse(class.counts.allocation_failures))
 }
 
-/// The class with most slabs, of those with at least `least`.
+/// The class with most slabs, among those with at least `least`.
 pub(super) fn most_slabs(classes: &[ClassView], except: Option<u8>, least: u64) -> Option<(u8, String)> {
     let rich = classes.iter().filter(|class| class.slabs >= least && Some(class.number) != except);
     let class = rich.min_by_key(|class| (std::cmp::Reverse(class.slabs), class.number))?;

@@ -1,4 +1,4 @@
-//! Free memory: slabs of classes that have far more free chunks than they use go back to the pool.
+//! Free memory: slabs of classes with far more free chunks than they use go back to the pool.
 
 use std::cmp::Reverse;
 
@@ -7,14 +7,14 @@ use base::ByteSize;
 use super::Move;
 use super::view::{ClassView, Round};
 
-/// Takes slabs from classes with much free memory, for nobody in particular.
+/// Takes slabs from classes with much free memory, and gives them back to the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeMemory {
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A victim has more free memory than so many slabs have. Default 3.
+    /// A victim has more free memory than this many slabs. Default 3.
     pub free_slabs: u64,
-    /// Nothing is done while the pool itself has more free slabs than this. Default 1,000.
+    /// No slab moves while the pool itself has more free slabs than this. Default 1,000.
     pub max_unassigned_slabs: u64,
 }
 
@@ -41,7 +41,7 @@ impl FreeMemory {
     }
 }
 
-/// Of the classes that evict nothing, the one with most free memory, if that is more than
+/// Among the classes that evict nothing, the one with most free memory, if that is more than
 /// `free_bytes`.
 pub(super) fn by_free_memory<'r>(
     victims: &[&'r ClassView],

@@ -1,4 +1,5 @@
-//! Hits per slab: a slab goes from where it earns least to where slabs earn most.
+//! Hits per slab: a slab goes from the class in which it earns fewest hits to the class whose slabs
+//! earn most.
 
 use super::Move;
 use super::free_memory::by_free_memory;
@@ -7,8 +8,8 @@ use super::view::{ClassView, Round};
 
 /// Moves slabs toward the classes with most hits per slab.
 ///
-/// Hits count from the last move on. Victim: by free memory, else the smallest ⌊hits ÷ (slabs − 1)⌋
-/// × weight: what its slabs would earn with one less. Receiver: of the classes that evict, the
+/// Hits count since the last move. Victim: by free memory, else the smallest ⌊hits ÷ (slabs − 1)⌋ ×
+/// weight, which its slabs would earn with one less. Receiver: among the classes that evict, the
 /// largest ⌊hits ÷ slabs⌋ × weight. They must differ by both thresholds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HitsPerSlab {
@@ -18,23 +19,23 @@ pub struct HitsPerSlab {
     pub min_difference_ratio: f64,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A class that evicts nothing and has more free memory than so many slabs is the first victim.
-    /// Default 3.
+    /// A class that evicts nothing and has more free memory than this many slabs is the first
+    /// victim. Default 3.
     pub free_slabs: u64,
-    /// True if there are victims by free memory. Default: yes.
+    /// True if there are victims by free memory. Default: true.
     pub by_free_memory: bool,
-    /// A class whose tail is younger than this, in seconds, is no victim, and is preferred as a
-    /// receiver. Default 0: off.
+    /// A class whose tail is younger than this, in seconds, cannot be a victim, and is preferred as
+    /// a receiver. Default 0: off.
     pub min_tail_age_secs: u32,
-    /// A class whose tail is older than this, in seconds, is preferred as a victim, and is no
+    /// A class whose tail is older than this, in seconds, is preferred as a victim, and is not a
     /// receiver if there is another. Default 0: off.
     pub max_tail_age_secs: u32,
-    /// By class, the tail age that it should have, in seconds: below it, it is no victim and comes
-    /// first as a receiver. Default: none.
+    /// By class, the target of its tail age, in seconds: a class below it cannot be a victim and
+    /// comes first as a receiver. Default: none.
     pub target_tail_age_secs: Vec<(u8, u32)>,
-    /// True if hits count from the last round on rather than from the last move. Default: no.
+    /// True if hits count since the last round rather than since the last move. Default: false.
     pub reset_hits_always: bool,
-    /// Weights of hits by class; 1 where none is given. Default: none.
+    /// Weights of hits by class; 1 if none is given. Default: none.
     pub weights: Vec<(u8, f64)>,
 }
 
@@ -56,7 +57,8 @@ impl Default for HitsPerSlab {
 }
 
 impl HitsPerSlab {
-    /// What the victim's slabs would earn with one less; endless for its only one.
+    /// The hits that each of the victim's slabs would earn with one slab less; infinite for its
+    /// only slab.
     fn projected(&self, round: &Round, class: &ClassView) -> f64 {
         match round.hits(class).checked_div(class.slabs.saturating_sub(1)) {
             Some(hits) => hits as f64 * weight(&self.weights, class),
@@ -64,7 +66,7 @@ impl HitsPerSlab {
         }
     }
 
-    /// What the receiver's slabs earn.
+    /// The hits that each of the receiver's slabs earns.
     fn earned(&self, round: &Round, class: &ClassView) -> f64 {
         round.hits(class).checked_div(class.slabs).unwrap_or(0) as f64 * weight(&self.weights, class)
     }
@@ -128,7 +130,7 @@ impl HitsPerSlab {
     }
 }
 
-/// Those of the classes for which `is_preferred` holds, or all if it holds for none.
+/// The classes for which `is_preferred` holds, or all if it holds for none.
 fn preferred(classes: Vec<&ClassView>, is_preferred: impl Fn(&ClassView) -> bool) -> Vec<&ClassView> {
     let some: Vec<_> = classes.iter().copied().filter(|class| is_preferred(class)).collect();
     if some.is_empty() { classes } else { some }

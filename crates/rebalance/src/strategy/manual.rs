@@ -1,14 +1,14 @@
-//! Manual: toward numbers of slabs that somebody has set.
+//! Manual: toward configured numbers of slabs.
 
 use std::cmp::Reverse;
 
 use super::Move;
 use super::view::{ClassView, Round};
 
-/// Moves slabs until each class has as many as it should. Classes without a number are left alone.
+/// Moves slabs until each class has its configured number. Classes without a number are left alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manual {
-    /// By class, the slabs that it should have.
+    /// The number of slabs by class.
     pub slabs: Vec<(u8, u64)>,
 }
 
@@ -17,12 +17,12 @@ impl Manual {
         self.slabs.iter().find(|(number, _)| *number == class.number).map(|(_, slabs)| *slabs)
     }
 
-    /// Slabs that the class has too many, if any.
+    /// The surplus of slabs of the class, if any.
     fn surplus(&self, class: &ClassView) -> Option<u64> {
         class.slabs.checked_sub(self.target(class)?).filter(|surplus| *surplus > 0)
     }
 
-    /// Slabs that the class has too few, if any.
+    /// The deficit of slabs of the class, if any.
     fn deficit(&self, class: &ClassView) -> Option<u64> {
         self.target(class)?.checked_sub(class.slabs).filter(|deficit| *deficit > 0)
     }

@@ -1,5 +1,5 @@
-//! Marginal hits: a slab goes from where the last one is missed least to where one more would be
-//! hit most.
+//! Marginal hits: a slab goes from the class whose last slab has fewest hits to the class in which
+//! one more would have most.
 
 use allocate::marginal::Ranks;
 
@@ -9,26 +9,27 @@ use super::view::{ClassView, Round};
 /// Moves slabs toward the classes with most hits in their last slab.
 ///
 /// Classes are ranked by the tail hits of the round, and ranks smoothed: new = `moving_average` ·
-/// old + (1 − `moving_average`) · rank. Victim: the lowest smoothed rank. Receiver: the highest, of
-/// those with little free memory. Needs a policy that tracks tail hits.
+/// old + (1 − `moving_average`) · rank. Victim: the lowest smoothed rank. Receiver: the highest,
+/// among those with little free memory. Needs a policy that tracks tail hits.
 ///
-/// By ranks alone some class is always the lowest and some the highest, and a slab moves in every
+/// With ranks alone some class is always the lowest and some the highest, and a slab moves in every
 /// round, for ever. So the tail hits of the round must also differ by two thresholds, and a
 /// receiver is held off as under the other strategies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarginalHits {
-    /// How much of the old average is kept. Default 0.3.
+    /// The weight of the old average. Default 0.3.
     pub moving_average: f64,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A receiver has less free memory than so many slabs. Default 1.
+    /// A receiver has less free memory than this many slabs. Default 1.
     pub max_free_slabs: u64,
     /// Least difference of tail hits in the round. Default 10; CacheLib: none.
     pub min_difference: u64,
     /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1;
     /// CacheLib: none.
     pub min_difference_ratio: f64,
-    /// Rounds without evictions for which a receiver is no victim. Default 10; CacheLib: none.
+    /// Rounds without evictions for which a receiver cannot be a victim. Default 10; CacheLib:
+    /// none.
     pub hold_off_rounds: u32,
 }
 
@@ -46,12 +47,12 @@ impl Default for MarginalHits {
 }
 
 impl MarginalHits {
-    /// Without thresholds and hold-off.
+    /// Creates the strategy without thresholds and hold-off.
     pub fn as_in_cachelib() -> Self {
         Self { min_difference: 0, min_difference_ratio: 0.0, hold_off_rounds: 0, ..Self::default() }
     }
 
-    /// Returns whether a receiver's tail hits are enough above a victim's.
+    /// Returns whether a receiver's tail hits exceed a victim's by enough.
     pub(super) fn is_enough(&self, victim: u64, receiver: u64) -> bool {
         let has_threshold = self.min_difference > 0 || self.min_difference_ratio > 0.0;
         match receiver.checked_sub(victim) {

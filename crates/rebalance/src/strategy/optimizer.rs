@@ -7,19 +7,20 @@ use allocate::marginal::Ranks;
 use super::marginal_hits::MarginalHits;
 use super::view::{Counts, PoolView};
 
-/// How limits are moved between pools.
+/// The configuration of moves of limits between pools.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimizerConfig {
-    /// How much of the old average rank is kept. Default 0.3.
+    /// The weight of the old average rank. Default 0.3.
     pub moving_average: f64,
-    /// A receiver has less free memory than so many slabs, in its classes and unassigned. Default 2.
+    /// A receiver has less free memory than this many slabs, in its classes and unassigned. Default
+    /// 2.
     pub max_free_slabs: u64,
     /// Least difference of tail hits in the round. Default 10; CacheLib: none.
     pub min_difference: u64,
     /// Least difference of tail hits in the round, as a part of the receiver's. Default 0.1;
     /// CacheLib: none.
     pub min_difference_ratio: f64,
-    /// Rounds for which a receiver is no victim. Default 10; CacheLib: none.
+    /// Rounds for which a receiver cannot be a victim. Default 10; CacheLib: none.
     pub hold_off_rounds: u32,
 }
 
@@ -42,18 +43,18 @@ pub struct LimitMove {
     pub victim: u16,
     /// The pool whose limit is raised.
     pub receiver: u16,
-    /// By how much: one slab, in bytes.
+    /// The amount: one slab, in bytes.
     pub bytes: u64,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// Moves a slab's worth of limit per round from the pool that misses it least to the one that gains
+/// Moves a slab's worth of limit per round from the pool that loses least to the one that gains
 /// most.
 ///
-/// A pool's score is the most tail hits that any of its classes has had in the round: one slab more
-/// would go there. Ranks are smoothed as in [`MarginalHits`]. A victim evicts and has more than one
-/// slab; a receiver has little free memory.
+/// A pool's score is the largest number of tail hits in the round of any of its classes, as a
+/// further slab would go to that class. Ranks are smoothed as in [`MarginalHits`]. A victim evicts
+/// and has more than one slab; a receiver has little free memory.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     config: OptimizerConfig,
@@ -71,13 +72,13 @@ struct Scored<'p> {
 }
 
 impl Optimizer {
-    /// An optimizer of pools that it has not seen yet.
+    /// Creates an optimizer without history.
     pub fn new(config: OptimizerConfig) -> Self {
         Self { config, last: None, ranks: Ranks::default(), hold_off: BTreeMap::new() }
     }
 
-    /// One round over the pools whose limits may be changed: what should move now, if anything. The
-    /// first call only remembers their counts.
+    /// One round over the pools whose limits may change: the limit that should move now, if any.
+    /// The first call only records their counts.
     pub fn decide(&mut self, pools: &[PoolView]) -> Option<LimitMove> {
         let now = pools
             .iter()

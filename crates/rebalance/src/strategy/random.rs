@@ -1,5 +1,5 @@
-//! Random: from any class to any other. For tests of the machinery that moves slabs, and as the
-//! straw man of comparisons.
+//! Random: from any class to any other. For tests of the code that moves slabs, and as a baseline
+//! in comparisons.
 
 use base::rng::{RngExt, SeededRng};
 

@@ -1,8 +1,8 @@
-//! The resizer: how much memory pools over their limit give back in one run.
+//! The resizer: the memory that pools over their limit give back in one run.
 
 use base::ByteSize;
 
-/// What a pool has and may have.
+/// The size and the limit of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
     /// The pool's number.
@@ -18,15 +18,15 @@ pub struct PoolSize {
 pub struct Shrink {
     /// The pool.
     pub pool: u16,
-    /// How much, in this run, in bytes.
+    /// The bytes to give back in this run.
     pub bytes: u64,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
-/// What each pool over its limit gives back in one run: what it has too much, at most `most_bytes`
-/// (CacheLib: five slabs), so that a run stays short. Which class gives them,
-/// [`super::Rebalancer::victim_for_resizing`] says.
+/// The memory that each pool over its limit gives back in one run: its excess, but at most
+/// `most_bytes` (CacheLib: five slabs), so that a run stays short.
+/// [`super::Rebalancer::victim_for_resizing`] chooses the classes that give it.
 pub fn resize(pools: &[PoolSize], most_bytes: u64) -> Vec<Shrink> {
     let shrink = |pool: &PoolSize| {
         let over = pool.bytes.checked_sub(pool.limit_bytes?).filter(|over| *over > 0)?;

@@ -1,14 +1,15 @@
-//! Tail age: a slab goes from where the oldest would leave to where the youngest does.
+//! Tail age: a slab goes from the class that would evict the oldest item to the class that evicts
+//! the youngest.
 
 use super::Move;
 use super::free_memory::by_free_memory;
 use super::view::{ClassView, Round};
 
-/// Evens out the age of what classes evict.
+/// Evens out the age of the items that classes evict.
 ///
-/// Victim: by free memory, else the largest projected age × weight. Receiver: of the classes that
-/// evict, the smallest tail age × weight. They must differ by both thresholds; weights set the
-/// thresholds aside.
+/// Victim: by free memory, else the largest projected age × weight. Receiver: among the classes
+/// that evict, the smallest tail age × weight. They must differ by both thresholds; with weights,
+/// the thresholds do not apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TailAge {
     /// Least difference of the ages, as a part of the victim's. Default 0.25.
@@ -17,13 +18,13 @@ pub struct TailAge {
     pub min_difference_secs: u32,
     /// A victim has more slabs than this. Default 1.
     pub min_slabs: u64,
-    /// A class that evicts nothing and has more free memory than so many slabs is the first victim.
-    /// Default 3.
+    /// A class that evicts nothing and has more free memory than this many slabs is the first
+    /// victim. Default 3.
     pub free_slabs: u64,
-    /// How many slabs' worth of items from the tail the projected age is measured, for whoever
-    /// fills in [`ClassView::projected_age_secs`]. Default 1.
+    /// The distance from the tail at which the projected age is measured, in slabs' worth of items.
+    /// Used by the code that fills in [`ClassView::projected_age_secs`]. Default 1.
     pub projected_slabs: u64,
-    /// Weights of ages by class; 1 where none is given. Default: none.
+    /// Weights of ages by class; 1 if none is given. Default: none.
     pub weights: Vec<(u8, f64)>,
 }
 
@@ -40,7 +41,7 @@ impl Default for TailAge {
     }
 }
 
-/// The weight of a class; 1 where none is given.
+/// The weight of a class; 1 if none is given.
 pub(super) fn weight(weights: &[(u8, f64)], class: &ClassView) -> f64 {
     weights.iter().find(|(number, _)| *number == class.number).map_or(1.0, |(_, weight)| *weight)
 }
@@ -78,7 +79,7 @@ impl TailAge {
         let (victim, why) = self.victim(round, None)?;
         let receiver = self.receiver(round, victim)?;
         let young = receiver.tail_age_secs?;
-        // A victim of unknown age is one by free memory, whose slab is missed by nobody.
+        // A victim of unknown age is one by free memory, so its slab can move at no cost.
         if let Some(old) = victim.projected_age()
             && self.weights.is_empty()
         {

@@ -1,4 +1,4 @@
-//! What strategies see of a pool, and what they remember of it.
+//! The view of a pool that strategies see, and their history of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,15 @@ use std::fmt;
 use base::ByteSize;
 use base::geometry::SLAB_BYTES;
 
-/// Rounds without evictions for which a class that has received a slab is no victim.
+/// Rounds without evictions for which a class that has received a slab cannot be a victim.
 pub(super) const HOLD_OFF_ROUNDS: u32 = 10;
 
-/// What happened in a class.
+/// The event counts of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Finds that found something.
+    /// Look-ups that hit.
     pub hits: u64,
-    /// Those among them in the last slab's worth of items before eviction. 0 where the policy does
-    /// not track it.
+    /// Hits in the last slab's worth of items before eviction. 0 if the policy does not track them.
     pub tail_hits: u64,
     /// Items evicted.
     pub evictions: u64,
@@ -24,7 +23,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What happened since `before`. A count that went back has begun anew.
+    /// The counts since `before`. A count that is lower than before has restarted from 0.
     pub(super) fn since(self, before: Self) -> Self {
         let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         Self {
@@ -39,23 +38,23 @@ impl Counts {
 /// A size class of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassView {
-    /// Its number in the pool.
+    /// The number of the class in the pool.
     pub number: u8,
-    /// Size of its chunks, in bytes.
+    /// The size of its chunks, in bytes.
     pub chunk_bytes: u32,
     /// Its memory, in slabs, or the pool's [steps](PoolView::step_bytes).
     pub slabs: u64,
     /// Chunks without an item.
     pub free_chunks: u64,
-    /// Its items.
+    /// The number of its items.
     pub items: u64,
-    /// For how long the item that leaves next has not been used, in seconds. `None` = not known.
+    /// The time since the last use of the next item to evict, in seconds. `None` = unknown.
     pub tail_age_secs: Option<u32>,
-    /// The same of the item that would leave next if the class had
-    /// [`TailAge::projected_slabs`](super::TailAge) slabs less, in seconds. `None` = not known;
-    /// then the tail's own age stands for it.
+    /// The same for the next item to evict if the class had
+    /// [`TailAge::projected_slabs`](super::TailAge) slabs less, in seconds. `None` = unknown; then
+    /// the tail's own age is used.
     pub projected_age_secs: Option<u32>,
-    /// What happened in it since the pool was made.
+    /// The counts since the pool was created.
     pub counts: Counts,
 }
 
@@ -65,7 +64,7 @@ impl ClassView {
         self.free_chunks.saturating_mul(self.chunk_bytes.into())
     }
 
-    /// The age that its tail would have with a slab less, in seconds.
+    /// The age of its tail with a slab less, in seconds.
     pub(super) fn projected_age(&self) -> Option<u32> {
         self.projected_age_secs.or(self.tail_age_secs)
     }
@@ -82,24 +81,24 @@ impl fmt::Display for ClassView {
 pub struct PoolView {
     /// Its number.
     pub number: u16,
-    /// What moves at a time, and what is called a slab here, in bytes; 0 = a slab. Of a small pool
-    /// it is less than that.
+    /// The amount that moves at a time, called a slab here, in bytes; 0 = a slab. Less than a slab
+    /// in a small pool.
     pub step_bytes: u64,
-    /// Slabs that it may have and has given to no class.
+    /// Slabs of the pool's limit that no class has.
     pub free_slabs: u64,
-    /// True if it can get no more slabs: its limit is reached, or there are none left.
+    /// True if the pool can get no more slabs: its limit is reached, or no slabs remain.
     pub is_full: bool,
     /// Its classes, in any order, each once.
     pub classes: Vec<ClassView>,
 }
 
 impl PoolView {
-    /// What moves at a time, in bytes.
+    /// The amount that moves at a time, in bytes.
     pub fn step_bytes(&self) -> u64 {
         if self.step_bytes == 0 { SLAB_BYTES as u64 } else { self.step_bytes }
     }
 
-    /// Its slabs.
+    /// The slabs of all classes.
     pub fn slabs(&self) -> u64 {
         self.classes.iter().map(|class| class.slabs).sum()
     }
@@ -111,9 +110,9 @@ pub(super) struct Round {
     pub(super) is_full: bool,
     pub(super) step_bytes: u64,
     pub(super) free_slabs: u64,
-    /// By class: hits since the last move.
+    /// Hits since the last move, by class.
     hits: BTreeMap<u8, u64>,
-    /// Classes that have received a slab not long ago.
+    /// Classes that have recently received a slab.
     held_off: Vec<u8>,
 }
 
@@ -134,14 +133,14 @@ impl Round {
     }
 }
 
-/// What a strategy remembers of a pool.
+/// A strategy's history of a pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// Counts at the last round.
     last: Option<BTreeMap<u8, Counts>>,
     /// Hits at the last move.
     hits: BTreeMap<u8, u64>,
-    /// For how many rounds yet a class is no victim.
+    /// The remaining rounds for which a class cannot be a victim.
     hold_off: BTreeMap<u8, u32>,
 }
 
@@ -165,7 +164,7 @@ impl History {
         round
     }
 
-    /// What a round would see now. A class that evicts is not held off any more.
+    /// The round as it would begin now. A class that evicts is no longer held off.
     pub(super) fn peek(&mut self, pool: &PoolView) -> Option<Round> {
         let last = self.last.as_ref()?;
         let mut classes = pool.classes.clone();
@@ -184,7 +183,7 @@ impl History {
         Some(Round { classes, is_full, step_bytes, free_slabs, hits, held_off })
     }
 
-    /// Ends a round: what is counted now is what the next one compares with.
+    /// Ends a round: the next one compares with the present counts.
     pub(super) fn end(&mut self, pool: &PoolView, resets_hits: bool) {
         self.last = Some(pool.classes.iter().map(|class| (class.number, class.counts)).collect());
         if resets_hits {
@@ -192,7 +191,7 @@ impl History {
         }
     }
 
-    /// Keeps a class from being a victim for so many rounds.
+    /// Keeps a class from being a victim for `rounds` rounds.
     pub(super) fn hold_off(&mut self, class: u8, rounds: u32) {
         if rounds > 0 {
             self.hold_off.insert(class, rounds);
