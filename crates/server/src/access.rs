@@ -1,4 +1,4 @@
-//! The tokens and host names of operators, by which the admin server knows them.
+//! The tokens and host names of operators, as the admin server checks them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Access control as data: passwords, and the rules that say which commands, keys and channels a user
-//! may use.
+//! Access control as data: passwords, and the rules that say which commands, keys and channels a
+//! user may use.
 //!
 //! Absences: no connection, no tenant, no configuration, and nothing of a command but its row.
 

@@ -91,8 +91,8 @@ impl Spec {
         known.map_or("", |known| known.name)
     }
 
-    /// The name that refusals give a request: the command's, with the subcommand's if the command has
-    /// some, whether known or not.
+    /// The name that refusals give a request: the command's, with the subcommand's if the command
+    /// has some, whether known or not.
     #[must_use]
     pub fn full_name(&self, args: &[&[u8]]) -> String {
         match args.get(1) {
