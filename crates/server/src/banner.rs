@@ -90,8 +90,8 @@ fn clients(protocol: Protocol) -> &'static str {
     }
 }
 
-/// For each of the two kinds of clients a command that asks the server something, where there is
-/// one for this configuration.
+/// Returns, for each of the two kinds of clients, a command to try, if this configuration allows
+/// one.
 fn lines_to_try(config: &Config, addresses: &[(String, Address)]) -> Vec<String> {
     let listeners = || addresses.iter().map(|(_, address)| address).zip(&config.listeners);
     let memcached =
@@ -131,7 +131,7 @@ fn try_memcached(config: &Config, listener: &ListenerConfig, address: &Address) 
     if listener.tls().is_some() {
         return None;
     }
-    // Where passwords are wanted, the first `set` is one (docs/security.md), which a line to copy
+    // If passwords are required, the first `set` is one (docs/security.md), which a line to copy
     // cannot have.
     let requests: [&[&[u8]]; 2] = [&[b"set", b"hello", b"world"], &[b"get", b"hello"]];
     if !requests.iter().all(|request| guest_may(config, listener, request)) {
@@ -163,7 +163,7 @@ fn redis_client(listener: &ListenerConfig, address: &Address) -> String {
     line
 }
 
-/// The same with Redis's own client, for whoever has no password.
+/// The same with Redis's own client, for a client without a password.
 fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
     let (command, request): (_, &[&[u8]]) = match config.users.is_empty() {
         true => (" set hello world", &[b"set", b"hello", b"world"]),
@@ -176,7 +176,7 @@ fn try_redis(config: &Config, listener: &ListenerConfig, address: &Address) -> O
 fn try_redis_as_user(config: &Config, listener: &ListenerConfig, address: &Address) -> Option<String> {
     let can_log_in = |user: &&UserSettings| user.rules().is_ok_and(|rules| rules.is_on) && !user.is_open();
     let users = || config.users.iter().filter(can_log_in);
-    // Nobody's rules forbid `HELLO`.
+    // No rules forbid `HELLO`.
     let (user, command) = match users().find(|user| may(user, &[b"PING"])) {
         Some(user) => (user, "ping"),
         None => (users().next()?, "hello"),

@@ -77,8 +77,8 @@ impl Budget {
         self.held().saturating_add(more).saturating_sub(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Changes what a connection of the tenant holds from `from` to `to`; false, and no change,
-    /// where that is more and beyond the limit.
+    /// Changes the memory that a connection of the tenant holds from `from` to `to`; false, and no
+    /// change, if that is more and beyond the limit.
     #[must_use]
     pub(crate) fn try_change(&self, ledger: &Ledger, tenant: &TenantHeld, from: Held, to: Held) -> bool {
         if to.total() > from.total() {

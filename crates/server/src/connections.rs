@@ -1,4 +1,4 @@
-//! Connections as other threads see them: who is connected, what each does, and how to close one.
+//! Connections as other threads see them: the open ones, what each does, and how to close one.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -54,7 +54,7 @@ pub(crate) struct ConnectionInfo {
     /// The names that its client has given. Locked when it gives them, and while connections are
     /// listed.
     pub(crate) named: Mutex<Named>,
-    /// Whom the client's certificate names, once it was verified.
+    /// The subject of the client's certificate, once it was verified.
     pub(crate) subject: OnceLock<Subject>,
     /// Which worker has it, and as which connection.
     pub(crate) place: OnceLock<(usize, Token)>,
@@ -76,7 +76,7 @@ pub(crate) struct ConnectionFigures {
     pub(crate) queued_bytes: AtomicU64,
     /// Bytes that were received and not carried out.
     pub(crate) pending_bytes: AtomicU64,
-    /// Bytes that are to be sent, and what holds them.
+    /// Bytes that are to be sent, and the memory that holds them.
     pub(crate) unsent_bytes: AtomicU64,
     pub(crate) unsent_values: AtomicU32,
     pub(crate) output_bytes: AtomicU64,
@@ -116,7 +116,7 @@ pub(crate) struct Named {
     pub(crate) name: Vec<u8>,
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
-    /// The version of RESP that it speaks; 0 where it speaks something else.
+    /// The version of RESP that it speaks; 0 if it speaks another protocol.
     pub(crate) resp: u8,
     /// The database that it has chosen.
     pub(crate) database: u32,
@@ -156,7 +156,7 @@ impl ConnectionInfo {
         }
     }
 
-    /// Notes that it is no more.
+    /// Notes that the connection is closed.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -195,8 +195,8 @@ impl ConnectionInfo {
     }
 }
 
-/// All connections by descriptor, for `stats conns`. Locked when one comes or goes, and while they
-/// are listed.
+/// All connections by descriptor, for `stats conns`. Locked when one is opened or closed, and while
+/// they are listed.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<BTreeMap<i32, Arc<ConnectionInfo>>>);
 

@@ -1,4 +1,4 @@
-//! What a worker lends to the connection that has its turn.
+//! The buffers and facts that a worker lends to the connection that has its turn.
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ pub(crate) struct Context<'c> {
     pub(crate) receive_buffer: Box<[u8]>,
     /// An empty output that the next connection takes.
     pub(crate) spare_output: Output<ReadHandle<'c>>,
-    /// Where keys in base64 are decoded to.
+    /// The buffer for decoding keys in base64.
     pub(crate) key_buffer: KeyBuf,
-    /// What encrypts and decrypts; there from the first connection with TLS on.
+    /// The buffers for encryption; there from the first connection with TLS on.
     pub(crate) tls: Option<Box<TlsBuffers>>,
-    /// Counts turns, to time one in so many.
+    /// The count of turns, so that one in [`crate::latency::ONE_IN`] is timed.
     pub(crate) turns: u32,
-    /// The turn that goes on, if it is traced.
+    /// The present turn, if it is traced.
     pub(crate) sampled: Option<Sampled>,
-    /// It is not the worker's own, but that of its thread for commands that take long.
+    /// True if the context is that of the worker's thread for slow commands.
     pub(crate) is_long: bool,
 }
 

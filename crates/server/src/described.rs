@@ -7,7 +7,7 @@ use protocol::resp::commands::name_of;
 use crate::connections::{Activity, ConnectionInfo};
 use crate::peer::Peer;
 
-/// Where a client comes from, as `CLIENT LIST` shows it.
+/// Returns the address of a client, as `CLIENT LIST` shows it.
 pub(crate) fn peer_of(info: &ConnectionInfo) -> String {
     match info.peer {
         Peer::Tcp(address) => address.to_string(),
@@ -15,7 +15,7 @@ pub(crate) fn peer_of(info: &ConnectionInfo) -> String {
     }
 }
 
-/// Where it came to.
+/// Returns the address that the client connected to.
 pub(crate) fn local_of(info: &ConnectionInfo) -> String {
     let address = info.listener.address.to_string();
     address.split_once("://").map_or(address.as_str(), |(_, place)| place).to_owned()

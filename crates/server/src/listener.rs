@@ -55,7 +55,7 @@ impl ListenerState {
         }
     }
 
-    /// The account of a tenant; made when it is first asked for.
+    /// Returns the account of a tenant; created on first use.
     pub(crate) fn account(&self, tenant: &Arc<Tenant>) -> Arc<Account> {
         let mut accounts = self.accounts();
         if let Some(known) = accounts.iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)) {
@@ -71,7 +71,7 @@ impl ListenerState {
         self.accounts().iter().find(|account| Arc::ptr_eq(&account.tenant, tenant)).cloned()
     }
 
-    /// Keeps what was counted for a tenant that is gone, and nothing else of it.
+    /// Keeps the counts of a tenant that has been removed, and nothing else of it.
     pub(crate) fn forget(&self, tenant: &Arc<Tenant>, ledger: &Ledger) {
         let mut accounts = self.accounts();
         for account in accounts.extract_if(.., |account| Arc::ptr_eq(&account.tenant, tenant)) {

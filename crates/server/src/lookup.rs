@@ -1,5 +1,5 @@
-//! Lookups, many at a time, whatever the protocol: keys that follow one another in what a client
-//! sends are gathered, looked up together so that their memory latency overlaps, and answered in
+//! Lookups, many at a time, whatever the protocol: keys that follow one another in the input of a
+//! client are gathered, looked up together so that their memory latency overlaps, and answered in
 //! order.
 
 use std::ops::Deref;
@@ -12,8 +12,8 @@ use crate::output::{MIN_IN_PLACE_BYTES, Output};
 /// first-level cache.
 const BATCH: usize = 32;
 
-/// Values this long have room for a compare-and-swap token from the start, which one that is
-/// shorter gets, with a copy, when somebody asks for it: 12 to 20 bytes of them do not count.
+/// Values this long have room for a compare-and-swap token from the start; a shorter one gets it,
+/// with a copy, when a client asks for it: 12 to 20 bytes of them do not count.
 pub(crate) const TAGGED_FROM_BYTES: usize = 1 << 10;
 
 /// Lookups that wait to be made together, each with how it is answered.
@@ -68,9 +68,9 @@ impl<'i, A: Copy> Batch<'i, A> {
     /// Makes the lookups and lets `answer` answer them in order, until the output has
     /// `max_output_bytes`. Returns how many were answered.
     ///
-    /// `max_answer_bytes` is the most that the answer with a value takes that is not sent from
-    /// where it lies. What was found behind the place where the output got full is looked up again
-    /// by the next turn, so as many lookups are made at once as small values fit for sure.
+    /// `max_answer_bytes` is the most that the answer takes with a value that is copied. Items
+    /// found behind the place where the output got full are looked up again by the next turn, so
+    /// only as many lookups are made at once as small values fit for sure.
     #[inline]
     pub(crate) fn look_up<'c>(
         &self,
@@ -105,8 +105,8 @@ impl<'i, A: Copy> Batch<'i, A> {
     }
 }
 
-/// An item that was found, wherever its bytes are to be sent from: one that is shown for as long as
-/// it is copied, or one that is held until it is sent.
+/// An item that was found: one that is shown for as long as it is copied, or one that is held until
+/// it is sent.
 pub(crate) enum Value<'a, 'c> {
     /// In place, without a reference: for small values.
     Shown(Found<'a>),
@@ -145,7 +145,7 @@ impl<'a, 'c> Value<'a, 'c> {
         }
     }
 
-    /// The compare-and-swap token; `None`: nobody asked for one until now.
+    /// Returns the compare-and-swap token; `None`: no client has asked for one yet.
     #[inline]
     pub(crate) fn cas(&self) -> Option<u64> {
         match self {

@@ -26,7 +26,7 @@ impl Token {
     }
 }
 
-/// What a worker may be told.
+/// A message to a worker.
 pub(crate) enum Message {
     /// Serve this connection, accepted on the listener of that number.
     Serve(OwnedFd, Peer, usize),
@@ -34,17 +34,17 @@ pub(crate) enum Message {
     Beat,
     /// Send these connections, if they are there yet, these bytes between two replies.
     Push(Vec<(Token, Vec<u8>)>),
-    /// Close this connection, if it is there yet: a client has asked for it.
+    /// Close this connection, if it still exists: a client has asked for it.
     Close(Token),
-    /// Close connections of this tenant, for as long as it is asked to give up memory.
+    /// Close connections of this tenant, for as long as it has to release memory.
     Shed(Arc<Tenant>),
-    /// Some who wait for their tenant's clients to go on may do so.
+    /// Some connections that wait for their tenant's pause to end may continue.
     LookAtPauses,
-    /// A command that took long is done, or there is nobody any more who does them.
+    /// A slow command is done, or the thread for slow commands is gone.
     Returned,
     /// Look at the settings again.
     Reload,
-    /// Stop accepting, answer what has arrived, and end.
+    /// Stop accepting, answer what has arrived, and exit.
     Drain,
 }
 
@@ -55,10 +55,10 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// An empty inbox.
+    /// Creates an empty inbox.
     ///
     /// # Errors
-    /// Where there is no descriptor left.
+    /// If there is no descriptor left.
     pub(crate) fn new() -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { messages: Mutex::new(Vec::new()), wake })

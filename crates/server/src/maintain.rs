@@ -41,7 +41,7 @@ impl Refusals {
 /// Starts the thread.
 ///
 /// # Errors
-/// Where the operating system refuses it.
+/// If the operating system refuses it.
 pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
     let body = move || {
         let mut refusals = Refusals { count: 0, telling: Seldom::once_in(600) };
@@ -62,7 +62,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, Error> {
 /// Starts the thread that takes memory ahead.
 ///
 /// # Errors
-/// Where the operating system refuses it.
+/// If the operating system refuses it.
 pub(crate) fn start_toucher(shared: Arc<Shared>) -> Result<Toucher, Error> {
     let mut is_first = true;
     let body = move |shared: &mut Arc<Shared>, is_last: bool| {

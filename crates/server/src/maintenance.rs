@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the thread sleeps when nobody wakes it.
+/// How long the thread sleeps if it is not woken.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Wakes and stops the maintenance thread.

@@ -104,7 +104,7 @@ counters! {
     Flushes: REQUESTS { command = "flush_all", outcome = "done" },
     /// Right passwords.
     LoggedIn: REQUESTS { command = "auth", outcome = "accepted" },
-    /// Meta commands, which are also counted as what they do.
+    /// Meta commands, which are also counted as the command that they stand for.
     Meta: REQUESTS { command = "meta", outcome = "any" },
     /// Touches, by `touch`, `gat` and `mg` with `T`, whatever came of them.
     Touches: REQUESTS { command = "touch", outcome = "any" },
@@ -157,7 +157,7 @@ counters! {
 const COUNT: usize = Counter::ALL.len();
 const ENDS: usize = 3;
 const CALLS: usize = ENDS * NUMBERS;
-/// What errors begin with, as clients tell them apart and `INFO errorstats` counts them.
+/// The first words of errors, by which clients distinguish them and `INFO errorstats` counts them.
 pub(crate) const ERROR_CODES: [&str; 9] =
     ["ERR", "CROSSSLOT", "EXECABORT", "NOAUTH", "NOPERM", "NOPROTO", "OOM", "WRONGPASS", "WRONGTYPE"];
 
@@ -166,11 +166,11 @@ const ERRORS: usize = ERROR_CODES.len();
 /// The outcome of a call of a command of RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was answered by what it is to be answered by.
+    /// It was answered without an error.
     Well,
     /// It was carried out, and answered by an error.
     Failed,
-    /// It was answered by an error before it was carried out: for what it asks, or who asks.
+    /// It was answered by an error before it was carried out: for its arguments, or its user.
     Rejected,
 }
 
@@ -267,8 +267,8 @@ impl ListenerCounters {
         }
     }
 
-    /// Adds what `other`, which counts no more, has counted; but for the times, which are taken off
-    /// the bill.
+    /// Adds the counts of `other`, which counts no more; except for the times, whose memory is
+    /// released from the ledger.
     pub(crate) fn take_over(&self, other: &Self, ledger: &Ledger) {
         other.times.release(ledger);
         let hidden = other.baseline().take().unwrap_or_default();
@@ -306,7 +306,7 @@ impl ListenerCounters {
         self.total(counter).wrapping_sub(before)
     }
 
-    /// Lets what is told since the last reset begin at zero.
+    /// Lets the figures since the last reset begin at zero.
     pub(crate) fn reset(&self) {
         let mut before = Box::<Baseline>::default();
         before.counters.iter_mut().enumerate().for_each(|(at, slot)| *slot = self.counters.sum(at));

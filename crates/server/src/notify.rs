@@ -52,7 +52,7 @@ pub(crate) fn start_watchdog(shared: &Arc<Shared>) {
 
 fn watch(shared: &Weak<Shared>, pause: Duration) {
     let mut asked = 0;
-    // The thread keeps nothing alive: it ends when the server does.
+    // The thread keeps nothing alive: it exits when the server does.
     while let Some(shared) = shared.upgrade() {
         if shared.workers.iter().all(|worker| worker.beats.load(Ordering::Relaxed) >= asked) {
             tell(&[NotifyState::Watchdog]);

@@ -29,8 +29,8 @@ pub(crate) struct Opened {
 /// programs have.
 ///
 /// # Errors
-/// As [`Listener::bind`] and [`read_files`]: with everything that cannot be had, of the kind of the
-/// first.
+/// As [`Listener::bind`] and [`read_files`]: with everything that cannot be opened, of the kind of
+/// the first.
 pub(crate) fn open(config: &mut Config, activated: &mut Activated) -> Result<Opened, Error> {
     let mut refused = Vec::new();
     let listeners = listen(config, activated).map_err(|errors| refused.extend(errors));
@@ -71,8 +71,8 @@ pub(crate) fn check_logs(old: &Watch, new: &Watch) -> Result<(), Error> {
 /// The sockets of the listeners, and the names of those that the server does without.
 type Listeners = (Vec<Arc<Listener>>, Vec<String>);
 
-/// Listens wherever `config` says, and takes out of it the optional listeners whose addresses other
-/// programs have.
+/// Listens on all addresses of `config`, and takes out of it the optional listeners whose addresses
+/// other programs have.
 ///
 /// # Errors
 /// As [`Listener::bind`], of all listeners; also if no listener is left.
@@ -111,10 +111,10 @@ fn listen(config: &mut Config, activated: &mut Activated) -> Result<Listeners, V
 }
 
 /// Listens for operators. Without the usual address, if another program has that, the server goes
-/// on; one that was asked for it must have.
+/// on; a configured address is required.
 ///
 /// # Errors
-/// [`ErrorKind::Taken`] or [`ErrorKind::Listen`] if the address is not to be had.
+/// [`ErrorKind::Taken`] or [`ErrorKind::Listen`] if the address is not available.
 fn listen_for_operators(config: &Config, activated: &mut Activated) -> Result<Option<TcpListener>, Error> {
     let Address::Tcp(address) = config.admin.address() else { return Ok(None) };
     if !config.admin.enabled {

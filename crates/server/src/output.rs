@@ -1,5 +1,5 @@
-//! What a connection has yet to send: composed bytes, with large values in between that are sent
-//! from where they lie.
+//! The output of a connection: composed bytes, with large values in between that are sent from
+//! where they lie.
 //!
 //! Invariants:
 //! 1. The stream to send is `bytes` with the value `values[i].1` inserted before position
@@ -14,7 +14,8 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-/// Values of at least so many bytes are sent from where they lie; smaller ones are cheaper to copy.
+/// Values of at least this many bytes are sent from where they lie; smaller ones are cheaper to
+/// copy.
 pub(crate) const MIN_IN_PLACE_BYTES: usize = 4096;
 /// Pieces that one system call is given at most.
 const MAX_PIECES: usize = 64;
@@ -52,7 +53,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Whether nothing was to be sent.
+    /// Returns whether nothing was to be sent.
     pub(crate) const fn is_start(self) -> bool {
         self.unsent == 0
     }
@@ -78,7 +79,7 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         self.unsent
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether there is nothing to send.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.unsent == 0
@@ -127,12 +128,12 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         }
     }
 
-    /// Where it ends now, for [`Self::rewind`].
+    /// Returns the present end, for [`Self::rewind`].
     pub(crate) fn end(&self) -> End {
         End { bytes: self.bytes.len(), values: self.values.len(), unsent: self.unsent }
     }
 
-    /// Takes back what was appended since `end`; nothing was sent meanwhile.
+    /// Removes everything appended since `end`; nothing was sent meanwhile.
     pub(crate) fn rewind(&mut self, end: End) {
         self.bytes.truncate(end.bytes);
         self.values.truncate(end.values);
@@ -142,7 +143,7 @@ impl<V: Deref<Target = [u8]>> Output<V> {
     /// Hands as much as possible to the kernel, and no more than `most` bytes.
     ///
     /// # Errors
-    /// Where the connection is broken; what was not sent never will be.
+    /// If the connection is broken; the unsent bytes never will be sent.
     pub(crate) fn send(&mut self, socket: impl AsFd, most: usize) -> Result<Sent, Errno> {
         let mut room = most;
         while self.unsent > 0 {
@@ -185,8 +186,8 @@ impl<V: Deref<Target = [u8]>> Output<V> {
         sendmsg(socket, slices.get(..count).unwrap_or_default(), &mut control, SendFlags::NOSIGNAL)
     }
 
-    /// What is to be sent next, in one piece of at most `chunk.len()` bytes: where it lies, or put
-    /// together in `chunk` from several.
+    /// Returns the next bytes to send, in one piece of at most `chunk.len()` bytes: in place, or
+    /// put together in `chunk` from several.
     pub(crate) fn next_chunk<'a>(&'a self, chunk: &'a mut [u8]) -> &'a [u8] {
         let most = chunk.len();
         let mut only: Option<&'a [u8]> = None;

@@ -13,7 +13,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Its address, where it came by TCP.
+    /// Its address, if it came by TCP.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Tcp(address) => Some(address.ip()),

@@ -19,7 +19,7 @@ use crate::net::Listener;
 use crate::requests::refuse_pipe;
 use crate::tls;
 
-/// Looks at nothing: for those who only show a configuration.
+/// Checks nothing: for commands that only show a configuration.
 pub fn nothing(_: &Config) -> Findings {
     Findings::default()
 }

@@ -15,20 +15,20 @@ use crate::server::Reload;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Applies what of `config` can be changed while serving, and says what differs. `by` names who
-    /// asked for it.
+    /// Applies the part of `config` that can be changed while serving, and returns all differences.
+    /// `by` names the cause of the reload.
     ///
     /// # Errors
     /// As [`Reload::apply`].
     pub(crate) fn reload(&self, config: &Config, by: &str) -> Result<Vec<Change>, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.apply(config, by, Files::Reopen)?;
-        // What was changed one by one holds no longer, or is what the file says.
+        // Settings that were changed one by one no longer hold, or are the same in the file.
         unwritten.clear();
         Ok(changes)
     }
 
-    /// Changes single settings, all or none, to what `edit` makes of the configuration that holds.
+    /// Changes single settings, all or none, to the result of `edit` on the configuration in force.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] if `edit` finds problems, or a setting needs a restart: with all
@@ -60,8 +60,8 @@ impl Shared {
     /// Writes settings that were changed one by one into the file, and returns how many.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where there is no file or it cannot be read, [`ErrorKind::System`]
-    /// where it cannot be written.
+    /// [`ErrorKind::Config`] if there is no file or it cannot be read, [`ErrorKind::System`] if it
+    /// cannot be written.
     pub(crate) fn rewrite_config(&self) -> Result<usize, Error> {
         let mut unwritten = self.changing.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let all = unwritten.clone();
@@ -98,10 +98,10 @@ impl Shared {
         Ok(written)
     }
 
-    /// The file that [`Self::rewrite_config`] writes.
+    /// Returns the file that [`Self::rewrite_config`] writes.
     ///
     /// # Errors
-    /// Where the server was started without one.
+    /// If the server was started without one.
     pub(crate) fn config_file(&self) -> Result<&Path, Error> {
         self.changing.file().ok_or_else(|| {
             Error::new(ErrorKind::Config, "The server is running without a config file".to_owned())

@@ -36,9 +36,9 @@ use crate::log::Seldom;
 /// The treatment of files that are written to, if their settings stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Files {
-    /// They are written on: nobody waits for a disk because another setting is changed.
+    /// They are written on: no request waits for a disk because another setting is changed.
     Keep,
-    /// They are opened anew, as somebody may have moved them away.
+    /// They are opened anew, as they may have been moved away.
     Reopen,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) command: &'static str,
     pub(crate) does: Does,
     pub(crate) key: &'a [u8],
-    /// Bytes of the value that came or went, where that is known.
+    /// Bytes of the value that was received or sent, if known.
     pub(crate) value_bytes: Option<usize>,
     /// The new time to live.
     pub(crate) ttl_secs: Option<u32>,
@@ -103,9 +103,9 @@ struct Entry {
 pub(crate) struct RequestLog {
     /// Keys with hashes up to this one are in the sample; 0: nothing is logged.
     highest_hash: AtomicU64,
-    /// So that numbers of keys tell nobody the keys.
+    /// The seed of the numbers of keys, so that these do not reveal the keys.
     seed: u64,
-    /// Tells this seed from those of other runs, and nothing of it.
+    /// A number that distinguishes this seed from those of other runs, and reveals nothing of it.
     numbering: u64,
     clock: Clock,
     /// One for each worker.
@@ -173,11 +173,11 @@ impl RequestLog {
         }
     }
 
-    /// Logs what `wanted` says from now on, in a file that is opened anew: one that was moved away
+    /// Logs as `wanted` says from now on, in a file that is opened anew: one that was moved away
     /// stays as it is.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where the file cannot be opened: nothing is logged then.
+    /// [`ErrorKind::System`] if the file cannot be opened: nothing is logged then.
     pub(crate) fn apply(
         self: &Arc<Self>,
         ledger: &Ledger,
@@ -198,7 +198,7 @@ impl RequestLog {
         };
         let path = wanted.request_log.clone();
         let output = Output::open(&path).map_err(failed)?;
-        // Until here it goes on as it was.
+        // Until here the old log continues.
         self.stop(ledger);
         for buffer in &self.buffers {
             let is_plain = wanted.request_log_plain_keys;
@@ -225,7 +225,7 @@ impl RequestLog {
         Ok(())
     }
 
-    /// The line that says which keys are logged, for those who read the file.
+    /// Returns the line that states the sample of keys, for readers of the file.
     fn sample_line(&self, wanted: &Watch) -> String {
         let one_in = wanted.request_log_one_in.max(1);
         // Keys that are all there under their names are the same after a restart.
@@ -236,7 +236,7 @@ impl RequestLog {
         format!("# one key in {one_in} from here on, chosen and numbered by {numbering:016x}\n")
     }
 
-    /// Writes what is buffered, and logs no more.
+    /// Writes the buffered requests, and logs no more.
     pub(crate) fn stop(&self, ledger: &Ledger) {
         self.highest_hash.store(0, Ordering::Relaxed);
         if lock(&self.writing).take().is_some() {
@@ -245,7 +245,7 @@ impl RequestLog {
         }
     }
 
-    /// The number that stands for a key here, and in spans.
+    /// Returns the number that stands for a key here, and in spans.
     #[inline]
     pub(crate) fn number_of(&self, key: &[u8]) -> u64 {
         key_hash(self.seed, key)

@@ -1,4 +1,4 @@
-//! `millpond serve`: a server that lives until it is told to stop by a signal.
+//! `millpond serve`: a server that runs until a signal stops it.
 
 use std::io::Write as _;
 
@@ -16,12 +16,12 @@ use crate::notify;
 use crate::preflight;
 use crate::server::Server;
 
-/// Serves until SIGTERM, SIGINT or SIGUSR1, with which memcached is told to stop gracefully; then
-/// drains and returns. On SIGHUP calls `load` again and applies what can be changed
-/// while serving. `load` is told what to look at on this machine.
+/// Serves until SIGTERM, SIGINT or SIGUSR1, the signal for a graceful stop of memcached; then
+/// drains and returns. On SIGHUP calls `load` again and applies the settings that can be changed
+/// while serving. `load` gets the checks to make on this machine.
 ///
 /// # Errors
-/// Where the configuration is refused or the server cannot start, and where a worker dies.
+/// If the configuration is rejected or the server cannot start, and if a worker dies.
 pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Error> {
     let activated = Activated::from_environment()?;
     let Loaded { file, config, warnings } = load(&|config| preflight::start(config, &activated))?;
@@ -42,7 +42,7 @@ pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Err
         if signal == SIGHUP {
             notify::reloading();
             reload(&server, &load);
-            // Who waits for the word finds in the log whether the change was taken.
+            // A program that waits for the reload finds in the log whether the change was made.
             flushes.0.flush();
             notify::ready(&listening);
         } else {
@@ -60,7 +60,7 @@ pub fn run(load: impl Fn(Survey<'_>) -> Result<Loaded, Error>) -> Result<(), Err
     Ok(())
 }
 
-/// Has the last lines of the log written before the process ends.
+/// Writes the last lines of the log before the process exits.
 struct Flushes(LogControl);
 
 impl Drop for Flushes {
@@ -74,10 +74,11 @@ fn listening(server: &Server) -> String {
     banner::listening(&server.config(), &server.addresses())
 }
 
-/// Says where it listens, what holds there, and a line or two to try.
+/// Prints the listeners, what holds there, and a line or two to try.
 fn announce(server: &Server) {
     let text = banner::text(&server.config(), &server.addresses(), server.admin_address());
-    // Whoever started the server may have closed its standard output; it serves all the same.
+    // The program that started the server may have closed its standard output; it serves all the
+    // same.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -45,7 +45,7 @@ pub struct Server {
     failure: Arc<Failure>,
 }
 
-/// Tells that a worker died, which must not happen.
+/// The mark that a worker died, which must not happen.
 #[derive(Default)]
 pub(crate) struct Failure {
     failed: std::sync::atomic::AtomicBool,
@@ -66,8 +66,8 @@ impl Server {
     /// listens, starts the threads.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming what could not
-    /// be had.
+    /// [`ErrorKind::Engine`], [`ErrorKind::Listen`] or [`ErrorKind::System`], naming the part that
+    /// failed.
     pub fn start(config: Config) -> Result<Self, Error> {
         Self::start_with_clock(config, Clock::System)
     }
@@ -81,7 +81,7 @@ impl Server {
         Self::start_with(config, clock, Activated::default())
     }
 
-    /// As [`Self::start_with_clock`], on sockets that were handed over where there are some.
+    /// As [`Self::start_with_clock`], on sockets that were handed over if there are any.
     pub(crate) fn start_with(
         mut config: Config,
         clock: Clock,
@@ -199,12 +199,12 @@ impl Server {
         self.shared.workers.iter().map(|worker| worker.connections.load(Ordering::Relaxed)).collect()
     }
 
-    /// Applies what of `config` can be changed while serving, and says what differs.
+    /// Applies the part of `config` that can be changed while serving, and returns all differences.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] where the configuration, or a file that it names, is not good, and
-    /// nothing was changed; [`ErrorKind::Engine`] where the cache refuses a limit: what was applied
-    /// before that stays.
+    /// [`ErrorKind::Config`] if the configuration, or a file that it names, is invalid, and nothing
+    /// was changed; [`ErrorKind::Engine`] if the cache rejects a limit: the settings applied before
+    /// that stay.
     pub fn reload(&self, config: &Config) -> Result<Vec<Change>, Error> {
         self.shared.reload(config, "program")
     }
@@ -215,13 +215,13 @@ impl Server {
     }
 }
 
-/// Puts settings in force while serving; [`Shared::reload`] and its like are who calls it.
+/// Puts settings in force while serving; called by [`Shared::reload`] and its like.
 pub(crate) struct Reload<'a> {
     pub(crate) shared: &'a Shared,
 }
 
 impl Reload<'_> {
-    /// Applies what of `config` can be changed while serving, and says what differs.
+    /// Applies the part of `config` that can be changed while serving, and returns all differences.
     ///
     /// # Errors
     /// As [`Server::reload`].
@@ -231,12 +231,12 @@ impl Reload<'_> {
         let old = self.shared.config();
         let changes = change::between(&old, config)?;
         let merged = change::with_online(&old, config);
-        // What needs a restart stays, and may name what is to go.
+        // A setting that needs a restart stays, and may name something that is to be removed.
         crate::config::check::check(&merged)?;
         let (certificates, access) = open::read_files(&merged)?;
         open::check_logs(&old.watch, &merged.watch)?;
         let cache = &self.shared.cache;
-        // What can be refused comes before what changes something.
+        // Steps that can be rejected come before those that change something.
         let refused = |e| Error::with_source(ErrorKind::Engine, "memory cannot be changed", e);
         if old.memory() != merged.memory() {
             cache.check_memory(merged.memory()).map_err(refused)?;
@@ -252,11 +252,11 @@ impl Reload<'_> {
         self.shared.watching.apply(cache, &self.shared.directory().pools, &merged.watch)?;
         self.shared.tracing.apply(cache.ledger(), &merged.telemetry)?;
         let monitoring = &self.shared.monitoring;
-        // What a monitor has given back it takes back by itself.
+        // A monitor takes back by itself the memory that it has given back.
         let is_lent = monitoring.is(&merged.monitor) && monitoring.status().is_some();
         if !is_lent || old.memory() != merged.memory() {
             monitoring.stop();
-            // What has to leave does so on the maintenance thread: a client may have asked for it,
+            // Items are evicted on the maintenance thread: a client may have asked for the change,
             // and the others of its worker do not wait.
             cache.set_memory_lazily(merged.memory()).map_err(refused)?;
             monitoring.start(cache, &merged.monitor)?;
@@ -296,8 +296,8 @@ impl Reload<'_> {
 }
 
 impl Server {
-    /// Stops accepting, answers what has arrived, sends what is unsent for as long as the drain
-    /// time-out allows, and ends.
+    /// Stops accepting, answers what has arrived, sends the remaining output for as long as the
+    /// drain time-out allows, and returns.
     pub fn stop(mut self) {
         self.shut_down();
     }
@@ -338,7 +338,7 @@ impl Drop for Server {
     }
 }
 
-/// Raises the limit on descriptors, and warns where it is too low for the connections that are
+/// Raises the limit on descriptors, and warns if it is too low for the connections that are
 /// allowed.
 fn check_descriptors(config: &Config, threads: usize) {
     let wanted = config.limits.max_connections as u64 + OTHER_DESCRIPTORS + 3 * threads as u64;
@@ -385,7 +385,7 @@ fn build_pools(config: &Config, cache: &Cache) -> Result<Vec<Arc<Pool>>, Error> 
         add_pool(cache, settings, gate)
     };
     let pools: Result<Vec<_>, Error> = config.all_pools().iter().map(add).collect();
-    // What a pool left that is in the configuration no more is of no use to anybody.
+    // The leftovers of a pool that is not in the configuration any more are of no use.
     cache.discard_unclaimed();
     let recovered = cache.recovered();
     if recovered.items + recovered.dropped > 0 {
@@ -413,7 +413,7 @@ fn add_pool(cache: &Cache, settings: &PoolSettings, gate: Arc<Entrance>) -> Resu
     Ok(Arc::new(Pool { name: settings.name.clone(), id, gate }))
 }
 
-/// Says what each pool is entitled to of the memory.
+/// Sets the share of the memory that each pool is entitled to.
 fn set_shares(cache: &Cache, config: &Config, pools: &[Arc<Pool>]) -> Result<(), Error> {
     for settings in &config.all_pools() {
         let Some(pool) = pools.iter().find(|pool| pool.name == settings.name) else { continue };

@@ -19,7 +19,7 @@ use crate::users::Users;
 
 /// The protocol's side of a connection.
 pub(crate) enum Session<'c> {
-    /// The first request will tell.
+    /// The first request will decide.
     Undecided(Arc<ConnectionInfo>, Arc<Account>),
     Memcached(Box<memcached::Session<'c>>),
     Resp(Box<resp::Session<'c>>),
@@ -144,7 +144,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Keeps what is to be sent between two replies; false where that would be more than `max`
+    /// Keeps bytes that are to be sent between two replies; false if that would be more than `max`
     /// bytes.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> bool {
         match self {
@@ -153,7 +153,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Appends what was kept by [`Self::push`], if the output ends with a whole reply.
+    /// Appends the bytes kept by [`Self::push`], if the output ends with a whole reply.
     #[inline]
     pub(crate) fn take_pushes(&mut self, output: &mut Output<ReadHandle<'c>>) {
         if let Self::Resp(session) = self {

@@ -5,7 +5,7 @@ use protocol::resp;
 
 use crate::config::Config;
 
-/// The settings that change while serving, in the form in which they are asked for.
+/// The settings that change while serving, in the form in which they are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) max_connections: usize,
@@ -104,9 +104,9 @@ impl Settings {
         }
     }
 
-    /// As they hold in a turn that nobody waits for: it does as much as one of a client that has
-    /// the worker alone, and its output is no larger than where there are others, who would wait
-    /// while it is sent.
+    /// Returns the settings of a turn that no other connection waits for: it does as much as one of
+    /// a client that has the worker alone. Its output is no larger than with others, which would
+    /// wait while it is sent.
     pub(crate) fn for_nobody_waiting(self, alone: &Self) -> Self {
         Self {
             max_requests_per_turn: alone.max_requests_per_turn,

@@ -12,16 +12,16 @@ use crate::shared::Shared;
 use crate::spikes::Event;
 use crate::tenants::{Directory, Tenant};
 
-/// Between looks at whether a pool has gone, and how many there are.
+/// The interval between checks whether a pool has been removed, and the most checks.
 const LOOK: Duration = Duration::from_millis(10);
 const MOST_LOOKS: u32 = 500;
 
-/// Brings the tenants to what `config` says: new ones are made with their pools, the limits of
-/// others changed, and those that are not in it let go of. The latter's connections end with what
-/// they have sent; see [`bury`].
+/// Brings the tenants to the state of `config`: new ones are created with their pools, the limits
+/// of others changed, and those that are not in it removed. The connections of removed tenants are
+/// closed once their output is sent; see [`bury`].
 ///
 /// # Errors
-/// Where a pool cannot be made; what was done before that stays.
+/// If a pool cannot be created; the changes before that stay.
 pub(crate) fn apply(
     shared: &Shared,
     config: &Config,
@@ -81,8 +81,8 @@ fn make(pools: &[Arc<Pool>], settings: &TenantSettings) -> Result<Arc<Tenant>, E
     Ok(Arc::new(Tenant::new(settings, Arc::clone(pool))))
 }
 
-/// Tenants without connections that have left the directory, and pools that are nobody's any more:
-/// removes them.
+/// Removes tenants without connections that have left the directory, and pools that no tenant uses
+/// any more.
 pub(crate) fn bury(shared: &Shared) {
     let mut departing = shared.departing();
     departing.tenants.retain(|tenant| {

@@ -1,4 +1,4 @@
-//! What is told of each tenant: by `/metrics`, `/stats.json` and `stats tenants`.
+//! The figures of each tenant: for `/metrics`, `/stats.json` and `stats tenants`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::metrics::Counter;
 use crate::shared::Shared;
 use crate::tenants::{Tenant, sum};
 
-/// What is known of a tenant at some moment.
+/// The figures of a tenant at some moment.
 pub(crate) struct TenantFigures {
     pub(crate) name: String,
     pub(crate) pool: String,
@@ -34,7 +34,7 @@ pub(crate) struct TenantFigure {
     /// In Prometheus, without the `_total` of a counter.
     pub(crate) metric: &'static str,
     pub(crate) help: &'static str,
-    /// Whether it never goes back.
+    /// True if it never goes back.
     pub(crate) is_total: bool,
     pub(crate) of: fn(&TenantFigures) -> u64,
 }
@@ -71,7 +71,7 @@ figures! {
     reserve_bytes, "millpond_tenant_reserve_bytes", false, "Memory that others do not take from the tenant's pool.";
 }
 
-/// What is known of each tenant now.
+/// Returns the present figures of each tenant.
 pub(crate) fn tenants(shared: &Shared) -> Vec<TenantFigures> {
     let stats = shared.cache.stats();
     let of = |tenant: &Arc<Tenant>| {

@@ -36,8 +36,8 @@ use crate::shared::Shared;
 /// copies.
 pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 const SHARDS: usize = 64;
-/// Changes that are kept until a worker has time for them; where they are more, every client is
-/// told to forget everything.
+/// Changes that are kept until a worker has time for them; if there are more, every client is told
+/// to forget everything.
 const BUFFER: ByteSize = ByteSize::mib(1);
 /// The bytes that a copy is charged with besides its key.
 const COPY_BYTES: usize = 96;
@@ -47,9 +47,9 @@ const COPY_BYTES: usize = 96;
 pub(crate) struct Wish {
     /// All changes of keys that begin with one of these, rather than those of keys it has read.
     pub(crate) broadcast: Option<Vec<Box<[u8]>>>,
-    /// Not of what it changes itself.
+    /// True if the client's own changes are not reported.
     pub(crate) no_loop: bool,
-    /// The connection that is told in its stead.
+    /// The connection that receives the reports in its stead.
     pub(crate) redirect: Option<Arc<ConnectionInfo>>,
     /// The key space: that of the pool it works with.
     pub(crate) space: Space,
@@ -78,7 +78,7 @@ pub(crate) struct Tracking {
     /// True if any connection tracks.
     is_on: AtomicBool,
     followers: RwLock<HashMap<u64, Follower>>,
-    /// Made for the first who tracks, with `followers` locked.
+    /// Created for the first client that tracks, with `followers` locked.
     reader: OnceLock<ChangeReader>,
     shards: Box<[Mutex<Shard>]>,
     copies: AtomicUsize,
@@ -173,7 +173,7 @@ fn compose(out: &mut Vec<u8>, to: &ConnectionInfo, key: Option<&[u8]>) {
     }
 }
 
-/// Takes out who has a copy of a key of `space`.
+/// Removes the connections that have a copy of a key of `space`.
 fn take_copies(who: &mut Vec<(Space, u64)>, space: Space) -> impl Iterator<Item = u64> {
     who.extract_if(.., move |(other, _)| *other == space).map(|(_, id)| id)
 }
@@ -206,10 +206,10 @@ impl Tracking {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
-    /// From now on the client is told what it wishes; what it wished before is replaced.
+    /// Reports changes to the client as it wishes from now on; the earlier wish is replaced.
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// If there is no memory for it.
     pub(crate) fn begin(
         &self,
         shared: &Shared,
@@ -236,7 +236,7 @@ impl Tracking {
         }
     }
 
-    /// The client is told nothing any more.
+    /// Stops all reports to the client.
     pub(crate) fn end(&self, shared: &Shared, id: u64) {
         let mut followers = self.write();
         if followers.remove(&id).is_none() {
@@ -325,7 +325,7 @@ impl Tracking {
         let directory = shared.directory();
         let mut mail = Mail::default();
         let lost = reader.drain(|change| {
-            // A pool that is gone took its keys along.
+            // A removed pool took its keys along.
             if let Some(pool) = directory.pools.iter().find(|pool| pool.id == change.pool) {
                 self.tell(shared, reader, Space::of(pool), &change, &mut mail);
             }
@@ -383,7 +383,7 @@ impl Tracking {
         }
     }
 
-    /// Has everybody who tracks keys of a key space told to forget all.
+    /// Tells every client that tracks keys of a key space to forget all.
     fn forget(&self, shared: &Shared, space: Space, mail: &mut Mail) {
         let reader = self.reader.get();
         let directory = shared.directory();

@@ -1,26 +1,26 @@
-//! A turn of a connection: what it came to, and what the connection needs next.
+//! A turn of a connection: its result, and the condition for the next one.
 
 use crate::metrics::Counter;
 use crate::users::Late;
 
-/// A value of at least so many bytes that has not arrived whole is received straight into its item.
+/// A value of at least this many bytes that has not arrived whole is received straight into its
+/// item.
 pub(crate) const MIN_DIRECT_BYTES: usize = 16 << 10;
 
-/// What a session needs next.
+/// The condition for the next step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// More input.
     Input,
     /// Another turn, after others had theirs.
     Turn,
-    /// Another turn, after those whose turns are short: the last request was one whose answer is
-    /// long in the making.
+    /// Another turn, after those whose turns are short: the last request was a slow one.
     Yield,
     /// Another turn, once others are through with the key space.
     Later,
-    /// A turn in which nobody else waits: the next command takes long.
+    /// A turn in which no other connection waits: the next command is slow.
     Long,
-    /// A turn of another tenant, in which so many bytes are parsed again.
+    /// A turn of another tenant, in which this many bytes are parsed again.
     Elsewhere(usize),
     /// Another turn, once the tenant's clients do not wait any more.
     Hold,
@@ -32,7 +32,7 @@ pub(crate) enum Next {
     Close(Counter),
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     /// Bytes of the input that are done with.

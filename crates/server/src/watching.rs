@@ -46,7 +46,7 @@ struct TraceFile {
 }
 
 impl TraceFile {
-    /// Looks whether something has gone wrong.
+    /// Checks whether something has gone wrong.
     fn check(&mut self) {
         let Some(error) = self.writer.error().filter(|_| !self.has_failed) else { return };
         tracing::warn!(
@@ -78,11 +78,11 @@ impl EventSink for TraceFile {
 }
 
 impl Watching {
-    /// Has sampled what `wanted` says from now on. What does not change goes on.
+    /// Samples as `wanted` says from now on. Unchanged samples continue.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] where the cache has no room for it, [`ErrorKind::System`] where the
-    /// file cannot be made.
+    /// [`ErrorKind::Engine`] if the cache has no room for it, [`ErrorKind::System`] if the file
+    /// cannot be made.
     pub(crate) fn apply(&self, cache: &Cache, pools: &[Arc<Pool>], wanted: &Watch) -> Result<(), Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let nothing = || Watch { hot_keys: 0, curve_keys: 0, trace_one_in: 0, ..Watch::default() };
@@ -127,10 +127,10 @@ impl Watching {
         Ok(())
     }
 
-    /// Has a pool that came later than `before` others sampled as those are.
+    /// Samples a pool that was added after the first `before` ones as those are sampled.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] where the cache has no room for it.
+    /// [`ErrorKind::Engine`] if the cache has no room for it.
     pub(crate) fn apply_to(&self, cache: &Cache, pool: &Pool, before: usize) -> Result<(), Error> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settings) = &state.settings else { return Ok(()) };
@@ -153,7 +153,7 @@ impl Watching {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Ends what writes to a file.
+    /// Stops the thread that writes to a file.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         end(state.trace.take());
@@ -164,8 +164,8 @@ impl Watching {
 const CURVE_BYTES: u64 = 166 << 10;
 const CURVE_KEY_BYTES: u64 = 52;
 const HOT_KEY_BYTES: u64 = 780;
-/// All pools together take so small a part of the memory for this: where there are many, only the
-/// first are sampled.
+/// All pools together take one part in this many of the memory for samples: if there are many
+/// pools, only the first are sampled.
 const SHARE_OF_MEMORY: u64 = 64;
 
 /// How many pools can be sampled as `wanted` says.

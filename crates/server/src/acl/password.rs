@@ -31,10 +31,10 @@ impl Password {
         Some(Self(bytes))
     }
 
-    /// Of what stands in the configuration: `sha256:HEX`.
+    /// Parses the form of the configuration: `sha256:HEX`.
     ///
     /// # Errors
-    /// What it should be; not what it is.
+    /// The expected form; never the given text.
     pub(crate) fn of_setting(text: &str) -> Result<Self, String> {
         text.strip_prefix("sha256:").and_then(Self::of_hex).ok_or_else(|| {
             "it is not `sha256:` and 64 hexadecimal digits in lower case; make it with `millpond hash-password`".to_owned()
@@ -57,10 +57,10 @@ pub fn hash_password(plain: &[u8]) -> String {
     format!("sha256:{}", Password::of_plain(plain).shown())
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that cannot be guessed.
 ///
 /// # Errors
-/// Where the system gives none.
+/// If the system has none.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], rustix::io::Errno> {
     let mut bytes = [0; N];
     let mut filled = 0;

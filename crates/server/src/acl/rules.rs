@@ -25,7 +25,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Of one who may do everything, without a password.
+    /// Returns the rules of a user that may do everything, without a password.
     pub(crate) fn everything() -> Self {
         let mut rules = Self::default();
         for word in ["on", "nopass", "allkeys", "allchannels", "allcommands"] {
@@ -156,7 +156,7 @@ impl Rules {
     }
 }
 
-/// Rules with those that stand together in parentheses as one.
+/// Joins rules that stand together in parentheses into one.
 ///
 /// # Errors
 /// In Redis's words, that parentheses are not closed.

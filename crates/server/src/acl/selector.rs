@@ -1,4 +1,4 @@
-//! A set of rules about commands, keys and channels: what the rules of a user are, and each of its
+//! A set of rules about commands, keys and channels: the form of a user's rules, and of each of its
 //! selectors.
 
 use protocol::resp::commands::{Category, NUMBERS, Spec, categories_of, numbers_named};
@@ -23,7 +23,7 @@ pub(super) struct Selector {
     channels: Vec<String>,
 }
 
-/// Why something is not allowed; of several selectors the greatest is told.
+/// Why something is not allowed; of several selectors the greatest is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Denied {
     Command,
@@ -94,7 +94,7 @@ impl Selector {
         }
         let pattern = Pattern { glob: glob.as_bytes().to_vec(), read, write };
         match self.keys.iter_mut().find(|known| known.glob == pattern.glob) {
-            // What may be read by one rule and written by another may be both.
+            // Keys that one rule may read and another may write may be both.
             Some(known) => (known.read, known.write) = (known.read | read, known.write | write),
             None => self.keys.push(pattern),
         }
@@ -118,8 +118,8 @@ impl Selector {
         Ok(())
     }
 
-    /// Allows or denies what `rule`, in lower case with its sign, names; nothing where it names
-    /// nothing.
+    /// Allows or denies the commands that `rule`, in lower case with its sign, names; `None` if it
+    /// names nothing.
     fn set_commands(&mut self, rule: &str) -> Option<()> {
         let (sign, name) = rule.split_at_checked(1)?;
         let allow = sign == "+";
@@ -142,8 +142,8 @@ impl Selector {
                 *self.allowed.get_mut(number)? = allow;
             }
         }
-        // What is said of the same again undoes what was said before, as does what is said of a
-        // command of its subcommands.
+        // A later rule for the same command undoes the earlier one, as does a rule for a command
+        // those for its subcommands.
         let within = format!("{name}|");
         self.told.retain(|told| told.get(1..).is_some_and(|told| told != name && !told.starts_with(&within)));
         self.told.push(rule.to_owned());

@@ -49,8 +49,8 @@ impl Connected<IncomingStream<'_, PatientListener>> for Caller {
     }
 }
 
-/// A caller who may see and change settings: somebody on this machine, or with a token or a
-/// certificate. A handler that takes one refuses everybody else before it looks at the request.
+/// A caller who may see and change settings: on this machine, or with a token or a certificate. A
+/// handler that takes one rejects every other caller before it looks at the request.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
     pub(super) address: SocketAddr,

@@ -1,4 +1,4 @@
-//! `/metrics`: what the server and the cache count, in OpenMetrics text.
+//! `/metrics`: the counts of the server and the cache, in OpenMetrics text.
 //!
 //! Nothing is kept for it: a scrape reads the counters where they are. Labels come from sets that
 //! the configuration bounds: listener, pool, size class, and names that are fixed in the code.
@@ -50,10 +50,10 @@ struct Metric {
     samples: Vec<(Labels, Number)>,
 }
 
-/// All metrics as text.
+/// Returns all metrics as text.
 ///
 /// # Errors
-/// Where a metric cannot be written, which formatting to memory does not.
+/// If a metric cannot be written, which does not happen when formatting to memory.
 pub(super) fn render(shared: &Arc<Shared>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Everything(Arc::clone(shared))));
@@ -89,7 +89,7 @@ impl Collector for Everything {
     }
 }
 
-/// How long requests take, by what is spoken.
+/// Encodes the latency of requests, by protocol.
 fn encode_latencies(shared: &Shared, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let mut family = encoder.encode_descriptor(
         "millpond_server_request",
@@ -478,7 +478,7 @@ fn curve_metrics(cache: &Cache, pools: &[PoolStats]) -> Vec<Metric> {
     ]
 }
 
-/// How long calls of the engine take, where they are timed.
+/// Returns the latency of calls of the engine, if they are timed.
 fn latency_metrics(latencies: &[LatencyStats]) -> Vec<Metric> {
     let call = |latency: &LatencyStats| vec![("call", latency.what.name().to_owned())];
     let mut quantiles = Vec::new();

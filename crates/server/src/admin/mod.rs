@@ -119,7 +119,7 @@ millpond
 /tenants       who shares the server; PUT and DELETE /tenants/NAME change that
 ";
 
-/// For a browser a page that shows what the server does, for others a list of what there is.
+/// Answers a browser with a page about the server, and others with a list of paths.
 async fn index(headers: HeaderMap) -> Response {
     let is_browser = headers
         .get(header::ACCEPT)
@@ -178,7 +178,7 @@ fn json(value: &impl serde::Serialize) -> Response {
     }
 }
 
-/// Has the allocator give back what a long answer was made of: it would keep that for the next one.
+/// Returns the memory of a long answer to the system: the allocator would keep it for the next one.
 fn give_back_after(bytes: usize) {
     const LONG: usize = 1 << 20;
     if bytes >= LONG {

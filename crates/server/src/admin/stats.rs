@@ -104,7 +104,7 @@ pub(super) fn hot_keys(shared: &Shared) -> Value {
     Value::Object(shared.directory().pools.iter().map(of_pool).collect())
 }
 
-/// The miss-ratio curve of each pool; null where none is learnt.
+/// The miss-ratio curve of each pool; null if none is learnt.
 pub(super) fn curves(shared: &Shared) -> Value {
     let of_pool = |pool: &std::sync::Arc<crate::key_space::Pool>| {
         let learnt = shared.cache.curve(pool.id).ok().flatten();
@@ -123,8 +123,8 @@ pub(super) fn curves(shared: &Shared) -> Value {
     Value::Object(shared.directory().pools.iter().map(of_pool).collect())
 }
 
-/// How long requests take, by what is spoken: buckets by their upper bounds in seconds, null for
-/// the last, with the requests in each and not in the one before.
+/// The latency of requests, by protocol: buckets by their upper bounds in seconds, null for the
+/// last, with the requests in each and not in the one before.
 fn requests(shared: &Shared) -> Map<String, Value> {
     let of = |spoken: Spoken| {
         let Histogram { sum_secs, count, buckets } = shared.latencies.histogram(spoken);

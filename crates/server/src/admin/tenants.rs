@@ -1,4 +1,4 @@
-//! `/tenants`: who shares the server, what each may and does use, and changes of that.
+//! `/tenants`: the tenants of the server, their limits and usage, and changes of them.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ fn shown(config: &Config, tenant: &TenantFigures) -> Value {
     })
 }
 
-/// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and makes the tenant
-/// where there is none.
+/// `PUT /tenants/NAME`: changes the settings of a tenant that the object has, and creates the
+/// tenant if there is none.
 pub(super) async fn set(
     State(shared): State<Arc<Shared>>,
     operator: Operator,

@@ -1,4 +1,4 @@
-//! Refuses settings that cannot work, each by its name and with what to do about it.
+//! Rejects settings that cannot work, each by its name and with the remedy.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -245,7 +245,7 @@ fn check_tenants(config: &Config, problems: &mut Vec<String>) {
     }
 }
 
-/// Checks the pool of a tenant, where `all` are the names of all pools.
+/// Checks the pool of a tenant; `all` are the names of all pools.
 fn check_tenant_pool(
     config: &Config,
     tenant: &TenantSettings,

@@ -1,4 +1,4 @@
-//! Users: who clients say they are, and what each may do.
+//! Users: the names that clients authenticate with, and what each may do.
 
 use protocol::resp::commands::{Category, SPECS};
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::acl::{Password, Rules, hidden};
 /// The text shown in place of a secret.
 pub(super) const HIDDEN: &str = "(hidden)";
 
-/// A text that is never shown or logged, only written where the configuration itself is.
+/// A text that is never shown or logged, only written into the configuration itself.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(pub String);

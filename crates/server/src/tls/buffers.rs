@@ -2,18 +2,18 @@
 
 /// The most that a record holds.
 const RECORD_BYTES: usize = 16 << 10;
-/// The most that a record is larger than what it holds.
+/// The most that a record is larger than its contents.
 const RECORD_OVERHEAD_BYTES: usize = 256;
 /// Records that are decrypted or encrypted at a time.
 pub(crate) const RECORDS: usize = 4;
 /// Received bytes that are kept at most: a message of the handshake, which rustls bounds by 64 KiB,
 /// and a record.
 const CIPHER_BYTES: usize = (RECORDS + 1) * (RECORD_BYTES + RECORD_OVERHEAD_BYTES);
-/// What a worker encrypts and decrypts with, for one connection after the other.
+/// The buffers for encryption of a worker, used for one connection after the other.
 pub(crate) struct TlsBuffers {
     /// Received records.
     pub(crate) cipher: Box<[u8]>,
-    /// What was in them.
+    /// The decrypted contents.
     pub(crate) plain: Vec<u8>,
     /// Answers that are put together for a record.
     pub(crate) chunk: Box<[u8]>,
@@ -22,7 +22,7 @@ pub(crate) struct TlsBuffers {
 }
 
 impl TlsBuffers {
-    /// What they take.
+    /// The size of all buffers, in bytes.
     pub(crate) const BYTES: u64 = (2 * CIPHER_BYTES
         + RECORD_BYTES
         + RECORDS * (RECORD_BYTES + RECORD_OVERHEAD_BYTES)

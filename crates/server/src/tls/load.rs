@@ -13,13 +13,14 @@ use rustls::{RootCertStore, ServerConfig};
 use super::{Tls, subject};
 use crate::config::{ClientAuth, TlsSettings, TlsVersion};
 
-/// What a client resumes with is encrypted by keys that only this process has.
+/// The number of tickets per handshake. A client resumes with a ticket that is encrypted by keys
+/// that only this process has.
 const TICKETS: usize = 1;
 
 /// Reads the files of `settings`, which are those of the section `name`.
 ///
 /// # Errors
-/// What is wrong with each file, beginning with the name of its setting.
+/// The fault of each file, beginning with the name of its setting.
 pub(super) fn load(name: &str, settings: &TlsSettings) -> Result<Tls, Vec<String>> {
     let TlsSettings { certificate, key, client_ca, client_auth, min_version } = settings;
     let refuse =

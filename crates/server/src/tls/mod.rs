@@ -1,9 +1,9 @@
-//! Certificates and keys: read from files, put in force, and looked at.
+//! Certificates and keys: read from files, put in force, and described.
 //!
-//! A [`Tls`] is what connections of one listener begin with: certificate chain, key, versions, and
-//! what is asked of clients. It is made as a whole or not at all, so that files that do not go
-//! together leave the one in force as it is; connections keep the one that they began with.
-//! Encryption is rustls's, with the primitives of ring.
+//! A [`Tls`] is the state with which connections of one listener begin: certificate chain, key,
+//! versions, and the requirements for clients. It is made as a whole or not at all, so that files
+//! that do not go together leave the one in force as it is; connections keep the one that they
+//! began with. Encryption is rustls's, with the primitives of ring.
 
 mod buffers;
 mod load;
@@ -17,7 +17,7 @@ pub(crate) use self::buffers::{RECORDS, TlsBuffers};
 pub(crate) use self::subject::Subject;
 use crate::config::{Config, TlsSettings};
 
-/// What new connections of a listener speak TLS with.
+/// The TLS configuration of a listener's new connections.
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
     /// The server's own certificate, without those that lead to its root.
@@ -36,7 +36,7 @@ impl TlsSlot {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts `new` in force, and tells the log where that is another certificate than before.
+    /// Puts `new` in force, and logs it if its certificate differs from the one before.
     pub(crate) fn set(&self, name: &str, new: Option<Tls>, now_secs: u32) {
         let new = new.map(Arc::new);
         let old = {
@@ -58,7 +58,8 @@ impl TlsSlot {
     }
 }
 
-/// What the files say that `config` names: for each listener in turn, and for the admin server.
+/// The contents of the files that `config` names: for each listener in turn, and for the admin
+/// server.
 pub(crate) struct Loaded {
     pub(crate) listeners: Vec<Option<Tls>>,
     pub(crate) admin: Option<Tls>,
@@ -67,7 +68,7 @@ pub(crate) struct Loaded {
 /// Reads all files that `config` names.
 ///
 /// # Errors
-/// What is wrong with each of them, beginning with the name of its setting.
+/// The fault of each of them, beginning with the name of its setting.
 pub(crate) fn load(config: &Config) -> Result<Loaded, Vec<String>> {
     let mut problems = Vec::new();
     let mut section = |name: &str, tls: Option<TlsSettings>| {
@@ -75,7 +76,7 @@ pub(crate) fn load(config: &Config) -> Result<Loaded, Vec<String>> {
     };
     let of_listeners = config.listeners.iter();
     let listeners = of_listeners.map(|it| section(&format!("listener.{}", it.name), it.tls())).collect();
-    // Without the server nobody reads its certificate.
+    // Without the admin server its certificate is not used.
     let admin = section("admin", config.admin.tls().filter(|_| config.admin.enabled));
     if problems.is_empty() { Ok(Loaded { listeners, admin }) } else { Err(problems) }
 }

@@ -1,12 +1,12 @@
-//! What certificates say: of whom, and until when.
+//! The contents of certificates: the subject and the expiry time.
 
 use std::fmt;
 
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Whom a client's certificate names. It comes from a certificate that a configured root vouches
-/// for.
+/// The subject of a client's certificate. It comes from a certificate that a configured root
+/// vouches for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// The common name (CN) of its subject.
@@ -16,7 +16,8 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Reads a certificate in DER; `None` where it cannot be read, which none is that was verified.
+    /// Reads a certificate in DER; `None` if it cannot be read, which never happens to a verified
+    /// one.
     pub(crate) fn of(certificate: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let common_name = certificate.subject().iter_common_name().next();

@@ -109,11 +109,11 @@ impl Users {
         self.read().values().cloned().collect()
     }
 
-    /// Adds rules to a user, which is made where it is not there. Nothing changes where one of them
-    /// is none.
+    /// Adds rules to a user, which is created if it does not exist. Nothing changes if one of the
+    /// rules is invalid.
     ///
     /// # Errors
-    /// In Redis's words, which rule, as it may be shown, is none, and what is wrong with it.
+    /// In Redis's words, which rule, as it may be shown, is invalid, and why.
     pub(crate) fn set(&self, name: &str, rules: &[&[u8]]) -> Result<(), String> {
         let in_rule =
             |rule: &str, problem: &str| format!("Error in ACL SETUSER modifier '{rule}': {problem}");
@@ -144,7 +144,7 @@ impl Users {
         Ok(())
     }
 
-    /// Removes a user, whose connections end; says whether there was one.
+    /// Removes a user, whose connections are closed; returns whether there was one.
     pub(crate) fn remove(&self, name: &str) -> bool {
         let removed = self.write().remove(name).is_some();
         self.version.fetch_add(1, Ordering::Release);
@@ -163,7 +163,7 @@ impl Users {
         now: u64,
     ) -> Result<Arc<User>, Late> {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.get(name));
-        // All passwords are compared, and one where there is none.
+        // All passwords are compared, and one if there is none.
         let nobodys = [Password::of_plain(b"")];
         let passwords = user.as_ref().map_or(&nobodys[..], |user| &user.rules.passwords);
         let fits = passwords.iter().fold(false, |fits, known| known.is(password) | fits);
@@ -232,7 +232,7 @@ impl Identity {
         self.user = user;
     }
 
-    /// Takes over what has changed; false where the user is no more.
+    /// Takes over changes of the user; false if the user has been removed.
     #[inline]
     #[must_use]
     pub(crate) fn refresh(&mut self, users: &Users) -> bool {
