@@ -11,22 +11,11 @@
 pub mod cachebench;
 pub mod check;
 pub mod command;
-pub mod curves;
-pub mod engine_memory;
-pub mod generate;
-pub mod histogram;
+pub mod curve_cost;
 pub mod machine;
-pub mod plot;
-pub mod reference;
-pub mod replay;
 pub mod run;
 pub mod served;
 pub mod siege;
 pub mod slack;
 pub mod soak;
 pub mod targets;
-#[cfg(test)]
-mod testing;
-pub mod trace;
-pub mod value;
-pub mod workload;

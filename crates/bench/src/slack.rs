@@ -12,8 +12,8 @@ use millpond::sizing::{Decision, Tuning};
 use millpond::{ByteSize, Cache, CacheConfig, ItemOptions, PoolConfig, PoolId, PoolStats};
 use serde::Serialize;
 
-use crate::trace::{Op, TraceReader};
-use crate::workload::{OpKind, Sampler, Workload};
+use workload::trace::{Op, TraceReader};
+use workload::{OpKind, Sampler, Workload};
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Requests {
             Source::CacheBench(path) => {
                 let workload = Arc::new(Workload::from_cachebench(path, None, seed)?);
                 let (name, several) = (stem(path), workload.pools().len() > 1);
-                let pool_name = |pool: &crate::workload::Pool| {
+                let pool_name = |pool: &workload::Pool| {
                     if several { format!("{name}/{}", pool.name()) } else { name.clone() }
                 };
                 let names = workload.pools().iter().map(pool_name).collect();

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use bench::plot::{Axis, Stroke};
 use serde::Serialize;
+use workload::plot::{Axis, Stroke};
 
 /// The outcome of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -341,23 +341,23 @@ impl Chart {
     }
 
     /// The chart as it is drawn.
-    pub fn drawn(&self) -> bench::plot::Chart {
+    pub fn drawn(&self) -> workload::plot::Chart {
         let series = self.series.iter().map(|series| {
             let stroke = match series.style {
                 Style::Line => Stroke::Solid,
                 Style::Step => Stroke::Steps,
                 Style::Dots => Stroke::Dots,
             };
-            bench::plot::Series::line(series.name.clone(), series.points.iter().copied()).stroke(stroke)
+            workload::plot::Series::line(series.name.clone(), series.points.iter().copied()).stroke(stroke)
         });
         let x = Axis { log: self.log_x, ..Axis::new(self.x.clone()) };
-        bench::plot::Chart {
+        workload::plot::Chart {
             title: self.title.clone(),
             x,
             y: Axis { range: self.top.map(|top| (0.0, top)), ..Axis::new(self.y.clone()) },
             categories: self.categories.clone(),
             series: series.collect(),
-            ..bench::plot::Chart::default()
+            ..workload::plot::Chart::default()
         }
     }
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::ByteSize;
-use bench::engine_memory::EngineMemory;
-use bench::trace::Column;
-use bench::workload::{Popularity, Sizes};
 use serde::{Deserialize, Serialize};
+use workload::engine_memory::EngineMemory;
+use workload::trace::Column;
+use workload::{Popularity, Sizes};
 
 use crate::world::Eviction;
 

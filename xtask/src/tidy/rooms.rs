@@ -22,11 +22,15 @@ enum Imports {
     Rooms(&'static [&'static str]),
     /// All rooms of floors 0 and 1.
     Parts,
+    /// All rooms of floors 0 to 2.
+    Engine,
+    /// All rooms of lower floors, and these of its own.
+    Below(&'static [&'static str]),
     /// Every room.
     All,
 }
 
-use Imports::{All, Parts, Rooms};
+use Imports::{All, Below, Engine, Parts, Rooms};
 
 const GROUND: &str = "base";
 
@@ -50,9 +54,11 @@ const ROOMS: &[Room] = &[
     Room { name: "orchestrator", floor: 4, imports: Rooms(&["curve", "allocate", "control"]) },
     Room { name: "hopper", floor: 4, imports: Rooms(&["curve", "limit", "agent", "control"]) },
     Room { name: "bunny", floor: 4, imports: Parts },
+    Room { name: "workload", floor: 5, imports: Engine },
+    Room { name: "bench", floor: 5, imports: Below(&["workload"]) },
+    Room { name: "trial", floor: 5, imports: Below(&["workload", "bench"]) },
+    Room { name: "simulate", floor: 5, imports: Below(&["workload"]) },
     Room { name: "cli", floor: 5, imports: All },
-    Room { name: "bench", floor: 5, imports: All },
-    Room { name: "simulate", floor: 5, imports: All },
     Room { name: "capi", floor: 5, imports: All },
     Room { name: "python", floor: 5, imports: All },
     Room { name: "dst", floor: 5, imports: All },
@@ -74,6 +80,8 @@ impl Room {
             _ if other.name == GROUND && self.name != GROUND => true,
             Rooms(names) => names.contains(&other.name),
             Parts => other.floor <= 1,
+            Engine => other.floor <= 2,
+            Below(names) => other.floor < self.floor || names.contains(&other.name),
             All => true,
         }
     }
@@ -84,6 +92,9 @@ impl Room {
             Rooms([]) => GROUND.to_owned(),
             Rooms(names) => format!("{GROUND}, {}", names.join(", ")),
             Parts => "the rooms of floors 0 and 1".to_owned(),
+            Engine => "the rooms of floors 0 to 2".to_owned(),
+            Below([]) => "the rooms of lower floors".to_owned(),
+            Below(names) => format!("the rooms of lower floors, {}", names.join(", ")),
             All => "every room".to_owned(),
         }
     }
@@ -200,6 +211,10 @@ mod tests {
             ("bunny", "allocate"),
             ("cli", "server"),
             ("bench", "millpond"),
+            ("workload", "millpond"),
+            ("trial", "bench"),
+            ("simulate", "workload"),
+            ("cli", "trial"),
         ] {
             assert_eq!(check_edge(from, to, None), "", "{from} to {to}");
         }
@@ -217,6 +232,10 @@ mod tests {
             ("server", "orchestrator"),
             ("server", "slab"),
             ("allocate", "slab"),
+            ("workload", "protocol"),
+            ("workload", "bench"),
+            ("bench", "trial"),
+            ("simulate", "bench"),
             ("limit", "curve"),
         ] {
             let found = check_edge(from, to, None);

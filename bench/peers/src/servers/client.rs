@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use base::Clock;
-use bench::histogram::Latencies;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::OwnedFd;
+use workload::histogram::Latencies;
 
 use super::stream::{Stream, TLS_RECORD_BYTES, Target};
 use super::wire::{Reply, Wire};

@@ -4,7 +4,7 @@
 //! several caches that are driven at the same time. Every key is honoured or refused by name
 //! ([`KEYS`]); what a configuration asks of production machines is scaled down, keys, memory and
 //! operations alike, so that hit ratios stay what they are. `docs/cachebench.md` is the page for
-//! readers; how the requests are interpreted is in `crate::workload`.
+//! readers; how the requests are interpreted is in `workload`.
 
 mod keys;
 #[cfg(test)]
@@ -17,11 +17,11 @@ use base::ByteSize;
 use millpond::strategy::{HitsPerSlab, Random, Strategy, TailAge};
 use millpond::{PolicyKind, PoolConfig, SizeClassConfig};
 use serde_json::{Map, Value};
+use workload::{Workload, WorkloadError};
 
 pub use keys::{KEYS, Key, Rule, Section};
 
 use crate::targets::embedded::PoolShape;
-use crate::workload::{Workload, WorkloadError};
 use keys::{Verdict, judge};
 
 /// Why a configuration cannot be run.

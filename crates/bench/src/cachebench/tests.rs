@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use workload::length::Length;
+use workload::testing::traces;
+
 use super::*;
-use crate::run::{Length, RunOptions, run_direct};
+use crate::run::{RunOptions, run_direct};
 use crate::targets::embedded::{Embedded, EmbeddedOptions};
-use crate::testing::traces;
 
 /// A configuration with these keys in its two parts.
 fn file(folder: &Path, cache: &str, test: &str) -> PathBuf {

@@ -13,6 +13,8 @@ use anyhow::{Context, Result, anyhow};
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
 use parking_lot::Mutex;
+use workload::length::Length;
+use workload::{OpKind, Operation, Sampler, Sizes, Workload, WorkloadSpec};
 
 use super::admin::Administration;
 use super::embedded::clock_step;
@@ -23,8 +25,7 @@ use super::report::{CheckReport, Disturbances, Violation};
 use super::subject::{Caller, LimitMove, Subject};
 use super::value::{LEAST_VALUE_BYTES, Stamp, Values, read};
 use super::{CheckOptions, CheckSpec};
-use crate::run::{Bar, Length};
-use crate::workload::{OpKind, Operation, Sampler, Sizes, Workload, WorkloadSpec};
+use crate::run::Bar;
 
 /// Gets that go into one call at most.
 const MOST_GETS: usize = 8;

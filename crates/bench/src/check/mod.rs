@@ -38,16 +38,16 @@ use anyhow::{Context, Result, bail};
 use base::ByteSize;
 use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
+use workload::length::Length;
+use workload::{Mix, Popularity, Sizes};
 
 pub use admin::AdminCalls;
 pub use plant::PlantKind;
 pub use preset::{PRESETS, Preset};
 pub use report::{CheckReport, Disturbances, Violation};
 
-use crate::run::Length;
 use crate::targets::TargetUrl;
 use crate::targets::embedded::EmbeddedOptions;
-use crate::workload::{Mix, Popularity, Sizes};
 use embedded::EmbeddedSubject;
 use server::ServerSubject;
 use subject::Subject;

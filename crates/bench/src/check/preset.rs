@@ -11,9 +11,9 @@
 use base::ByteSize;
 use millpond::strategy::{Random, Strategy};
 use millpond::{PolicyKind, SizeClassConfig};
+use workload::{Mix, Popularity, Sizes};
 
 use super::CheckSpec;
-use crate::workload::{Mix, Popularity, Sizes};
 
 /// The share of writes that have a lifetime.
 const ADDED_TTL_SHARE: f64 = 0.1;

@@ -4,12 +4,12 @@
 use std::fmt::{self, Write as _};
 
 use serde::Serialize;
+use workload::OpKind;
 
 use super::admin::AdminCalls;
 use super::lives::{Life, Wrong};
 use super::record::{Answer, CallKind, Record};
 use super::value::Stamp;
-use crate::workload::OpKind;
 
 /// Most calls that a report of one violation shows.
 const MOST_SHOWN: usize = 30;

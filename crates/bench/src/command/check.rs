@@ -8,12 +8,12 @@ use anyhow::{Result, anyhow, bail};
 use base::ByteSize;
 use clap::Args;
 use millpond::PolicyKind;
+use workload::length::{Length, duration};
+use workload::{Mix, Popularity, Sizes};
 
-use super::{duration, print_json};
+use super::print_json;
 use crate::check::{CheckOptions, CheckReport, CheckSpec, PRESETS, PlantKind, Preset, check};
-use crate::run::Length;
 use crate::targets::TargetUrl;
-use crate::workload::{Mix, Popularity, Sizes};
 
 /// Flags of `millpond bench check`.
 #[derive(Clone, Debug, Args)]

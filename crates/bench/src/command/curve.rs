@@ -10,15 +10,15 @@ use base::ByteSize;
 use clap::Args;
 use curve::{Correction, Unit};
 use millpond::PolicyKind;
-
-use super::{curve_compare, print_json};
-use crate::curves::{
+use workload::curves::{
     CurveOptions, CurveReport, KeySizes, Method, Source, Writes, answer, chart, learn, traces_in,
 };
-use crate::engine_memory::EngineMemory;
-use crate::plot;
-use crate::replay::ReplayOptions;
-use crate::trace::Column;
+use workload::engine_memory::EngineMemory;
+use workload::plot;
+use workload::replay::ReplayOptions;
+use workload::trace::Column;
+
+use super::{curve_compare, print_json};
 
 /// Flags of `millpond curve`.
 #[derive(Clone, Debug, Args)]

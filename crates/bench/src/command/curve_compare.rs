@@ -8,13 +8,13 @@ use anyhow::{Result, bail};
 use curve::Unit;
 use millpond::PolicyKind;
 use serde::Serialize;
+use workload::curves::Source;
+use workload::curves::accuracy::{self, Accuracy, MOST_ERROR};
+use workload::curves::miniature::{MiniatureError, compare_policies};
+use workload::curves::published::{self, PublishedError};
 
 use super::curve::CurveArgs;
 use super::print_json;
-use crate::curves::Source;
-use crate::curves::accuracy::{self, Accuracy, MOST_ERROR};
-use crate::curves::miniature::{MiniatureError, compare_policies};
-use crate::curves::published::{self, PublishedError};
 
 pub(super) fn estimators(
     args: &CurveArgs,

@@ -8,7 +8,7 @@ use millpond::watch::CurveConfig;
 use serde::Serialize;
 
 use super::print_json;
-use crate::curves::cost::{CostOptions, EngineCost, EstimatorCost, engine, estimators};
+use crate::curve_cost::{CostOptions, EngineCost, EstimatorCost, engine, estimators};
 
 /// Flags of `millpond bench curve`.
 #[derive(Clone, Debug, Args)]

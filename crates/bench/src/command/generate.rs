@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use base::ByteSize;
 use clap::Args;
 
-use crate::generate::{CLUSTERS, GenerateOptions, generate, generate_zstd};
+use workload::generate::{CLUSTERS, GenerateOptions, generate, generate_zstd};
 
 /// Flags of `millpond bench generate`.
 #[derive(Clone, Debug, Args)]

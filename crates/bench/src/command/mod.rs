@@ -18,7 +18,6 @@ mod soak;
 mod tests;
 
 use std::io::Write;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::ByteSize;
@@ -35,8 +34,6 @@ pub use run::RunArgs;
 pub use siege::SiegeArgs;
 pub use slack::SlackArgs;
 pub use soak::SoakArgs;
-
-use crate::run::Length;
 
 /// Measures and checks caches: load, trace replay, consistency, sample traces.
 #[derive(Debug, Subcommand)]
@@ -150,18 +147,6 @@ impl EngineArgs {
             }
             (default, _) => default,
         })
-    }
-}
-
-/// A time, as in `500ms`; a bare number is seconds.
-///
-/// # Errors
-/// What is wrong with `text`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(Length::Time(time)) => Ok(time),
-        Ok(Length::Operations(secs)) => Ok(Duration::from_secs(secs)),
-        Err(_) => Err(format!("`{text}` is not a time such as 10s, 500ms or 2m")),
     }
 }
 

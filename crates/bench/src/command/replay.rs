@@ -9,10 +9,10 @@ use clap::Args;
 use millpond::PoolConfig;
 use millpond::strategy::Strategy;
 use serde::Serialize;
+use workload::replay::{ReplayOptions, ReplayReport, TimeUnit, replay_each, replay_together};
+use workload::trace::Column;
 
 use super::{EngineArgs, print_json};
-use crate::replay::{ReplayOptions, ReplayReport, TimeUnit, replay_each, replay_together};
-use crate::trace::Column;
 
 /// Flags of `millpond bench replay`.
 #[derive(Clone, Debug, Args)]

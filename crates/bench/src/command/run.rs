@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use workload::length::{Length, duration};
+use workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
 
-use super::{EngineArgs, duration, print_json};
+use super::{EngineArgs, print_json};
 use crate::cachebench::{self, Instance, Overrides};
-use crate::run::{Arrivals, Length, RunOptions, RunReport, run_direct, run_wire};
+use crate::run::{Arrivals, RunOptions, RunReport, run_direct, run_wire};
 use crate::targets::TargetUrl;
 use crate::targets::embedded::{Embedded, EmbeddedOptions, PoolShape};
 use crate::targets::memcached::Memcached;
 use crate::targets::null::Null;
-use crate::workload::{Mix, Pool, Popularity, Sizes, Workload, WorkloadSpec};
 
 /// Flags of `millpond bench run`.
 #[derive(Clone, Debug, Args)]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use base::ByteSize;
 use clap::Args;
+use workload::length::duration;
 
-use super::{duration, print_json};
+use super::print_json;
 use crate::served::Served;
 use crate::siege::{SiegeOptions, siege};
 

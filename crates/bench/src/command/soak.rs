@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::ByteSize;
 use clap::Args;
+use workload::length::duration;
 
-use super::{duration, print_json};
+use super::print_json;
 use crate::check::PlantKind;
 use crate::served::Served;
 use crate::soak::{EventKind, LEAST_MEMORY, SoakOptions, soak};

@@ -13,11 +13,11 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use workload::value::{Values, is_value_of};
+use workload::{OpKind, Operation};
 
 use super::tally::{Outcome, Tally};
 use crate::targets::{Address, Event, Wire};
-use crate::value::{Values, is_value_of};
-use crate::workload::{OpKind, Operation};
 
 /// How long a server may take for a reply before it is taken for dead.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

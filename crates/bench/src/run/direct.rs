@@ -1,11 +1,12 @@
 //! One thread's load on a cache inside the process.
 
+use workload::value::{Values, is_value_of};
+use workload::{OpKind, Operation};
+
 use super::pace::wait_until;
 use super::source::Phase;
 use super::tally::{Outcome, Tally};
 use crate::targets::DirectSession;
-use crate::value::{Values, is_value_of};
-use crate::workload::{OpKind, Operation};
 
 /// A thread's session and buffers.
 pub(crate) struct DirectThread<S> {

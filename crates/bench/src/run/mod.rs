@@ -26,8 +26,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use base::Clock;
+use workload::length::Length;
+use workload::{Sampler, Workload};
 
-pub use pace::{Arrivals, Length};
+pub use pace::Arrivals;
 pub use report::{KindReport, PoolReport, RunReport};
 
 pub(crate) use connection::Stream;
@@ -36,7 +38,6 @@ pub(crate) use progress::Bar;
 use crate::machine::{Machine, WakeFast};
 use crate::targets::null::Null;
 use crate::targets::{Address, Direct, Wire};
-use crate::workload::{Sampler, Workload};
 use direct::DirectThread;
 use pace::Pace;
 use progress::Progress;

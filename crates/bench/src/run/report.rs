@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::Serialize;
+use workload::histogram::LatencySummary;
+use workload::{OpKind, Workload};
 
 use super::{Measured, RunOptions};
-use crate::histogram::LatencySummary;
 use crate::machine::Machine;
 use crate::targets::Holdings;
-use crate::workload::{OpKind, Workload};
 
 /// The figures of a run. Every rate is per second, every latency in microseconds.
 #[derive(Clone, Debug, Serialize)]
@@ -106,7 +106,7 @@ impl RunReport {
                 operations: tally.done[*kind as usize],
                 latency: tally.latencies[*kind as usize].summary(),
             });
-        let pool = |(i, pool): (usize, &crate::workload::Pool)| {
+        let pool = |(i, pool): (usize, &workload::Pool)| {
             let counts = tally.pools.get(i).copied().unwrap_or_default();
             PoolReport {
                 name: pool.name().to_owned(),

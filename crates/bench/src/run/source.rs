@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::Clock;
+use workload::{Operation, Sampler, Workload};
 
 use super::pace::Pace;
-use crate::workload::{Operation, Sampler, Workload};
 
 /// Operations for one thread.
 pub(crate) enum Source {

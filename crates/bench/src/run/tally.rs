@@ -1,7 +1,7 @@
 //! What one thread counts.
 
-use crate::histogram::Latencies;
-use crate::workload::{OpKind, Operation};
+use workload::histogram::Latencies;
+use workload::{OpKind, Operation};
 
 /// What became of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,11 @@ use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
+use workload::OpKind;
+
 use super::*;
 use crate::targets::DirectSession;
 use crate::targets::memcached::Memcached;
-use crate::workload::OpKind;
 
 fn workload(toml: &str) -> Arc<Workload> {
     Arc::new(Workload::new(&toml.parse().expect(toml), 7).expect(toml))

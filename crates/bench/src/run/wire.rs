@@ -16,13 +16,13 @@ use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
+use workload::value::Values;
+use workload::{OpKind, Operation};
 
 use super::connection::{Connection, REPLY_TIMEOUT, Replies};
 use super::source::Phase;
 use super::tally::Tally;
 use crate::targets::{Address, Wire};
-use crate::value::Values;
-use crate::workload::{OpKind, Operation};
 
 /// A thread's connections and buffers.
 pub(crate) struct WireThread<W> {

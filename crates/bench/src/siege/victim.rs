@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use base::ByteSize;
+use workload::length::Length;
+use workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
-use crate::run::{Length, RunOptions, RunReport, run_wire};
+use crate::run::{RunOptions, RunReport, run_wire};
 use crate::targets::Address;
 use crate::targets::memcached::Memcached;
-use crate::workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
 /// What the tenant's limit is to the bytes of its values: they fit three times over, so that
 /// nothing ever has to leave.

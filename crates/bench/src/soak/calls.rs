@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
+use workload::{OpKind, Sampler};
 
 use super::Scene;
 use super::clients::{Client, Speech, Work};
@@ -21,7 +22,6 @@ use crate::check::plant::Planted;
 use crate::check::record::CallKind;
 use crate::check::subject::Caller;
 use crate::check::value::{LEAST_VALUE_BYTES, Values};
-use crate::workload::{OpKind, Sampler};
 
 /// Gets that go into one call at most.
 const MOST_GETS: usize = 16;

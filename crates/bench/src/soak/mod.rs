@@ -42,6 +42,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use base::{ByteSize, Clock};
 use parking_lot::Mutex;
 use rustix::process::Signal;
+use workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
 pub use control::EventKind;
 pub use report::SoakReport;
@@ -52,7 +53,6 @@ use crate::check::history::Found;
 use crate::check::plant::Plant;
 use crate::check::{PlantKind, Violation};
 use crate::served::Served;
-use crate::workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 use calls::{Calling, Parts};
 use certificates::Authority;
 use clients::{CLIENTS, Client, Network, Work};

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use serde::Serialize;
+use workload::histogram::LatencySummary;
 
 use super::samples::{Flatness, Sample};
 use super::tally::ErrorKind;
 use crate::check::Violation;
-use crate::histogram::LatencySummary;
 
 /// The report of a soak.
 #[derive(Clone, Debug, Serialize)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use workload::histogram::Latencies;
 
 use crate::check::Violation;
-use crate::histogram::Latencies;
 
 /// Most violations that are kept.
 const MOST_VIOLATIONS: usize = 20;

@@ -41,7 +41,7 @@ pub(crate) struct TopArguments {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = bench::command::duration(text)?;
+    let interval = workload::length::duration(text)?;
     if interval < SHORTEST { Err("at least 100ms".to_owned()) } else { Ok(interval) }
 }
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base::ByteSize;
-use bench::engine_memory::EngineMemory;
-use bench::plot;
 use clap::Args;
 use evict::PolicyKind;
 use serde::Serialize;
+use workload::engine_memory::EngineMemory;
+use workload::plot;
 
 use crate::file::{SimulationFile, policies, setup};
 use crate::report::Table;

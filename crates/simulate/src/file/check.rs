@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use bench::replay::TimeUnit;
-use bench::trace::Column;
+use workload::replay::TimeUnit;
+use workload::trace::Column;
 
 use super::refusal::{Problem, Step};
 use super::{Written, WrittenTenant, policies};

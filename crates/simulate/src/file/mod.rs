@@ -13,10 +13,10 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use base::ByteSize;
-use bench::replay::TimeUnit;
-use bench::trace::Column;
 use serde::Deserialize;
 use toml::Spanned;
+use workload::replay::TimeUnit;
+use workload::trace::Column;
 
 pub use guard::{Guard, WrittenAim};
 pub use refusal::FileError;

@@ -56,7 +56,7 @@ fn number_for(key: &str, message: &str) -> Option<String> {
     let (text, expected) = message.strip_prefix("invalid type: string \"")?.rsplit_once("\", expected ")?;
     let is_number = ["f64", "u64", "u32", "usize"].contains(&expected.trim());
     let number = text.trim().parse().ok().or_else(|| {
-        let time = bench::command::duration(text.trim()).ok()?;
+        let time = workload::length::duration(text.trim()).ok()?;
         key.ends_with("_secs").then_some(time.as_secs_f64())
     });
     is_number.then(|| number.map_or(String::new(), |number: f64| format!(", as in `{key} = {number}`")))

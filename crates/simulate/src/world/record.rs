@@ -1,7 +1,7 @@
 //! The record of a run: figures of each tenant in each interval, and over the whole measured time.
 
-use bench::histogram::Latencies;
 use serde::Serialize;
+use workload::histogram::Latencies;
 
 /// The figures of a tenant over a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use base::rng::{RngExt, SeededRng};
-use bench::engine_memory::ItemSize;
-use bench::trace::{Op, TraceOptions, TraceReader};
-use bench::workload::{OpKind, Ranks, Sampler, Workload, WorkloadError};
+use workload::engine_memory::ItemSize;
+use workload::trace::{Op, TraceOptions, TraceReader};
+use workload::{OpKind, Ranks, Sampler, Workload, WorkloadError};
 
 use crate::scenario::{Pattern, Source, TraceSource};
 

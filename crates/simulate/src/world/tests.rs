@@ -4,8 +4,8 @@ use allocate::drf::Drf;
 use allocate::hare::Hare;
 use allocate::partition::Weighted;
 use base::ByteSize;
-use bench::workload::{Popularity, Sizes};
 use proptest::prelude::*;
+use workload::{Popularity, Sizes};
 
 use super::*;
 use crate::scenario::{Apply, Backend, Change, Control, ItemCost, Pattern, Resource, Source, Tenant as Spec};

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use workload::length::Length;
+use workload::{Mix, Popularity, Workload, WorkloadSpec};
 
 use super::Scene;
-use crate::run::{Length, RunOptions, RunReport, run_wire};
+use crate::run::{RunOptions, RunReport, run_wire};
 use crate::targets::Address;
 use crate::targets::memcached::Memcached;
-use crate::workload::{Mix, Popularity, Workload, WorkloadSpec};
 
 const KEYS: u64 = 20_000;
 const LEAST_TIME: Duration = Duration::from_millis(10);

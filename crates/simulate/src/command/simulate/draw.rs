@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use bench::plot::{Axis, Chart, Figure, Series};
+use workload::plot::{Axis, Chart, Figure, Series};
 
 use super::{Compared, Simulated};
 use crate::file::SimulationFile;

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use bench::curves::{Answer, CurveOptions, Method, Source, Tried, Writes, answer, learn, traces_in};
-use bench::engine_memory::EngineMemory;
-use bench::replay::ReplayOptions;
 use curve::{Correction, Unit};
 use std::sync::Arc;
+use workload::curves::{Answer, CurveOptions, Method, Source, Tried, Writes, answer, learn, traces_in};
+use workload::engine_memory::EngineMemory;
+use workload::replay::ReplayOptions;
 
 use base::ByteSize;
 use evict::PolicyKind;

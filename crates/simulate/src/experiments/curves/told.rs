@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use base::hash::mix64;
-use bench::trace::TraceReader;
 use curve::{Estimator, Kind, Shards, StackDistance, Unit};
+use workload::trace::TraceReader;
 
 use crate::experiments::{Context, Experiment, OURS, median};
 use crate::report::{Criterion, Report, Table};
@@ -104,7 +104,8 @@ fn cases(context: &Context, requests: &[Asked], unit: Unit) -> Vec<Case> {
 /// The requests of each shared trace, with its name.
 fn traces_of(context: &Context) -> Vec<(String, Vec<Asked>)> {
     let mut sources = Vec::new();
-    for path in context.traces().and_then(|folder| bench::curves::traces_in(&folder).ok()).unwrap_or_default()
+    for path in
+        context.traces().and_then(|folder| workload::curves::traces_in(&folder).ok()).unwrap_or_default()
     {
         if path.to_string_lossy().contains(".lis") {
             continue;

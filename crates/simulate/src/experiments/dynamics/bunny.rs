@@ -7,7 +7,7 @@
 use allocate::drf::Drf;
 use allocate::hare::{Hare, Settings};
 use base::ByteSize;
-use bench::workload::{Popularity, Sizes};
+use workload::{Popularity, Sizes};
 
 use super::phases::{changes, mean, relative, run_all};
 use crate::experiments::{Context, Experiment, HARE};

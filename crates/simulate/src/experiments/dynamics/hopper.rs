@@ -9,7 +9,7 @@ use allocate::hare::Hare;
 use allocate::memshare::MemshareDrf;
 use allocate::{Decision, Policy, View};
 use base::ByteSize;
-use bench::workload::{Popularity, Sizes};
+use workload::{Popularity, Sizes};
 
 use super::phases::{changes, least_over_time, mean, relative, run_all, settled};
 use crate::experiments::{Context, Experiment, HARE};

@@ -11,7 +11,7 @@ use super::{Popularity, Sizes, WorkloadError};
 /// A workload as it is declared. Every field may be left out of a file.
 ///
 /// ```
-/// let spec: millpond_bench::workload::WorkloadSpec =
+/// let spec: millpond_workload::WorkloadSpec =
 ///     "keys = 5000\npopularity = \"zipf:1.1\"\nmix = \"get=9,set=1\"".parse().unwrap();
 /// assert_eq!(spec.keys, 5000);
 /// assert_eq!(spec.value_size.to_string(), "100");

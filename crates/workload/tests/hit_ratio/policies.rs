@@ -22,8 +22,8 @@ use std::path::Path;
 
 use base::rng::{RngExt, seeded};
 use millpond::PolicyKind;
-use millpond_bench::reference::{Simulator, key_id, simulator};
-use millpond_bench::trace::TraceReader;
+use millpond_workload::reference::{Simulator, key_id, simulator};
+use millpond_workload::trace::TraceReader;
 use rand_distr::{Distribution, Zipf};
 
 use super::driver::Driven;

@@ -8,7 +8,6 @@
 mod accesses;
 pub mod accuracy;
 mod answer;
-pub mod cost;
 mod engine_policy;
 mod estimator;
 mod key_sizes;

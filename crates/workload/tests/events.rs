@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::BufWriter;
 
 use base::rng::{RngExt as _, seeded};
-use bench::replay::{ReplayOptions, TimeUnit, replay};
 use millpond::watch::{EventConfig, TraceWriter};
 use millpond::{ByteSize, Cache, CacheConfig, Clock, Expiry, ItemOptions, PoolConfig};
-use millpond_bench as bench;
+use millpond_workload::replay::{ReplayOptions, TimeUnit, replay};
 
 #[test]
 fn a_replay_of_recorded_events_hits_as_the_cache_did() -> Result<(), Box<dyn std::error::Error>> {

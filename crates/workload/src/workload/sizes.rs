@@ -24,7 +24,7 @@ pub(super) const TABLE_SIZES: usize = 1 << 15;
 /// to anything).
 ///
 /// ```
-/// let sizes: millpond_bench::workload::Sizes = "100:3,1KiB-2KiB:1".parse().unwrap();
+/// let sizes: millpond_workload::Sizes = "100:3,1KiB-2KiB:1".parse().unwrap();
 /// assert_eq!(sizes.mean(), 459.0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,7 @@
 //! below 0 on a logarithmic axis.
 //!
 //! ```no_run
-//! use bench::plot::{Axis, Chart, Series};
-//! # use millpond_bench as bench;
+//! use millpond_workload::plot::{Axis, Chart, Series};
 //!
 //! let hits = [(0.0, 0.0), (100.0, 0.4), (200.0, 0.6)];
 //! let chart = Chart {
@@ -18,7 +17,7 @@
 //!     ..Chart::default()
 //! };
 //! chart.write("hits.svg".as_ref())?;
-//! # Ok::<(), bench::plot::PlotError>(())
+//! # Ok::<(), millpond_workload::plot::PlotError>(())
 //! ```
 
 mod draw;

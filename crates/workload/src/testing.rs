@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// The folder of traces: `MILLPOND_TRACES`, or `../shared/traces` seen from the root of the
 /// project. Where there is none, the reason is printed and the caller is to leave.
-pub(crate) fn traces() -> Option<PathBuf> {
+pub fn traces() -> Option<PathBuf> {
     let folder = match std::env::var_os("MILLPOND_TRACES") {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces")),
@@ -21,7 +21,7 @@ pub(crate) fn traces() -> Option<PathBuf> {
 
 /// The file of the trace that the statistics call `name`: `NAME/NAME.csv.zst`, or for `arc_P2_512B`
 /// the original of `arc_P2`.
-pub(crate) fn trace_file(folder: &std::path::Path, name: &str) -> PathBuf {
+pub fn trace_file(folder: &std::path::Path, name: &str) -> PathBuf {
     match name.strip_suffix("_512B") {
         Some(block) => {
             folder.join(block).join(format!("{}.lis.zst", block.strip_prefix("arc_").unwrap_or(block)))

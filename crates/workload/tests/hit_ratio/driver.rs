@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use evict::{Claim, Conversion, Entry, HitRule, Items, Policy, PolicyKind};
-use millpond_bench::reference::Simulator;
+use millpond_workload::reference::Simulator;
 
 const INCARNATION_SHIFT: u32 = 28;
 

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use base::ByteSize;
 use millpond::{PolicyKind, SizeClassConfig};
-use millpond_bench::replay::{ReplayOptions, replay};
+use millpond_workload::replay::{ReplayOptions, replay};
+use millpond_workload::testing::traces;
 
 /// The most that the engine may differ, in points.
 const TOLERANCE_POINTS: f64 = 0.5;
@@ -24,19 +25,6 @@ const SLAB_BYTES: u64 = 4 << 20;
 const AROUND_VALUE_BYTES: u64 = 12 + 8;
 
 const LRU: PolicyKind = PolicyKind::Lru { refresh_secs: 0 };
-
-/// `MILLPOND_TRACES`, or the folder beside the project.
-fn traces() -> Option<PathBuf> {
-    let folder = std::env::var_os("MILLPOND_TRACES").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces")),
-        PathBuf::from,
-    );
-    if folder.join("STATS.csv").is_file() {
-        return Some(folder);
-    }
-    println!("skipped: no traces in {}; set MILLPOND_TRACES to the folder with STATS.csv", folder.display());
-    None
-}
 
 /// Name, file and number of keys of each trace without sizes.
 fn traces_without_sizes(folder: &Path) -> Vec<(String, PathBuf, u64)> {

@@ -260,7 +260,7 @@ impl Workload {
     ///
     /// # Errors
     /// As [`Workload::from_cachebench`].
-    pub(crate) fn of_cachebench(
+    pub fn of_cachebench(
         file: &Path,
         config: &serde_json::Map<String, serde_json::Value>,
         keys: Option<u64>,
@@ -273,7 +273,7 @@ impl Workload {
     }
 
     /// Adds what a reader should know.
-    pub(crate) fn add_notes(&mut self, notes: impl IntoIterator<Item = String>) {
+    pub fn add_notes(&mut self, notes: impl IntoIterator<Item = String>) {
         self.notes.extend(notes);
     }
 
@@ -281,7 +281,7 @@ impl Workload {
     ///
     /// # Errors
     /// Where the file cannot be read or is no JSON.
-    pub(crate) fn read_cachebench_json(path: &Path) -> Result<serde_json::Value, WorkloadError> {
+    pub fn read_cachebench_json(path: &Path) -> Result<serde_json::Value, WorkloadError> {
         cachelib::read_json(path)
     }
 
