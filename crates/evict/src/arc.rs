@@ -1,18 +1,18 @@
 //! ARC (N. Megiddo, D. S. Modha, "ARC: a self-tuning, low overhead replacement cache", FAST'03,
 //! figure 4).
 //!
-//! Two LRU lists: T1 has items that were asked for once lately, T2 those that were asked for again;
-//! a hit moves an item to the top of T2. Two ghost lists, B1 and B2, remember what each gave up. A
-//! miss of a key that B1 remembers says that T1 is too small, one that B2 remembers, that T2 is:
-//! the target `p` of T1 moves by what the other ghost list has for each entry of this one, by one
-//! at least. Either way the key enters T2; a strange key enters T1. Eviction takes from T1 while
-//! that has more than `p` items, else from T2. T1 and B1 have no more entries together than the
-//! cache has items, all four no more than twice as many.
+//! Two LRU lists: T1 has items that were requested once recently, T2 those that were requested
+//! again; a hit moves an item to the top of T2. Two ghost lists, B1 and B2, remember the keys that
+//! each list evicted. A miss on a key in B1 shows that T1 is too small, one on a key in B2 that T2
+//! is: the target `p` of T1 moves by the number of entries of the other ghost list per entry of
+//! this one, at least by one. In both cases the key enters T2; an unknown key enters T1. Eviction
+//! takes from T1 while T1 has more than `p` items, else from T2. T1 and B1 have no more entries
+//! together than the cache has items, all four no more than twice as many.
 //!
-//! Departures: the engine evicts before it says which key comes, so the target moves one eviction
-//! later than in the paper, and T1 gives up an item of exactly `p` to no key in particular. The
-//! cache size is the number of items queued now. Ghosts are parts of hashes and forgotten by the
-//! 128th ([`crate::ghost`]).
+//! Differences from the paper: the engine evicts before the policy knows the new key, so the target
+//! moves one eviction later, and the rule for a T1 of exactly `p` items does not depend on the key.
+//! The cache size is the present number of queued items. Ghosts are parts of hashes, and a 128th of
+//! them is forgotten at a time ([`crate::ghost`]).
 //!
 //! Policy bits: the stamp of `crate::generations`: trial = T1, proven = T2.
 
@@ -32,7 +32,7 @@ const B2: usize = 1;
 pub struct Arc {
     lists: Lists,
     ghosts: Ghost<2>,
-    /// How many items T1 should have: `p`.
+    /// Target number of items in T1: `p`.
     target: f64,
 }
 
@@ -41,10 +41,10 @@ impl Arc {
         Self { lists: Lists::new(hits, false, expected, now), ghosts: Ghost::default(), target: 0.0 }
     }
 
-    /// Lets the ghosts of the part that an item was evicted from remember it.
+    /// Adds an evicted item to the ghosts of its part.
     fn remember(&mut self, part: Part, entry: Entry, capacity: usize, items: &impl Items) {
-        // One more is about to come to B1 or B2. Where both lists want the room, B2 gives way. The
-        // key that comes next may be the oldest of B1, which therefore stays.
+        // One more entry is about to enter B1 or B2. If both lists need the room, B2 shrinks. The
+        // next key may be the oldest of B1, which therefore stays.
         let t1 = self.lists.part_len(T1);
         self.ghosts.shrink(B1, capacity.saturating_sub(t1 + 1));
         self.ghosts.shrink(B2, capacity.saturating_sub(self.ghosts.len(B1) + 1));
@@ -77,8 +77,7 @@ impl Queueing for Arc {
         self.lists.push(entry, stamp, now);
     }
 
-    /// The first half in T1, from which evictions come until a
-    /// ghost says otherwise.
+    /// Queues the first half in T1, which is evicted from until a ghost hit moves the target.
     fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
         let part = if rank.at < rank.of / 2 { T1 } else { T2 };
         self.lists.adopt(entry, part, items, now);

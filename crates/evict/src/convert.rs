@@ -1,19 +1,19 @@
 //! Converting one policy into another while the cache serves, a limited number of items at a time.
 //!
-//! A conversion begins with an empty order of the new kind beside that of the old one. New items
-//! enter the new order at once. Each step asks the old order for its next items, as if it evicted
-//! them, and queues them in the new order: the first to go stay the first to go. Between two steps
-//! the class serves as ever: items are inserted, removed and evicted. An eviction asks the larger
-//! of the two orders, so that it takes items that the old policy ranked low: next ones at first,
-//! and those that were moved first later.
+//! A conversion begins with an empty order of the new kind beside the old one. New items enter the
+//! new order at once. Each step takes the next items of the old order, as if it evicted them, and
+//! queues them in the new order: the next items to evict stay the next to evict. Between two steps
+//! the class serves as usual: items are inserted, removed and evicted. An eviction uses the larger
+//! of the two orders, so that it takes items that the old policy ranked low: at first from the old
+//! order, later those that were moved first.
 //!
-//! What the old policy remembered of keys that are gone is lost, and so is how often items were
-//! hit. Until the last item was moved hits leave no trace, as the bits of an item belong to the
-//! policy of the order that it is in.
+//! The old policy's ghosts and its hit counts of items are lost. Until the last item is moved hits
+//! have no effect, as the bits of an item belong to the policy of the order that it is in.
 //!
 //! Invariants:
 //! 1. An item is queued by exactly one of the orders: by the new one if its place is in `taken`,
-//!    else by the old one. A place stays in `taken`: what comes there later enters the new order.
+//!    else by the old one. A place stays in `taken`: a later item at that place enters the new
+//!    order.
 //! 2. The old order has clocks of its own ([`Order::detach_clock`]); those of `hits` are the new
 //!    order's.
 //! 3. No item enters the old order, so that as many steps as it has items end the conversion.
@@ -27,7 +27,7 @@ use crate::policy::Policy;
 /// The old side of a conversion.
 pub(crate) struct Before {
     order: Order,
-    /// How many items it had at first.
+    /// Number of items at the beginning.
     items: usize,
     taken: Places,
 }
@@ -35,10 +35,10 @@ pub(crate) struct Before {
 /// The outcome of a step of a conversion ([`Policy::convert`]).
 #[must_use]
 pub enum Conversion {
-    /// The policy is of the kind that was asked for.
+    /// The policy is of the requested kind.
     Done,
-    /// Another step is needed. If this one has emptied the queues of the old policy, they are
-    /// handed back, to be dropped without a lock.
+    /// Another step is needed. If this one has emptied the queues of the old policy, it returns
+    /// them, to be dropped without a lock.
     Unfinished(Option<EmptyQueues>),
 }
 
@@ -48,7 +48,7 @@ pub struct EmptyQueues(#[expect(dead_code, reason = "it is there to be dropped")
 /// Places per page of [`Places`].
 const PAGE: usize = 1 << 15;
 
-/// A set of places, by pages of a bit for each, so that no step of its growth is long.
+/// A set of places, in pages with a bit per place, so that no step of its growth is slow.
 #[derive(Default)]
 struct Places(Vec<Option<Box<[u64; PAGE / 64]>>>);
 
@@ -75,11 +75,11 @@ impl Places {
     }
 }
 
-/// The items that the old order still has.
+/// The remaining items of the old order.
 struct Left<'a, I> {
     items: &'a I,
     taken: &'a Places,
-    /// Whether they are moved, and stay in the cache: whatever is asked for is had.
+    /// True if items are moved and stay in the cache: every claim then succeeds.
     moves: bool,
 }
 
@@ -110,17 +110,17 @@ impl Before {
         Left { items, taken, moves: false }
     }
 
-    /// How many items it still has.
+    /// The number of remaining items.
     pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether it has the item of `entry`, which is queued.
+    /// Returns whether the old order has the item of `entry`, which is queued.
     pub(crate) fn has(&self, entry: Entry) -> bool {
         !self.taken.has(entry)
     }
 
-    /// Notes that the item of `entry` enters the new order.
+    /// Records that the item of `entry` enters the new order.
     pub(crate) fn note_new(&mut self, entry: Entry) {
         self.taken.insert(entry);
     }
@@ -149,15 +149,15 @@ impl Before {
 
 impl Policy {
     /// Takes a step towards a policy of `kind` with all items, in the order in which they would
-    /// have been evicted. Hit rules that were taken from it follow. `now` in seconds. A step moves
-    /// at most `most` items, some 75 to 300 ns for each, and looks at twice as many entries at
-    /// most, and at what one eviction may add to that. While another conversion is under way, the
-    /// step is one of that.
+    /// have been evicted. Its hit rules follow. `now` in seconds. A step moves at most `most`
+    /// items, some 75 to 300 ns for each, and looks at twice as many entries at most, and at what
+    /// one eviction may add to that. While another conversion is under way, the step is one of
+    /// that.
     ///
-    /// No item is lost and none is evicted. Order is kept as far as the new policy has one: under
-    /// SIEVE and LRU it is the order of eviction; the others divide it among their queues by their
-    /// shares, the first to go in the queue that is evicted from first. A change of parameters that
-    /// leave items where they are costs the same.
+    /// No item is lost and none is evicted. The order is kept as far as the new policy has one:
+    /// under SIEVE and LRU it is the order of eviction; the others divide it among their queues by
+    /// their shares, with the next items to evict in the queue that is evicted from first. A change
+    /// of parameters that moves no item between queues costs the same.
     pub fn convert(&mut self, kind: PolicyKind, most: usize, items: &impl Items, now: u32) -> Conversion {
         if self.before.is_none() {
             if kind == self.kind {
@@ -180,7 +180,8 @@ impl Policy {
         self.order.detach_clock();
         let items = self.order.len();
         let mut order = kind.order(&self.hits, items, now);
-        // The size of ghosts follows the number of items: they would be copied again and again.
+        // The size of ghosts follows the number of items, so open ghosts would be copied again and
+        // again.
         self.order.set_ghosts_open(false);
         order.set_ghosts_open(false);
         let order = std::mem::replace(&mut self.order, order);
@@ -210,7 +211,7 @@ impl Policy {
         }
     }
 
-    /// How many items a conversion under way has not moved yet.
+    /// The number of items that a running conversion has not moved yet.
     pub fn unconverted(&self) -> usize {
         self.before.as_ref().map_or(0, |before| before.len())
     }

@@ -1,14 +1,14 @@
 //! Unrolled FIFO queues of 4-byte entries, with room for many queues in one set of blocks.
 //!
 //! A block holds `N` entries and the number of the next block, so that an entry costs `4 + 4/N`
-//! bytes. Blocks live in segments that are allocated as needed, and beyond the first of which they
-//! never move; a queue is a chain of blocks. Entries leave at the head and enter at the tail; a
+//! bytes. Blocks live in segments that are allocated as needed; blocks beyond the first segment
+//! never move. A queue is a chain of blocks. Entries enter at the tail and are taken at the head; a
 //! *sweep* goes around the chain and squeezes stale entries out, so a block may hold fewer than
 //! `N`.
 //!
 //! Invariants:
-//! 1. A block is in exactly one chain: a queue's or the free one.
-//! 2. In a queue's chain, no block but the head and the tail is empty, and entries keep their
+//! 1. A block is in exactly one chain: that of a queue or the free one.
+//! 2. In a queue's chain, no block except the head and the tail is empty, and entries keep their
 //!    order.
 //! 3. `Fifo::len` is the number of entries in the chain, stale ones included.
 
@@ -17,11 +17,11 @@ use crate::{Entry, Items};
 const NONE: u32 = (1 << 26) - 1;
 const LEN_SHIFT: u32 = 26;
 const SEGMENT_BLOCKS: usize = 256;
-/// Blocks of the first segment at first: a class of few items takes little.
+/// Initial blocks of the first segment: a class of few items takes little memory.
 const FIRST_BLOCKS: usize = 1;
 
-/// `N` entries (at most 63) and, in one word, the next block (26 bits) and how many entries there
-/// are (6 bits).
+/// `N` entries (at most 63) and, in one word, the next block (26 bits) and the number of entries (6
+/// bits).
 #[derive(Clone, Copy)]
 struct Block<const N: usize> {
     link: u32,
@@ -51,8 +51,8 @@ impl<const N: usize> Block<N> {
 
 /// The blocks of the queues of one policy.
 pub struct Blocks<const N: usize> {
-    /// Of [`SEGMENT_BLOCKS`] each; but the first doubles from [`FIRST_BLOCKS`] on until it has as
-    /// many.
+    /// Segments of [`SEGMENT_BLOCKS`] each; the first one doubles from [`FIRST_BLOCKS`] up to that
+    /// number.
     segments: Vec<Vec<Block<N>>>,
     free: u32,
 }
@@ -123,7 +123,7 @@ impl<const N: usize> Blocks<N> {
 pub struct Fifo {
     head: u32,
     tail: u32,
-    /// Entries of the head block that have left.
+    /// Entries of the head block that were taken.
     taken: u32,
     len: u32,
     /// The block before the one to be swept next; `NONE` = start at the head.
@@ -137,12 +137,12 @@ impl Default for Fifo {
 }
 
 impl Fifo {
-    /// How many entries there are, stale ones included.
+    /// The number of entries, stale ones included.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// Returns whether the queue has no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -213,9 +213,9 @@ impl Fifo {
         }
     }
 
-    /// Looks at the entries of the next block of the sweep and drops those for which `keep` says
-    /// no. Returns how many it looked at and how many it dropped. The head and tail blocks are left
-    /// alone.
+    /// Examines the entries of the next block of the sweep and drops those for which `keep` returns
+    /// false. Returns the numbers of examined and of dropped entries. Skips the head and tail
+    /// blocks.
     pub fn sweep<const N: usize>(
         &mut self,
         blocks: &mut Blocks<N>,
@@ -248,8 +248,7 @@ impl Fifo {
         (len, len - kept)
     }
 
-    /// Moves the entries of block `at` into the one before it where they fit, and steps the sweep
-    /// on.
+    /// Moves the entries of block `at` into the previous block if they fit, and advances the sweep.
     fn join<const N: usize>(&mut self, blocks: &mut Blocks<N>, before: u32, at: u32) {
         let block = *blocks.at(at);
         let room = N - blocks.at(before).len();

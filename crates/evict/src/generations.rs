@@ -1,11 +1,11 @@
 //! Three LRU orders in one byte per item, kept by hits without a lock.
 //!
 //! The policies that divide their items into parts ([`crate::lists`]) need two things of a hit: it
-//! moves the item to the top of a part, and it changes how many items the parts have. Here the byte
-//! is a *stamp*: a part and a *generation* of that part, which is to a part what the generations of
-//! [`crate::lru`] are to a plain LRU. A hit gives the item the present generation of the part that
-//! it belongs to now, and counts: one item less of the old stamp, one more of the new. So the sizes
-//! of the parts are known at once, while the item's entry is moved when eviction meets it.
+//! moves the item to the top of a part, and it changes the number of items of the parts. Here the
+//! byte is a *stamp*: a part and a *generation* of that part, as the generations of [`crate::lru`]
+//! are for a plain LRU. A hit gives the item the present generation of its new part, and updates
+//! the counts: one item less with the old stamp, one more with the new. So the sizes of the parts
+//! are known at once, while the item's entry moves only when an eviction reaches it.
 //!
 //! | part | stamps | a hit moves the item to | in 2Q | in ARC | in W-TinyLFU | in LRU with an insertion point |
 //! |---|---|---|---|---|---|---|
@@ -14,26 +14,26 @@
 //! | proven | 128–255 | the top of proven | warm | T2 | protected | above it |
 //!
 //! Between three quarters and seven eighths of the generations of a part are alive (proven: 96 to
-//! 112), so that many ages are told apart. With few items a generation is one access, and the order
-//! is exact. The trial part needs few: its items do not change places, and its order is exact in
-//! any case.
+//! 112), so that many ages are distinct. With few items a generation is one access, and the order
+//! is exact. The trial part needs few generations: its items do not change places, so its order is
+//! always exact.
 //!
 //! Invariants:
 //! 1. Alive generations of a part are `oldest ..= present`, fewer than its stamps; a stamp of a
-//!    dead one counts nowhere.
+//!    dead generation is not counted.
 //! 2. `live[stamp]` is the number of items with that stamp, and `len` of a part the sum over its
-//!    alive generations — but for what hits that race with each other or with a removal count twice
-//!    or not at all. Such an error ends when its generation dies. Sizes therefore steer, and
-//!    nothing else rests on them.
+//!    alive generations — except that hits that race with each other or with a removal may be
+//!    counted twice or not at all. Such an error ends when its generation dies. So sizes only guide
+//!    decisions, and no other invariant depends on them.
 
 use std::ops::Index;
 
 use base::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 
-/// A generation has at most this part of the items of its part.
+/// A generation has at most one in this many items of its part.
 const LONGEST_PART: usize = 16;
 
-/// What an item has for a stamp until it is queued: hits leave it as it is.
+/// The stamp of an item that is not queued yet; hits do not change it.
 const UNQUEUED: u8 = 0;
 
 /// A part of the items of a policy.
@@ -57,7 +57,7 @@ impl Part {
         }
     }
 
-    /// The first stamp. That of young is no generation.
+    /// The first stamp. Stamp 0 of young does not belong to a generation.
     const fn first(self) -> u8 {
         match self {
             Self::Young => 0,
@@ -107,7 +107,7 @@ impl Part {
         if self.first() + before == UNQUEUED { self.count() - 1 } else { before }
     }
 
-    /// Generations from `from` up to `to`.
+    /// The number of generations from `from` up to `to`.
     const fn distance(self, from: u8, to: u8) -> u8 {
         if to >= from { to - from } else { to + (self.count() - from) }
     }
@@ -119,12 +119,12 @@ pub(crate) struct Clock {
     present: AtomicU8,
     /// Changed under the lock of the class.
     oldest: AtomicU8,
-    /// How many of the oldest generations lie in the tail; 0 = the tail is not tracked.
+    /// Number of the oldest generations that lie in the tail; 0 = the tail is not tracked.
     tail_generations: AtomicU8,
     /// Items that a generation may have before the next one begins.
     quantum: AtomicU32,
     len: AtomicU32,
-    /// What a hit in those generations counts, in 256ths.
+    /// The weight of a hit in those generations, in 256ths.
     tail_weight: AtomicU32,
     tail_hits: AtomicU64,
 }
@@ -186,13 +186,13 @@ impl Index<Part> for Generations {
     }
 }
 
-/// A count that races may have taken below nought.
+/// A count that races may have made negative.
 fn not_negative(count: u32) -> usize {
     (count as i32).max(0) as usize
 }
 
 impl Generations {
-    /// Returns generations that show the same.
+    /// Returns a copy with the same state.
     pub(crate) fn copy(&self) -> Self {
         Self {
             clocks: std::array::from_fn(|part| self.clocks[part].copy()),
@@ -202,7 +202,7 @@ impl Generations {
         }
     }
 
-    /// Begins anew, with no items; `expected` are about to come.
+    /// Resets to the state without items; `expected` items are about to be queued.
     pub(crate) fn reset(&self, expected: usize, now: u32) {
         for part in PARTS {
             let clock = &self[part];
@@ -216,17 +216,17 @@ impl Generations {
         self.set_now(now);
     }
 
-    /// Notes the time, in seconds.
+    /// Records the time, in seconds.
     pub(crate) fn set_now(&self, now: u32) {
         self.now.store(now, Relaxed);
     }
 
-    /// The time that was last noted.
+    /// The last recorded time.
     pub(crate) fn now(&self) -> u32 {
         self.now.load(Relaxed)
     }
 
-    /// The stamp of a hit item; counted.
+    /// The stamp of an item after a hit; updates the counts.
     #[inline]
     pub(crate) fn hit(&self, stamp: u8, now: impl Fn() -> u32) -> u8 {
         let from = Part::of(stamp);
@@ -242,7 +242,7 @@ impl Generations {
         present
     }
 
-    /// The same, but counted nowhere: of an item that is not queued yet.
+    /// The same without counting, for an item that is not queued yet.
     #[inline]
     pub(crate) fn after_hit(&self, stamp: u8) -> u8 {
         match Part::of(stamp) {
@@ -252,18 +252,18 @@ impl Generations {
         }
     }
 
-    /// The stamp of what comes to the top of `part`.
+    /// The stamp of an item that moves to the top of `part`.
     #[inline]
     pub(crate) fn present(&self, part: Part) -> u8 {
         part.first() + self[part].present.load(Ordering::Acquire)
     }
 
-    /// The stamp of what would leave `part` first.
+    /// The stamp of the least recently used items of `part`.
     pub(crate) fn oldest(&self, part: Part) -> u8 {
         part.first() + self[part].oldest.load(Ordering::Acquire)
     }
 
-    /// The stamp of what comes to the bottom of `part`. Under the lock.
+    /// The stamp of an item that moves to the bottom of `part`. Under the lock.
     pub(crate) fn below_oldest(&self, part: Part) -> u8 {
         let clock = &self[part];
         let oldest = clock.oldest.load(Relaxed);
@@ -279,26 +279,27 @@ impl Generations {
         self.oldest(part)
     }
 
-    /// The stamp of the generation after that of `stamp`; the present one has none.
+    /// The stamp of the generation after that of `stamp`; `None` for the present one.
     pub(crate) fn next(&self, stamp: u8) -> Option<u8> {
         let part = Part::of(stamp);
         (stamp != self.present(part)).then(|| part.first() + part.following(Part::offset(stamp)))
     }
 
-    /// How many generations the stamp's is younger than the oldest of its part.
+    /// The number of generations by which the stamp's is younger than the oldest of its part.
     #[inline]
     pub(crate) fn age(&self, stamp: u8) -> u8 {
         let part = Part::of(stamp);
         part.distance(self[part].oldest.load(Ordering::Acquire), Part::offset(stamp))
     }
 
-    /// Whether the stamp's generation is alive.
+    /// Returns whether the stamp's generation is alive.
     #[inline]
     pub(crate) fn is_alive(&self, stamp: u8) -> bool {
         stamp != UNQUEUED && self.age(stamp) <= self.age(self.present(Part::of(stamp)))
     }
 
-    /// Counts an item that got `stamp`, and begins the next generation where this one is full.
+    /// Counts an item with the new stamp `stamp`, and begins the next generation if this one is
+    /// full.
     #[inline]
     pub(crate) fn count(&self, stamp: u8, now: impl Fn() -> u32) {
         let part = Part::of(stamp);
@@ -310,7 +311,7 @@ impl Generations {
         }
     }
 
-    /// Counts that no item has `stamp` that had it.
+    /// Removes an item with `stamp` from the counts.
     #[inline]
     pub(crate) fn uncount(&self, stamp: u8) {
         if self.is_alive(stamp) {
@@ -335,12 +336,13 @@ impl Generations {
         }
         let next = part.following(present);
         self.began[usize::from(part.first() + next)].store(now, Relaxed);
-        // Only one of several threads that saw the same generation gets through; none goes back.
+        // Only one of several threads that saw the same generation succeeds, and the present
+        // generation never goes back.
         let _ = clock.present.compare_exchange(present, next, Ordering::AcqRel, Relaxed);
     }
 
-    /// Lets the oldest generation of `part` die, which is not the present one: what is still
-    /// counted there no longer is. Under the lock.
+    /// Ends the oldest generation of `part`, which must not be the present one: its items are no
+    /// longer counted. Under the lock.
     pub(crate) fn let_oldest_die(&self, part: Part) {
         let clock = &self[part];
         let oldest = clock.oldest.load(Relaxed);
@@ -349,23 +351,23 @@ impl Generations {
         clock.len.fetch_sub(left, Relaxed);
     }
 
-    /// How many items have a stamp.
+    /// The number of items with a stamp.
     pub(crate) fn live(&self, stamp: u8) -> usize {
         not_negative(self.live[usize::from(stamp)].load(Relaxed))
     }
 
-    /// How many items a part has.
+    /// The number of items of a part.
     pub(crate) fn len(&self, part: Part) -> usize {
         not_negative(self[part].len.load(Relaxed))
     }
 
-    /// For how many seconds the oldest generation of `part` has been alive.
+    /// The seconds since the oldest generation of `part` began.
     pub(crate) fn age_secs(&self, part: Part, now: u32) -> u32 {
         now.saturating_sub(self.began[usize::from(self.oldest(part))].load(Relaxed))
     }
 
-    /// Lets hits of the `items` last of `part` count as tail hits; 0 = no longer. What lies there
-    /// changes, so this is called now and then. Under the lock.
+    /// Counts hits of the last `items` items of `part` as tail hits from now on; 0 = none. The
+    /// content of the tail changes, so this is called now and then. Under the lock.
     pub(crate) fn set_tail(&self, part: Part, items: usize) {
         let clock = &self[part];
         let (mut stamp, mut generations, mut covered) = (self.oldest(part), 0, 0);
@@ -377,14 +379,15 @@ impl Generations {
                 None => break,
             }
         }
-        // Where a generation is longer than what is asked for, a hit counts in proportion.
+        // If a generation is longer than the requested tail, a hit counts in proportion.
         let weight = (items * 256).checked_div(covered).unwrap_or(256).min(256);
         clock.tail_weight.store(weight as u32, Relaxed);
         clock.tail_generations.store(generations, Relaxed);
     }
 
-    /// For how many seconds the item behind the `items` last of `part` has not been used, as if
-    /// those of a generation had come evenly; how many the part has where it has no more.
+    /// The seconds since the last use of the item behind the last `items` of `part`, as if the
+    /// items of a generation had arrived evenly. The error is the number of items of the part, if
+    /// it has no more than that.
     pub(crate) fn age_behind_secs(&self, part: Part, items: usize, now: u32) -> Result<u32, usize> {
         let began = |stamp: u8| self.began[usize::from(stamp)].load(Relaxed);
         let (mut stamp, mut covered) = (self.oldest(part), 0);
@@ -412,7 +415,7 @@ impl Generations {
         }
     }
 
-    /// Hits in the tail of `part` since the beginning.
+    /// The number of hits in the tail of `part` since its creation.
     pub(crate) fn tail_hits(&self, part: Part) -> u64 {
         self[part].tail_hits.load(Relaxed) / 256
     }
@@ -423,7 +426,7 @@ impl Generations {
         for part in PARTS {
             let clock = &self[part];
             let alive = part.distance(clock.oldest.load(Relaxed), clock.present.load(Relaxed));
-            // A hit that races with the policy may begin a generation more than the window has, for
+            // A hit that races with the policy may begin one generation beyond the window, for
             // which there is room.
             let most = if cfg!(test) { part.window() } else { part.count() - 2 };
             assert!(alive <= most, "invariant 1: {alive} generations of {part:?}, at most {most}");
@@ -443,7 +446,7 @@ impl Generations {
         let mut counted = [0; 256];
         stamps.iter().for_each(|stamp| counted[usize::from(*stamp)] += 1);
         for (stamp, counted) in (0..=255).zip(counted).filter(|(stamp, _)| self.is_alive(*stamp)) {
-            // An item of a dead generation whose stamp came to life again is not counted.
+            // An item of a dead generation whose stamp is in use again is not counted.
             assert!(self.live(stamp) <= counted, "invariant 2: stamp {stamp}");
         }
     }

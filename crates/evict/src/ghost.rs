@@ -1,41 +1,41 @@
-//! Ghost queues: which keys were evicted lately.
+//! Ghost queues: recently evicted keys.
 //!
 //! A queue of hashes with an index over it would cost 12 bytes and more per entry. Here a cache
 //! line is a *set* of 21 slots with 16 bits of a key's hash and the 8-bit *epoch* in which it was
 //! evicted; a key's set follows from its hash. The table has half as many slots again as the queue
 //! has entries, so that a set is rarely full: 4.6 bytes per entry. S3-FIFO has one such queue; ARC
-//! has two, which share a table, and one bit of the hash says in which a key is.
+//! has two, which share a table, and one bit of the tag names the queue of a key.
 //!
-//! An epoch is a 64th of the capacity. The number of entries alive is kept per epoch, and the
-//! oldest epoch dies as a whole when there are more than the capacity: a FIFO queue, exact up to an
-//! epoch (and exact for up to 14 entries). A key that is found leaves, and its place counts as
-//! free. A strange key is mistaken for an entry once in some 4,700 times (with two queues 2,350):
-//! S3-FIFO then lets it enter the main queue, ARC T2.
+//! An epoch is a 64th of the capacity. The number of live entries is kept per epoch, and the oldest
+//! epoch dies as a whole when there are more entries than the capacity: a FIFO queue, exact up to
+//! an epoch (and exact for up to 14 entries). A key that is found is removed, and its place becomes
+//! free. An unknown key is mistaken for an entry about once in 4,700 times (with two queues 2,350),
+//! by a hash collision: it then enters the main queue of S3-FIFO, or T2 of ARC.
 //!
-//! A key's set is `hash * sets >> 32`, so a table of other size takes over the contents of the sets
-//! that its own sets begin in: more than half of what was remembered survives a change of size.
+//! A key's set is `hash * sets >> 32`, so a table of another size takes over the contents of the
+//! sets that its own sets begin in: more than half of the entries survive a change of size.
 //!
-//! What is inserted into a large ghost waits in a short ring until its set, which is asked for at
-//! once, has come from memory; it counts as remembered meanwhile.
+//! An entry inserted into a large ghost waits in a short ring until its set, which is prefetched at
+//! once, has arrived from memory; meanwhile it counts as remembered.
 //!
 //! Invariants, for each queue:
 //! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
-//! 3. A slot of a dead epoch is emptied before its epoch's number comes to life again, at least
-//!    `256 - WINDOW` epochs later: every 8th insertion cleans a set, and more of them if the table
-//!    is large for its epochs.
+//! 3. A slot of a dead epoch is emptied before its epoch's number is used again, at least `256 -
+//!    WINDOW` epochs later: every 8th insertion cleans a set, and more of them if the table is
+//!    large for its epochs.
 
 const SLOTS: usize = 21;
 const EPOCHS_PER_CAPACITY: usize = 64;
 const WINDOW: u8 = 200;
 const INSERTIONS_PER_CLEANING: usize = 8;
-/// Epochs in which all sets are cleaned: fewer than lie between the death of one and the return of
-/// its number.
+/// Epochs in which all sets are cleaned: fewer than lie between the death of an epoch and the reuse
+/// of its number.
 const EPOCHS_PER_ROUND: usize = 48;
 const _: () = assert!(EPOCHS_PER_ROUND + WINDOW as usize <= 250);
-/// Insertions that wait for their set at once.
+/// Most insertions that wait for their set at a time.
 const WAITING: usize = 16;
-/// Ghosts of fewer entries insert at once: they are in the processor's caches.
+/// Ghosts of fewer entries insert at once, as they are in the processor's caches.
 const LARGE: usize = 4_096;
 
 /// A cache line of slots. Tag 0 = vacant.
@@ -55,7 +55,7 @@ impl Set {
 /// The epochs of one queue.
 #[derive(Default)]
 struct Epochs {
-    /// Entries alive by epoch; empty until the first insertion.
+    /// Live entries by epoch; empty until the first insertion.
     alive: Vec<u32>,
     total: usize,
     oldest: u8,
@@ -81,8 +81,7 @@ impl Epochs {
         self.present = self.present.wrapping_add(1);
     }
 
-    /// Lets the oldest epochs die until no more than `most` entries are alive, or only the present
-    /// epoch is.
+    /// Ends the oldest epochs until at most `most` entries are alive, or only the present epoch is.
     fn bury(&mut self, most: usize) {
         while self.total > most && self.oldest != self.present {
             self.let_oldest_die();
@@ -97,13 +96,13 @@ impl Epochs {
     }
 }
 
-/// Keys that were evicted lately, in one or two queues.
+/// Recently evicted keys, in one or two queues.
 pub struct Ghost<const QUEUES: usize = 1> {
     sets: Vec<Set>,
     capacity: usize,
     is_closed: bool,
     queues: [Epochs; QUEUES],
-    /// Insertions until the next set is cleaned.
+    /// Remaining insertions until the next set is cleaned.
     until_cleaning: usize,
     clean_at: usize,
     /// The newest insertions into a large ghost, at most [`WAITING`]; once full, a ring whose
@@ -136,30 +135,30 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         self.sets.capacity() * size_of::<Set>() + epochs + waiting
     }
 
-    /// How many entries it holds when full, in all queues.
+    /// The most entries in all queues together.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many entries a queue has.
+    /// The number of entries of a queue.
     pub fn len(&self, queue: usize) -> usize {
         self.queues[queue].total + self.waiting.iter().filter(|(of, _)| *of == queue).count()
     }
 
-    /// Whether no queue has an entry.
+    /// Returns whether no queue has an entry.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.queues.iter().all(|queue| queue.total == 0)
     }
 
-    /// Says whether it remembers what is inserted. A closed one has no capacity and gets none; once
-    /// it is opened again it is to be given some.
+    /// Opens or closes the ghost. A closed ghost forgets insertions, has no capacity and gets none;
+    /// after it is opened again, the caller must set its capacity.
     pub fn set_open(&mut self, is_open: bool) {
         self.is_closed = !is_open;
         self.capacity = 0;
     }
 
-    /// Makes room for `capacity` entries, unless it is closed. Keeps the table unless it is too
-    /// small or more than a quarter too large; otherwise costs a copy of it.
+    /// Makes room for `capacity` entries, unless the ghost is closed. Copies the table only if it
+    /// is too small or more than a quarter too large.
     pub fn set_capacity(&mut self, capacity: usize) {
         if self.is_closed {
             return;
@@ -170,7 +169,8 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         self.capacity = capacity;
         let wanted = (capacity * 3 / 2).div_ceil(SLOTS).max(1);
         if wanted > self.sets.len() || wanted * 5 / 4 + 1 < self.sets.len() {
-            // A sixteenth more than wanted, so that a growing class does not copy at every slab.
+            // A sixteenth more than needed, so that a growing class does not copy the table at
+            // every slab.
             self.rebuild(wanted + wanted / 16);
         }
         self.bury();
@@ -213,7 +213,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         tag != 0 && self.queues[Self::queue_of(tag)].is_alive(epoch)
     }
 
-    /// Remembers a key in a queue; beyond the capacity, the oldest are forgotten.
+    /// Adds a key to a queue; beyond the capacity, the oldest keys are dropped.
     pub fn insert(&mut self, queue: usize, hash: u32) {
         if self.capacity == 0 || self.sets.is_empty() {
             return;
@@ -231,7 +231,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         }
     }
 
-    /// Asks the processor to fetch what [`Self::remove`] of this key will look at.
+    /// Prefetches the set that [`Self::remove`] of this key will read.
     #[inline]
     pub fn prefetch(&self, hash: u32) {
         if let Some(set) = self.sets.get(self.place(hash).0) {
@@ -239,7 +239,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         }
     }
 
-    /// Inserts what waits.
+    /// Inserts the waiting entries.
     fn settle(&mut self) {
         let oldest = std::mem::take(&mut self.next_waiting);
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -249,7 +249,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         }
     }
 
-    /// For each slot of a set, how old it is: 255 where it is vacant or dead.
+    /// The age of each slot of a set: 255 if it is vacant or dead.
     #[inline]
     fn ages(&self, set: &Set) -> [u8; SLOTS] {
         let mut ages = [u8::MAX; SLOTS];
@@ -292,7 +292,7 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         self.until_cleaning = most.clamp(1, INSERTIONS_PER_CLEANING) - 1;
     }
 
-    /// The queue in which a key is remembered; it no longer is afterwards.
+    /// Removes a key, and returns the queue that it was in.
     pub fn remove(&mut self, hash: u32) -> Option<usize> {
         if self.sets.is_empty() {
             return None;
@@ -311,13 +311,13 @@ impl<const QUEUES: usize> Ghost<QUEUES> {
         Some(queue)
     }
 
-    /// Forgets the oldest keys of a queue until it has no more than `most`, or only those of the
-    /// present epoch.
+    /// Drops the oldest keys of a queue until it has at most `most`, or only those of the present
+    /// epoch.
     pub fn shrink(&mut self, queue: usize, most: usize) {
         self.queues[queue].bury(most);
     }
 
-    /// Forgets the oldest keys until no more than the capacity are remembered.
+    /// Drops the oldest keys until at most the capacity remains.
     fn bury(&mut self) {
         let others: usize = self.queues.iter().skip(1).map(|queue| queue.total).sum();
         self.queues[0].bury(self.capacity.saturating_sub(others));

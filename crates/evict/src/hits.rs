@@ -1,14 +1,13 @@
-//! What a hit does: the half of a policy that runs without a lock.
+//! The effect of hits: the half of a policy that runs without a lock.
 //!
-//! A class shares one [`HitRule`] between its policy, which is behind the lock, and its hits, which
-//! are not. The rule can be exchanged while hits run ([`crate::Policy::convert`]): it is a number
-//! in an atomic, beside the state that the rules need. State that was once made stays until the
-//! class goes, so that a hit that is still under way under the old rule touches nothing that was
-//! freed.
+//! The policy of a class, which is behind the lock, and its hits, which are not, share one
+//! [`HitRule`]. The rule can be replaced while hits run ([`crate::Policy::convert`]): it is a
+//! number in an atomic, beside the state that the rules need. State, once created, stays until the
+//! class is dropped, so that a hit that still follows the old rule never touches freed memory.
 //!
-//! Invariant 1: a hit that was under way while the rule was exchanged may leave bits of the old
-//! policy on an item. So no policy relies on bits for more than order: whatever they are, the item
-//! stays queued and is evicted in time.
+//! Invariant 1: a hit that runs while the rule is replaced may leave bits of the old policy on an
+//! item. So policies rely on bits only for order: whatever the bits are, the item stays queued and
+//! is evicted eventually.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +20,7 @@ use crate::s3fifo;
 use crate::sieve;
 use crate::sketch::Sketch;
 
-/// What the policy and the hits of a class share.
+/// The state that the policy and the hits of a class share.
 pub(crate) struct Hits {
     rule: AtomicU8,
     lru: OnceLock<Arc<LruClock>>,
@@ -39,7 +38,7 @@ impl Hits {
         }
     }
 
-    /// Lets hits go by `rule` from now on. Its state was asked for before.
+    /// Makes hits follow `rule` from now on. Its state must exist already.
     pub(crate) fn set(&self, rule: Rule) {
         self.rule.store(rule as u8, Ordering::Release);
     }
@@ -65,21 +64,21 @@ impl Hits {
     }
 }
 
-/// What a hit does to an item's policy bits. Cloned into the hit path, which holds no lock; all
-/// clones follow the policy when it is converted.
+/// The rule by which a hit changes an item's policy bits. Cloned into the hit path, which holds no
+/// lock; all clones follow the policy when it is converted.
 #[derive(Clone)]
 pub struct HitRule(pub(crate) Arc<Hits>);
 
 impl HitRule {
-    /// The item's bits after a hit. `first`: it was never hit since it was inserted. `now` is asked
-    /// for the time in seconds only where it matters.
+    /// The item's bits after a hit. `first` is true if this is the item's first hit since its
+    /// insertion. `now` returns the time in seconds, and is called only if needed.
     #[inline]
     pub fn apply(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> u8 {
         self.apply_in(bits, first, now).0
     }
 
-    /// The same, and the number of the queue that the item was in, as in [`crate::Queue`]: below
-    /// [`crate::MAX_QUEUES`]. Items that are not queued yet count for the first.
+    /// The same, with the number of the queue that the item was in, as in [`crate::Queue`]: below
+    /// [`crate::MAX_QUEUES`]. Items that are not queued yet count as in the first.
     #[inline]
     pub fn apply_in(&self, bits: u8, first: bool, now: impl Fn() -> u32) -> (u8, usize) {
         let hits = &*self.0;
@@ -97,9 +96,9 @@ impl HitRule {
         }
     }
 
-    /// The bits of an item that was hit before it is queued: what [`crate::Policy::admit`] gave,
-    /// and then those hits, which have left it with the bits `earlier`. Until it is queued and hit
-    /// an item has bits 0.
+    /// The bits of an item that was hit before it is queued: `bits` from [`crate::Policy::admit`],
+    /// changed by those hits, which have left the item with the bits `earlier`. Until it is both
+    /// queued and hit, an item has bits 0.
     #[inline]
     pub fn apply_unqueued(&self, bits: u8, earlier: u8, now: impl Fn() -> u32) -> u8 {
         let hits = &*self.0;
@@ -112,9 +111,9 @@ impl HitRule {
         }
     }
 
-    /// Counts a hit in the frequency sketch, under the policies that have one; called once per hit.
-    /// `fingerprint` is asked for 32 bits of the key's hash, those of
-    /// [`crate::Items::fingerprint`], only there.
+    /// Counts a hit in the frequency sketch, for policies that have one; called once per hit.
+    /// `fingerprint` returns 32 bits of the key's hash, those of [`crate::Items::fingerprint`], and
+    /// is called only for such policies.
     #[inline]
     pub fn count(&self, fingerprint: impl FnOnce() -> u32) {
         if self.0.rule.load(Ordering::Acquire) == Rule::Counted as u8

@@ -92,7 +92,7 @@ pub(crate) struct Tail {
 /// The lists.
 pub(crate) struct Lists {
     generations: Arc<Generations>,
-    /// Whether the policy has a young part. Where not, items whose bits say so were hit under
+    /// True if the policy has a young part. Where not, items whose bits say so were hit under
     /// another policy.
     has_young: bool,
     blocks: Blocks<15>,

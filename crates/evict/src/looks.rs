@@ -39,20 +39,20 @@ impl Looks {
         self.0 = self.0.saturating_add(entries as u32);
     }
 
-    /// Whether it goes by the policy's order yet.
+    /// Returns whether it goes by the policy's order yet.
     #[inline]
     pub(crate) fn is_patient(&self) -> bool {
         self.0 <= MOST_LOOKS
     }
 
-    /// Whether half of what it may look at by the policy's order is left: for work that others
-    /// profit from more than it does.
+    /// Returns whether half of what it may look at by the policy's order is left: for work that
+    /// others profit from more than it does.
     #[inline]
     pub(crate) fn is_generous(&self) -> bool {
         self.0 <= MOST_LOOKS / 2
     }
 
-    /// Whether it gives up.
+    /// Returns whether it gives up.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         self.0 > MOST_LOOKS + MOST_STALE

@@ -121,8 +121,8 @@ impl Policy {
         }
     }
 
-    /// Whether the last eviction gave up because it met nothing but stale entries, which it has
-    /// dropped: another call goes on.
+    /// Returns whether the last eviction gave up because it met nothing but stale entries, which it
+    /// has dropped: another call goes on.
     pub fn is_unfinished(&self) -> bool {
         self.looks.is_spent()
     }
@@ -137,7 +137,7 @@ impl Policy {
         self.order.len() + self.unconverted()
     }
 
-    /// Whether no item is queued.
+    /// Returns whether no item is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -184,7 +184,7 @@ impl Policy {
     /// Checks every invariant; for tests.
     ///
     /// # Panics
-    /// Where one does not hold.
+    /// If one does not hold.
     pub fn validate(&self, items: &impl Items) {
         if let Some(before) = &self.before {
             before.validate(items);
