@@ -17,8 +17,8 @@ impl Cache {
     /// pool's hot keys, and is left out where another thread has that.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`]; [`ErrorKind::Config`] for figures out of range;
-    /// [`ErrorKind::OutOfMemory`] where held items keep the cache from making room.
+    /// [`crate::ErrorKind::NoSuchPool`]; [`crate::ErrorKind::Config`] for figures out of range;
+    /// [`crate::ErrorKind::OutOfMemory`] where held items keep the cache from making room.
     pub fn set_hot_keys(&self, pool: PoolId, config: Option<HotKeysConfig>) -> Result<(), Error> {
         config.as_ref().map_or(Ok(()), HotKeys::check)?;
         let core = self.core();
@@ -60,7 +60,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchPool`].
+    /// [`crate::ErrorKind::NoSuchPool`].
     pub fn hot_keys(&self, pool: PoolId, k: usize) -> Result<Vec<HotKey>, Error> {
         let core = self.core();
         let found = core.pool(pool)?;
