@@ -45,6 +45,7 @@
 
 mod bucket;
 mod shape;
+mod stats;
 mod store;
 mod table;
 
@@ -58,8 +59,9 @@ use bytemuck::{Pod, bytes_of};
 use crate::cache::{Cache, Core};
 use crate::error::{Error, ErrorKind};
 use bucket::{Bucket, Form, Locked};
+pub use stats::CompactStats;
 pub(crate) use store::Store;
-use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED, RESIZES};
+use store::{EVICTIONS, HITS, INSERTS, MISSES, REMOVED, REPLACED};
 
 /// A compact cache.
 #[derive(Clone, Debug)]
@@ -80,37 +82,6 @@ impl CompactConfig {
     pub fn new(name: impl Into<String>, memory: ByteSize) -> Self {
         Self { name: name.into(), memory, max_memory: None, hash_seed: None }
     }
-}
-
-/// A compact cache at one moment. Counters only grow.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CompactStats {
-    /// Its name.
-    pub name: String,
-    /// Memory of its buckets, in bytes.
-    pub bytes: u64,
-    /// Entries that it has room for.
-    pub capacity: u64,
-    /// Entries in it.
-    pub entries: u64,
-    /// Bytes of a bucket.
-    pub bucket_bytes: u64,
-    /// Entries of a bucket.
-    pub bucket_entries: u64,
-    /// Gets that found an entry.
-    pub hits: u64,
-    /// Gets that found none.
-    pub misses: u64,
-    /// Entries put in.
-    pub inserts: u64,
-    /// Values that took the place of another.
-    pub replaced: u64,
-    /// Entries removed or purged.
-    pub removed: u64,
-    /// Entries that left because their bucket was full, also because buckets became fewer.
-    pub evictions: u64,
-    /// How often the number of buckets was changed.
-    pub resizes: u64,
 }
 
 /// A cache of plain data by plain data: see [`crate::compact`]. Cloning is cheap and shares it. `V`
@@ -344,29 +315,6 @@ impl<K: Pod, V: Pod> CompactCache<K, V> {
     /// Where it is not, or where the counters do not count the entries.
     pub fn validate(&self) {
         assert_eq!(self.store.validate(), self.stats().entries, "the counters count the entries");
-    }
-}
-
-impl Store {
-    pub(crate) fn stats(&self) -> CompactStats {
-        let count = |counter| self.counters.sum(counter);
-        let (buckets, bucket_entries) = (u64::from(self.buckets()), self.form.entries as u64);
-        let gone = count(REMOVED) + count(EVICTIONS);
-        CompactStats {
-            name: self.name.clone(),
-            bytes: self.bytes(),
-            capacity: buckets * bucket_entries,
-            entries: count(INSERTS).saturating_sub(gone),
-            bucket_bytes: self.form.bucket_bytes as u64,
-            bucket_entries,
-            hits: count(HITS),
-            misses: count(MISSES),
-            inserts: count(INSERTS),
-            replaced: count(REPLACED),
-            removed: count(REMOVED),
-            evictions: count(EVICTIONS),
-            resizes: count(RESIZES),
-        }
     }
 }
 

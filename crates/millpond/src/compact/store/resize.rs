@@ -18,7 +18,7 @@ impl Store {
     /// One with its memory charged.
     ///
     /// # Errors
-    /// As for [`super::CompactCache::new`].
+    /// As for [`crate::compact::CompactCache::new`].
     pub(in crate::compact) fn new(
         core: &Core,
         name: String,
