@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
+use base::pin::Grace;
 use base::{ByteSize, Part};
 use evict::PolicyKind;
 use parking_lot::{Mutex, RwLock};
@@ -14,7 +15,6 @@ use crate::class::Class;
 use crate::life::Life;
 use crate::pools::PoolId;
 use crate::rebalance::step_for;
-use crate::remove::Removal;
 use crate::sizes::{Classes, Sizes};
 use crate::sizing::Range;
 use crate::slot::{Retired, Slot};
@@ -28,6 +28,14 @@ use crate::watch::{Curves, PoolHeat};
 const REFUSAL_SECS: u32 = 10;
 /// How often counts are looked at, at most, until no class has left meanwhile.
 const MOST_COUNTS: u32 = 64;
+
+/// Whether a pool is being removed.
+#[derive(Default)]
+pub(crate) struct Removal {
+    /// Of those who may have seen the pool before it was being removed: until they have stopped,
+    /// slabs may come.
+    pub(crate) grace: Mutex<Option<Grace>>,
+}
 
 /// A part of the cache with its own limit, policy and size classes.
 pub(crate) struct Pool {

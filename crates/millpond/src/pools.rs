@@ -19,8 +19,10 @@
 //!    item of that pool and not of another one with its number. A number whose lives are used up is
 //!    given to nobody.
 
+mod first;
 mod id;
 
+pub(crate) use first::FirstKeys;
 pub(crate) use id::MAX_POOLS;
 pub use id::PoolId;
 

@@ -4,10 +4,13 @@
 //! pool from its statistics, asks the pool's rebalancer, and moves the slab. The view is built
 //! before the rebalancer is locked, because statistics take that lock too.
 
+mod step;
+
+pub(crate) use step::step_for;
+
 use std::sync::atomic::Ordering;
 
 use slab::SLAB_BYTES;
-use slab::run::UNIT_BYTES;
 
 use crate::cache::{Cache, Core};
 use crate::class::Class;
@@ -17,17 +20,6 @@ use crate::pools::PoolId;
 use crate::release::{Amount, MOVE_WAITS, Taking, Why};
 use crate::stats::ClassStats;
 use crate::strategy::{ClassView, Counts, Move, PoolView, Strategy};
-
-/// A pool moves at least this part of its memory at a time, and no more than a slab.
-const STEPS_OF_POOL: u64 = 16;
-const LEAST_STEP_BYTES: u64 = 64 << 10;
-
-/// Returns what moves at a time in a pool with this much memory, in bytes: a slab, or in a small
-/// pool a sixteenth of it, and 64 KiB at least.
-pub(crate) fn step_for(pool_bytes: u64) -> u64 {
-    let step = (pool_bytes / STEPS_OF_POOL).clamp(LEAST_STEP_BYTES, SLAB_BYTES as u64);
-    step / UNIT_BYTES as u64 * UNIT_BYTES as u64
-}
 
 /// A class as strategies see it. Projected ages are those with one slab less, where the policy
 /// knows.

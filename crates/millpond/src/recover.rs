@@ -22,14 +22,15 @@
 //!    it is used.
 
 mod chains;
+mod left;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+pub use left::Recovered;
+pub(crate) use left::{Kept, Unclaimed, flush_words, name_hash};
+
 use std::sync::atomic::Ordering;
 
-use base::hash::key_hash;
 use base::{ByteSize, Part};
-use slab::{ItemPtr, Run, SizeClasses, SlabInfo, Words};
+use slab::{ItemPtr, Run, SizeClasses, SlabInfo};
 
 use chains::Chains;
 
@@ -39,163 +40,13 @@ use crate::class::{BYTES_IN, Class, Gone, INSERTS};
 use crate::keyspace::Keyspace;
 use crate::life::RemovalCause;
 use crate::pool::Pool;
-use crate::pools::{MAX_POOLS, PoolId};
+use crate::pools::PoolId;
 use crate::sizing::{self, Range, SizeHistogram};
 
 /// Chunks that are asked for ahead of the one that is looked at.
 const CHUNKS_AHEAD: u32 = 8;
 /// Buckets of the index that are asked for ahead of the one that is put into.
 const BUCKETS_AHEAD: usize = 12;
-/// Key spaces are flushed at times of 32 bits; each flush may stamp the next one a second ahead.
-const MOST_FLUSHED: u64 = u32::MAX as u64 - (1 << 20);
-/// A seed of its own for the hashes of names, which outlive processes.
-const NAME_SEED: u64 = 0x6d69_6c6c_706f_6e64;
-
-/// The engine's words in shared memory: names of pools by number, then two words for each key
-/// space.
-pub(crate) struct Kept {
-    words: Arc<Words>,
-    first_word: usize,
-}
-
-/// What the words know a pool's name by; zero means that there is none.
-pub(crate) fn name_hash(name: &str) -> u64 {
-    key_hash(NAME_SEED, name.as_bytes()).max(1)
-}
-
-/// The first of the two words of a key space, among the engine's.
-pub(crate) fn flush_words(keyspace: u16) -> usize {
-    MAX_POOLS + 2 * usize::from(keyspace)
-}
-
-impl Kept {
-    pub(crate) fn new((words, first_word): (Arc<Words>, usize)) -> Self {
-        Self { words, first_word }
-    }
-
-    pub(crate) fn note_name(&self, id: u16, name: &str) {
-        self.words[self.first_word + usize::from(id)].store(name_hash(name), Ordering::Release);
-    }
-
-    /// Forgets the pool with this number, which has no slab any more.
-    pub(crate) fn forget_name(&self, id: u16) {
-        self.words[self.first_word + usize::from(id)].store(0, Ordering::Release);
-    }
-
-    pub(crate) fn keyspace(&self, id: u16) -> Keyspace {
-        Keyspace::kept(id, Arc::clone(&self.words), self.word_of(id))
-    }
-
-    fn word_of(&self, keyspace: u16) -> usize {
-        self.first_word + flush_words(keyspace)
-    }
-
-    /// Whether what was flushed in a key space cannot have been: then nobody knows what was.
-    /// Forgets it.
-    fn take_damage(&self, keyspace: u16) -> bool {
-        let at = self.word_of(keyspace);
-        let words = [&self.words[at], &self.words[at + 1]];
-        let damaged = words.iter().any(|word| word.load(Ordering::Acquire) > MOST_FLUSHED);
-        if damaged {
-            words.iter().for_each(|word| word.store(0, Ordering::Release));
-        }
-        damaged
-    }
-
-    /// Whether the word of a slab names a pool, and a key space that the pool may have.
-    fn is_plausible(&self, info: SlabInfo) -> bool {
-        let has_name = |pool: usize| self.words[self.first_word + pool].load(Ordering::Acquire) != 0;
-        usize::from(info.pool) < MAX_POOLS
-            && (info.keyspace == 0 || info.keyspace == info.pool + 1)
-            && has_name(usize::from(info.pool))
-    }
-
-    /// What was flushed in a key space, as the last process left it.
-    fn flushes(&self, keyspace: u16) -> (u64, u64) {
-        let at = self.word_of(keyspace);
-        (self.words[at].load(Ordering::Acquire), self.words[at + 1].load(Ordering::Acquire))
-    }
-}
-
-/// What the last process left and no pool has taken over yet.
-#[derive(Default)]
-pub(crate) struct Unclaimed {
-    /// Numbers of pools by the hash of their names.
-    ids: HashMap<u64, u16>,
-    runs: HashMap<u16, Vec<(Run, SlabInfo)>>,
-}
-
-impl Unclaimed {
-    /// What the last process left, but for runs that no pool can have left: those are returned.
-    pub(crate) fn new(kept: &Kept, found: Vec<(Run, SlabInfo)>) -> (Self, Vec<Run>) {
-        let (mut unclaimed, mut damaged) = (Self::default(), Vec::new());
-        let unknown: HashSet<u16> = (0..=MAX_POOLS as u16).filter(|id| kept.take_damage(*id)).collect();
-        for (run, info) in found {
-            if kept.is_plausible(info) && !unknown.contains(&info.keyspace) {
-                unclaimed.runs.entry(info.pool).or_default().push((run, info));
-            } else {
-                damaged.push(run);
-            }
-        }
-        for id in unclaimed.runs.keys() {
-            let hash = kept.words[kept.first_word + usize::from(*id)].load(Ordering::Acquire);
-            unclaimed.ids.insert(hash, *id);
-        }
-        (unclaimed, damaged)
-    }
-
-    /// Takes those runs out that are in a key space.
-    fn take_keyspace(&mut self, keyspace: u16) -> Vec<Run> {
-        let runs = self.runs.values_mut();
-        let taken = runs.flat_map(|runs| runs.extract_if(.., |(_, info)| info.keyspace == keyspace));
-        let taken = taken.map(|(run, _)| run).collect();
-        self.runs.retain(|_, runs| !runs.is_empty());
-        taken
-    }
-
-    /// Takes one run out of the pool that left most.
-    fn take_run(&mut self) -> Option<Run> {
-        let most = self.runs.values_mut().max_by_key(|runs| runs.len())?;
-        let run = most.pop().map(|(run, _)| run);
-        self.runs.retain(|_, runs| !runs.is_empty());
-        run
-    }
-
-    /// The number that the pool of this name had, if it left slabs.
-    pub(crate) fn id_of(&self, name: &str) -> Option<u16> {
-        self.ids.get(&name_hash(name)).copied()
-    }
-
-    /// Whether slabs of the pool that had this number are unclaimed.
-    pub(crate) fn reserves(&self, id: u16) -> bool {
-        self.runs.contains_key(&id)
-    }
-
-    pub(crate) fn chunks(&self) -> u64 {
-        self.runs.values().flatten().map(|(run, info)| u64::from(run.chunks(*info))).sum()
-    }
-
-    /// Memory of all runs, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.runs.values().flatten().map(|(run, _)| run.bytes()).sum()
-    }
-}
-
-/// What was taken over: see [`Cache::recovered`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Items that were in the cache again when their pools had been added, also those that have
-    /// expired or were flushed and leave as such items do. With less memory than before, some are
-    /// evicted as further pools are added, which is not taken off here.
-    pub items: u64,
-    /// Items that are not, because they, or what is chained to them, were being replaced or
-    /// written, or because their pool had chunks of more than 255 sizes.
-    pub dropped: u64,
-    /// Memory that the last process had in use and that was given up without a look at its items,
-    /// in bytes: there is less memory now, or the files were damaged or cut short.
-    pub lost_bytes: u64,
-}
-
 impl Cache {
     /// What this cache took over from the last process, so far: each pool does so when it is added.
     pub fn recovered(&self) -> Recovered {

@@ -8,8 +8,6 @@
 use std::sync::atomic::Ordering;
 
 use base::Part;
-use base::pin::Grace;
-use parking_lot::Mutex;
 use slab::Run;
 
 use crate::cache::{Cache, Core};
@@ -29,14 +27,6 @@ pub struct PoolRemoval {
     pub is_gone: bool,
     /// Slabs that held items, or items that were being made, keep.
     pub bytes_left: u64,
-}
-
-/// Whether a pool is being removed.
-#[derive(Default)]
-pub(crate) struct Removal {
-    /// Of those who may have seen the pool before it was being removed: until they have stopped,
-    /// slabs may come.
-    grace: Mutex<Option<Grace>>,
 }
 
 impl Cache {

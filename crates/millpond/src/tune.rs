@@ -18,9 +18,12 @@
 //!    again while it is in the table, is leaving, or belongs to a class that was taken out and not
 //!    freed.
 
+mod tuner;
+
+pub(crate) use tuner::{LeavingClass, Tuner};
+
 use base::Part;
 use base::hash::mix64;
-use base::pin::Grace;
 use base::rng::{RngExt, seeded};
 use slab::{Run, SLAB_BYTES, SizeClasses, SlabInfo};
 
@@ -41,33 +44,6 @@ const LEAST_LOOKS: u64 = 256;
 const STEP: usize = 64;
 /// Memory of leaving classes that one call of [`Cache::maintain`] empties in one pool, in bytes.
 const BYTES_PER_ROUND: u64 = 32 << 20;
-
-/// What keeps the sizes of a pool to its items.
-pub(crate) struct Tuner {
-    pub(crate) tuning: Tuning,
-    seen: SizeHistogram,
-    /// When the pool was last looked at, in seconds.
-    looked_at: u32,
-}
-
-impl Tuner {
-    pub(crate) fn new(tuning: Tuning, now: u32) -> Self {
-        Self { tuning, seen: SizeHistogram::new(), looked_at: now }
-    }
-
-    /// Its memory, in bytes.
-    pub(crate) fn bytes() -> u64 {
-        SizeHistogram::memory_bytes() as u64
-    }
-}
-
-/// A class that a pool allocates from no more.
-pub(crate) struct LeavingClass {
-    number: u8,
-    chunk_bytes: u32,
-    /// Of those who may have seen the table in which it was. `None`: it was in none.
-    grace: Option<Grace>,
-}
 
 /// The chunks of a class, numbered over its runs.
 struct Places {
