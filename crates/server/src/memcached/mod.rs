@@ -14,10 +14,12 @@ mod authentication;
 mod binary;
 mod commands;
 mod crawler;
+mod execute;
 mod incoming;
 mod lookup;
 mod meta;
 mod permission;
+mod refused;
 mod stats;
 mod store;
 
@@ -26,10 +28,7 @@ use std::sync::Arc;
 
 use millpond::ReadHandle;
 use protocol::memcached::binary::{Parser as BinaryParser, REQUEST_MAGIC};
-use protocol::memcached::{
-    Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Refusal, Reply, Request, ShutdownMode, StoreCommand,
-    StoreHeader, WireError, reply,
-};
+use protocol::memcached::{Key, KeyBuf, Limits, MetaCommand, Parse, Parser, Reply, Request, WireError};
 
 use self::authentication::Said;
 use self::commands::{Commands, EndsAt};
@@ -45,7 +44,7 @@ use crate::metrics::Counter;
 use crate::output::Output;
 use crate::settings::Settings;
 use crate::tenants::{Account, Route, go_on};
-use crate::turn::{MIN_DIRECT_BYTES, Next, Turn};
+use crate::turn::{Next, Turn};
 use crate::users::{Identity, Users};
 
 /// What `version` answers: the memcached release whose behaviour is served, and ours.
@@ -457,64 +456,6 @@ impl<'i> Round<'_, '_, 'i> {
         None
     }
 
-    /// What the parser says when it does not have a whole request.
-    fn other(&mut self, parse: Parse<'i>) -> Option<Next> {
-        if let Some(next) = self.answer_batch() {
-            return Some(next);
-        }
-        if let Parse::NeedData { header, .. } | Parse::TooLarge { header, .. } = &parse
-            && let Some(next) = self.goes_elsewhere(Some(header.key))
-        {
-            return Some(next);
-        }
-        match parse {
-            Parse::Incomplete { .. } => return Some(Next::Input),
-            Parse::NeedData { header, header_len, .. } => {
-                return self.wait_for_value(&header, header_len);
-            }
-            Parse::TooLarge { header, refusal, consumed } => {
-                self.commands.counters.add(Counter::RefusedSize, 1);
-                if self.commands.denies_store(&header).is_none() {
-                    self.commands.forget_refused(&header);
-                }
-                self.position += consumed;
-                return self.refuse(refusal);
-            }
-            Parse::Refused { refusal, consumed } => {
-                self.position += consumed;
-                self.commands.counters.add(refusal_counter(refusal.error), 1);
-                return self.refuse(refusal);
-            }
-            Parse::Skipped { consumed } => self.position += consumed,
-            Parse::Request { .. } => {}
-        }
-        None
-    }
-
-    fn refuse(&mut self, refusal: Refusal) -> Option<Next> {
-        self.answered += 1;
-        if refusal.error == WireError::Http {
-            self.commands.shared.warn_of_http(self.commands.info);
-        }
-        if !refusal.quiet {
-            self.output.write(refusal.error.as_bytes());
-        }
-        refusal.close.then_some(Next::Close(Counter::ClosedRefused))
-    }
-
-    /// Makes the item for a large value, so that it is received there; a small one is waited for.
-    fn wait_for_value(&mut self, header: &StoreHeader<'_>, header_len: usize) -> Option<Next> {
-        let appends = matches!(header.command, StoreCommand::Append | StoreCommand::Prepend);
-        if header.data_len < MIN_DIRECT_BYTES || appends {
-            return Some(Next::Input);
-        }
-        let line =
-            self.input.get(self.position..).and_then(|rest| rest.get(..header_len)).unwrap_or_default();
-        *self.incoming = Some(self.commands.begin_incoming(*self.wire, line, header));
-        self.position += header_len;
-        None
-    }
-
     /// Goes on with a listing. `Some` ends the turn.
     fn continue_dump(&mut self) -> Option<Next> {
         let dump = self.dump.as_mut()?;
@@ -545,50 +486,6 @@ impl<'i> Round<'_, '_, 'i> {
             if let Some(since) = since {
                 self.commands.trace_command("set", None, since);
             }
-        }
-        None
-    }
-
-    /// Acts on a request that is not gathered.
-    fn execute(&mut self, request: Request<'_>) -> Option<Next> {
-        let commands = &mut self.commands;
-        let output = &mut *self.output;
-        match request {
-            Request::Store(request) => commands.store(&request.header, request.data, output),
-            Request::Delete(request) => commands.delete(request, output),
-            Request::Arithmetic(request) => commands.arithmetic(request, output),
-            Request::Touch(request) => commands.touch(request, output),
-            Request::Meta(request) => commands.meta(request, output),
-            Request::MetaNoop => output.write(Reply::MetaNoop.as_bytes()),
-            Request::FlushAll { delay, noreply } => {
-                commands.flush_all(delay);
-                respond(output, noreply, Reply::Ok.as_bytes());
-            }
-            Request::Stats(arguments) => {
-                commands.stats(arguments, output);
-                // A client that sends many and reads no answer is not to hold up others.
-                return Some(Next::Yield);
-            }
-            Request::Version => output.compose(|out| reply::version(out, VERSION)),
-            Request::Verbosity { noreply, .. } => respond(output, noreply, Reply::Ok.as_bytes()),
-            Request::CacheMemlimit { mebibytes, noreply } => {
-                let answer = commands.set_memory(mebibytes);
-                respond(output, noreply, answer);
-                // As above: a change of settings looks at all pools.
-                return Some(Next::Yield);
-            }
-            Request::Shutdown(ShutdownMode::Unknown) => {
-                output.write(WireError::InvalidShutdownMode.as_bytes())
-            }
-            Request::Shutdown(_) => output.write(WireError::ShutdownNotEnabled.as_bytes()),
-            Request::Quit => return Some(Next::Close(Counter::ClosedByQuit)),
-            Request::Unsupported { name: b"lru_crawler", arguments } => {
-                *self.dump = commands.crawler(arguments, output);
-            }
-            Request::Unsupported { name: b"watch", .. } => output.write(NO_WATCH),
-            Request::Unsupported { .. } => output.write(WireError::UnknownCommand.as_bytes()),
-            // Retrievals are gathered by the caller.
-            Request::Get(_) => {}
         }
         None
     }

@@ -8,6 +8,8 @@
 //! work, and stands there again if it has more to do. Events are fetched between rounds, in each of
 //! which every lane gets its share ([`super::lanes`]).
 
+mod connections;
+mod mail;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -27,20 +29,16 @@ use super::lanes::{LaneId, Lanes};
 use super::listener::Listener;
 use super::long::{Job, Long};
 use super::table::Table;
-use super::tls::TlsStream;
-use crate::budget::Held;
 use crate::config::Protocol;
-use crate::connections::ConnectionInfo;
 use crate::context::{Context, RECEIVE_BYTES};
 use crate::listener::ListenerState;
 use crate::mailbox::Message;
 use crate::mailbox::Token;
 use crate::metrics::Counter;
 use crate::output::KEEP_BYTES as SPARE_OUTPUT_BYTES;
-use crate::peer::Peer;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::tenants::{Account, Spent, Tenant};
+use crate::tenants::{Spent, Tenant};
 use crate::tls::TlsBuffers;
 
 /// Events that are fetched at a time.
@@ -494,218 +492,6 @@ impl<'c> Worker<'c> {
             self.wake(token, EventFlags::empty());
         }
         self.go_on(token, lane, step);
-    }
-
-    fn accept(&mut self, number: usize) {
-        let Some(listener) = self.listeners.get(number).cloned() else { return };
-        for _ in 0..MAX_ACCEPTS {
-            let accepted = {
-                let _accepting = self.context.shared.accepting();
-                listener.accept()
-            };
-            match accepted {
-                Ok((socket, peer)) => self.admit(socket, peer, number),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-                    Some(Errno::MFILE | Errno::NFILE) => {
-                        if !self.refuse_for_want_of_descriptors(&listener, number) {
-                            return;
-                        }
-                    }
-                    // The client was gone before it was accepted, or the kernel was short of memory
-                    // for a moment.
-                    _ => tracing::debug!(%error, "A connection could not be accepted."),
-                },
-            }
-        }
-    }
-
-    /// Takes a connection that waits and closes it at once, so that it does not wait, and wake the
-    /// worker, for ever. Returns whether that worked.
-    fn refuse_for_want_of_descriptors(&mut self, listener: &Listener, number: usize) -> bool {
-        // Or else another worker would accept with the descriptor that is given up here, and it
-        // would not come back.
-        let _accepting = self.context.shared.accepting();
-        drop(self.spare_descriptor.take());
-        let refused = listener.accept().map(|(socket, _)| {
-            if let Some(state) = self.context.shared.listeners.get(number) {
-                refuse(&socket, state);
-            }
-        });
-        self.spare_descriptor = spare_descriptor();
-        if let Some(state) = self.context.shared.listeners.get(number) {
-            state.home.counters.add(Counter::RefusedDescriptor, 1);
-        }
-        refused.is_ok()
-    }
-
-    /// Gives a new connection to the worker that has the fewest, or refuses it.
-    fn admit(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
-        let shared = self.context.shared;
-        let Some(state) = shared.listeners.get(number) else { return };
-        state.home.counters.add(Counter::Accepted, 1);
-        let open = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open >= self.context.settings.max_connections || state.home.tenant.open().is_err() {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            state.home.counters.add(Counter::RefusedConnection, 1);
-            refuse(&socket, state);
-            return;
-        }
-        state.connections.fetch_add(1, Ordering::Relaxed);
-        let load = |index: usize| {
-            shared.workers.get(index).map_or(usize::MAX, |worker| worker.connections.load(Ordering::Relaxed))
-        };
-        let least = (0..shared.workers.len()).min_by_key(|index| (load(*index), *index != self.index));
-        let chosen = least.unwrap_or(self.index);
-        let Some(worker) = shared.workers.get(chosen) else { return };
-        worker.connections.fetch_add(1, Ordering::Relaxed);
-        if chosen == self.index {
-            self.serve(socket, peer, number);
-        } else {
-            worker.mailbox.send(Message::Serve(socket, peer, number));
-        }
-    }
-
-    /// Adds a connection that was counted already.
-    fn serve(&mut self, socket: OwnedFd, peer: Peer, number: usize) {
-        let Some(state) = self.context.shared.listeners.get(number) else { return };
-        let tls = match state.tls.get().map(|tls| TlsStream::new(Arc::clone(&tls.config))).transpose() {
-            Ok(tls) => tls.map(Box::new),
-            Err(error) => {
-                tracing::error!(listener = state.name, %error, "TLS cannot begin.");
-                state.home.counters.add(Counter::TlsOther, 1);
-                return self.uncount(state, &state.home, Counter::ClosedTls);
-            }
-        };
-        if tls.is_some() && self.context.tls.is_none() {
-            self.context.tls = Some(Box::default());
-            self.context.shared.cache.ledger().charge(Part::Connections, TlsBuffers::BYTES);
-        }
-        let descriptor = socket.as_raw_fd();
-        let id = self.context.shared.next_connection_id();
-        let info =
-            Arc::new(ConnectionInfo::new((descriptor, id), peer, Arc::clone(state), self.context.now_secs));
-        tracing::debug!(listener = state.name, peer = %info.peer, worker = self.index, "A client connected.");
-        self.context.shared.registry.add(Arc::clone(&info));
-        let context = &self.context;
-        let place = Arc::clone(&info);
-        let token = self.connections.insert(|_| Connection::new(socket, tls, info, context));
-        let _ = place.place.set((self.index, token));
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        connection.lane = self.lanes.join(&connection.account().tenant);
-        let added = epoll::add(&self.epoll, &*connection, EventData::new_u64(token.0), EventFlags::IN);
-        self.share_settings();
-        match added {
-            // Most clients have sent their first request by now.
-            Ok(()) => self.wake(token, EventFlags::IN),
-            Err(_) => self.close(token, Counter::ClosedBroken),
-        }
-    }
-
-    fn close(&mut self, token: Token, reason: Counter) {
-        let Some(connection) = self.connections.remove(token) else { return };
-        let shared = self.context.shared;
-        let tenant = self.lanes.tenant(connection.lane).unwrap_or(&connection.own_account().tenant);
-        let none = Held::default();
-        let _ = shared.budget.try_change(shared.cache.ledger(), &tenant.held, connection.held, none);
-        shared.registry.remove(connection.descriptor());
-        connection.info.close();
-        if connection.tracks() {
-            shared.tracking.end(shared, connection.info.id);
-        }
-        let state = &connection.info.listener;
-        self.uncount(state, connection.own_account(), reason);
-        self.lanes.leave(connection.lane);
-        self.share_settings();
-        tracing::debug!(listener = state.name, peer = %connection.info.peer, ?reason, "A connection was closed.");
-        if self.spare_descriptor.is_none() {
-            drop(connection);
-            self.spare_descriptor = spare_descriptor();
-        }
-    }
-
-    /// Takes a connection out of all counts, and counts why.
-    fn uncount(&self, state: &ListenerState, account: &Account, reason: Counter) {
-        let shared = self.context.shared;
-        shared.connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(worker) = shared.workers.get(self.index) {
-            worker.connections.fetch_sub(1, Ordering::Relaxed);
-        }
-        state.connections.fetch_sub(1, Ordering::Relaxed);
-        account.counters.add(reason, 1);
-        account.tenant.close();
-    }
-
-    fn read_mail(&mut self) {
-        let Some(worker) = self.context.shared.workers.get(self.index) else { return };
-        for message in worker.mailbox.take() {
-            match message {
-                Message::Serve(socket, peer, number) => self.serve(socket, peer, number),
-                Message::Beat => {
-                    worker.beats.fetch_add(1, Ordering::Relaxed);
-                }
-                Message::Push(letters) => {
-                    letters.into_iter().for_each(|(token, bytes)| self.push(token, &bytes));
-                }
-                Message::Shed(tenant) => self.shed(&tenant),
-                Message::LookAtPauses => self.release(true),
-                Message::Close(token) => match self.away.get_mut(&token.0) {
-                    Some(away) => away.closes = Some(Counter::ClosedByQuit),
-                    None => self.close(token, Counter::ClosedByQuit),
-                },
-                Message::Returned => self.take_back_done(),
-                Message::Reload => self.reload(),
-                Message::Drain => self.drain(),
-            }
-        }
-    }
-
-    /// Has a connection sent what nobody asked for.
-    fn push(&mut self, token: Token, bytes: &[u8]) {
-        let most = self.context.settings.max_output_bytes;
-        if let Some(away) = self.away.get_mut(&token.0) {
-            if away.pushes.len() + bytes.len() > most {
-                away.closes = Some(Counter::ClosedMemory);
-            } else {
-                away.pushes.extend_from_slice(bytes);
-            }
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(token) else { return };
-        if !connection.push(bytes, most) {
-            return self.close(token, Counter::ClosedMemory);
-        }
-        self.wake(token, EventFlags::empty());
-    }
-
-    fn reload(&mut self) {
-        self.settings = settings_of(self.context.shared);
-        self.share_settings();
-        let mut leaving = Vec::new();
-        for (token, connection) in self.connections.iter_mut() {
-            connection.reload(&self.context);
-            if connection.own_account().tenant.is_leaving() {
-                connection.drain();
-                leaving.push(token);
-            }
-        }
-        leaving.into_iter().for_each(|token| self.wake(token, EventFlags::IN));
-    }
-
-    fn drain(&mut self) {
-        self.listeners.iter().for_each(|listener| {
-            let _ = epoll::delete(&self.epoll, listener);
-        });
-        self.listeners.clear();
-        let patience = self.context.settings.drain_timeout_secs;
-        self.drain_until_secs = Some(self.context.now_secs.saturating_add(patience).saturating_add(1));
-        let tokens: Vec<Token> = self.connections.iter_mut().map(|(token, _)| token).collect();
-        for token in tokens {
-            if let Some(connection) = self.connections.get_mut(token) {
-                connection.drain();
-                self.wake(token, EventFlags::IN);
-            }
-        }
     }
 
     /// Once a second: closes what is idle or stalled for too long.
