@@ -1,14 +1,15 @@
-//! The contract between a policy, the engine and the items: what a policy may ask, and what it must
-//! answer.
+//! The contract between a policy, the engine and the items: the calls that a policy may make, and
+//! those that it must implement.
 //!
-//! The engine's side is public: items are named by [`Entry`], answer as [`Items`], and are taken
-//! away with the outcome [`Claim`]. The policy's side is [`Queueing`]. `order` dispatches to the
-//! policy of a class, and `policy` adds what all of them have in common: hits, conversion, limits.
+//! The engine's side is public: [`Entry`] names items, [`Items`] gives access to them, and
+//! [`Claim`] is the outcome of taking one. The policy's side is [`Queueing`]. `order` dispatches to
+//! the policy of a class, and `policy` adds what all of them have in common: hits, conversion,
+//! limits.
 
 use crate::looks::Looks;
 
-/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The others may tell
-/// it from items that had the place before. No two items that are queued have the same place.
+/// Names an item in a queue by its *place*, in the lower [`PLACE_BITS`] bits. The other bits may
+/// distinguish it from earlier items at that place. No two queued items have the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(pub u32);
 
@@ -24,31 +25,31 @@ impl Entry {
 /// The outcome of an attempt to take an item away for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is the caller's now.
+    /// The item now belongs to the caller.
     Taken,
-    /// Somebody holds it.
+    /// The item is held.
     Held,
-    /// It left the cache a moment ago and its [`Policy::removed`](crate::Policy::removed) was not
-    /// called yet, nor will it be: the policy forgets it now.
+    /// The item was just removed from the cache. Its [`Policy::removed`](crate::Policy::removed)
+    /// was not called and will not be: the policy drops it now.
     Gone,
 }
 
-/// The questions that a policy may ask about the items of its class.
+/// The access of a policy to the items of its class.
 pub trait Items {
     /// The policy bits of the item that `entry` names, or `None` if the entry is stale.
     fn bits(&self, entry: Entry) -> Option<u8>;
     /// Sets those of the item's policy bits that are in `mask`.
     fn set_bits(&self, entry: Entry, mask: u8, value: u8);
-    /// Takes the item away, if nobody holds it.
+    /// Takes the item for eviction, unless it is held.
     fn claim(&self, entry: Entry) -> Claim;
-    /// 32 bits of the hash of the item's key: those that [`Policy::admit`](crate::Policy::admit)
-    /// and [`HitRule::count`](crate::HitRule::count) are given.
+    /// 32 bits of the hash of the item's key: the same as for
+    /// [`Policy::admit`](crate::Policy::admit) and [`HitRule::count`](crate::HitRule::count).
     ///
-    /// Asked about items that are queued ([`Self::bits`] is not `None`) while the lock of the class
-    /// is held, or that were just claimed. If an eviction asks at all, it asks about the item that
-    /// it evicts last.
+    /// Called for items that are queued ([`Self::bits`] is not `None`) while the lock of the class
+    /// is held, or that were just claimed. If an eviction calls this at all, its last call is for
+    /// the item that it evicts.
     fn fingerprint(&self, entry: Entry) -> u32;
-    /// Fetches what the other questions will need.
+    /// Prefetches the memory that the other methods will read.
     fn prefetch(&self, _entry: Entry) {}
 }
 
@@ -67,13 +68,13 @@ pub struct Queue {
     pub number: usize,
     /// The number of its items; by counts that hits race with.
     pub items: usize,
-    /// For how long its last item has not been used, in seconds, if the policy knows.
+    /// The time since the last use of its last item, in seconds, if the policy knows.
     pub age_secs: Option<u32>,
     /// Its oldest item, if the policy does not know ages and finds it near the end.
     pub oldest: Option<Entry>,
 }
 
-/// A rule of what hits do to the bits of items; `hits` carries it out.
+/// A rule for the effect of hits on the bits of items; `hits` applies it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Rule {
@@ -98,8 +99,8 @@ pub(crate) struct Rank {
 /// The contract that each policy keeps.
 ///
 /// A policy orders the items of one class, behind the lock of that class. It has no clock but the
-/// `now` that it is given, in seconds. Methods without a default are those that no policy can do
-/// without; a default stands for a policy that lacks what the method is about.
+/// `now` that it is given, in seconds. Methods without a default are those that every policy needs;
+/// a default is right for a policy that lacks the feature.
 ///
 /// To add a policy: a file that implements this, a line in `order`, and its entry in `kind`.
 /// `behaviour` then tests it with the others. A policy of LRU lists leaves most methods to
@@ -108,31 +109,32 @@ pub(crate) trait Queueing {
     /// The rule that hits follow under this policy.
     const RULE: Rule;
 
-    /// Decides where a new item goes, from the fingerprint of its key: its first policy bits.
+    /// Returns the first policy bits of a new item, which decide its place, from the fingerprint of
+    /// its key.
     fn admit(&mut self, fingerprint: u32) -> u8;
 
-    /// Decides where an item goes that was queued before, with these bits, in this policy or
-    /// another: its bits now. By default it is a new item.
+    /// Returns the new policy bits of an item that was queued before with these bits, in this
+    /// policy or another. By default it is a new item.
     fn readmit(&mut self, _bits: u8, fingerprint: u32) -> u8 {
         self.admit(fingerprint)
     }
 
-    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave.
+    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] returned.
     fn push(&mut self, entry: Entry, bits: u8, now: u32);
 
     /// Queues an item of another policy, which would have been evicted at `rank`, and sets its
     /// bits. Items come in the order of their ranks.
     fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32);
 
-    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now
-    /// and then sweeps.
+    /// Records that an item with `bits` was removed other than by eviction: its entry is stale.
+    /// Sweeps now and then.
     fn removed(&mut self, bits: u8, items: &impl Items);
 
-    /// Brings queues to their shares after items came. Nothing by default: there are no shares, or
-    /// an eviction sees to them.
+    /// Restores the shares of queues after insertions. Does nothing by default: there are no
+    /// shares, or evictions maintain them.
     fn tend(&mut self, _items: &impl Items, _looks: &mut Looks) {}
 
-    /// Chooses an item, claims it and lets go of it, within the limits of `crate::looks`.
+    /// Chooses an item, claims it and drops it from its queue, within the limits of `crate::looks`.
     fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry>;
 
     /// Returns the number of queued items.
@@ -141,8 +143,8 @@ pub(crate) trait Queueing {
     /// Describes the queues, in the order in which items go through them.
     fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue>;
 
-    /// Returns for how many seconds the item that would be evicted next has not been used. `None`
-    /// by default: the policy does not know.
+    /// Returns the seconds since the last use of the item that would be evicted next. `None` by
+    /// default: the policy does not know.
     fn tail_age_secs(&self, _now: u32) -> Option<u32> {
         None
     }
@@ -155,22 +157,24 @@ pub(crate) trait Queueing {
     /// Sets how many items a slab has, for [`Self::tail_hits`]; 0 = counts none.
     fn set_tail_items(&mut self, _items: usize) {}
 
-    /// Returns the hits in the last slab's worth of items, or about as many as a slab more would
-    /// have brought. `None` by default: the policy does not count them.
+    /// Returns the hits in the last slab's worth of items, or an estimate of the hits that one more
+    /// slab would have brought. `None` by default: the policy does not count them.
     fn tail_hits(&self) -> Option<u64> {
         None
     }
 
-    /// Gives the policy clocks of its own, which show what those shared with hits show now: hits of
-    /// another policy no longer move them. Nothing by default: hits share no clock with it.
+    /// Gives the policy its own copies of the clocks that it shares with hits, so that hits of
+    /// another policy no longer advance them. Does nothing by default: the policy shares no clock
+    /// with hits.
     fn detach_clock(&mut self) {}
 
-    /// Fetches what [`Self::admit`] will look at.
+    /// Prefetches the memory that [`Self::admit`] will read.
     #[inline]
     fn prefetch(&self, _fingerprint: u32) {}
 
-    /// Says whether the ghosts remember what is evicted. Closed ones keep their size too, which
-    /// otherwise follows the number of items. Nothing by default: there are no ghosts.
+    /// Opens or closes the ghosts, which remember evicted keys while open. Closed ones also keep
+    /// their size, which otherwise follows the number of items. Does nothing by default: there are
+    /// no ghosts.
     fn set_ghosts_open(&mut self, _is_open: bool) {}
 
     /// Returns the number of keys of evicted items that the policy remembers.

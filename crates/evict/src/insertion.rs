@@ -1,20 +1,20 @@
 //! LRU with an insertion point below the top.
 //!
-//! A hit moves an item to the top, as in LRU; a new item enters where a share of the items lie
-//! below it. What is never hit passes through that share alone and does not push out what was hit.
-//! With the middle as insertion point, this is the scheme of Facebook's caches that Cliffhanger
-//! describes and compares with (A. Cidon, A. Eisenman, M. Alizadeh, S. Katti, "Cliffhanger",
-//! NSDI'16, section 5.5): in at the middle, to the top on a hit. With `items >> n` from the tail,
-//! it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B. Berg et al., OSDI'20, section 4.2,
-//! "LRU with multiple insertion points").
+//! A hit moves an item to the top, as in LRU; a new item enters at the point with a given share of
+//! the items below it. Items that are never hit pass only through that share and do not push out
+//! items that were hit. With the middle as insertion point, this is the scheme of Facebook's caches
+//! that Cliffhanger describes and compares with (A. Cidon, A. Eisenman, M. Alizadeh, S. Katti,
+//! "Cliffhanger", NSDI'16, section 5.5): insertion at the middle, promotion to the top on a hit.
+//! With `items >> n` from the tail, it is `lruInsertionPointSpec` = n of CacheLib's `MMLru` (B.
+//! Berg et al., OSDI'20, section 4.2, "LRU with multiple insertion points").
 //!
 //! The insertion point divides the order in two parts: the upper one is the proven part of
-//! `crate::lists`, the lower one the trial part. The lower part has its share of the items: where
-//! it has less, the last item of the upper part sinks below the insertion point; where it would
-//! have more, a new item becomes the last of the upper part.
+//! `crate::lists`, the lower one the trial part. The lower part has its share of the items: if it
+//! has less, the last item of the upper part moves below the insertion point; if it would have
+//! more, a new item becomes the last of the upper part.
 //!
-//! Departure: that the lower part keeps its share is seen to when an item comes or is evicted, not
-//! at each hit.
+//! Difference: the share of the lower part is restored on insertions and evictions, not at each
+//! hit.
 //!
 //! Policy bits: the stamp of `crate::generations`.
 
@@ -24,7 +24,7 @@ use crate::hits::Hits;
 use crate::lists::{Lists, in_lists};
 use crate::looks::Looks;
 
-/// Items that sink below the insertion point for each one evicted, at most.
+/// Most items that move below the insertion point per eviction.
 const MOST_SUNK: usize = 32;
 
 /// The policy of one class.
@@ -38,7 +38,7 @@ impl LruInsertion {
         Self { lists: Lists::new(hits, false, expected, now), shift: shift.clamp(1, 8) }
     }
 
-    /// How many of `items` lie below the insertion point.
+    /// The number of `items` below the insertion point.
     fn below(&self, items: usize) -> usize {
         items >> self.shift
     }

@@ -1,4 +1,4 @@
-//! Which policy, with its parameters, and how it is written in configuration and on the command
+//! The kind of a policy, with its parameters and its text form in configuration and on the command
 //! line.
 
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::sieve::Sieve;
 use crate::tiny_lfu::TinyLfu;
 use crate::two_q::TwoQ;
 
-/// Which policy, with its parameters. As text, in `serde` too: see each variant; `docs/policies.md`
-/// has them in a table.
+/// The kind of a policy, with its parameters. Each variant documents its text form, which `serde`
+/// uses too; `docs/policies.md` has a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// LRU with lazy promotion: `lru`, `lru:REFRESH_SECS`.
     Lru {
-        /// An item is not promoted again before this many seconds; 0 = promoted by every hit.
-        /// Default 60, as in CacheLib.
+        /// Seconds before an item can be promoted again; 0 = every hit promotes. Default 60, as in
+        /// CacheLib.
         refresh_secs: u32,
     },
-    /// LRU into which new items are put below the top: `lru+mid` (the middle), `lru+N`.
+    /// LRU with insertion of new items below the top: `lru+mid` (the middle), `lru+N`.
     LruInsertion {
         /// A new item has `items >> shift` items below it (1–8): 1 is the middle, 2 a quarter from
         /// the tail.
@@ -69,16 +69,15 @@ pub enum PolicyKind {
 const QUEUED_15: u64 = 427 * 4 / 3;
 const QUEUED_63: u64 = 406 * 4 / 3;
 
-/// All that is said of a kind in one place.
+/// All facts about a kind.
 struct Facts {
-    /// Its names; the first is the one that is written.
+    /// The names; the first is used for output.
     names: &'static [&'static str],
-    /// The form of its text, for people who wrote another.
+    /// The form of the text, for error messages.
     form: &'static str,
     bytes_per_item_x100: u64,
     parameters: Parameters,
-    /// Makes the kind with these parameters, of which it takes the first ones. `None` if one is too
-    /// large.
+    /// Creates the kind with the first of these parameters. `None` if one is too large.
     with: fn([u32; 2]) -> Option<PolicyKind>,
 }
 
@@ -106,18 +105,18 @@ impl Facts {
     }
 }
 
-/// Up to two numbers: those of a kind, their defaults and bounds, and how they are written.
+/// Up to two numeric parameters of a kind, with their defaults, bounds and text form.
 #[derive(Clone, Copy)]
 struct Parameters {
     values: [u32; 2],
     defaults: [u32; 2],
     count: usize,
-    /// The least and the most that each may be.
+    /// The least and the greatest value of each.
     bounds: (u32, u32),
     most_together: u64,
-    /// Written before the first; a colon is between them.
+    /// The separator before the first; a colon separates the second.
     separator: &'static str,
-    /// Written for the defaults.
+    /// The text for the defaults.
     default_text: &'static str,
 }
 
@@ -136,7 +135,7 @@ impl Parameters {
         Self { values: [value, 0], defaults: [default, 0], count: 1, bounds, ..Self::NONE }
     }
 
-    /// Two shares in percent, which leave something to a third.
+    /// Two shares in percent, which leave a part for a third.
     const fn shares([first, second]: [u8; 2], defaults: [u32; 2]) -> Self {
         let values = [first as u32, second as u32];
         Self { values, defaults, count: 2, bounds: (1, 98), most_together: 99, ..Self::NONE }
@@ -186,7 +185,7 @@ impl PolicyKind {
         Self::Arc,
     ];
 
-    /// All that is said of a kind and its parameters: its entry.
+    /// All facts about the kind and its parameters.
     const fn facts(self) -> Facts {
         match self {
             Self::Lru { refresh_secs } => Facts {
@@ -253,8 +252,8 @@ impl PolicyKind {
         }
     }
 
-    /// Makes an empty order that `expected` items are about to enter. The clocks of `hits` begin
-    /// anew. `now` in seconds.
+    /// Creates an empty order that `expected` items are about to enter. Resets the clocks of
+    /// `hits`. `now` in seconds.
     pub(crate) fn order(self, hits: &Hits, expected: usize, now: u32) -> Order {
         match self {
             Self::Lru { refresh_secs } => Lru::new(refresh_secs, hits, expected, now).into(),
@@ -275,13 +274,13 @@ impl PolicyKind {
     }
 
     /// Returns the memory that queues, ghosts and sketches take per item, at most, in hundredths of
-    /// a byte: entries with a quarter of stale ones, and what is remembered besides.
+    /// a byte: entries with a quarter of stale ones, and the memory of ghosts and sketches.
     pub const fn bytes_per_item_x100(self) -> u64 {
         self.facts().bytes_per_item_x100
     }
 
-    /// Returns whether the parameters are within their bounds. Kinds that were parsed are; others
-    /// are clamped where used.
+    /// Returns whether the parameters are within their bounds. Parsed kinds always are; the
+    /// parameters of others are clamped at their use.
     pub const fn is_valid(self) -> bool {
         self.facts().parameters.are_valid()
     }
@@ -309,11 +308,11 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// A text that names no policy, and why not.
+/// A text that is not a policy, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy {
     text: String,
-    /// What the policy that was named takes, or all policies where none was.
+    /// The form of the named policy, or of all policies if none was named.
     expected: &'static str,
 }
 
@@ -329,11 +328,10 @@ const NAMES: &str = "s3-fifo, sieve, lru, lru+mid, 2q, tinylfu, w-tinylfu or arc
 impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
-    /// Reads what [`fmt::Display`] writes, in any case; a parameter that is left out has its
-    /// default.
+    /// Parses the output of [`fmt::Display`], ignoring case; an omitted parameter has its default.
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let lower = text.trim().to_ascii_lowercase();
-        // Both LRUs have one name. The plain one comes first, so that the name alone is its.
+        // Both LRUs have the same name. The plain one comes first, so that the name alone means it.
         let named = PolicyKind::ALL.iter().find_map(|kind| {
             let facts = kind.facts();
             let rest = facts.parameters_in(&lower)?;

@@ -1,28 +1,28 @@
 //! Eviction policies as plain values: no lock, no clock, no thread.
 //!
 //! A policy orders the items of one size class of one pool. The engine keeps it behind the lock of
-//! that class and asks it what to evict. A hit never takes that lock: it changes the item's own 8
-//! *policy bits* by the policy's [`HitRule`], and the policy folds them in when it next looks at
-//! the item.
+//! that class and lets it choose the items to evict. A hit never takes that lock: it changes the
+//! item's own 8 *policy bits* by the policy's [`HitRule`], and the policy applies them when it next
+//! examines the item.
 //!
 //! | policy | what it is |
 //! |---|---|
 //! | [`lru`] | LRU with lazy promotion |
-//! | [`insertion`] | LRU into which new items are put below the top |
+//! | [`insertion`] | LRU with insertion of new items below the top |
 //! | [`two_q`] | 2Q with hot, warm and cold queues |
 //! | [`tiny_lfu`] | TinyLFU and W-TinyLFU |
 //! | [`s3fifo`] | S3-FIFO |
 //! | [`sieve`] | SIEVE |
 //! | [`arc`] | ARC |
 //!
-//! `contract` says what a policy is asked and may ask, and how to add one; [`Policy`] is a policy
-//! at work. Policies are made of these parts: [`fifo`], queues of 4-byte entries; [`ghost`], a
-//! memory of evicted keys; `lists`, LRU lists whose order follows hits that take no lock, by the
-//! stamps of `generations`; `sketch`, how often keys were asked for. [`Policy::convert`] turns one
-//! policy into another while the cache serves, in steps.
+//! `contract` defines the interface between policies and the engine, and explains how to add a
+//! policy; [`Policy`] is the policy of a class. Policies are made of these parts: [`fifo`], queues
+//! of 4-byte entries; [`ghost`], a memory of evicted keys; `lists`, LRU lists whose order follows
+//! hits that take no lock, by the stamps of `generations`; `sketch`, the request frequencies of
+//! keys. [`Policy::convert`] turns one policy into another while the cache serves, in steps.
 //!
 //! Queues name items by [`Entry`]; when an item is removed or replaced, its entry stays behind and
-//! turns *stale*. A policy meets stale entries when it evicts, and sweeps them out before they
+//! becomes *stale*. A policy drops stale entries when it evicts, and sweeps them out before they
 //! exceed a third of its entries.
 
 #![forbid(unsafe_code)]

@@ -1,23 +1,22 @@
 //! Items in up to three LRU lists, whose order and sizes follow hits that take no lock.
 //!
 //! The base of [`crate::insertion`], [`crate::two_q`], [`crate::tiny_lfu`] and [`crate::arc`]: they
-//! say which list gives up its last item and where that goes, and nothing else. [`Generations`] has
-//! the stamps that say where an item belongs; here are the entries, queued by the stamp that an
-//! item had when its entry was last touched. The *tail* of a part is its least recently used item:
-//! the first entry of its oldest generation whose item still has that stamp. Entries met on the way
-//! there are moved to where their items belong by now.
+//! only decide which list gives up its last item, and where that item moves. [`Generations`] has
+//! the stamps that determine the place of an item; the lists here hold the entries, queued by the
+//! stamp that an item had when its entry was last touched. The *tail* of a part is its least
+//! recently used item: the first entry of its oldest generation whose item still has that stamp.
+//! Other entries found on the way are moved to the present places of their items.
 //!
 //! An item of the trial part that was hit belongs to the proven part, but its entry lies among
-//! those of the trial part. Where the proven part is about to let a generation die in which items
-//! are counted that it does not find, it *folds*: it looks at a limited number of entries of the
-//! trial part for them.
+//! those of the trial part. Before the proven part ends a generation with counted items that it
+//! does not find, it *folds*: it searches a limited number of entries of the trial part for them.
 //!
 //! Invariants:
-//! 1. Each item has an entry. Entries beyond those are stale, and a third of the items plus 256 at
-//!    most after a removal for long.
-//! 2. Only alive generations have entries.
+//! 1. Each item has an entry. Further entries are stale; soon after a removal there are at most a
+//!    third as many as items, plus 256.
+//! 2. Only live generations have entries.
 //! 3. One of the entries of each item lies in the generation of its stamp, or in an older one of
-//!    that part, or in another part. A stale entry may name a chunk that holds another item by now,
+//!    that part, or in another part. A stale entry may name a chunk that now holds another item,
 //!    with any stamp.
 
 use std::collections::HashSet;
@@ -29,15 +28,14 @@ use crate::generations::{Generations, PARTS, Part};
 use crate::hits::Hits;
 use crate::looks::Looks;
 
-/// Entries that are looked at for each removed item, when sweeping is due.
+/// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
-/// Queues of up to this many entries are gone around as a whole rather than swept by blocks.
+/// Longest queue that is swept as a whole rather than by blocks.
 const SHORT: usize = 64;
-/// Entries that are looked at before a generation dies in which items are counted that it does not
-/// have.
+/// Most entries to examine before a generation ends with counted items that were not found.
 const MOST_FOLDED: usize = 512;
 
-/// The parts in the order in which they are evicted from, about.
+/// The parts in the approximate order in which they are evicted from.
 const EVICTED: [Part; 3] = [Part::Trial, Part::Proven, Part::Young];
 
 /// The methods of [`Queueing`](crate::contract::Queueing) that are the same for all policies made
@@ -79,25 +77,25 @@ macro_rules! in_lists {
 }
 pub(crate) use in_lists;
 
-/// The tail of a part, with the stamp of its item. Where an eviction has run out of patience, it is
-/// an item that may belong elsewhere.
+/// The tail of a part, with the stamp of its item. Once an eviction no longer follows the policy's
+/// order, this may be an item that belongs elsewhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Tail {
     pub(crate) entry: Entry,
     stamp: u8,
-    /// The part that it is the tail of.
+    /// The part whose tail it is.
     pub(crate) part: Part,
 }
 
 /// The lists.
 pub(crate) struct Lists {
     generations: Arc<Generations>,
-    /// True if the policy has a young part. Where not, items whose bits say so were hit under
-    /// another policy.
+    /// True if the policy has a young part. If not, items with a young stamp were hit under another
+    /// policy.
     has_young: bool,
     blocks: Blocks<15>,
     queues: Box<[Fifo; 256]>,
-    /// The tail of each part, once it was looked for.
+    /// The tail of each part, once it was searched.
     tails: [Option<Entry>; 3],
     /// Entries in all queues and tails.
     entries: usize,
@@ -105,13 +103,13 @@ pub(crate) struct Lists {
     sweep_credit: usize,
     sweep_at: u8,
     fold_at: u8,
-    /// Entries that a sweep took out because their items belong elsewhere; empty between calls.
+    /// Entries that a sweep removed because their items belong elsewhere; empty between calls.
     moved: Vec<(Entry, u8)>,
 }
 
 impl Lists {
-    /// Empty lists over the generations of `hits`, which begin anew; `expected` items are about to
-    /// come.
+    /// Creates empty lists over the generations of `hits`, which are reset; `expected` items are
+    /// about to be queued.
     pub(crate) fn new(hits: &Hits, has_young: bool, expected: usize, now: u32) -> Self {
         let generations = Arc::clone(hits.generations());
         generations.reset(expected, now);
@@ -138,17 +136,17 @@ impl Lists {
         &self.generations
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub(crate) fn len(&self) -> usize {
         self.items
     }
 
-    /// How many of them are in `part`, as far as hits that race let it be known.
+    /// The number of items in `part`, except for errors from racing hits.
     pub(crate) fn part_len(&self, part: Part) -> usize {
         self.generations.len(part).min(self.items)
     }
 
-    /// Describes the parts of these names.
+    /// Describes the parts with these names.
     pub(crate) fn queues(&self, parts: &[(Part, &'static str)], now: u32) -> Vec<Queue> {
         let queue = |(part, name): &(Part, &'static str)| {
             let items = self.part_len(*part);
@@ -185,7 +183,7 @@ impl Lists {
         self.generations.tail_hits(part)
     }
 
-    /// Queues a new item, whose stamp was taken from the generations a moment ago.
+    /// Queues a new item, whose stamp was just taken from the generations.
     pub(crate) fn push(&mut self, entry: Entry, stamp: u8, now: u32) {
         self.items += 1;
         self.generations.set_now(now);
@@ -205,8 +203,8 @@ impl Lists {
         self.entries += 1;
     }
 
-    /// Queues an entry where its item belongs by now. A stamp whose generation has died is
-    /// exchanged for the oldest.
+    /// Queues an entry at the present place of its item. A stamp whose generation has died is
+    /// replaced by the oldest.
     fn move_to(&mut self, entry: Entry, mut stamp: u8, items: &impl Items) {
         let is_strange = Part::of(stamp) == Part::Young && !self.has_young;
         if is_strange || !self.generations.is_alive(stamp) {
@@ -220,7 +218,7 @@ impl Lists {
         self.enqueue(entry, stamp);
     }
 
-    /// The tail of `part`. It stays there.
+    /// Returns the tail of `part`, without removing it.
     pub(crate) fn tail(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Tail> {
         while !looks.is_spent() {
             let entry = match self.tails[part as usize].take() {
@@ -242,7 +240,7 @@ impl Lists {
         None
     }
 
-    /// Takes the first entry of the oldest generation of `part` out of its queue; it still counts
+    /// Removes the first entry of the oldest generation of `part` from its queue; it still counts
     /// as an entry.
     fn pop(&mut self, part: Part, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut is_folded = false;
@@ -265,9 +263,9 @@ impl Lists {
         }
     }
 
-    /// Looks at entries of the trial part for items that belong to the proven one, until one turns
-    /// up whose stamp is `wanted`, all were seen, or [`MOST_FOLDED`], or as many as there is
-    /// patience for.
+    /// Searches entries of the trial part for items that belong to the proven one. Stops at an item
+    /// with the stamp `wanted`, after all entries or [`MOST_FOLDED`] of them, or when the eviction
+    /// has used up its looks.
     fn fold(&mut self, wanted: u8, items: &impl Items, looks: &mut Looks) {
         if Part::of(self.fold_at) != Part::Trial || !self.generations.is_alive(self.fold_at) {
             self.fold_at = self.generations.oldest(Part::Trial);
@@ -293,7 +291,7 @@ impl Lists {
     }
 
     /// Drops the stale entries of a part of the queue of `stamp`, and moves those whose items
-    /// belong to other parts. Returns how many it looked at.
+    /// belong to other parts. Returns the number of examined entries.
     fn sweep_queue(&mut self, stamp: u8, items: &impl Items) -> usize {
         let part = Part::of(stamp);
         let queue = &mut self.queues[usize::from(stamp)];
@@ -346,14 +344,14 @@ impl Lists {
         self.generations.uncount(tail.stamp);
     }
 
-    /// Lets go of a tail whose item has left.
+    /// Drops a tail whose item was removed.
     pub(crate) fn forget_tail(&mut self, tail: Tail) {
         self.let_tail_go(tail);
         self.items -= 1;
     }
 
-    /// Moves tails of `part` to the top of `to` while it has more than `most` items, `limit` of
-    /// them at most, and for as long as enough looks are left.
+    /// Moves tails of `part` to the top of `to` while `part` has more than `most` items, at most
+    /// `limit` of them, and only while enough looks remain.
     pub(crate) fn shrink(
         &mut self,
         (part, most): (Part, usize),
@@ -371,8 +369,8 @@ impl Lists {
         }
     }
 
-    /// Claims the tail of `part` and lets go of it; tails that are held go to the top of their
-    /// part. `None`: the part has no item or only such as are held, or `tries` has come to
+    /// Claims the tail of `part` and drops it; held tails move to the top of their part. Returns
+    /// `None` if the part has no items or only held ones, or `tries` has reached
     /// [`MAX_HELD_TRIES`].
     pub(crate) fn evict_from(
         &mut self,
@@ -399,7 +397,7 @@ impl Lists {
         None
     }
 
-    /// Evicts from the first of `parts` that has an item to give.
+    /// Evicts from the first of `parts` with an item that can be evicted.
     pub(crate) fn evict_in_order(
         &mut self,
         parts: &[Part],
@@ -410,7 +408,7 @@ impl Lists {
         parts.iter().find_map(|part| self.evict_from(*part, items, tries, looks))
     }
 
-    /// Notes that an item with `stamp` left by another way than eviction.
+    /// Records that an item with `stamp` was removed other than by eviction.
     pub(crate) fn removed(&mut self, stamp: u8, items: &impl Items) {
         self.items -= 1;
         self.generations.uncount(stamp);
@@ -423,7 +421,7 @@ impl Lists {
         }
     }
 
-    /// Sweeps some of one queue that has entries, and moves on to the next.
+    /// Sweeps a part of one queue with entries, and moves on to the next.
     fn sweep(&mut self, items: &impl Items) {
         let mut looked_at = 0;
         for _ in 0..256 {

@@ -1,28 +1,28 @@
 //! LRU with lazy promotion, by generations.
 //!
 //! A hit stamps the item with the present *generation* (8 bits) and moves nothing. Items are queued
-//! by generation; eviction takes from the oldest queue, and an item whose stamp turns out to be
-//! newer is queued again under its stamp. An item evicted therefore carries the oldest stamp of
-//! all: the order is that of LRU, up to the order of accesses within one generation. A generation
-//! lasts a number of accesses (the *quantum*) that is steered so that about 128–192 generations are
-//! alive: with few items it is one access, and the policy is exact.
+//! by generation; eviction takes from the oldest queue, and an item with a newer stamp is queued
+//! again under that stamp. So an evicted item has the oldest stamp of all: the order is that of
+//! LRU, up to the order of accesses within one generation. The length of a generation in accesses
+//! (the *quantum*) is adjusted so that about 128–192 generations are alive: with few items it is
+//! one access, and the policy is exact.
 //!
 //! As in CacheLib (OSDI'20, section 4.2, and its `MMLru`), an item is not promoted again within the
 //! *refresh time* (60 s by default), except by its first hit; the age of a stamp is that of its
 //! generation.
 //!
-//! The idea of generations is that of the Linux multi-generational LRU; stamps folded in at
-//! eviction replace the list lock that CacheLib's promotion takes.
+//! Generations follow the Linux multi-generational LRU; stamps that are applied at eviction replace
+//! the list lock that CacheLib's promotion takes.
 //!
 //! Policy bits: the generation.
 //!
 //! Invariants:
 //! 1. Alive generations are `oldest ..= present`, at most `WINDOW` of 256, so that a stamp names
-//!    one without doubt.
+//!    exactly one.
 //! 2. An item has an entry in the queue of its stamp or in an older one.
-//! 3. `items` is the number of queued items; entries beyond that are stale. A stale entry, whose
-//!    chunk another item has by now, may lie in a younger queue than that item's stamp (one that
-//!    was moved brings an old stamp); it is met later than the item's own, and does no harm.
+//! 3. `items` is the number of queued items; further entries are stale. A stale entry whose chunk
+//!    now has another item may lie in a younger queue than that item's stamp (a moved item keeps an
+//!    old stamp). It is reached later than the item's own entry, and does no harm.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ const MANY: u8 = 192;
 /// … and lowered below this many.
 const FEW: u8 = 128;
 
-/// Entries that are looked at for each removed item, when sweeping is due.
+/// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
 
 /// The generations, as hits see them: read and advanced without a lock.
@@ -70,7 +70,7 @@ impl Default for LruClock {
 }
 
 impl LruClock {
-    /// Returns a clock that shows the same.
+    /// Returns a clock with the same state.
     fn copy(&self) -> Self {
         Self {
             present: AtomicU8::new(self.present.load(Ordering::Relaxed)),
@@ -84,7 +84,7 @@ impl LruClock {
         }
     }
 
-    /// Begins anew; `expected` items are about to come.
+    /// Resets the clock; `expected` items are about to be queued.
     fn reset(&self, refresh_secs: u32, expected: usize, now: u32) {
         self.present.store(0, Ordering::Relaxed);
         self.oldest.store(0, Ordering::Relaxed);
@@ -109,8 +109,8 @@ impl LruClock {
         if !first && age < refresh_secs { stamp } else { self.stamp(present, || now_secs) }
     }
 
-    /// Counts a stamp of generation `present`, and begins the next one where the quantum is used
-    /// up.
+    /// Counts a stamp of generation `present`, and begins the next generation if the quantum is
+    /// used up.
     #[inline]
     fn stamp(&self, present: u8, now: impl Fn() -> u32) -> u8 {
         let stamped = self.stamped.fetch_add(1, Ordering::Relaxed) + 1;
@@ -135,7 +135,8 @@ impl LruClock {
         }
         let next = present.wrapping_add(1);
         self.began[usize::from(next)].store(now, Ordering::Relaxed);
-        // Only one of several threads that saw the same generation gets through; none goes back.
+        // Only one of several threads that saw the same generation succeeds, and the present
+        // generation never goes back.
         let _ = self.present.compare_exchange(present, next, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
@@ -153,8 +154,8 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// An empty policy over the clock of `hits`, which begins anew; `expected` items are about to
-    /// come. `now` in seconds.
+    /// Creates an empty policy over the clock of `hits`, which is reset; `expected` items are about
+    /// to be queued. `now` in seconds.
     pub(crate) fn new(refresh_secs: u32, hits: &Hits, expected: usize, now: u32) -> Self {
         let clock = Arc::clone(hits.lru());
         clock.reset(refresh_secs, expected, now);
@@ -193,7 +194,7 @@ impl Lru {
         }
     }
 
-    /// Goes once around a queue that is too short for a sweep of whole blocks.
+    /// Sweeps a whole queue that is too short for a sweep by blocks.
     fn sweep_ends(&mut self, items: &impl Items) {
         let queue = &mut self.queues[usize::from(self.sweep_at)];
         if queue.len() > 64 {
@@ -215,7 +216,7 @@ impl Queueing for Lru {
         self.clock.present.load(Ordering::Acquire)
     }
 
-    /// Its own stamp while that generation lives, else the oldest.
+    /// Keeps the item's own stamp while that generation is alive, else uses the oldest.
     fn readmit(&mut self, stamp: u8, _fingerprint: u32) -> u8 {
         let oldest = self.clock.oldest.load(Ordering::Relaxed);
         let present = self.clock.present.load(Ordering::Acquire);
@@ -265,8 +266,8 @@ impl Queueing for Lru {
                 items.prefetch(ahead);
             }
             let Some(stamp) = items.bits(entry) else { continue };
-            // A thread that stalled between reading the generation and stamping may leave a stamp
-            // that is dead by now: it counts as the oldest.
+            // A thread that stalled between reading the generation and stamping may leave a dead
+            // stamp, which counts as the oldest.
             let present = self.clock.present.load(Ordering::Acquire);
             let was_hit = stamp != oldest && stamp.wrapping_sub(oldest) <= present.wrapping_sub(oldest);
             if was_hit && looks.is_patient() {
@@ -304,7 +305,7 @@ impl Queueing for Lru {
             .then(|| now.saturating_sub(self.clock.began[usize::from(oldest)].load(Ordering::Relaxed)))
     }
 
-    /// The age of the generation behind the `items` last entries. Those of items that were hit
+    /// The age of the generation behind the last `items` entries. Entries of items that were hit
     /// since count too.
     fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
         let (mut generation, present) =
@@ -336,7 +337,7 @@ impl Queueing for Lru {
         let alive = self.clock.present.load(Ordering::Acquire).wrapping_sub(oldest);
         assert!(alive <= WINDOW, "invariant 1");
         let (mut entries, mut live) = (0, 0);
-        // Of each item, the age of the oldest queue that has it.
+        // For each item, the age of the oldest queue that has it.
         let mut homes = std::collections::HashMap::new();
         for (generation, queue) in self.queues.iter().enumerate() {
             let age = (generation as u8).wrapping_sub(oldest);

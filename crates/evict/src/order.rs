@@ -1,10 +1,11 @@
-//! The order of a policy's items, whichever policy it is: the only place that lists the policies.
+//! The order of a policy's items, by dispatch to the policy: the only module that lists all
+//! policies.
 
 use crate::contract::{Entry, Items, Queue, Queueing, Rank, Rule};
 use crate::looks::Looks;
 
-/// Makes the enum, a conversion into it from each policy, and the macro `dispatch!`. The first
-/// token is a `$`, which the inner macro needs for names of its own.
+/// Generates the enum, a conversion into it from each policy, and the macro `dispatch!`. The first
+/// token is a `$`, which the inner macro needs for its own names.
 macro_rules! orders {
     ($dollar:tt $($Name:ident($Policy:ty),)+) => {
         /// The order of the items, by one of the policies.
@@ -20,7 +21,7 @@ macro_rules! orders {
             }
         )+
 
-        /// Evaluates an expression with the policy of an order, whichever that is.
+        /// Evaluates an expression with the policy of an order.
         macro_rules! dispatch {
             ($dollar order:expr, $dollar policy:ident => $dollar call:expr) => {
                 match $dollar order {
@@ -42,7 +43,7 @@ orders! {
     Arc(crate::arc::Arc),
 }
 
-/// The methods of [`Queueing`], which documents them.
+/// The methods of [`Queueing`], documented there.
 impl Order {
     pub(crate) fn rule(&self) -> Rule {
         fn rule_of<P: Queueing>(_policy: &P) -> Rule {
@@ -76,8 +77,8 @@ impl Order {
     }
 
     pub(crate) fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
-        // A policy of several lists may meet, in the last one that it asks, only items that belong
-        // to an earlier one by now.
+        // In the last list that it tries, a policy of several lists may find only items that now
+        // belong to an earlier list.
         self.evict_once(items, looks)
             .or_else(|| if self.is_empty() { None } else { self.evict_once(items, looks) })
     }

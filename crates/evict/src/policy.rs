@@ -1,5 +1,5 @@
-//! A policy at work: the order of one class's items, the hits that it shares, and a conversion that
-//! may be under way.
+//! The policy of a class: the order of its items, the state shared with hits, and a conversion that
+//! may be running.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ pub struct Policy {
     pub(crate) kind: PolicyKind,
     pub(crate) hits: Arc<Hits>,
     pub(crate) order: Order,
-    /// The old policy's side, while this one takes over its items.
+    /// The old policy, while this one takes over its items.
     pub(crate) before: Option<Box<Before>>,
     tail_items: usize,
     evictions_to_tail: u32,
     looks: Looks,
 }
 
-/// What belongs to the tail is looked for again after so many evictions.
+/// Evictions after which the content of the tail is determined again.
 const EVICTIONS_PER_TAIL: u32 = 64;
 
 impl Policy {
-    /// An empty policy of `kind`; `now` in seconds.
+    /// Creates an empty policy of `kind`; `now` in seconds.
     pub fn new(kind: PolicyKind, now: u32) -> Self {
         let hits = Arc::new(Hits::new());
         let order = kind.order(&hits, 0, now);
@@ -34,34 +34,35 @@ impl Policy {
         Self { kind, hits, order, before: None, tail_items: 0, evictions_to_tail: 0, looks: Looks::default() }
     }
 
-    /// Which policy this is; during a conversion the new one.
+    /// The kind of the policy; during a conversion the new one.
     pub fn kind(&self) -> PolicyKind {
         self.kind
     }
 
-    /// What hits do to items of this policy, and go on doing when it is converted.
+    /// The rule for hits on items of this policy, which also follows conversions.
     pub fn hit_rule(&self) -> HitRule {
         HitRule(Arc::clone(&self.hits))
     }
 
-    /// Fetches what [`Self::admit`] will look at.
+    /// Prefetches the memory that [`Self::admit`] will read.
     #[inline]
     pub fn prefetch(&self, fingerprint: u32) {
         self.order.prefetch(fingerprint);
     }
 
-    /// Decides where a new item goes, from the fingerprint of its key: its first policy bits.
+    /// Returns the first policy bits of a new item, which decide its place, from the fingerprint of
+    /// its key.
     pub fn admit(&mut self, fingerprint: u32) -> u8 {
         self.order.admit(fingerprint)
     }
 
-    /// Decides where an item goes that was queued before, with these bits, in this policy or
-    /// another: its bits now. Some policies know it by them; for others it is new.
+    /// Returns the new policy bits of an item that was queued before with these bits, in this
+    /// policy or another. Some policies keep its place by the bits; for others it is a new item.
     pub fn readmit(&mut self, bits: u8, fingerprint: u32) -> u8 {
         self.order.readmit(bits, fingerprint)
     }
 
-    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] gave. `now` in
+    /// Queues the item of `entry`, whose bits are those that [`Self::admit`] returned. `now` in
     /// seconds.
     pub fn push(&mut self, entry: Entry, bits: u8, now: u32) {
         if let Some(before) = &mut self.before {
@@ -70,16 +71,16 @@ impl Policy {
         self.order.push(entry, bits, now);
     }
 
-    /// Brings queues to their shares after items came, without which the next eviction would have
-    /// more to do. Costs little where there is little to do; at most some 64 items are moved, and
-    /// half of [`MOST_LOOKS`](crate::MOST_LOOKS) entries looked at.
+    /// Restores the shares of queues after insertions, which leaves less work for the next
+    /// eviction. Cheap if there is little to do; at most about 64 items are moved, and half of
+    /// [`MOST_LOOKS`](crate::MOST_LOOKS) entries examined.
     pub fn tend(&mut self, items: &impl Items) {
         self.looks.begin();
         self.order.tend(items, &mut self.looks);
     }
 
-    /// Notes that an item with `bits` left by another way than eviction: its entry is stale. Now
-    /// and then sweeps. `entry` is asked for during a conversion only.
+    /// Records that an item with `bits` was removed other than by eviction: its entry is stale.
+    /// Sweeps now and then. `entry` is called only during a conversion.
     pub fn removed(&mut self, bits: u8, items: &impl Items, entry: impl FnOnce() -> Entry) {
         match &mut self.before {
             Some(before) if before.has(entry()) => before.removed(bits, items),
@@ -87,10 +88,10 @@ impl Policy {
         }
     }
 
-    /// Chooses an item, claims it and lets go of it. `None`: there is none, or
-    /// [`MAX_HELD_TRIES`](crate::MAX_HELD_TRIES) were held, or so many entries were stale that
-    /// another call has to go on ([`Self::is_unfinished`]). Looks at a limited number of entries,
-    /// whatever was hit: [`MOST_LOOKS`](crate::MOST_LOOKS) and then
+    /// Chooses an item, claims it and drops it from its queue. Returns `None` if there is no item,
+    /// [`MAX_HELD_TRIES`](crate::MAX_HELD_TRIES) items were held, or too many entries were stale
+    /// and another call has to continue ([`Self::is_unfinished`]). Examines a limited number of
+    /// entries, whatever was hit: [`MOST_LOOKS`](crate::MOST_LOOKS) and then
     /// [`MOST_STALE`](crate::MOST_STALE).
     pub fn evict(&mut self, items: &impl Items) -> Option<Entry> {
         self.looks.begin();
@@ -111,7 +112,7 @@ impl Policy {
         }
     }
 
-    /// As [`Self::evict`], however many stale entries there are: for callers that nobody waits for.
+    /// Like [`Self::evict`], for any number of stale entries: for callers without latency limits.
     pub fn evict_unhurried(&mut self, items: &impl Items) -> Option<Entry> {
         loop {
             let evicted = self.evict(items);
@@ -121,18 +122,18 @@ impl Policy {
         }
     }
 
-    /// Returns whether the last eviction gave up because it met nothing but stale entries, which it
-    /// has dropped: another call goes on.
+    /// Returns whether the last eviction gave up because it found only stale entries, which it has
+    /// dropped. Another call continues.
     pub fn is_unfinished(&self) -> bool {
         self.looks.is_spent()
     }
 
-    /// How many entries the last eviction has looked at.
+    /// The number of entries that the last eviction examined.
     pub fn looks(&self) -> u32 {
         self.looks.count()
     }
 
-    /// How many items are queued.
+    /// The number of queued items.
     pub fn len(&self) -> usize {
         self.order.len() + self.unconverted()
     }
@@ -142,8 +143,8 @@ impl Policy {
         self.len() == 0
     }
 
-    /// Memory of the queues, and of what hits share with them, in bytes. During a conversion there
-    /// are those of both policies.
+    /// Memory of the queues, and of the state shared with hits, in bytes. During a conversion this
+    /// includes both policies.
     pub fn queue_bytes(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.queue_bytes());
         before + self.order.queue_bytes() + self.hits.bytes()
@@ -154,16 +155,14 @@ impl Policy {
         self.before.as_ref().map_or(0, |before| before.ghost_bytes()) + self.order.ghost_bytes()
     }
 
-    /// For how many seconds the item that would be evicted next has not been used, where the policy
-    /// knows.
+    /// The seconds since the last use of the item that would be evicted next, if the policy knows.
     pub fn tail_age_secs(&self, now: u32) -> Option<u32> {
         self.order.tail_age_secs(now)
     }
 
-    /// Counts hits among the `items` last of the queues that evictions come from, as many as a slab
-    /// has: what a slab less would cost. 0 = counts none, which is the default. Under LRU and SIEVE
-    /// nothing is counted. Under S3-FIFO hits among ghosts are, in proportion: what a slab more
-    /// would bring.
+    /// Counts hits among the last `items` items, as many as a slab has, of the queues that are
+    /// evicted from: the cost of a slab less. 0 = counts none, which is the default. LRU and SIEVE
+    /// count no hits. S3-FIFO counts hits among ghosts, in proportion: the gain of a slab more.
     pub fn set_tail_items(&mut self, items: usize) {
         self.tail_items = items;
         self.evictions_to_tail = EVICTIONS_PER_TAIL;
@@ -174,7 +173,7 @@ impl Policy {
         self.order.set_tail_items(self.tail_items);
     }
 
-    /// Hits among the last items since the class began, where the policy counts them
+    /// Hits among the last items since the class was created, if the policy counts them
     /// ([`Self::set_tail_items`]). Under 2Q those in the warm and the cold queue are weighted by
     /// the shares of these queues, as in CacheLib.
     pub fn tail_hits(&self) -> Option<u64> {
@@ -184,7 +183,7 @@ impl Policy {
     /// Checks every invariant; for tests.
     ///
     /// # Panics
-    /// If one does not hold.
+    /// If an invariant does not hold.
     pub fn validate(&self, items: &impl Items) {
         if let Some(before) = &self.before {
             before.validate(items);

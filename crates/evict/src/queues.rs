@@ -1,23 +1,22 @@
-//! What a policy tells of its queues, for statistics.
+//! The statistics of a policy's queues.
 
 use crate::contract::{Items, Queue};
 use crate::policy::Policy;
 
 impl Policy {
-    /// Its queues, in the order in which items go through them. `now` in seconds. Costs next to
-    /// nothing. During a conversion items that were not moved yet are in none of them.
+    /// The queues, in the order in which items pass through them. `now` in seconds. Costs very
+    /// little. During a conversion, items that are not moved yet are in none of them.
     pub fn queues(&self, items: &impl Items, now: u32) -> Vec<Queue> {
         self.order.queues(items, now)
     }
 
-    /// How many keys of evicted items it remembers.
+    /// The number of remembered keys of evicted items.
     pub fn ghosts(&self) -> usize {
         self.order.ghosts()
     }
 
-    /// For how many seconds the item has not been used that would be evicted next if those evicted
-    /// before it, `items` of them, were gone, if the policy knows. `None` too if it has no more
-    /// than that.
+    /// The seconds since the last use of the item that would be evicted after the next `items`
+    /// items, if the policy knows. `None` too if there are no more than that.
     pub fn projected_age_secs(&self, items: usize, now: u32) -> Option<u32> {
         self.order.projected_age_secs(items, now)
     }

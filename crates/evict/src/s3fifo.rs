@@ -2,30 +2,30 @@
 //! SOSP'23, section 4).
 //!
 //! A small queue takes new items, a main queue those that were hit more than once while in the
-//! small one, and a ghost queue remembers keys that the small one let go: when such a key returns,
-//! it enters the main queue at once. A hit counts to three in two bits of the item and moves
-//! nothing. Eviction:
+//! small one, and a ghost queue remembers keys evicted from the small one: when such a key returns,
+//! it enters the main queue at once. A hit increments a two-bit count in the item, up to three, and
+//! moves nothing. Eviction:
 //!
 //! - from the small queue while it holds at least its share (10 %) of the items, else from the main
 //!   queue;
 //! - a small-queue item with more than one hit moves to the main queue, its count cleared;
 //!   otherwise it is evicted and its key goes to the ghost queue, which remembers as many keys as
 //!   the main queue has items;
-//! - a main-queue item with hits goes around once more, its count lowered by one; otherwise it is
+//! - a main-queue item with hits is reinserted, with its count lowered by one; otherwise it is
 //!   evicted.
 //!
-//! Departures: the cache size, from which the shares follow, is the number of items queued now, as
-//! a size class has no fixed number; the ghost queue holds parts of hashes, and forgets a 64th of
-//! itself at a time ([`crate::ghost`]); an eviction that has passed over as many items as
-//! `crate::looks` allows takes the next one, whatever its count.
+//! Differences: the cache size, from which the shares follow, is the present number of queued
+//! items, as a size class has no fixed number; the ghost queue holds parts of hashes, and drops a
+//! 64th of its entries at a time ([`crate::ghost`]); an eviction that has passed over as many items
+//! as `crate::looks` allows takes the next one, whatever its count.
 //!
 //! Policy bits: 0–1 the count, 2 set = in the main queue.
 //!
 //! Invariants:
 //! 1. Each item has an entry; `items` is their number, and entries beyond those are stale.
-//! 2. `small_items` is the number of items whose bit 2 is clear, but for bits that a hit under
-//!    another policy left behind (invariant 1 of `hits`). So it steers and is put right where a
-//!    queue proves empty.
+//! 2. `small_items` is the number of items whose bit 2 is clear, except for bits that a hit under
+//!    another policy left behind (invariant 1 of `hits`). So it only guides evictions, and is
+//!    corrected when a queue turns out to be empty.
 
 use crate::contract::{Claim, Entry, Items, MAX_HELD_TRIES, Queue, Queueing, Rank, Rule};
 use crate::fifo::{Blocks, Fifo};
@@ -35,10 +35,10 @@ use crate::looks::Looks;
 const COUNT: u8 = 0b011;
 const MAIN: u8 = 0b100;
 
-/// Entries that are looked at for each removed item, when sweeping is due.
+/// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
 
-/// What a hit does to an item's bits.
+/// The bits of an item after a hit.
 #[inline]
 pub(crate) fn hit(bits: u8) -> u8 {
     if bits & COUNT == COUNT { bits } else { bits + 1 }
@@ -50,8 +50,8 @@ pub(crate) fn queue_of(bits: u8) -> usize {
     usize::from(bits & MAIN != 0)
 }
 
-/// The bits of an item that was hit before it was queued: where it goes, and how often it was hit
-/// until then.
+/// The bits of an item that was hit before it was queued: its queue, and the number of its hits so
+/// far.
 #[inline]
 pub(crate) fn counted(admitted: u8, earlier: u8) -> u8 {
     admitted & !COUNT | earlier & COUNT
@@ -68,13 +68,13 @@ pub struct S3Fifo {
     small_percent: u8,
     sweep_credit: usize,
     sweep_main: bool,
-    /// Items that a slab has; 0 = hits among ghosts are not counted.
+    /// Items per slab; 0 = hits among ghosts are not counted.
     tail_items: usize,
     tail_hits: f64,
 }
 
 impl S3Fifo {
-    /// An empty policy whose small queue has `small_percent` of the items.
+    /// Creates an empty policy whose small queue has `small_percent` of the items.
     pub fn new(small_percent: u8) -> Self {
         Self {
             blocks: Blocks::default(),
@@ -91,7 +91,7 @@ impl S3Fifo {
         }
     }
 
-    /// Notes that an item with `bits` is no longer queued.
+    /// Records that an item with `bits` is no longer queued.
     fn forget(&mut self, bits: u8) {
         self.items -= 1;
         if bits & MAIN == 0 {
@@ -99,20 +99,19 @@ impl S3Fifo {
         }
     }
 
-    /// Sweeps a block, of the two queues in turn.
+    /// Sweeps a block of the two queues in turn.
     fn sweep(&mut self, items: &impl Items) {
         self.sweep_main = !self.sweep_main || self.small.is_empty();
         let queue = if self.sweep_main { &mut self.main } else { &mut self.small };
         queue.sweep(&mut self.blocks, |entry| items.prefetch(entry), |entry| items.bits(entry).is_some());
     }
 
-    /// How many items the small queue may hold before it is evicted from.
+    /// The number of items at which evictions come from the small queue.
     fn small_target(&self) -> usize {
         (self.len() * usize::from(self.small_percent) / 100).max(1)
     }
 
-    /// Works on the small queue until an item is evicted or there is a reason to look at the main
-    /// queue.
+    /// Processes the small queue until an item is evicted or the main queue has to be examined.
     fn evict_small(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
         while !looks.is_spent()
             && let Some(entry) = self.small.pop(&mut self.blocks)
@@ -155,7 +154,7 @@ impl S3Fifo {
         None
     }
 
-    /// Works on the main queue until an item is evicted.
+    /// Processes the main queue until an item is evicted.
     fn evict_main(&mut self, items: &impl Items, tries: &mut u32, looks: &mut Looks) -> Option<Entry> {
         while !looks.is_spent()
             && let Some(entry) = self.main.pop(&mut self.blocks)
@@ -200,8 +199,8 @@ impl Queueing for S3Fifo {
         if self.ghost.remove(fingerprint).is_none() {
             return 0;
         }
-        // With the ghosts' capacity more of items this would have been a hit; with a slab more, one
-        // in so many.
+        // With room for as many more items as the ghost has, this would have been a hit. One more
+        // slab would have brought this fraction of a hit.
         self.tail_hits += self.tail_items as f64 / self.ghost.capacity().max(self.tail_items).max(1) as f64;
         MAIN
     }
@@ -220,8 +219,8 @@ impl Queueing for S3Fifo {
         self.items += 1;
     }
 
-    /// The first ones, the share of the small queue, there, and
-    /// the rest in the main queue.
+    /// Queues the first ones, as many as its share, in the small queue, and the rest in the main
+    /// queue.
     fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
         let small = rank.of * usize::from(self.small_percent) / 100;
         let bits = if rank.at < small { 0 } else { MAIN };
@@ -284,7 +283,7 @@ impl Queueing for S3Fifo {
         self.tail_items = items;
     }
 
-    /// About how many hits a slab more would have brought.
+    /// An estimate of the hits that one more slab would have brought.
     fn tail_hits(&self) -> Option<u64> {
         Some(self.tail_hits as u64)
     }

@@ -2,15 +2,15 @@
 //! efficient turn-key eviction algorithm for web caches", NSDI'24, section 3).
 //!
 //! One queue in order of insertion and a *hand* that moves from the oldest item to the newest and
-//! then begins again. An item that was hit since the hand last passed is spared, and stays where it
-//! is; the first that was not is evicted, and the hand stays there. A hit sets one bit.
+//! then begins again. An item that was hit since the hand last passed is spared, and keeps its
+//! place; the first that was not is evicted, and the hand stays there. A hit sets one bit.
 //!
 //! The hand splits the queue in two, and both parts are first-in-first-out: items that the hand has
 //! passed in this round, and items ahead of it, where new ones are added. So the algorithm is
-//! followed exactly, without links.
+//! exact, without links.
 //!
-//! Departure: a hand that has spared as many items in a row as `crate::looks` allows takes the next
-//! one.
+//! Difference: a hand that has spared as many items in a row as `crate::looks` allows takes the
+//! next one.
 //!
 //! Policy bits: 0 set = hit since the hand last passed.
 //!
@@ -23,10 +23,10 @@ use crate::looks::Looks;
 
 const VISITED: u8 = 1;
 
-/// Entries that are looked at for each removed item, when sweeping is due.
+/// Entries to examine per removed item, when sweeping is due.
 const SWEPT_PER_REMOVAL: usize = 4;
 
-/// What a hit does to an item's bits.
+/// The bits of an item after a hit.
 #[inline]
 pub(crate) fn hit(bits: u8) -> u8 {
     bits | VISITED
@@ -36,7 +36,7 @@ pub(crate) fn hit(bits: u8) -> u8 {
 #[derive(Default)]
 pub struct Sieve {
     blocks: Blocks<63>,
-    /// Spared in this round; older than what is ahead.
+    /// Items spared in this round; older than those ahead.
     passed: Fifo,
     ahead: Fifo,
     items: usize,
@@ -49,9 +49,9 @@ impl Sieve {
         std::mem::swap(&mut self.passed, &mut self.ahead);
     }
 
-    /// The oldest item, if it is found near the end.
+    /// The oldest item, if it is found near the head.
     fn oldest(&self, items: &impl Items) -> Option<Entry> {
-        // What was spared is older than what is ahead.
+        // Spared items are older than those ahead.
         self.passed.first(&self.blocks, items).or_else(|| self.ahead.first(&self.blocks, items))
     }
 }
@@ -98,7 +98,7 @@ impl Queueing for Sieve {
     fn evict(&mut self, items: &impl Items, looks: &mut Looks) -> Option<Entry> {
         let mut tries = 0;
         while self.items > 0 && tries < MAX_HELD_TRIES && !looks.is_spent() {
-            // At the newest item the hand turns back to the oldest, before others come.
+            // At the newest item the hand returns to the oldest, before further insertions.
             let Some(entry) = self.ahead.pop(&mut self.blocks) else {
                 if self.passed.is_empty() {
                     return None;

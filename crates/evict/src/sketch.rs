@@ -1,4 +1,4 @@
-//! How often keys were asked for lately: a count-min sketch of 4-bit counters that hits update
+//! Recent request frequencies of keys: a count-min sketch of 4-bit counters that hits update
 //! without a lock.
 //!
 //! The frequency sketch of TinyLFU (G. Einziger, R. Friedman, B. Manes, ACM Transactions on Storage
@@ -9,15 +9,15 @@
 //! A key's four counters lie in one *block* of a cache line, two words apart, as in Caffeine's
 //! sketch. The key's hash names its block by linear hashing: the table grows by a quarter of a
 //! power of two at a time, each new block begins as a copy of the one whose keys it shares, and
-//! none ever moves — so that hits go on while it grows, and no count is lost.
+//! none ever moves — so that hits continue while it grows, and no count is lost.
 //!
-//! A hit costs one cache line, and writes only while the key's count is below 15. How many counts
-//! were added is itself counted by sample, one write in sixteen, so that hits do not meet on one
-//! cache line.
+//! A hit costs one cache line, and writes only while the key's count is below 15. The number of
+//! added counts is itself sampled, one write in sixteen, so that hits do not contend for one cache
+//! line.
 //!
 //! Invariants:
-//! 1. Blocks below `blocks` are there: a segment is set before `blocks` is raised over it.
-//! 2. Counters are changed by compare-and-swap of their word, so none runs over into its neighbour.
+//! 1. Blocks below `blocks` exist: a segment is set before `blocks` is raised over it.
+//! 2. Counters are changed by compare-and-swap of their word, so none overflows into its neighbour.
 //!    A count may be lost in a race; that is an error of one.
 
 use std::sync::OnceLock;
@@ -32,21 +32,21 @@ const ITEMS_PER_BLOCK: usize = 16;
 /// Memory per item at most, in hundredths of a byte: growth is by up to a quarter.
 pub(crate) const BYTES_PER_ITEM_X100: u64 = 6_400 * 5 / 4 / ITEMS_PER_BLOCK as u64;
 
-/// Counts that are added, per item, between two halvings; the `W/C` of the paper.
+/// Counts added per item between two halvings; the `W/C` of the paper.
 pub(crate) const COUNTS_PER_ITEM: usize = 10;
-/// The most that a counter counts to.
+/// The largest value of a counter.
 pub(crate) const MOST: u8 = 15;
 
 const WORDS_PER_BLOCK: usize = 8;
 const ROWS: usize = 4;
 /// Blocks of the smallest table.
 const FIRST_BLOCKS: usize = 4;
-/// Each doubling is done in so many steps.
+/// Steps per doubling.
 const STEPS: usize = 4;
 const DOUBLINGS: usize = 25;
-/// Words that are halved at a time.
+/// Words halved at a time.
 const HALVED_AT_ONCE: usize = 2_048;
-/// One count in so many is noted, as so many.
+/// Sampling of added counts: one in `SAMPLE` is recorded, as `SAMPLE` counts.
 const SAMPLE: u64 = 16;
 
 type Segment = OnceLock<Box<[AtomicU64]>>;
@@ -56,11 +56,11 @@ pub(crate) struct Sketch {
     /// The first blocks, and then those of each step of each doubling.
     first: Box<[AtomicU64]>,
     segments: Box<[Segment]>,
-    /// How many blocks there are.
+    /// The number of blocks.
     blocks: AtomicUsize,
     items: AtomicUsize,
     added: AtomicU32,
-    /// The block that is halved next, and where that ends; equal = no halving is going on.
+    /// The next block to halve, and the end of the halving; equal = no halving is running.
     halving: (AtomicUsize, AtomicUsize),
 }
 
@@ -81,8 +81,8 @@ fn zeroes(blocks: usize) -> Box<[AtomicU64]> {
     (0..blocks * WORDS_PER_BLOCK).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// The power of two up to which `block` lies among the blocks, which is at least the smallest
-/// table.
+/// The largest power of two up to `block`, but at least the size of the smallest table, and the
+/// number of doublings from that size to it.
 fn doubling_of(block: usize) -> (usize, u32) {
     let base = 1_usize << block.max(1).ilog2();
     (base.max(FIRST_BLOCKS), base.max(FIRST_BLOCKS).trailing_zeros() - FIRST_BLOCKS.trailing_zeros())
@@ -96,7 +96,7 @@ impl Sketch {
             + size_of::<Self>()
     }
 
-    /// Says how many items there are; grows with them. Under the lock of the class.
+    /// Sets the number of items, and grows with it. Under the lock of the class.
     pub(crate) fn set_items(&self, items: usize) {
         self.items.store(items, Relaxed);
         while self.blocks.load(Relaxed) * ITEMS_PER_BLOCK < items {
@@ -113,7 +113,7 @@ impl Sketch {
         }
     }
 
-    /// The value of the word of `block` that has the number `word`, of which the last bits count.
+    /// The value of a word of `block`, by the last bits of the number `word`.
     fn word(&self, block: usize, word: usize) -> u64 {
         self.block(block).map_or(0, |words| words[word % WORDS_PER_BLOCK].load(Relaxed))
     }
@@ -136,7 +136,7 @@ impl Sketch {
     fn place(&self, fingerprint: u32) -> Option<(&[AtomicU64], u64)> {
         let hash = mix64(u64::from(fingerprint) | 1 << 40);
         let blocks = self.blocks.load(Ordering::Acquire);
-        // Linear hashing: the bits for the table of double size, unless that block is not there
+        // Linear hashing: the bits for the table of double size, unless that block does not exist
         // yet.
         let (base, _) = doubling_of(blocks);
         let wide = hash as usize & (2 * base - 1);
@@ -161,7 +161,7 @@ impl Sketch {
             .unwrap_or(0)
     }
 
-    /// Fetches what the other questions about this key will look at.
+    /// Prefetches the memory that other calls for this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, fingerprint: u32) {
         if let Some(word) = self.place(fingerprint).and_then(|(words, _)| words.first()) {
@@ -184,19 +184,19 @@ impl Sketch {
             let old = words[word].fetch_update(Relaxed, Relaxed, raised);
             drawn = drawn.wrapping_add(old.unwrap_or_else(|word| word));
         }
-        // The words change with each count, so this draws anew each time.
+        // The words change with each count, so each draw is new.
         if mix64(drawn).is_multiple_of(SAMPLE) {
             self.added.fetch_add(SAMPLE as u32, Relaxed);
         }
     }
 
-    /// How often a key was counted lately, up to [`MOST`].
+    /// The recent count of a key, up to [`MOST`].
     pub(crate) fn estimate(&self, fingerprint: u32) -> u8 {
         self.place(fingerprint).map_or(0, |(words, bits)| Self::least(words, bits))
     }
 
-    /// Begins or goes on with a halving, where it is time. Costs little at a time. Under the lock
-    /// of the class.
+    /// Begins or continues a halving, if it is due. Costs little per call. Under the lock of the
+    /// class.
     pub(crate) fn age(&self) {
         let (next, end) = (self.halving.0.load(Relaxed), self.halving.1.load(Relaxed));
         if next < end {
@@ -204,7 +204,7 @@ impl Sketch {
             self.halve(next, until);
             self.halving.0.store(until, Relaxed);
         } else if self.added.load(Relaxed) as usize >= COUNTS_PER_ITEM * self.items.load(Relaxed).max(8) {
-            // What is remembered counts half from now on, and so does what was added.
+            // All counts are halved from now on, and so is the number of added ones.
             let added = self.added.load(Relaxed);
             self.added.fetch_sub(added - added / 2, Relaxed);
             self.halving.0.store(0, Relaxed);

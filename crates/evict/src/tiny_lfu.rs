@@ -2,19 +2,19 @@
 //! admission policy", ACM Transactions on Storage 13(4), 2017), with the parameters of CacheLib's
 //! `MMTinyLFU` and `MMWTinyLFU`.
 //!
-//! New items enter a small LRU *window* (1 %). When something must leave, the last item of the
-//! window and the last one of the main part compete: the one that the `Sketch` has seen less often
-//! is evicted, at a tie the one of the main part (CacheLib's `newcomerWinsOnTie`), and the other
-//! one is, or stays, in the main part.
+//! New items enter a small LRU *window* (1 %). For an eviction, the last item of the window and the
+//! last one of the main part compete: the item with the lower count in the `Sketch` is evicted, at
+//! a tie the one of the main part (CacheLib's `newcomerWinsOnTie`), and the other one enters, or
+//! stays in, the main part.
 //!
 //! - TinyLFU: the main part is one LRU.
 //! - W-TinyLFU: it is a segmented LRU: winners enter *probation*; a hit there moves the item to the
-//!   *protected* segment, which has up to 80 % of the main part; what that cannot hold goes back to
-//!   the top of probation, whose last item is the one that competes.
+//!   *protected* segment, which has up to 80 % of the main part; items that it cannot hold move
+//!   back to the top of probation, whose last item competes.
 //!
-//! Departures: CacheLib moves an item to the protected segment only once it was seen three times,
-//! and puts what that segment gives up at the tail of probation; here both are as in the paper.
-//! Hits are counted whenever they happen, not once a minute.
+//! Differences: CacheLib moves an item to the protected segment only once it was seen three times,
+//! and puts items demoted from that segment at the tail of probation; here both are as in the
+//! paper. Every hit is counted, not one per minute.
 //!
 //! Policy bits: the stamp of `crate::generations`: young = window; proven = main part or protected;
 //! trial = probation.
@@ -34,10 +34,10 @@ const PROTECTED: Part = Part::Proven;
 
 /// Share of the protected segment in the main part, in percent.
 const PROTECTED_PERCENT: usize = 80;
-/// Items that change parts for each one evicted, at most, besides those that compete.
+/// Most items that change parts per eviction, besides those that compete.
 const MOST_MOVED: usize = 32;
 
-/// Competitions whose losers are held, after which whatever is not held is evicted.
+/// Competitions with held losers after which any item that is not held is evicted.
 const MOST_COMPETITIONS: u32 = 4;
 
 /// The policy of one class.
@@ -58,7 +58,7 @@ impl TinyLfu {
     ) -> Self {
         Self {
             lists: Lists::new(hits, true, expected, now),
-            // It grows with the items that come, rather than at once.
+            // It grows with the number of items, rather than at once.
             sketch: Arc::clone(hits.sketch()),
             window_percent: window_percent.clamp(1, 50),
             is_segmented,
@@ -69,7 +69,7 @@ impl TinyLfu {
         (items * usize::from(self.window_percent) / 100).max(1)
     }
 
-    /// Where winners enter the main part.
+    /// The part in which winners enter the main part.
     fn entrance(&self) -> Part {
         if self.is_segmented { PROBATION } else { PROTECTED }
     }
@@ -103,7 +103,7 @@ impl Queueing for TinyLfu {
         self.sketch.set_items(self.lists.len());
     }
 
-    /// Nothing is known of how often it was asked for.
+    /// The request frequency of the item is unknown.
     fn adopt(&mut self, entry: Entry, rank: Rank, items: &impl Items, now: u32) {
         let main = rank.of.saturating_sub(self.window_share(rank.of));
         let probation = if self.is_segmented { main - main * PROTECTED_PERCENT / 100 } else { 0 };
@@ -116,14 +116,15 @@ impl Queueing for TinyLfu {
         self.sketch.set_items(self.lists.len());
     }
 
-    /// Gives the window and the protected segment their shares.
+    /// Restores the shares of the window and the protected segment.
     fn tend(&mut self, items: &impl Items, looks: &mut Looks) {
         let window = self.window_share(self.lists.len());
         if self.is_segmented {
             let protected = self.lists.len().saturating_sub(window) * PROTECTED_PERCENT / 100;
             self.lists.shrink((PROTECTED, protected), PROBATION, MOST_MOVED, items, looks);
         }
-        // While the main part fills up, those that the window cannot hold enter without competing.
+        // While the main part fills up, items that the window cannot hold enter it without
+        // competing.
         self.lists.shrink((WINDOW, window), self.entrance(), MOST_MOVED, items, looks);
     }
 
@@ -155,7 +156,7 @@ impl Queueing for TinyLfu {
                     if newcomer_wins {
                         self.lists.move_tail(newcomer, self.entrance(), items);
                     }
-                    // The fingerprint asked for last is that of the evicted item.
+                    // The last fingerprint call must be for the evicted item.
                     items.fingerprint(loser.entry);
                     return Some(loser.entry);
                 }

@@ -1,24 +1,24 @@
-//! 2Q with hot, warm and cold queues, as CacheLib has it.
+//! 2Q with hot, warm and cold queues, as in CacheLib.
 //!
-//! The idea that what is asked for once must not push out what is asked for often is that of T.
-//! Johnson and D. Shasha, "2Q: a low overhead high performance buffer management replacement
-//! algorithm", VLDB'94. CacheLib's `MM2Q` (B. Berg et al., "The CacheLib caching engine", OSDI'20,
-//! section 4.2) makes of it three LRU queues:
+//! The idea that items requested once must not push out items requested often is that of T. Johnson
+//! and D. Shasha, "2Q: a low overhead high performance buffer management replacement algorithm",
+//! VLDB'94. CacheLib's `MM2Q` (B. Berg et al., "The CacheLib caching engine", OSDI'20, section 4.2)
+//! has three LRU queues:
 //!
-//! - new items enter the hot queue (30 % of all); a hit there moves to its top;
-//! - what the hot queue cannot hold goes to the top of the cold queue (30 %), and so does what the
-//!   warm queue (the rest) cannot hold;
+//! - new items enter the hot queue (30 % of all); a hit there moves the item to its top;
+//! - items that the hot queue or the warm queue (the rest) cannot hold move to the top of the cold
+//!   queue (30 %);
 //! - a hit in the cold queue moves the item to the top of the warm queue; a hit in the warm queue,
 //!   to its top;
-//! - eviction takes from the cold queue, and only where that is empty from the hot and then from
-//!   the warm one.
+//! - eviction takes from the cold queue; only if that is empty, from the hot and then from the warm
+//!   one.
 //!
-//! *Tail hits* tell what a slab less would cost: hits among the last items of the warm and cold
+//! *Tail hits* measure the cost of a slab less: hits among the last items of the warm and cold
 //! queues, as many as a slab has ([`crate::Policy::set_tail_items`]).
 //!
-//! Departures: queues are brought to their shares when something is evicted, not at each access;
-//! there is no refresh time, since a hit takes no lock that would have to be spared. Tail hits are
-//! counted by generation, a fraction of a hit for each where a generation is longer than the tail.
+//! Differences: the shares of queues are restored at evictions, not at each access; there is no
+//! refresh time, since a hit takes no lock whose use would need limiting. Tail hits are counted by
+//! generation, as a fraction of a hit each if a generation is longer than the tail.
 //!
 //! Policy bits: the stamp of `crate::generations`: young = hot, proven = warm, trial = cold.
 
@@ -32,7 +32,7 @@ const HOT: Part = Part::Young;
 const WARM: Part = Part::Proven;
 const COLD: Part = Part::Trial;
 
-/// Items that each queue gives up to the cold one for each one evicted, at most.
+/// Most items that each queue gives up to the cold one per eviction.
 const MOST_COOLED: usize = 32;
 
 /// The policy of one class.
