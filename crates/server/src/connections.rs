@@ -109,8 +109,8 @@ impl ConnectionFigures {
     }
 }
 
-/// The facts that a client has given by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for `CLIENT
-/// LIST`.
+/// The facts that a client has given by `CLIENT SETNAME`, `CLIENT SETINFO` and `HELLO`, for
+/// `CLIENT LIST`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Named {
     pub(crate) name: Vec<u8>,

@@ -6,13 +6,14 @@
 //! small a part of the memory finds what the whole would (Waldspurger et al., "Efficient MRC
 //! Construction with SHARDS", FAST 2015). A sample of single requests would not have this property.
 //!
-//! Invariant 1: no worker waits. Each has a buffer of its own of fixed size; a request that finds
-//! it full, or being emptied, is counted and dropped. One thread empties the buffers and writes.
-//! Invariant 2: a log with holes cannot be taken for a whole one. A line `# N requests were
-//! dropped`, or `… could not be written`, stands at each hole; readers report it, and so does the
-//! server's own log. Invariant 3: a sample cannot be taken for the whole, nor the keys of two runs
-//! of the server for the same. The part that is written after the file was opened begins with a
-//! line that states how keys are sampled, one in how many, and by which seed they are numbered.
+//! Invariants:
+//! 1. No worker waits. Each has a buffer of its own of fixed size; a request that finds it full, or
+//!    being emptied, is counted and dropped. One thread empties the buffers and writes.
+//! 2. A log with holes cannot be taken for a whole one. A line such as `# N requests were dropped`
+//!    stands at each hole; readers report it, and so does the server's own log.
+//! 3. A sample cannot be taken for the whole, nor the keys of two runs of the server for the same.
+//!    The part that is written after the file was opened begins with a line that states how keys
+//!    are sampled, one in how many, and by which seed they are numbered.
 
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,8 @@
 //! version of it at the beginning of each turn.
 //!
 //! Invariants:
-//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and `ACL
-//!    GETUSER`, which show digests.
+//! 1. No password and no hash of one is logged, or shown by anything but `ACL LIST` and
+//!    `ACL GETUSER`, which show digests.
 //! 2. Comparing takes as long for a wrong password, and for an unknown user, as for the right one.
 
 mod attempts;
