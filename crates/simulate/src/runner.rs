@@ -128,8 +128,8 @@ pub fn run(
 /// Steps of the bar for each thing that is run.
 const STEPS: f64 = 1000.0;
 
-/// A bar on standard error for `runs` runs of 1,000 steps each; hidden if standard error is no
-/// terminal.
+/// A bar on standard error for `runs` runs of 1,000 steps each; hidden if standard error is not
+/// a terminal.
 pub(crate) fn bar(runs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
