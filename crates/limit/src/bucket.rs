@@ -1,45 +1,47 @@
-//! The token bucket of one owner, with fractions of units and costs that are known beforehand.
+//! The token bucket of a single owner, with fractional units and costs that are known in advance.
 //!
-//! [`Rate`](crate::Rate) is the bucket for threads that pay afterwards; its module compares the
-//! two.
+//! [`Rate`](crate::Rate) is the bucket for threads that learn the cost afterwards; its module
+//! compares the two.
 
 use crate::{Nanos, SECOND, after};
 
-/// A token bucket: tokens come in at the rate, at most [`Self::burst`] of them are kept, and units
-/// that go take as many.
+/// A token bucket: tokens arrive at the rate, the bucket holds at most [`Self::burst`] of them, and
+/// each unit that passes takes one.
 ///
-/// Units may go when the bucket holds as many tokens, or is full where there are more units than it
-/// can hold; then it owes the difference, and nothing goes until that is paid. So what goes in any
-/// window of `w` seconds is at most `rate * w + max(burst, largest units)`, and in the long run at
-/// most the rate, whatever the sizes.
+/// Units may pass when the bucket holds that many tokens. If there are more units than it can hold,
+/// they may pass when it is full; it then owes the difference, and nothing passes until the debt is
+/// paid. So at most `rate * w + max(burst, largest units)` units pass in any window of `w` seconds,
+/// and in the long run at most the rate, whatever the sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenBucket {
     rate: f64,
     burst_secs: f64,
-    /// Tokens at `at`; below 0 is owed.
+    /// Tokens at `at`; a negative number is a debt.
     tokens: f64,
     at: Nanos,
 }
 
 impl TokenBucket {
-    /// How many seconds of the rate the bucket holds by default: 10 ms.
+    /// The default size of the bucket, in seconds of the rate: 10 ms.
     pub const BURST_SECS: f64 = 0.01;
 
-    /// A full bucket with `rate` tokens per second that holds those of `burst_secs` seconds.
+    /// Creates a full bucket with `rate` tokens per second that holds the tokens of `burst_secs`
+    /// seconds.
     ///
     /// # Panics
-    /// Where a figure is negative or not a number.
+    /// If a figure is negative or not a number.
     pub fn new(rate: f64, burst_secs: f64) -> Self {
         assert!(rate >= 0.0 && burst_secs >= 0.0, "a rate and a burst are numbers from 0 on");
         Self { rate, burst_secs, tokens: rate * burst_secs, at: 0 }
     }
 
-    /// Tokens that it holds when it is full; at least one, so that a slow rate lets a unit go.
+    /// The tokens of a full bucket; at least one, so that a slow rate lets a unit pass.
     pub fn burst(&self) -> f64 {
         (self.rate * self.burst_secs).max(1.0)
     }
 
-    /// Returns when `units` may go, not before `now`; `None` if they never may at the present rate.
+    /// Returns when `units` may pass, not before `now`; `None` if they never may at the present
+    /// rate.
     pub fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
         if units <= 0.0 {
             return Some(now);
@@ -48,11 +50,11 @@ impl TokenBucket {
         if missing <= 0.0 {
             return Some(now);
         }
-        // An idle limiter may be asked about a time before the last units went.
+        // The call may be for a time before the last units passed.
         if self.rate > 0.0 { after(now.max(self.at), missing / self.rate) } else { None }
     }
 
-    /// Takes `units` if they may go at `now`, and returns whether they did.
+    /// Takes `units` if they may pass at `now`, and returns whether they did.
     pub fn pass(&mut self, now: Nanos, units: f64) -> bool {
         let tokens = self.tokens_at(now);
         let passes = units.min(self.burst()) <= tokens || units <= 0.0;
@@ -62,20 +64,20 @@ impl TokenBucket {
         passes
     }
 
-    /// Takes `units` at `now`, a time that [`Self::ready_at`] gave. Units that the bucket does not
-    /// hold are owed.
+    /// Takes `units` at `now`, a time that [`Self::ready_at`] returned. Units beyond the bucket's
+    /// tokens become a debt.
     pub fn take(&mut self, now: Nanos, units: f64) {
         self.tokens = self.tokens_at(now) - units;
         self.at = now.max(self.at);
     }
 
-    /// Changes the rate from `now` on. A debt is kept in units; savings are cut to what the new
-    /// bucket holds.
+    /// Changes the rate from `now` on. A debt is kept in units; savings are cut to the size of the
+    /// new bucket.
     pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         let (tokens, share_owed) =
             (self.tokens_at(now), self.tokens_at(now) / self.rate.max(f64::MIN_POSITIVE));
         self.rate = rate.max(0.0);
-        // A debt is kept in units; what is saved up is no more than the new bucket holds.
+        // A debt is kept in units; savings are cut to the size of the new bucket.
         self.tokens = if share_owed < 0.0 { tokens } else { tokens.min(self.burst()) };
         self.at = now.max(self.at);
     }

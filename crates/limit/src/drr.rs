@@ -1,19 +1,18 @@
 //! Deficit round robin (Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round
-//! Robin", SIGCOMM 1995): flows that have something to do are served in turn, and each may spend a
-//! quantum in a round.
+//! Robin", SIGCOMM 1995): flows with work are served in turn, and each may spend a quantum per
+//! round.
 //!
-//! The cost of a turn is known when the turn is over. So a flow may overdraw by one turn, where the
-//! paper's flows wait until the head of their queue is paid for; the overdraft is taken off its
-//! next rounds. Nobody saves: a flow that did not spend its quantum begins the next round with
-//! a quantum and no more.
+//! The cost of a turn is known when the turn is over. So a flow may overdraw by one turn, while the
+//! paper's flows wait until the head of their queue is paid for; the overdraft is deducted from its
+//! next rounds. Flows do not save: a flow that did not spend its quantum begins the next round with
+//! one quantum.
 //!
-//! The value holds no work, only which flow is next and what it may spend. Queues, weights and
-//! costs are the caller's.
+//! The value holds no work, only the order of flows and the amount that each may spend. Queues,
+//! weights and costs belong to the caller.
 //!
 //! What must hold:
 //! 1. A flow is in the ring at most once.
-//! 2. Between two grants to a flow that owes nothing, its turns cost at most the quantum and one
-//!    turn.
+//! 2. Between two grants to a flow without debt, its turns cost at most the quantum and one turn.
 //!
 //! ```
 //! use millpond_limit::DeficitRoundRobin;
@@ -54,7 +53,7 @@ struct Flow {
 }
 
 impl DeficitRoundRobin {
-    /// Makes `flow` a new one, which has nothing to do and owes nothing.
+    /// Adds `flow` as a new one, without work and without debt.
     pub fn open(&mut self, flow: usize) {
         self.close(flow);
         if flow >= self.flows.len() {
@@ -63,7 +62,7 @@ impl DeficitRoundRobin {
         self.flows[flow] = Some(Flow::default());
     }
 
-    /// Forgets `flow`.
+    /// Removes `flow`.
     pub fn close(&mut self, flow: usize) {
         let closed = self.flows.get_mut(flow).and_then(Option::take);
         if closed.is_some_and(|closed| closed.is_active) {
@@ -72,7 +71,7 @@ impl DeficitRoundRobin {
     }
 
     /// Puts `flow` at the end of the ring, unless it is in it. This also puts back a flow that was
-    /// begun and has more to do.
+    /// begun and has more work.
     pub fn activate(&mut self, flow: usize) {
         let Some(state) = self.flow_mut(flow) else { return };
         if !state.is_active {
@@ -86,7 +85,7 @@ impl DeficitRoundRobin {
         self.ring.len()
     }
 
-    /// The flows in the ring, in their order.
+    /// Returns the flows in the ring, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.ring.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! HopperKV's limiter: it counts in frames of fixed length and forgets at their end.
+//! HopperKV's limiter, which counts in frames of fixed length and resets at their end.
 
 use crate::{Nanos, SECOND, after};
 
@@ -8,30 +8,30 @@ pub const FRAME_NANOS: Nanos = 370_000_000;
 
 /// HopperKV's limiter, kept for comparison; the default is [`TokenBucket`](crate::TokenBucket).
 ///
-/// Units may go when as much of the frame has passed as the units before them needed at the rate:
-/// the frame's first go at once, whatever their size. At the frame's end the count begins anew, and
-/// a new rate is taken over. So nothing saved up is carried over, the debt of large units is
-/// forgiven, and in the long run a tenant gets up to `rate + largest units / frame`.
+/// Units may pass when as much of the frame has elapsed as the previous units needed at the rate:
+/// the first units of a frame pass at once, whatever their size. At the end of the frame the count
+/// restarts, and a new rate takes effect. So no savings are carried over, the debt of large units
+/// is forgiven, and in the long run a tenant gets up to `rate + largest units / frame`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameLimiter {
     rate: f64,
     next_rate: f64,
     frame: u64,
-    /// Units that went in this frame.
+    /// Units that passed in this frame.
     progress: f64,
 }
 
 impl FrameLimiter {
-    /// A limiter of `rate` units per second.
+    /// Creates a limiter of `rate` units per second.
     ///
     /// # Panics
-    /// Where the rate is negative or not a number.
+    /// If the rate is negative or not a number.
     pub fn new(rate: f64) -> Self {
         assert!(rate >= 0.0, "a rate is a number from 0 on");
         Self { rate, next_rate: rate, frame: 0, progress: 0.0 }
     }
 
-    /// Returns when units may go, not before `now`; `None` if they never may at the present rate
+    /// Returns when units may pass, not before `now`; `None` if they never may at the present rate
     /// and the next.
     pub fn ready_at(&self, now: Nanos) -> Option<Nanos> {
         let now = now.max(self.frame * FRAME_NANOS);
@@ -47,7 +47,7 @@ impl FrameLimiter {
         if due == end && self.next_rate <= 0.0 { None } else { Some(due.max(now)) }
     }
 
-    /// Counts `units` that go at `now`.
+    /// Counts `units` that pass at `now`.
     pub fn take(&mut self, now: Nanos, units: f64) {
         self.roll(now);
         self.progress += units;
@@ -70,7 +70,7 @@ impl FrameLimiter {
     /// one size waiting.
     pub fn rate_of_backlog(rate: f64, units: f64) -> f64 {
         let frame_secs = FRAME_NANOS as f64 / SECOND as f64;
-        // In each frame units go at once and then whenever those before are paid for.
+        // In each frame units pass at once, and then whenever the previous ones are paid for.
         units * (rate * frame_secs / units).ceil() / frame_secs
     }
 }

@@ -1,17 +1,18 @@
 //! The generic cell rate algorithm: a bucket whose whole state is one number.
 //!
-//! The state is the time at which the bucket will be full again if nobody takes anything (the
-//! "theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371). Taking tokens moves
-//! it on. So one atomic word can hold the bucket of many threads, and no timer has to fill it.
+//! The state is the time at which the bucket will be full again if no tokens are taken (the
+//! "theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371). Taking tokens
+//! advances that time. So one atomic word can hold the bucket of many threads, and no timer has to
+//! fill it.
 //!
-//! Tokens are paid for afterwards, because nobody knows before a turn what the turn will cost. A
-//! bucket may owe tokens, and is then empty for longer. The rate holds in the mean; at any moment
-//! the excess is at most what was taken at once from a bucket that was not empty.
+//! Tokens are taken after a turn, because its cost is unknown before. A bucket may owe tokens, and
+//! is then empty for longer. The rate holds on average; at any moment the excess is at most the
+//! tokens taken at once from a bucket that was not empty.
 //!
 //! # Two buckets
-//! [`Rate`] and [`TokenBucket`](crate::TokenBucket) admit the same at a constant rate; a test says
-//! so. They remain two values, because their callers differ in three points that no parameter
-//! bridges:
+//! [`Rate`] and [`TokenBucket`](crate::TokenBucket) admit the same at a constant rate, as a test
+//! shows. They remain two values, because their callers differ in three points that no parameter
+//! covers:
 //!
 //! | | [`Rate`] | [`TokenBucket`](crate::TokenBucket) |
 //! |---|---|---|
@@ -26,7 +27,7 @@ use crate::Nanos;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// How fast a bucket fills, and how much it holds.
+/// The rate at which a bucket fills, and its size.
 ///
 /// The bucket itself is a [`Nanos`], 0 at first: the time at which it is full.
 ///
@@ -48,15 +49,15 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Returns when a bucket is full that was to be full at `full_at` and from which `tokens` are
-    /// taken now. Tokens are taken whether there are any or not.
+    /// Takes `tokens` from a bucket that will be full at `full_at`, and returns its new full time.
+    /// Tokens are taken even from an empty bucket.
     pub fn take(self, full_at: Nanos, now: Nanos, tokens: u64) -> Nanos {
         let nanos = u128::from(tokens) * NANOS_PER_SEC / u128::from(self.per_sec.max(1));
         full_at.max(now).saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns in how many nanoseconds a bucket that will be full at `full_at` has something in it;
-    /// 0 = it has now.
+    /// Returns the nanoseconds until a bucket that will be full at `full_at` is not empty; 0 = it
+    /// is not empty now.
     pub fn wait(self, full_at: Nanos, now: Nanos) -> Nanos {
         let owed = full_at.saturating_sub(now);
         if self.per_sec == 0 || owed < self.burst_nanos { 0 } else { owed - self.burst_nanos + 1 }

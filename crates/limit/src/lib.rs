@@ -8,13 +8,13 @@
 //! | [`Limiter`] | one of the last two, or no limit | the simulator |
 //! | [`DeficitRoundRobin`] | turns in proportion to quanta | the server, for the tenants of a worker |
 //!
-//! HARE (FAST '26, section 4) enforces its allocations of everything but memory by limiting rates.
-//! The paper leaves open how; HopperKV counts in frames, which lets a tenant have more than its
+//! HARE (FAST '26, section 4) enforces its allocations of all resources except memory by limiting
+//! rates. The paper does not say how; HopperKV counts in frames, which lets a tenant exceed its
 //! rate. The token bucket does not.
 //!
-//! What must hold: no value reads a clock, starts a thread, locks or waits. Time is handed in, in
-//! nanoseconds from any fixed moment. Queues are the caller's: units that are ready later than
-//! others that were asked for before must not be taken first.
+//! What must hold: no value reads a clock, starts a thread, locks or waits. Time is a parameter, in
+//! nanoseconds from any fixed moment. Queues belong to the caller, which must not take units before
+//! others that were requested earlier and are ready sooner.
 
 #![forbid(unsafe_code)]
 
@@ -34,8 +34,8 @@ pub type Nanos = u64;
 /// A second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// A limit on units per second: asked when units may go ([`Self::ready_at`]), and told when they do
-/// ([`Self::take`]).
+/// A limit on units per second. [`Self::ready_at`] returns when units may pass, and [`Self::take`]
+/// records that they do.
 #[derive(Clone, Debug, Default)]
 pub enum Limiter {
     /// No limit.
@@ -43,12 +43,13 @@ pub enum Limiter {
     Unlimited,
     /// The default.
     Bucket(TokenBucket),
-    /// HopperKV's.
+    /// HopperKV's limiter.
     Frames(FrameLimiter),
 }
 
 impl Limiter {
-    /// Returns when `units` may go, not before `now`; `None` if they never may at the present rate.
+    /// Returns when `units` may pass, not before `now`; `None` if they never may at the present
+    /// rate.
     pub fn ready_at(&self, now: Nanos, units: f64) -> Option<Nanos> {
         match self {
             Self::Unlimited => Some(now),
@@ -57,8 +58,8 @@ impl Limiter {
         }
     }
 
-    /// Takes `units` if they may go at `now`, and returns whether they did. The same as
-    /// [`Self::ready_at`] and [`Self::take`], for less.
+    /// Takes `units` if they may pass at `now`, and returns whether they did. The same as
+    /// [`Self::ready_at`] and [`Self::take`], but cheaper.
     pub fn pass(&mut self, now: Nanos, units: f64) -> bool {
         match self {
             Self::Unlimited => true,
@@ -73,7 +74,7 @@ impl Limiter {
         }
     }
 
-    /// Takes `units` at `now`, a time that [`Self::ready_at`] gave.
+    /// Takes `units` at `now`, a time that [`Self::ready_at`] returned.
     pub fn take(&mut self, now: Nanos, units: f64) {
         match self {
             Self::Unlimited => {}
@@ -82,8 +83,8 @@ impl Limiter {
         }
     }
 
-    /// Changes the rate to `rate` units per second from `now` on; [`FrameLimiter`] takes it over at
-    /// the end of its frame.
+    /// Changes the rate to `rate` units per second from `now` on; in [`FrameLimiter`] the change
+    /// takes effect at the end of the frame.
     pub fn set_rate(&mut self, now: Nanos, rate: f64) {
         match self {
             Self::Unlimited => {}
@@ -93,8 +94,8 @@ impl Limiter {
     }
 }
 
-/// Returns the time that is `secs` seconds after `now`, rounded up, so that what is awaited has
-/// happened then; `None` if it never comes.
+/// Returns the time `secs` seconds after `now`, rounded up, so that the awaited event has happened
+/// by then; `None` if it never happens.
 fn after(now: Nanos, secs: f64) -> Option<Nanos> {
     let nanos = (secs * SECOND as f64).ceil();
     // Beyond half a century of virtual time is never.
