@@ -51,8 +51,8 @@ pub(crate) fn reason(from: Option<&Pool>, to: Option<&Pool>) -> String {
     }
 }
 
-/// A piece of a curve: a number of bytes, and the misses per second that each of them saves, `w_i
-/// f_i h_i'(m_i)`.
+/// A piece of a curve: a number of bytes, and the misses per second that each of them saves,
+/// `w_i f_i h_i'(m_i)`.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     pool: usize,

@@ -4,10 +4,10 @@
 //!
 //! A queue that sees a share of the requests, drawn by key, behaves as one that is larger by the
 //! inverse of that share. To reach the line between the curve's points at sizes `α < β` with `s`
-//! between them, the share `ρ = (β - s) / (β - α)` of the requests goes to a partition of `s1 = ρ
-//! α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`, which
-//! behaves as one of `β`. Both together are as large as the queue. Every point of a hull lies on a
-//! line between two points of the curve, so two partitions suffice for any number of cliffs.
+//! between them, the share `ρ = (β - s) / (β - α)` of the requests goes to a partition of
+//! `s1 = ρ α`, which behaves as a queue of `α`, and the rest to one of `s2 = s - s1 = (1 - ρ) β`,
+//! which behaves as one of `β`. Both together are as large as the queue. Every point of a hull lies
+//! on a line between two points of the curve, so two partitions suffice for any number of cliffs.
 //!
 //! | Talus | here |
 //! |---|---|
@@ -69,10 +69,10 @@ impl Split {
         Self::with_margin(alpha, beta, size, 0.0)
     }
 
-    /// The same with a margin: the share of the left partition is larger by the factor `1 +
-    /// margin`, so that the right one gets fewer requests and behaves as a queue a little larger
-    /// than `beta`. Talus takes 5 %, so that an error of the curve does not push the queue off the
-    /// upper edge of the cliff.
+    /// The same with a margin: the share of the left partition is larger by the factor
+    /// `1 + margin`, so that the right one gets fewer requests and behaves as a queue a little
+    /// larger than `beta`. Talus takes 5 %, so that an error of the curve does not push the queue
+    /// off the upper edge of the cliff.
     pub fn with_margin(alpha: f64, beta: f64, size: u64, margin: f64) -> Self {
         let whole = size as f64;
         if !(alpha < whole && whole < beta) {

@@ -70,7 +70,7 @@ impl ByteSize {
     }
 }
 
-/// Why a text is not a byte size.
+/// The error for a text that is not a byte size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size in bytes: write a number and a unit, as in 512KiB, 64MiB or 1.5GiB")]
 pub struct ParseByteSizeError {

@@ -28,7 +28,7 @@ impl Clock {
     /// Moves a manual clock forward.
     ///
     /// # Panics
-    /// On the system clock, which nobody moves.
+    /// On the system clock, which cannot be moved.
     pub fn advance(&self, by: Duration) {
         match self {
             Self::System => panic!("the system clock cannot be moved"),

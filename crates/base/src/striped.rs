@@ -38,7 +38,7 @@ impl<T> Place<T> {
             // SAFETY: it was made a moment ago, and belongs to the place now.
             Ok(_) => unsafe { &*made },
             Err(other) => {
-                // SAFETY: it was made a moment ago, and nobody has seen it.
+                // SAFETY: it was just made, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 // SAFETY: as for `get`.
                 unsafe { &*other }
@@ -51,7 +51,7 @@ impl<T> Drop for Place<T> {
     fn drop(&mut self) {
         let last = *self.0.get_mut();
         if !last.is_null() {
-            // SAFETY: invariant 1, and nobody looks at a place that is being dropped.
+            // SAFETY: invariant 1, and no thread reads a place that is being dropped.
             drop(unsafe { Box::from_raw(last) });
         }
     }

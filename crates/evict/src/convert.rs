@@ -150,8 +150,8 @@ impl Before {
 impl Policy {
     /// Takes a step towards a policy of `kind` with all items, in the order in which they would
     /// have been evicted. Its hit rules follow. `now` in seconds. A step moves at most `most`
-    /// items, some 75 to 300 ns for each, and looks at twice as many entries at most, and at what
-    /// one eviction may add to that. While another conversion is under way, the step is one of
+    /// items, some 75 to 300 ns for each, and examines at most twice as many entries, plus those
+    /// that one eviction may examine. While another conversion is under way, the step is one of
     /// that.
     ///
     /// No item is lost and none is evicted. The order is kept as far as the new policy has one:

@@ -21,9 +21,9 @@
 //! Invariants, for each queue:
 //! 1. Alive epochs are `oldest ..= present`, at most `WINDOW` of 256.
 //! 2. `alive[e]` is the number of slots with epoch `e`, for alive epochs, and `total` their sum.
-//! 3. A slot of a dead epoch is emptied before its epoch's number is used again, at least `256 -
-//!    WINDOW` epochs later: every 8th insertion cleans a set, and more of them if the table is
-//!    large for its epochs.
+//! 3. A slot of a dead epoch is emptied before its epoch's number is used again, at least
+//!    `256 - WINDOW` epochs later: every 8th insertion cleans a set, and more of them if the table
+//!    is large for its epochs.
 
 const SLOTS: usize = 21;
 const EPOCHS_PER_CAPACITY: usize = 64;

@@ -32,7 +32,7 @@ const HOT: Part = Part::Young;
 const WARM: Part = Part::Proven;
 const COLD: Part = Part::Trial;
 
-/// Most items that each queue gives up to the cold one per eviction.
+/// Most items that each queue moves to the cold one per eviction.
 const MOST_COOLED: usize = 32;
 
 /// The policy of one class.

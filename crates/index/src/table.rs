@@ -90,7 +90,7 @@ mod mapped {
 
     impl Drop for Table {
         fn drop(&mut self) {
-            // SAFETY: the mapping is ours and nobody borrows from it any more.
+            // SAFETY: the mapping belongs to the table, and no borrow of it remains.
             let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.buckets * size_of::<Bucket>()) };
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! | the paper's step | here |
 //! |---|---|
-//! | for every tenant, the compensated and the relinquished resources | `Market::report_all` at first, then `Market::report` for those who traded |
+//! | for every tenant, the compensated and the relinquished resources | `Market::report_all` at first, then `Market::report` for those that traded |
 //! | the system-wide dominant resource, `argmin r_harvest / r_sum` | `Market::system_wide_dominant` |
 //! | `t_1` with the smallest compensation and `t_2` with the largest amount relinquished of it; a deal, if that is profitable | [`most_profitable_pair`] and [`make_deal`]; as printed [`printed_pair`] |
 //! | until no profitable deal can be made | the loop, and [`Settings::acceptance`] says what is profitable |

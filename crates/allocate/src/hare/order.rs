@@ -9,9 +9,9 @@ use crate::rank::Rank;
 /// A tournament: each node holds the least of the two figures below it, down to one leaf for each
 /// tenant.
 ///
-/// A change costs as many comparisons as there are levels above it that it reaches, `O(log
-/// tenants)` at most, in contiguous memory; finding the first tenant costs one way down. Among
-/// equal figures the first tenant comes first.
+/// A change costs as many comparisons as there are levels above it that it reaches,
+/// `O(log tenants)` at most, in contiguous memory; finding the first tenant costs one way down.
+/// Among equal figures the first tenant comes first.
 #[derive(Clone, Default)]
 pub(super) struct Tournament {
     /// The root is node 1, the nodes below node `i` are `2 i` and `2 i + 1`, and leaves fill the

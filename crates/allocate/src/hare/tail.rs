@@ -9,10 +9,10 @@
 //!
 //! The model: a tenant's grant of a resource is a server of its own, whose queue is an M/G/1
 //! system. If a share `m` of requests enters the queue, each with work for `s` seconds at the
-//! granted rate, a request waits longer than `x` with a probability of about `m * exp(-x * (1 - u)
-//! / (s * (1 + c²) / 2))`, where `u` is the utilisation and `c²` the squared coefficient of
-//! variation of the work (exact for M/M/1, where `c²` = 1; otherwise the heavy-traffic
-//! approximation, Kleinrock, "Queueing Systems", volume 2).
+//! granted rate, a request waits longer than `x` with a probability of about
+//! `m * exp(-x * (1 - u) / (s * (1 + c²) / 2))`, where `u` is the utilisation and `c²` the squared
+//! coefficient of variation of the work (exact for M/M/1, where `c²` = 1; otherwise the
+//! heavy-traffic approximation, Kleinrock, "Queueing Systems", volume 2).
 
 use crate::{Grant, Misses, Pool, View};
 

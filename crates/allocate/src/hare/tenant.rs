@@ -96,8 +96,8 @@ impl<'a> Tenant<'a> {
         tenant
     }
 
-    /// The throughput of its baseline: the least that any of its resources supports, `min T_i(r_c,
-    /// r_i)`. That resource is its dominant one.
+    /// The throughput of its baseline: the least that any of its resources supports,
+    /// `min T_i(r_c, r_i)`. That resource is its dominant one.
     fn set_throughput(&mut self, grant: &Grant, opening: &Opening<'_, '_>) {
         let resources = without(opening.capacity, &grant.resources, f64::INFINITY);
         let misses = self.misses(self.has);
@@ -131,12 +131,13 @@ impl<'a> Tenant<'a> {
     /// Its need of a resource to keep its throughput with these misses; `None` if no amount
     /// suffices.
     ///
-    /// Section 3.3 models the throughput that a resource supports as `T_i = r_i / ((1 - α_i + α_i ·
-    /// m) · d_i)`. Solved for the resource that is `r_i = T · (1 - α_i + α_i · m) · d_i`, and with
-    /// `Δm` more misses there must be `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the
-    /// paper's compensation or, with the sign reversed, the amount relinquished. So both are
-    /// differences of needs here, which exist even if `m` is 0. `m` is the curve's with salt
-    /// (section 4.3); repaired, the need is at least that by the curve without salt.
+    /// Section 3.3 models the throughput that a resource supports as
+    /// `T_i = r_i / ((1 - α_i + α_i · m) · d_i)`. Solved for the resource that is
+    /// `r_i = T · (1 - α_i + α_i · m) · d_i`, and with `Δm` more misses there must be
+    /// `Δr_i = r_i · α_i · Δm / (1 - α_i + α_i · m)` more of it: the paper's compensation or, with
+    /// the sign reversed, the amount relinquished. So both are differences of needs here, which
+    /// exist even if `m` is 0. `m` is the curve's with salt (section 4.3); repaired, the need is at
+    /// least that by the curve without salt.
     pub(super) fn need(
         &self,
         plain: Misses,
