@@ -12,8 +12,8 @@
 //! does not find, it *folds*: it searches a limited number of entries of the trial part for them.
 //!
 //! Invariants:
-//! 1. Each item has an entry. Further entries are stale; soon after a removal there are at most a
-//!    third as many as items, plus 256.
+//! 1. Each item has an entry. Further entries are stale; more than a third as many as items, plus
+//!    256, exist only for a short time.
 //! 2. Only live generations have entries.
 //! 3. One of the entries of each item lies in the generation of its stamp, or in an older one of
 //!    that part, or in another part. A stale entry may name a chunk that now holds another item,
