@@ -5,18 +5,20 @@
 //! - `net`: sockets and the event loop. One thread per processor has its own epoll instance and its
 //!   own connections; a request is received, answered and sent by one thread, which hands nothing
 //!   to another.
+//! - `turn`, `context`, `output`, `mailbox`, `peer`: what sockets and sessions know of one another.
 //! - `session`: the protocol of a connection: `memcached` or `resp`, each with its commands on the
 //!   engine; `lookup`, which both use for lookups; `deadline`, expiry times to the millisecond.
 //! - `tenants`: the tenants that share the server, and how much each may use.
 //! - `tracking`: which connections have copies of which keys, and the reports of changes to them.
-//! - `users`: authentication and permissions of clients.
+//! - `acl`, `users`: rules and passwords as data; authentication and permissions of clients.
+//!   `access`: the same for operators.
 //! - `several`: writes of several keys that are seen as a whole.
-//! - `shared`, `metrics`: the state that all threads see: settings, counters, the memory for
-//!   connections.
+//! - `shared`, `metrics`: the state that all threads see, and its parts: `settings`, `listener`,
+//!   `connections`, `key_space`, `budget` (the memory for connections), `maintenance`.
 //! - `tls`: certificates and keys, read and reported; the encryption itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
-//! - `server`, `reload`, `run`: starting, changing settings, stopping; signals. `activation`,
+//! - `server`, `reload`, `tenant_changes`, `run`: starting, changing settings, stopping; signals. `activation`,
 //!   `notify`: the interface to a service manager.
 //! - `slow`, `spikes`, `latency`, `times`: slow requests, and the latency of all requests and of
 //!   each command.
