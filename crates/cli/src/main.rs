@@ -4,6 +4,7 @@
 
 mod admin;
 mod admin_tls;
+mod bench;
 mod inspect;
 mod serve;
 mod tenant;
@@ -33,7 +34,7 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Drive a cache with load, replay a trace through one, or generate a trace.
     #[command(subcommand)]
-    Bench(bench::command::BenchCommand),
+    Bench(bench::BenchCommand),
     /// Reproduce the papers' figures, and report which criteria hold.
     #[command(subcommand)]
     Experiment(simulate::command::ExperimentCommand),
@@ -42,7 +43,7 @@ enum Command {
     Simulate(simulate::command::SimulateArgs),
     /// Show the misses of a cache of any size on a trace, where more memory helps, and where only
     /// much more does.
-    Curve(Box<bench::command::CurveArgs>),
+    Curve(Box<::bench::command::curve::CurveArgs>),
     /// Show the contents of the shared memory of a cache, without disturbing it.
     Inspect(inspect::InspectArguments),
     /// Check and print a configuration; show and change that of a running server.
@@ -132,10 +133,11 @@ fn main() -> ExitCode {
     let result: Result<(), String> = match command {
         Command::Serve(arguments) => server::run(|survey| arguments.load(survey)).map_err(|e| e.to_string()),
         // Every cause in the chain, on one line.
-        Command::Bench(command) => bench::command::execute(command).map_err(|e| format!("{e:#}")),
+        Command::Bench(command) => command.execute(),
         Command::Experiment(command) => simulate::command::experiment(&command).map_err(|e| format!("{e:#}")),
         Command::Simulate(arguments) => simulate::command::simulate(&arguments).map_err(|e| format!("{e:#}")),
-        Command::Curve(args) => bench::command::execute_curve(&args).map_err(|e| format!("{e:#}")),
+        Command::Curve(args) => ::bench::command::curve::execute(&args, &mut std::io::stdout().lock())
+            .map_err(|e| format!("{e:#}")),
         Command::Inspect(arguments) => arguments.report().map(|text| serve::say(&text)),
         Command::Config(ConfigCommand::Check(arguments)) => arguments.check().map_err(|e| e.to_string()),
         Command::Config(ConfigCommand::Print { defaults, arguments }) => {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use bench::served::Served;
 use serde_json::Value;
+use trial::served::Served;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_millpond");
 

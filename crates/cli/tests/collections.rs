@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::hash::mix64;
-use bench::served::Served;
 use rustix::process::Signal;
+use trial::served::Served;
 
 const KILLS: u64 = 12;
 const WRITERS: u64 = 3;

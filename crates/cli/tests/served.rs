@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
-use bench::served::Served;
 use rustix::process::Signal;
+use trial::served::Served;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millpond");
 

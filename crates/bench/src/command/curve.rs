@@ -324,11 +324,7 @@ impl CurveArgs {
 /// # Errors
 /// Where flags contradict each other, a trace cannot be read, a picture cannot be written, or
 /// `--compare` finds a curve that misses its bound.
-pub fn execute_curve(args: &CurveArgs) -> Result<()> {
-    execute(args, &mut std::io::stdout().lock())
-}
-
-pub(super) fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
+pub fn execute(args: &CurveArgs, out: &mut dyn Write) -> Result<()> {
     let (source, traces) = (args.source()?, args.traces()?);
     if let Some(path) = &args.plot {
         plot::check_name(path)?;

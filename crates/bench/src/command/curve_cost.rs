@@ -40,7 +40,11 @@ struct Report {
     engine: Vec<EngineCost>,
 }
 
-pub(super) fn execute(args: &CurveCostArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench curve` say, and prints the report.
+///
+/// # Errors
+/// Where a number is 0, or the engine refuses the keys.
+pub fn execute(args: &CurveCostArgs, out: &mut dyn Write) -> Result<()> {
     if args.keys == 0
         || args.rounds == 0
         || args.pairs == 0

@@ -40,7 +40,11 @@ pub struct GenerateArgs {
     pub list: bool,
 }
 
-pub(super) fn execute(args: &GenerateArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench generate` say, and prints the report.
+///
+/// # Errors
+/// Where the file cannot be written, or is there already.
+pub fn execute(args: &GenerateArgs, out: &mut dyn Write) -> Result<()> {
     if args.list {
         return list(out);
     }

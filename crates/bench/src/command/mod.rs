@@ -1,19 +1,16 @@
-//! `millpond bench …` and `millpond curve`: flags, and what they set going.
+//! Flags of the load generator and of `millpond curve`, and what they set going.
 //!
-//! The binary puts [`BenchCommand`] under its own `bench` and calls [`execute`]. Reports go to
-//! standard output, as text or as one JSON object; progress goes to standard error and only where
-//! that is a terminal.
+//! Each module is a subcommand: its flags, and `execute`. The binary puts them under its own
+//! `bench`, beside those of `millpond-trial`. Reports go to a writer, as text or as one JSON
+//! object; progress goes to standard error and only where that is a terminal.
 
-mod check;
-mod curve;
+pub mod curve;
 mod curve_compare;
-mod curve_cost;
-mod generate;
-mod replay;
-mod run;
-mod siege;
-mod slack;
-mod soak;
+pub mod curve_cost;
+pub mod generate;
+pub mod replay;
+pub mod run;
+pub mod slack;
 #[cfg(test)]
 mod tests;
 
@@ -21,74 +18,9 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use base::ByteSize;
-use clap::{Args, Subcommand};
+use clap::Args;
 use millpond::{PolicyKind, SizeClassConfig};
 use serde::Serialize;
-
-pub use check::CheckArgs;
-pub use curve::{CurveArgs, execute_curve};
-pub use curve_cost::CurveCostArgs;
-pub use generate::GenerateArgs;
-pub use replay::ReplayArgs;
-pub use run::RunArgs;
-pub use siege::SiegeArgs;
-pub use slack::SlackArgs;
-pub use soak::SoakArgs;
-
-/// Measures and checks caches: load, trace replay, consistency, sample traces.
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// Drive a declared workload against a cache, and measure throughput, hit ratio and latency
-    Run(Box<RunArgs>),
-    /// Replay traces through the engine, and show hit ratios
-    Replay(Box<ReplayArgs>),
-    /// Show how much memory size classes leave unused, with the default sizes and with those that
-    /// suit the items
-    Slack(SlackArgs),
-    /// Measure what it costs to learn miss-ratio curves
-    Curve(CurveCostArgs),
-    /// Check that a cache is consistent while its limits move, values expire and all keys are
-    /// flushed
-    Check(Box<CheckArgs>),
-    /// Serve a mixed load for hours while tenants, limits, certificates and processes change, and
-    /// check every answer
-    Soak(SoakArgs),
-    /// Besiege a server of our own in every way that clients have, and show what another tenant
-    /// sees of it
-    Siege(SiegeArgs),
-    /// Generate a sample trace from published statistics of Twitter's caches
-    Generate(GenerateArgs),
-}
-
-impl BenchCommand {
-    /// Returns whether it has no connections, and so may end when the reader of its output has
-    /// gone.
-    pub fn only_prints(&self) -> bool {
-        match self {
-            Self::Replay(_) | Self::Slack(_) | Self::Curve(_) | Self::Generate(_) => true,
-            Self::Run(_) | Self::Check(_) | Self::Soak(_) | Self::Siege(_) => false,
-        }
-    }
-}
-
-/// Does what the command says. Reports are printed.
-///
-/// # Errors
-/// Where flags contradict each other, a file or target cannot be used, or a target returned wrong
-/// values.
-pub fn execute(command: BenchCommand) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match command {
-        BenchCommand::Run(args) => run::execute(&args, &mut out),
-        BenchCommand::Replay(args) => replay::execute(&args, &mut out),
-        BenchCommand::Slack(args) => slack::execute(&args, &mut out),
-        BenchCommand::Curve(args) => curve_cost::execute(&args, &mut out),
-        BenchCommand::Check(args) => check::execute(&args, &mut out),
-        BenchCommand::Soak(args) => soak::execute(&args, &mut out),
-        BenchCommand::Siege(args) => siege::execute(&args, &mut out),
-        BenchCommand::Generate(args) => generate::execute(&args, &mut out),
-    }
-}
 
 /// How an embedded cache is made.
 #[derive(Clone, Debug, Args)]
@@ -151,7 +83,10 @@ impl EngineArgs {
 }
 
 /// Prints a value as one JSON object.
-fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn print_json(out: &mut dyn Write, value: &impl Serialize) -> Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)?;
     Ok(())

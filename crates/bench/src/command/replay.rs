@@ -143,7 +143,12 @@ impl<'a> Several<'a> {
     }
 }
 
-pub(super) fn execute(args: &ReplayArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench replay` say, and prints the report.
+///
+/// # Errors
+/// Where flags contradict each other or a trace cannot be read, or the engine returned wrong
+/// values.
+pub fn execute(args: &ReplayArgs, out: &mut dyn Write) -> Result<()> {
     let options = args.options()?;
     let replay = if args.together { replay_together } else { replay_each };
     let reports = replay(&args.trace, &options)?;

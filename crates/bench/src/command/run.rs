@@ -202,7 +202,12 @@ impl RunArgs {
     }
 }
 
-pub(super) fn execute(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench run` say, and prints the report.
+///
+/// # Errors
+/// Where flags contradict each other, a file or target cannot be used, or a target returned wrong
+/// values.
+pub fn execute(args: &RunArgs, out: &mut dyn Write) -> Result<()> {
     let reports = match &args.config {
         Some(path) => run_config(args, path)?,
         None => vec![run(args)?],

@@ -34,7 +34,11 @@ pub struct SlackArgs {
     pub json: bool,
 }
 
-pub(super) fn execute(args: &SlackArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench slack` say, and prints the report.
+///
+/// # Errors
+/// Where there is nothing to run, or a file cannot be used.
+pub fn execute(args: &SlackArgs, out: &mut dyn Write) -> Result<()> {
     let configs = args.config.iter().cloned().map(Source::CacheBench);
     let sources: Vec<_> = configs.chain(args.trace.iter().cloned().map(Source::Trace)).collect();
     if sources.is_empty() {

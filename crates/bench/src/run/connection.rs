@@ -26,14 +26,20 @@ const FIRST_INPUT_BYTES: usize = 64 << 10;
 const MAX_INPUT_BYTES: usize = 256 << 20;
 
 /// A connection's socket.
-pub(crate) enum Stream {
+#[derive(Debug)]
+pub enum Stream {
+    /// To a host and port.
     Tcp(TcpStream),
+    /// To a socket in the file system.
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Connects; reads wait for [`REPLY_TIMEOUT`] at most.
-    pub(crate) fn open(address: &Address) -> io::Result<Self> {
+    /// Connects; reads wait for 30 seconds at most.
+    ///
+    /// # Errors
+    /// Where the server cannot be reached.
+    pub fn open(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;

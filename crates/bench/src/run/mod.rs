@@ -29,11 +29,10 @@ use base::Clock;
 use workload::length::Length;
 use workload::{Sampler, Workload};
 
+pub use connection::Stream;
 pub use pace::Arrivals;
+pub use progress::Bar;
 pub use report::{KindReport, PoolReport, RunReport};
-
-pub(crate) use connection::Stream;
-pub(crate) use progress::Bar;
 
 use crate::machine::{Machine, WakeFast};
 use crate::targets::null::Null;

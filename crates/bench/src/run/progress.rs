@@ -9,11 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Shared, Stage};
 
 /// A bar; nothing where standard error is no terminal.
-pub(crate) struct Bar(Option<ProgressBar>);
+#[derive(Debug)]
+pub struct Bar(Option<ProgressBar>);
 
 impl Bar {
     /// A bar with a word in front of it, if one is wanted.
-    pub(crate) fn new(wanted: bool, word: &'static str) -> Self {
+    pub fn new(wanted: bool, word: &'static str) -> Self {
         Self((wanted && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{prefix:>8} {bar:40} {percent:>3} %  {msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -22,7 +23,7 @@ impl Bar {
     }
 
     /// Draws the bar anew: the share that is done, 0 to 1, and operations per second.
-    pub(crate) fn show(&mut self, share: f64, rate: f64) {
+    pub fn show(&mut self, share: f64, rate: f64) {
         if let Some(bar) = &self.0 {
             bar.set_position((share * 1_000.0).min(1_000.0) as u64);
             bar.set_message(format!("{rate:.0} operations/s"));
@@ -36,7 +37,7 @@ impl Bar {
     }
 
     /// Takes the bar away.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         if let Some(bar) = self.0 {
             bar.finish_and_clear();
         }

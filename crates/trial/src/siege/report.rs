@@ -3,13 +3,13 @@
 use std::fmt;
 
 use base::ByteSize;
+use bench::machine::Machine;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::attack::Attack;
 use super::place::{number, tenant};
 use super::watch::Most;
-use crate::machine::Machine;
 
 /// What a siege found.
 #[derive(Clone, Debug, Serialize)]
@@ -415,7 +415,7 @@ mod tests {
                 rounds: 2,
                 seed: 1,
                 workers: 1,
-                machine: Machine::here(&crate::machine::WakeFast::not_held(), None),
+                machine: Machine::here(&bench::machine::WakeFast::not_held(), None),
                 attacks: vec![attack],
             };
             assert!(!report.is_withstood());

@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use base::hash::key_hash;
 use base::rng::{RngExt, SeededRng};
 use base::{ByteSize, Clock};
+use bench::targets::embedded::{Embedded, EmbeddedOptions, PoolShape};
+use bench::targets::{Direct as _, Holdings};
 use millpond::{Cache, Expiry, ItemOptions, Keys, PoolId, ReadHandle};
 
 use super::admin::{AdminCalls, Works, operate};
 use super::subject::{Caller, LimitMove, Subject, Touched};
-use crate::targets::embedded::{Embedded, EmbeddedOptions, PoolShape};
-use crate::targets::{Direct as _, Holdings};
 
 /// One value in this many that are read is held for a while.
 const HELD_SHARE: u64 = 32;

@@ -1,10 +1,10 @@
 //! A neighbour whose single commands are expensive, and one that tries what is not its to do.
 
 use anyhow::Result;
+use bench::targets::resp::command;
 
 use super::Scene;
 use super::peer::{Moved, connect, converse, prepare as ask, read, write};
-use crate::targets::resp::command;
 
 /// Entries of each collection.
 const ENTRIES: usize = 20_000;

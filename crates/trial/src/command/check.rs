@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use base::ByteSize;
+use bench::command::print_json;
+use bench::targets::TargetUrl;
 use clap::Args;
 use millpond::PolicyKind;
 use workload::length::{Length, duration};
 use workload::{Mix, Popularity, Sizes};
 
-use super::print_json;
 use crate::check::{CheckOptions, CheckReport, CheckSpec, PRESETS, PlantKind, Preset, check};
-use crate::targets::TargetUrl;
 
 /// Flags of `millpond bench check`.
 #[derive(Clone, Debug, Args)]
@@ -177,7 +177,11 @@ impl CheckArgs {
     }
 }
 
-pub(super) fn execute(args: &CheckArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench check` say, and prints the report.
+///
+/// # Errors
+/// Where flags contradict each other, the target cannot be used, or violations were found.
+pub fn execute(args: &CheckArgs, out: &mut dyn Write) -> Result<()> {
     if args.list_presets {
         return list(out);
     }

@@ -4,11 +4,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use base::Clock;
+use bench::run::Stream;
+use bench::targets::Address;
 
 use super::line::Line;
 use super::subject::{Caller, Subject};
-use crate::run::Stream;
-use crate::targets::Address;
 
 /// memcached's clock ticks once a second and is asked before a lifetime is added, so that an item
 /// may outlive it by one tick. What speaks RESP counts in milliseconds, and the second in which a

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
+use bench::run::Bar;
 use parking_lot::Mutex;
 use workload::length::Length;
 use workload::{OpKind, Operation, Sampler, Sizes, Workload, WorkloadSpec};
@@ -25,7 +26,6 @@ use super::report::{CheckReport, Disturbances, Violation};
 use super::subject::{Caller, LimitMove, Subject};
 use super::value::{LEAST_VALUE_BYTES, Stamp, Values, read};
 use super::{CheckOptions, CheckSpec};
-use crate::run::Bar;
 
 /// Gets that go into one call at most.
 const MOST_GETS: usize = 8;

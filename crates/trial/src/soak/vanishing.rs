@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
+use bench::targets::resp::command;
 
 use super::Scene;
 use super::calls::now;
@@ -19,7 +20,6 @@ use super::settings::{MEMCACHED, REDIS};
 use super::tenants::{Holding, write_key};
 use crate::check::record::CallKind;
 use crate::check::value::Values;
-use crate::targets::resp::command;
 
 /// For so long the server may keep what nobody uses any more.
 const PATIENCE_NANOS: u64 = 20_000_000_000;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use bench::run::{RunOptions, RunReport, run_wire};
+use bench::targets::Address;
+use bench::targets::memcached::Memcached;
 use workload::length::Length;
 use workload::{Mix, Popularity, Workload, WorkloadSpec};
 
 use super::Scene;
-use crate::run::{RunOptions, RunReport, run_wire};
-use crate::targets::Address;
-use crate::targets::memcached::Memcached;
 
 const KEYS: u64 = 20_000;
 const LEAST_TIME: Duration = Duration::from_millis(10);

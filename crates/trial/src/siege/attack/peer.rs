@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bench::targets::resp::command;
 use rustix::net::sockopt;
 
 use super::Scene;
-use crate::targets::resp::command;
 
 /// How long a call may take, so that an attack ends in time.
 const PATIENCE: Duration = Duration::from_millis(200);

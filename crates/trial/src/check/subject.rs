@@ -6,9 +6,9 @@
 use anyhow::Result;
 use base::Clock;
 use base::rng::SeededRng;
+use bench::targets::Holdings;
 
 use super::admin::AdminCalls;
-use crate::targets::Holdings;
 
 /// A cache under check. Callers of several threads use it at once.
 pub(crate) trait Subject: Send + Sync {

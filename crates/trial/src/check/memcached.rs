@@ -1,12 +1,12 @@
 //! A connection that speaks memcached's text protocol, under check: one request at a time.
 
 use anyhow::{Context, Result, bail};
+use bench::targets::memcached::Memcached;
+use bench::targets::{Event, Wire as _};
 
 use super::line::Line;
 use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
-use crate::targets::memcached::Memcached;
-use crate::targets::{Event, Wire as _};
 
 /// A connection that speaks the text protocol.
 pub(crate) struct Client {

@@ -3,11 +3,11 @@
 
 use anyhow::{Context, Result, bail};
 use base::Clock;
+use bench::targets::resp::{Reply, command, reply};
 
 use super::line::Line;
 use super::server::ServerCaller;
 use super::subject::{Caller, Touched};
-use crate::targets::resp::{Reply, command, reply};
 
 /// The Unix second at which what is touched for ever expires: far off, and one that the server can
 /// count.

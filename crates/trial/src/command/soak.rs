@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use base::ByteSize;
+use bench::command::print_json;
 use clap::Args;
 use workload::length::duration;
 
-use super::print_json;
 use crate::check::PlantKind;
 use crate::served::Served;
 use crate::soak::{EventKind, LEAST_MEMORY, SoakOptions, soak};
@@ -60,7 +60,11 @@ pub struct SoakArgs {
     pub json: bool,
 }
 
-pub(super) fn execute(args: &SoakArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench soak` say, and prints the report.
+///
+/// # Errors
+/// Where the server cannot be run, or faults were found.
+pub fn execute(args: &SoakArgs, out: &mut dyn Write) -> Result<()> {
     let program = match &args.program {
         Some(program) => program.clone(),
         None => Served::own_program()?,

@@ -10,9 +10,9 @@ use base::ByteSize;
 use workload::length::Length;
 use workload::{Mix, Popularity, Sizes, Workload, WorkloadSpec};
 
-use crate::run::{RunOptions, RunReport, run_wire};
-use crate::targets::Address;
-use crate::targets::memcached::Memcached;
+use bench::run::{RunOptions, RunReport, run_wire};
+use bench::targets::Address;
+use bench::targets::memcached::Memcached;
 
 /// What the tenant's limit is to the bytes of its values: they fit three times over, so that
 /// nothing ever has to leave.

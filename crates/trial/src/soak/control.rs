@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
+use bench::targets::resp::Reply;
 use clap::ValueEnum;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -18,7 +19,6 @@ use super::clients::{CLIENTS, Client};
 use super::settings::{BOB, MEMCACHED, REDIS, Settings, TLS};
 use super::tenants::Tenant;
 use crate::served::Served;
-use crate::targets::resp::Reply;
 
 /// For so long the server may take to do what it was told.
 const PATIENCE_NANOS: u64 = 30_000_000_000;

@@ -4,11 +4,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::Result;
+use bench::targets::resp::command;
 use rustix::net::sockopt;
 
 use super::Scene;
 use super::peer::{Moved, connect_nonblocking, prepare as ask, read, write};
-use crate::targets::resp::command;
 
 const CONNECTIONS: usize = 100;
 /// Between two bytes of a connection.

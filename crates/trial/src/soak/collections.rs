@@ -5,12 +5,12 @@
 //! The first letter of a key says what it holds.
 
 use anyhow::{Context, Result, bail};
+use bench::targets::resp::Reply;
 
 use crate::check::line::Line;
 use crate::check::resp::Client as Resp;
 use crate::check::server::ServerCaller as _;
 use crate::check::subject::{Caller, Touched};
-use crate::targets::resp::Reply;
 
 /// Pieces of a value; a value has more bytes than that.
 const PIECES: usize = 8;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use base::ByteSize;
+use bench::command::print_json;
 use clap::Args;
 use workload::length::duration;
 
-use super::print_json;
 use crate::served::Served;
 use crate::siege::{SiegeOptions, siege};
 
@@ -43,7 +43,11 @@ pub struct SiegeArgs {
     pub json: bool,
 }
 
-pub(super) fn execute(args: &SiegeArgs, out: &mut dyn Write) -> Result<()> {
+/// Does what the flags of `millpond bench siege` say, and prints the report.
+///
+/// # Errors
+/// Where flags contradict each other, the server cannot be run, or it did not withstand.
+pub fn execute(args: &SiegeArgs, out: &mut dyn Write) -> Result<()> {
     let report = siege(&SiegeOptions {
         program: args.program.clone().map_or_else(Served::own_program, Ok)?,
         memory: args.memory,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use base::Clock;
 use base::rng::{RngExt, SeededRng};
+use bench::targets::resp::Reply;
 use workload::Sampler;
 
 use super::Scene;
@@ -21,7 +22,6 @@ use crate::check::Violation;
 use crate::check::history::{Found, History, Ticket};
 use crate::check::record::CallKind;
 use crate::check::resp;
-use crate::targets::resp::Reply;
 
 /// Of so many keys, the most popular ones, copies are kept.
 const COPIED_KEYS: u64 = 512;

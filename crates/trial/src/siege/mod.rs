@@ -31,8 +31,8 @@ use serde_json::Value;
 pub use report::{AttackReport, Faults, Neighbour, SiegeReport, Spread};
 pub use watch::{Bounded, Most};
 
-use crate::machine::{Machine, WakeFast};
 use attack::{ATTACKS, Attack, Scene};
+use bench::machine::{Machine, WakeFast};
 use place::{NEIGHBOUR_CONNECTIONS, Place, number, tenant, tenant_limit};
 use victim::{Seen, Victim};
 

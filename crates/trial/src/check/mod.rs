@@ -46,8 +46,8 @@ pub use plant::PlantKind;
 pub use preset::{PRESETS, Preset};
 pub use report::{CheckReport, Disturbances, Violation};
 
-use crate::targets::TargetUrl;
-use crate::targets::embedded::EmbeddedOptions;
+use bench::targets::TargetUrl;
+use bench::targets::embedded::EmbeddedOptions;
 use embedded::EmbeddedSubject;
 use server::ServerSubject;
 use subject::Subject;
