@@ -18,8 +18,8 @@
 //! - `tls`: certificates and keys, read and reported; the encryption itself is within `net`.
 //! - `admin`: HTTP for operators and for Prometheus.
 //! - `preflight`, `open`: checking and opening files and addresses.
-//! - `server`, `reload`, `tenant_changes`, `run`: starting, changing settings, stopping; signals. `activation`,
-//!   `notify`: the interface to a service manager.
+//! - `server`, `reload`, `tenant_changes`, `run`: starting, changing settings, stopping; signals.
+//!   `activation`, `notify`: the interface to a service manager.
 //! - `slow`, `spikes`, `latency`, `times`: slow requests, and the latency of all requests and of
 //!   each command.
 //! - `watching`, `requests`, `telemetry`: samples, and what of them is written to files and sent to
