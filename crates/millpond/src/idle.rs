@@ -12,13 +12,15 @@
 //!    it before finds it empty for good, and looks its number up again.
 //! 2. It is freed as [`crate::pools`] says.
 
+pub(crate) mod list;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::Part;
 use evict::{Policy, PolicyKind};
-use parking_lot::Mutex;
 
+use self::list::IdleClass;
 use crate::cache::Core;
 use crate::class::{BYTES_IN, Class};
 use crate::pool::Pool;
@@ -42,17 +44,6 @@ const GRACE_WAIT: Duration = Duration::from_millis(1);
 const MOST_TRIED: usize = 4;
 /// How long a pool waits for another thread that takes its memory before it gives up a class.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Classes that have no run, or had none when this was noted.
-#[derive(Default)]
-pub(crate) struct Idle(Mutex<Vec<IdleClass>>);
-
-#[derive(Clone, Copy)]
-struct IdleClass {
-    pool: u16,
-    class: u8,
-    since: u32,
-}
 
 impl Core {
     /// Notes that a class was made, or has lost its last run.

@@ -7,12 +7,13 @@
 //! it, under whatever lock; and the next allocation, which holds none, takes as much from slabs:
 //! from free units, or else from the pool that should give first.
 
+pub(crate) mod search;
+
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use slab::run::UNIT_BYTES;
 
 use crate::cache::Core;
@@ -49,15 +50,6 @@ impl Drop for Alone {
     fn drop(&mut self) {
         LOOKS.set(false);
     }
-}
-
-/// Who looks for room.
-#[derive(Default)]
-pub(crate) struct Room {
-    /// Held by the one thread that does: several would each take what is lacking once.
-    looking: Mutex<()>,
-    /// Allocations that yet do not look for it.
-    waits: AtomicU32,
 }
 
 impl Core {

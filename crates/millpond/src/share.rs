@@ -5,6 +5,8 @@
 //! gives back in one round, its rebalancer which class gives them, and the optimizer whose limit
 //! should be whose.
 
+pub(crate) mod sharing;
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use base::ByteSize;
 use rebalance::reclaim::{Stake, goes_first, lowest_that_wants, victim};
 use slab::SLAB_BYTES;
 
+use self::sharing::Sharing;
 use crate::cache::{Cache, Core};
 use crate::class::Class;
 use crate::error::{Error, ErrorKind};
@@ -19,7 +22,7 @@ use crate::pool::Pool;
 use crate::pools::{AllPools, PoolId};
 use crate::rebalance::step_for;
 use crate::release::{Amount, MOVE_WAITS, Taking, WAITS, Why};
-use crate::strategy::{LimitMove, Move, Optimizer, OptimizerConfig, PoolSize, PoolView, resize};
+use crate::strategy::{LimitMove, Move, OptimizerConfig, PoolSize, PoolView, resize};
 
 /// Memory that one pool has given so that another may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,33 +35,10 @@ pub struct Reclaimed {
     pub bytes: u64,
 }
 
-/// What moves limits and slabs between pools.
-pub(crate) struct Sharing {
-    optimizer: Optimizer,
-    /// Whether [`Cache::maintain`] asks it.
-    is_automatic: bool,
-    /// Most slabs that a pool over its limit gives back in one round.
-    resize_slabs: u64,
-    /// Whether the last round of reclaiming held pools back, which the next one has to end.
-    holds_back: bool,
-}
-
 /// Pools that an allocation asks for memory, at most.
 const MOST_ASKED: usize = 8;
 /// Pools that give as much as one may in a round; further ones wait for the next.
 const POOLS_IN_FULL: u64 = 4;
-
-impl Sharing {
-    pub(crate) fn new(config: Option<OptimizerConfig>, resize_slabs: u64) -> Self {
-        let is_automatic = config.is_some();
-        Self {
-            optimizer: Optimizer::new(config.unwrap_or_default()),
-            is_automatic,
-            resize_slabs,
-            holds_back: false,
-        }
-    }
-}
 
 impl Cache {
     /// Brings pools that are over their limit down, each by at most so many slabs as

@@ -4,7 +4,9 @@
 //! milliseconds where a virtual machine's host must find it first. A thread of the background takes
 //! it ahead, so that an insertion that needs a slab, or lets the index grow, finds it there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) mod touched;
+
+use std::sync::atomic::Ordering;
 
 use base::Part;
 use slab::SLAB_BYTES;
@@ -13,13 +15,6 @@ use crate::cache::Cache;
 
 /// Most slabs that are made ready in one round.
 const MAX_SLABS: u64 = 64;
-
-/// What there was at the end of the last round.
-#[derive(Default)]
-pub(crate) struct Touched {
-    slabs: AtomicU64,
-    entries: AtomicU64,
-}
 
 impl Cache {
     /// Takes memory from the system for what the cache will use before the next call, going by what
