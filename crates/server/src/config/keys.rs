@@ -29,8 +29,8 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "max_memory",
-        "How far `memory` may be raised while serving: so much address space is reserved, and no memory. At most 256GiB.\n\
-         \"auto\": what the machine (or the container) has. Default \"auto\".",
+        "Upper bound for `memory` while serving: this much address space is reserved, and no memory. At most\n\
+         256GiB. \"auto\": the memory of the machine (or the container). Default \"auto\".",
     ),
     restart(
         "threads",
@@ -39,9 +39,9 @@ pub const KEYS: &[Key] = &[
     restart("pin_threads", "Whether each worker stays on one processor. Default false."),
     online(
         "busy_poll_micros",
-        "For so many microseconds after there was work a worker looks for more before it sleeps. Saves the time of\n\
-         waking up, which on virtual machines can exceed that of answering, and costs processor time. Use it only where\n\
-         workers have processors for themselves; 50 is much. Default 0 (sleeps at once).",
+        "Microseconds for which a worker without work polls before it sleeps. Saves the time of waking up, which\n\
+         on virtual machines can exceed that of answering, and costs processor time. Use it only if workers have\n\
+         processors to themselves; 50 is much. Default 0 (sleeps at once).",
     ),
     restart(
         "huge_pages",
@@ -49,13 +49,14 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "shared_memory",
-        "A folder in memory, as in \"/dev/shm/millpond\", for what shall outlive the process: the next start takes over what\n\
-         this one held, however it ended. One server at a time. Default \"\" (a restart begins with an empty cache).",
+        "A folder in memory, as in \"/dev/shm/millpond\", for a cache that outlives the process: the next start\n\
+         takes it over, however this process ended. One server at a time. Default \"\" (a restart begins with an empty\n\
+         cache).",
     ),
     restart(
         "allow_remote",
-        "Whether clients on other machines may connect without saying who they are: whoever can connect can then read,\n\
-         write and flush. Default false: a listener that is not on loopback or a unix socket needs [[user]] with passwords.",
+        "Allow unauthenticated clients from other machines: anyone who can connect can then read, write and\n\
+         flush. Default false: a listener that is not on loopback or a unix socket needs [[user]] with passwords.",
     ),
     restart("listener.name", "The listener's name in logs and metrics."),
     restart(
@@ -65,210 +66,224 @@ pub const KEYS: &[Key] = &[
     restart("listener.mode", "Permissions of a unix socket, in octal. Default \"0700\"."),
     restart(
         "listener.pool",
-        "The pool that clients of this listener read and write, where no tenant is named. Default \"default\".",
+        "The pool that clients of this listener read and write, if no tenant is named. Default \"default\".",
     ),
     restart(
         "listener.tenant",
-        "The tenant that clients of this listener are, which has the pool. Default \"\": the one called as the pool, or, where there\n\
-         is none, one without limits.",
+        "The tenant of this listener's clients, which has the pool. Default \"\": the tenant named like the pool,\n\
+         or, if there is none, one without limits.",
     ),
     restart(
         "listener.tenants",
-        "Other tenants that its clients may turn to by SELECT with one of their databases; \"*\" is all. Default [] (none).",
+        "Other tenants that its clients may select by SELECT with one of their databases; \"*\" is all.\n\
+         Default [] (none).",
     ),
     restart(
         "listener.by_prefix",
-        "Whether a key that begins with a prefix of one of those tenants is that tenant's, and all others are of the client's own\n\
-         (docs/tenants.md). Default false.",
+        "Whether keys that begin with a prefix of one of those tenants are routed to that tenant, and all\n\
+         others to the client's own tenant (docs/tenants.md). Default false.",
     ),
     restart(
         "listener.protocol",
-        "What is spoken: \"auto\" (all of what follows, told by the first request of a connection, docs/resp.md), \"resp\" or\n\
-         \"redis\" (that of Redis, versions 2 and 3), \"memcached\" (text, meta and binary), \"memcached-text\" or\n\
-         \"memcached-binary\". memcached has deprecated the binary protocol. Default \"auto\".",
+        "The protocol: \"auto\" (any of the following, detected from the first request of a connection,\n\
+         docs/resp.md), \"resp\" or \"redis\" (Redis's, versions 2 and 3), \"memcached\" (text, meta and binary),\n\
+         \"memcached-text\" or \"memcached-binary\". memcached has deprecated the binary protocol. Default \"auto\".",
     ),
     restart(
         "listener.auth",
-        "Whether its clients must authenticate before they may do anything. false: they need not, and may do everything as its\n\
-         tenant, whatever users there are. \"auto\": if there is any [[user]], but for what \"default\" may without a password.\n\
-         Default \"auto\".",
+        "Whether its clients must authenticate first. false: they need not, and may do everything as its\n\
+         tenant, whatever users there are. \"auto\": if there is any [[user]], except for what \"default\" may do without a\n\
+         password. Default \"auto\".",
     ),
     restart(
         "listener.optional",
-        "Whether the server starts without this listener, with a warning, if another program has its address; one listener at\n\
-         least must be left. Default false; true for the two that there are when none is configured.",
+        "Whether the server starts without this listener, with a warning, if another program has its address;\n\
+         at least one listener must remain. Default false; true for the two default listeners.",
     ),
     online(
         "listener.tls_certificate",
-        "For TLS: a file in PEM with the server's certificate and those that lead to its root. Read again, as the files below,\n\
-         on SIGHUP; connections stay, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
+        "For TLS: a PEM file with the server's certificate and its chain. SIGHUP reads it, and the files below,\n\
+         again; open connections are kept, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
     ),
-    online("listener.tls_key", "A file in PEM with the certificate's private key. Default \"\"."),
+    online("listener.tls_key", "A PEM file with the certificate's private key. Default \"\"."),
     online(
         "listener.tls_client_ca",
-        "For mutual TLS: a file in PEM with the roots of clients' certificates. Default \"\" (clients are not asked for one).",
+        "For mutual TLS: a PEM file with the roots of clients' certificates. Default \"\" (clients are not asked\n\
+         for one).",
     ),
     online(
         "listener.tls_client_auth",
-        "Whether a client must have a certificate where it is asked for one: \"required\" or \"optional\". Default \"required\".",
+        "Whether clients that are asked for a certificate must have one: \"required\" or \"optional\".\n\
+         Default \"required\".",
     ),
     online(
         "listener.tls_min_version",
-        "The oldest version of TLS that is spoken: \"1.2\" or \"1.3\". Default \"1.2\".",
+        "The oldest accepted version of TLS: \"1.2\" or \"1.3\". Default \"1.2\".",
     ),
     restart("pool.name", "The pool's name in listeners, logs and metrics."),
     online(
         "pool.limit",
-        "The most the pool may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
+        "The most memory the pool may hold, slack included. \"auto\": all free memory. Default \"auto\".",
     ),
     online(
         "pool.reserve",
-        "Memory that other pools do not take from it. Beyond that they share what there is (docs/tenants.md). Default 0.",
+        "Memory that other pools cannot take from it. Pools share the memory beyond the reserves\n\
+         (docs/tenants.md). Default 0.",
     ),
     online(
         "pool.policy",
-        "Which items leave when it is full: \"s3-fifo\", \"sieve\", \"lru\", \"lru+mid\", \"2q\", \"tinylfu\", \"w-tinylfu\" or\n\
-         \"arc\"; with parameters as in \"lru:30\" (docs/policies.md). A change queues all items anew, on the maintenance thread; it is\n\
-         refused if size classes would take over half of the memory (2 to 11 KB each, by policy). Default \"s3-fifo\".",
+        "The eviction policy: \"s3-fifo\", \"sieve\", \"lru\", \"lru+mid\", \"2q\", \"tinylfu\", \"w-tinylfu\" or \"arc\"; with\n\
+         parameters as in \"lru:30\" (docs/policies.md). After a change the maintenance thread queues all items anew; a\n\
+         change is rejected if size classes would take over half of the memory (2 to 11 KB each, by policy).\n\
+         Default \"s3-fifo\".",
     ),
     online(
         "pool.rebalance",
         "How its size classes trade slabs, about once a second: \"base\" (only for classes whose allocations fail),\n\
          \"tail-age\", \"hits-per-slab\", \"marginal-hits\", \"free-memory\" or \"random\" (docs/rebalancing.md). Default \"base\".",
     ),
-    restart("pool.own_keys", "Whether the pool's keys are apart from those of other pools. Default true."),
+    restart("pool.own_keys", "Whether the pool has its own key space. Default true."),
     online(
         "pool.classes",
-        "Whether its size classes stay as they are (\"fixed\") or follow the sizes of its items (\"tuned\"), which saves most of\n\
-         what items leave of their chunks (docs/size-classes.md); the settings below are then those that it begins with, and\n\
-         bound them. Default \"fixed\".",
+        "Whether its size classes are fixed (\"fixed\") or follow the sizes of its items (\"tuned\"), which saves\n\
+         most of the slack in chunks (docs/size-classes.md); the settings below are then the initial classes and their\n\
+         bounds. Default \"fixed\".",
     ),
-    restart("pool.class_factor", "How much larger each size class is than the one before. Default 1.25."),
-    restart("pool.class_min_bytes", "The smallest size class. Default 64, which is also the least."),
+    restart("pool.class_factor", "Ratio of each size class to the one before. Default 1.25."),
+    restart("pool.class_min_bytes", "The smallest size class, at least 64. Default 64."),
     restart(
         "pool.class_max_bytes",
-        "The largest size class, which bounds an item with its header and key. Default 4MiB, which is also the most.",
+        "The largest size class, which bounds an item with its header and key. At most 4MiB. Default 4MiB.",
     ),
     restart(
         "pool.class_sizes_bytes",
-        "The size classes one by one, ascending; replaces factor, min and max. Default [] (not used).",
+        "A list of size classes, ascending; replaces factor, min and max. Default [] (not used).",
     ),
     online(
         "tenant.name",
-        "The tenant's name in listeners, logs and metrics. Tenants may come and go (docs/tenants.md).",
+        "The tenant's name in listeners, logs and metrics. Tenants can be added and removed while serving\n\
+         (docs/tenants.md).",
     ),
     restart(
         "tenant.pool",
-        "The pool that has its items; tenants that name one pool share its memory and its keys. Default \"\": the pool of the\n\
-         tenant's name, which is made for it where there is no such [[pool]].",
+        "The pool of its items; tenants that name one pool share its memory and its keys. Default \"\": a pool\n\
+         with the tenant's name, which is made for it if there is no such [[pool]].",
     ),
     online(
         "tenant.limit",
-        "The most that the pool which is made for it may hold, slack included. \"auto\": whatever is free. Default \"auto\".",
+        "The most memory that the pool made for it may hold, slack included. \"auto\": all free memory.\n\
+         Default \"auto\".",
     ),
     online(
         "tenant.reserve",
-        "Memory that others do not take from that pool. What it does not use of that, others may use meanwhile. Default 0.",
+        "Memory that others cannot take from that pool. Others may use the idle part meanwhile. Default 0.",
     ),
     online(
         "tenant.weight",
-        "How much a worker does for it in a round, and how much of the memory beyond the reserves is its pool's, against others that\n\
+        "Its share of a worker's rounds, and of the memory beyond the reserves, relative to other tenants that\n\
          want it: 1 to 100. Default 1.",
     ),
-    online("tenant.databases", "The databases, from 1, under which SELECT finds it. Default [] (none)."),
+    online("tenant.databases", "The databases, from 1, by which SELECT selects it. Default [] (none)."),
     online(
         "tenant.prefixes",
-        "What its keys begin with, for listeners with by_prefix; the longest that fits a key decides. Default [] (none).",
+        "Prefixes of its keys, for listeners with by_prefix; the longest that matches a key decides.\n\
+         Default [] (none).",
     ),
     online(
         "tenant.max_connections",
-        "Its connections at a time. One more is refused, as by limits.max_connections. 0: as many as there may be. Default 0.",
+        "Most connections at a time. A further one is rejected, as by limits.max_connections. 0: no limit of its\n\
+         own. Default 0.",
     ),
     online(
         "tenant.operations_per_sec",
-        "Requests that are answered in a second, each key of a retrieval as one. Above that its clients wait; nothing is refused.\n\
-         0: as many as come. Default 0.",
+        "Most requests answered per second, each key of a retrieval counting as one. Above that its clients\n\
+         wait; nothing is rejected. 0: no limit. Default 0.",
     ),
     online(
         "tenant.in_bytes_per_sec",
-        "Bytes that are received from its clients in a second. 0: as many as come. Default 0.",
+        "Most bytes received from its clients per second. 0: no limit. Default 0.",
     ),
-    online(
-        "tenant.out_bytes_per_sec",
-        "Bytes that are sent to its clients in a second. 0: as many as go. Default 0.",
-    ),
+    online("tenant.out_bytes_per_sec", "Most bytes sent to its clients per second. 0: no limit. Default 0."),
     online(
         "tenant.burst_millis",
-        "How much of its rates it may save up, as what comes to it in so many milliseconds, 1 to 3600000. Default 1000.",
+        "How much of its rates it may save up, in milliseconds of that rate, 1 to 3600000. Default 1000.",
     ),
     online(
         "user.name",
-        "What the user is called in AUTH (docs/security.md). Without any [[user]] every client may do everything; with some, who has\n\
-         not said who it is may do what \"default\" may, and nothing where there is no user of that name.",
+        "The user's name in AUTH (docs/security.md). Without any [[user]] every client may do everything. With\n\
+         users, an unauthenticated client may do what \"default\" may, and nothing if there is no such user.",
     ),
     online(
         "user.password_hash",
-        "\"sha256:\" and the SHA-256 of its password, as `millpond hash-password` makes it. Default \"\": rules says by what it is known.",
+        "\"sha256:\" and the SHA-256 of its password, as `millpond hash-password` prints it. Default \"\": `rules`\n\
+         sets its passwords.",
     ),
-    online("user.tenant", "The tenant that it is, whatever the listener. Default \"\": the listener's."),
+    online(
+        "user.tenant",
+        "Its tenant, whatever the listener. Not for a \"default\" without a password: such a client has its\n\
+         listener's tenant. Default \"\": the listener's.",
+    ),
     online(
         "user.tenants",
-        "Other tenants that it may turn to by SELECT; \"*\" is all. Default []: those of the listener, where it has no tenant either.",
+        "Other tenants that it may select by SELECT; \"*\" is all. Default []: those of the listener, if the user\n\
+         has no tenant either.",
     ),
     online(
         "user.rules",
-        "What it may do, in the words of Redis's ACLs; for memcached's commands docs/security.md says which. Default \"allkeys allcommands\".",
+        "Its permissions, in the syntax of Redis's ACLs; docs/security.md gives their meaning for memcached's\n\
+         commands. Default \"allkeys allcommands\".",
     ),
     online(
         "limits.max_connections",
-        "Connections at a time, over all listeners. One more is told \"ERROR Too many open connections\" and closed.\n\
-         Default 4096.",
+        "Most connections at a time, over all listeners. A further one gets \"ERROR Too many open connections\"\n\
+         and is closed. Default 4096.",
     ),
     online(
         "limits.max_line_bytes",
-        "The longest command line, other than of a retrieval. A longer one is answered \"CLIENT_ERROR line too long\" and\n\
-         the connection is closed. Default 2KiB.",
+        "The longest command line, except for retrievals. A longer one gets \"CLIENT_ERROR line too long\" and the\n\
+         connection is closed. Default 2KiB.",
     ),
     online(
         "limits.max_get_line_bytes",
-        "The longest command line of get, gets, gat and gats. A longer one is treated in the same way. Default 1MiB.",
+        "The longest command line of get, gets, gat and gats. A longer one gets the same error. Default 1MiB.",
     ),
     online(
         "limits.max_get_keys",
-        "The most keys in one retrieval. More are answered \"CLIENT_ERROR too many keys\". Default 65536.",
+        "The most keys in one retrieval. More get \"CLIENT_ERROR too many keys\". Default 65536.",
     ),
     online(
         "limits.max_request_bytes",
-        "The longest request of RESP that is kept while it comes, and the most that a transaction keeps. A longer one is dropped and\n\
-         answered with an error. A value that is being set does not count: it is received into its item. Default 16MiB.",
+        "The longest RESP request that is buffered, and the most that a transaction buffers. A longer one is\n\
+         dropped and gets an error. A value being set does not count: it is received into its item. Default 16MiB.",
     ),
     online(
         "limits.max_tracked_keys",
-        "The most copies of keys that clients have after CLIENT TRACKING, over all of them. One more, and the client of another\n\
-         is told to forget that. A copy takes its key and 96 bytes. Default 1000000.",
+        "The most keys that are remembered for CLIENT TRACKING, over all clients. Beyond that, another\n\
+         remembered key is invalidated. Each takes its key and 96 bytes. Default 1000000.",
     ),
     online(
         "limits.max_item_bytes",
-        "The largest item, counted as memcached does for its -I: the key, the value and 59 bytes, or 63 with client flags.\n\
-         A larger one is answered \"SERVER_ERROR object too large for cache\". Default 1MiB; at most 4MiB.",
+        "The largest item, counted as memcached does for its -I: the key, the value and 59 bytes, or 63 with\n\
+         client flags. A larger one gets \"SERVER_ERROR object too large for cache\". At most 4MiB. Default 1MiB.",
     ),
     online(
         "limits.skip_refused_data",
-        "Whether the data behind a storage command is skipped when its line was refused. memcached reads it as commands,\n\
-         which a client that does not check its keys can be tricked with. Default false, as memcached.",
+        "Whether the data after a rejected storage command is skipped. memcached reads it as commands, which an\n\
+         attacker can exploit if a client does not check its keys. Default false, as memcached.",
     ),
     online(
         "limits.max_output_buffer_bytes",
-        "Unsent responses of one connection above which its requests wait until it reads. Default 1MiB.",
+        "Unsent responses of one connection above which its requests wait until the client reads. Default 1MiB.",
     ),
     online(
         "limits.max_connection_memory_bytes",
-        "Buffers of all connections together. A request that would need more is answered with SERVER_ERROR out of\n\
-         memory. \"auto\": an eighth of `memory`, at least 16MiB. Default \"auto\".",
+        "Buffers of all connections together. A request that would need more gets SERVER_ERROR out of memory.\n\
+         \"auto\": an eighth of `memory`, at least 16MiB. Default \"auto\".",
     ),
     online(
         "limits.max_requests_per_turn",
-        "Pipelined requests of one connection that are answered before the others get their turn. Default 256.",
+        "Pipelined requests of one connection that are answered before other connections get their turn.\n\
+         Default 256.",
     ),
     online(
         "limits.idle_timeout_secs",
@@ -276,16 +291,16 @@ pub const KEYS: &[Key] = &[
     ),
     online(
         "limits.stall_timeout_secs",
-        "Seconds without progress in the middle of a request, or with responses the client does not take, after which\n\
+        "Seconds without progress within a request, or with responses that the client does not read, after which\n\
          a connection is closed. 0: never. Default 60.",
     ),
     online(
         "limits.handshake_timeout_secs",
-        "Seconds that a client has for the handshake of TLS. 0: for as long as it likes. Default 10.",
+        "Seconds that a client has for the TLS handshake. 0: no limit. Default 10.",
     ),
     online(
         "limits.drain_timeout_secs",
-        "Seconds that clients are given to take their last responses when the server stops. Default 5.",
+        "Seconds that clients have to read their last responses when the server stops. Default 5.",
     ),
     restart(
         "admin.enabled",
@@ -293,154 +308,167 @@ pub const KEYS: &[Key] = &[
     ),
     restart(
         "admin.address",
-        "Where it listens, \"tcp://IP:PORT\". \"auto\": \"tcp://127.0.0.1:11212\"; if another program has that, the server goes on\n\
-         without /metrics and the rest, and warns. Default \"auto\".",
+        "Its address, \"tcp://IP:PORT\". \"auto\": \"tcp://127.0.0.1:11212\"; if another program has that, the server\n\
+         warns and has no /metrics and other pages. Default \"auto\".",
     ),
     online(
         "admin.hosts",
-        "Names and addresses besides its own under which it may be asked for, as in [\"cache-1.example\"]; others are refused, so\n\
-         that no page in a browser can read it by a name that leads here. \"*\" is any. Default [].",
+        "Accepted host names and addresses besides its own, as in [\"cache-1.example\"]; others are rejected, so\n\
+         that no web page can read it through a name that resolves to this server. \"*\" is any. Default [].",
     ),
     online(
         "admin.token",
-        "A token that operators must show, as in `Authorization: Bearer TOKEN` or `millpond --token` (docs/security.md), unless they\n\
-         have a certificate. At least 16 bytes. Default \"\" (none is asked for).",
+        "A token that operators must send, as in `Authorization: Bearer TOKEN` or `millpond --token`\n\
+         (docs/security.md), unless they have a certificate. At least 16 bytes. Default \"\" (no token is needed).",
     ),
     online(
         "admin.tokens_file",
-        "A file with further tokens, one a line, # before comments; read again on SIGHUP. Default \"\" (none).",
+        "A file with further tokens, one per line, # before comments; read again on SIGHUP. Default \"\" (none).",
     ),
     online(
         "admin.tls_certificate",
-        "For TLS: a file in PEM with the server's certificate and those that lead to its root. Read again, as the files below,\n\
-         on SIGHUP; connections stay, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
+        "For TLS: a PEM file with the server's certificate and its chain. SIGHUP reads it, and the files below,\n\
+         again; open connections are kept, and new ones get the new certificate (docs/tls.md). Default \"\" (no TLS).",
     ),
-    online("admin.tls_key", "A file in PEM with the certificate's private key. Default \"\"."),
+    online("admin.tls_key", "A PEM file with the certificate's private key. Default \"\"."),
     online(
         "admin.tls_client_ca",
-        "For mutual TLS: a file in PEM with the roots of clients' certificates. Default \"\" (clients are not asked for one).",
+        "For mutual TLS: a PEM file with the roots of clients' certificates. Default \"\" (clients are not asked\n\
+         for one).",
     ),
     online(
         "admin.tls_client_auth",
-        "Whether a client must have a certificate where it is asked for one: \"required\" or \"optional\". Default \"required\".",
+        "Whether clients that are asked for a certificate must have one: \"required\" or \"optional\".\n\
+         Default \"required\".",
     ),
     online(
         "admin.tls_min_version",
-        "The oldest version of TLS that is spoken: \"1.2\" or \"1.3\". Default \"1.2\".",
+        "The oldest accepted version of TLS: \"1.2\" or \"1.3\". Default \"1.2\".",
     ),
     online(
         "watch.latency_one_in",
-        "One call of the engine in so many is timed: find, allocate, insert and remove, shown as percentiles in /metrics and\n\
-         /stats.json. 0: none. Default 0; 1000 costs about 1 %.",
+        "One call of the engine in this many is timed: find, allocate, insert and remove, shown as percentiles\n\
+         in /metrics and /stats.json. 0: none. Default 0; 1000 costs about 1 %.",
     ),
     online(
         "watch.slow_log_micros",
-        "A request of RESP that takes at least so many microseconds is kept for SLOWLOG GET. 0: every one. -1: none.\n\
-         Below 1000 lookups are no longer gathered, so that each can be timed, which costs speed. Default 10000.",
+        "A RESP request that takes at least this many microseconds is kept for SLOWLOG GET. 0: every request.\n\
+         -1: none. Below 1000, lookups are no longer batched, so that each can be timed, which costs speed.\n\
+         Default 10000.",
     ),
-    online("watch.slow_log_entries", "How many requests the slow log keeps, at most 65536. Default 128."),
+    online("watch.slow_log_entries", "Number of requests in the slow log, at most 65536. Default 128."),
     online(
         "watch.latency_monitor_millis",
-        "A command of RESP that takes at least so many milliseconds is kept as an event for LATENCY HISTORY. 0: none is. Default 0.",
+        "A RESP command that takes at least this many milliseconds is kept as an event for LATENCY HISTORY. 0:\n\
+         none. Default 0.",
     ),
     online(
         "watch.hot_keys",
-        "How many hot keys are kept of each pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json. All pools take a\n\
-         64th of the memory at most for this and for curves: of many, the first are looked at. 0: none are looked for. Default 16.",
+        "Number of hot keys per pool, at most 1024, shown by `stats hotkeys` and in /hotkeys.json. Hot keys and\n\
+         curves of all pools take at most a 64th of the memory; if pools are many, only the first have them. 0: none.\n\
+         Default 16.",
     ),
     online(
         "watch.hot_keys_one_in",
-        "One find in so many is looked at for hot keys, at least 1. Default 1000.",
+        "One find in this many is sampled for hot keys, at least 1. Default 1000.",
     ),
     online(
         "watch.curve_keys",
-        "How many keys of each pool are followed to learn its miss-ratio curve, 64 to 1048576, shown in /curves.json: what it would\n\
-         miss with less memory and with more (docs/curves.md). 2048 take 270 KiB a pool. 0: nothing is learnt. Default 2048.",
+        "Number of keys of each pool that are followed to learn its miss-ratio curve, 64 to 1048576, shown in\n\
+         /curves.json: its misses with less memory and with more (docs/curves.md). 2048 take 270 KiB per pool. 0: no\n\
+         curves. Default 2048.",
     ),
     online(
         "watch.curve_one_in",
-        "Of all keys at most one in so many is followed for that, at least 1. Default 64.",
+        "At most one key in this many is followed for that, at least 1. Default 64.",
     ),
     online(
         "watch.trace_file",
-        "A file to which the events of a sample of keys are written, for `millpond bench replay` (docs/watching.md). It is\n\
-         overwritten, and grows for as long as this is set. Default \"\" (none).",
+        "A file for the events of a sample of keys, for `millpond bench replay` (docs/watching.md). It is\n\
+         overwritten, and grows as long as this is set. Default \"\" (none).",
     ),
     online(
         "watch.trace_one_in",
-        "The events of one key in so many are written there, at least 1. Default 1000.",
+        "The events of one key in this many are written there, at least 1. Default 1000.",
     ),
     online(
         "watch.request_log",
-        "A file to which the requests for a sample of keys are written, for `millpond bench replay` and `curve` (docs/watching.md). It is\n\
-         added to, and opened anew on SIGHUP. Default \"\" (none).",
+        "A file for the requests for a sample of keys, for `millpond bench replay` and `curve`\n\
+         (docs/watching.md). It is appended to, and reopened on SIGHUP. Default \"\" (none).",
     ),
     online(
         "watch.request_log_one_in",
-        "The requests for one key in so many are written there, at least 1. Default 100.",
+        "The requests for one key in this many are written there, at least 1. Default 100.",
     ),
     online(
         "watch.request_log_plain_keys",
-        "Whether keys are written there as they are. Default false: as numbers, by which nobody can tell the keys.",
+        "Whether keys are written there in plain text; otherwise as numbers that do not reveal them.\n\
+         Default false.",
     ),
     online(
         "watch.request_log_max_bytes",
-        "A log of requests of so many bytes is put aside under its name with \".1\", in place of the one before. Default 256MiB.",
+        "Size at which the request log is renamed with \".1\" appended, replacing the previous one.\n\
+         Default 256MiB.",
     ),
     online(
         "monitor.mode",
-        "What is watched, so that the cache gives memory back when others run short (docs/memory-monitor.md): \"off\",\n\
-         \"free-memory\" (of the machine), \"resident-memory\" (of this process) or \"cgroup\". Default \"off\".",
+        "What is monitored, so that the cache gives memory back when the machine or container is short of it\n\
+         (docs/memory-monitor.md): \"off\", \"free-memory\" (of the machine), \"resident-memory\" (of this process) or\n\
+         \"cgroup\". Default \"off\".",
     ),
-    online("monitor.interval_millis", "How often, in milliseconds. Default 1000."),
+    online("monitor.interval_millis", "Milliseconds between two checks. Default 1000."),
     online(
         "monitor.lower_bytes",
-        "Below so much available memory the cache gives back; below so much resident memory it takes back. Default 10GiB.",
+        "Below this much available memory the cache gives memory back; below this much resident memory it\n\
+         retakes memory. Default 10GiB.",
     ),
     online(
         "monitor.upper_bytes",
-        "Above so much available memory the cache takes back; above so much resident memory it gives back. Default 15GiB.",
+        "Above this much available memory the cache retakes memory; above this much resident memory it gives\n\
+         memory back. Default 15GiB.",
     ),
     online(
         "monitor.give_percent",
-        "How much is given back at once, in percent of what lies between lower and upper. Default 5.",
+        "Amount given back at once, in percent of the distance between lower and upper. Default 5.",
     ),
     online(
         "monitor.take_percent",
-        "How much is taken back at once, in percent of what lies between lower and upper. Default 5.",
+        "Amount retaken at once, in percent of the distance between lower and upper. Default 5.",
     ),
-    online("monitor.max_given_percent", "The most that is given back, in percent of `memory`. Default 20."),
+    online("monitor.max_given_percent", "The most memory given back, in percent of `memory`. Default 20."),
     online(
         "monitor.take_window_secs",
-        "Seconds over which the rate is measured at which memory gets short, by which taking back is slowed.\n\
-         0: it is not slowed. Default 0.",
+        "Seconds over which the rate of decline of memory is measured, by which retaking is slowed. 0: not\n\
+         slowed. Default 0.",
     ),
     online(
         "monitor.max_pressure_percent",
-        "In mode \"cgroup\": memory is given back while tasks waited for memory for more than so many percent of the last ten\n\
-         seconds (PSI). 0: pressure is not read. Default 10.0.",
+        "In mode \"cgroup\": memory is given back while tasks waited for memory for more than this percentage of\n\
+         the last ten seconds (PSI). 0: pressure is not read. Default 10.0.",
     ),
     online(
         "telemetry.otlp_endpoint",
-        "Where spans of a sample of turns go, by OTLP over HTTP, as \"http://127.0.0.1:4318\" (docs/watching.md); without a path it is /v1/traces\n\
-         there. For a binary that was built with the feature `opentelemetry`. Default \"\" (none).",
+        "Collector for spans of a sample of turns, by OTLP over HTTP, as \"http://127.0.0.1:4318\"\n\
+         (docs/watching.md); without a path, /v1/traces there. Needs a binary built with the feature `opentelemetry`.\n\
+         Default \"\" (none).",
     ),
     online(
         "telemetry.sample_one_in",
-        "One turn of a connection in so many is traced, at random. 0: none. Default 1000.",
+        "One turn of a connection in this many is traced, at random. 0: none. Default 1000.",
     ),
     online(
         "telemetry.slow_command_micros",
-        "A command in such a turn that takes at least so many microseconds has a span of its own. 0: every one. Default 1000.",
+        "A command in such a turn that takes at least this many microseconds has its own span. 0: every command.\n\
+         Default 1000.",
     ),
-    online("telemetry.service_name", "What the server calls itself in spans. Default \"millpond\"."),
+    online("telemetry.service_name", "The server's service name in spans. Default \"millpond\"."),
     online(
         "telemetry.timeout_millis",
-        "Milliseconds that sending some spans may take, 1 to 60000; then they are dropped. Default 2000.",
+        "Milliseconds that sending a batch of spans may take, 1 to 60000; then they are dropped. Default 2000.",
     ),
     online(
         "log.level",
-        "What is logged to standard error: \"error\", \"warn\", \"info\", \"debug\" or \"trace\". Default \"info\".",
+        "Lowest level logged to standard error: \"error\", \"warn\", \"info\", \"debug\" or \"trace\". Default \"info\".",
     ),
 ];
 

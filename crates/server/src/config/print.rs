@@ -10,11 +10,12 @@ use super::{Config, load};
 use crate::error::Error;
 
 const HEADER: &str = "\
-# Millpond's configuration. Every setting is shown; one that is left out has its default.
+# Millpond's configuration. Every setting is shown; an omitted setting has its default.
 # Sizes are bytes, or texts with a unit: \"64KiB\", \"1.5GiB\".
-# [online]: SIGHUP re-reads this file and applies a new value while serving. [restart]: it is applied at the next start.
-# A setting outside [[listener]], [[pool]], [[tenant]] and [[user]] may also be given as a variable, as in MILLPOND_LIMITS_MAX_CONNECTIONS=100,
-# and every one as a flag, as in --set limits.max_connections=100. A flag goes over a variable, a variable over this file.
+# [online]: SIGHUP re-reads this file and applies a new value while serving. [restart]: the next start applies it.
+# Settings outside [[listener]], [[pool]], [[tenant]] and [[user]] can also be given as variables, as in
+# MILLPOND_LIMITS_MAX_CONNECTIONS=100, and all settings as flags, as in --set limits.max_connections=100.
+# Flags override variables, and variables override this file.
 ";
 
 /// Returns `config` as a TOML file in which each setting is preceded by its help.

@@ -1,5 +1,6 @@
 //! The world as a whole: against theory, against itself, and whatever happens.
 
+use allocate::Policy;
 use allocate::drf::Drf;
 use allocate::hare::Hare;
 use allocate::partition::Weighted;
