@@ -30,7 +30,7 @@ use crate::users::Entry;
 use crate::users::Users;
 use crate::watching::Watching;
 
-/// Where other threads reach a worker, and how busy it is.
+/// A worker's mailbox for other threads, and its load.
 pub(crate) struct WorkerState {
     pub(crate) mailbox: Mailbox,
     pub(crate) connections: AtomicUsize,
@@ -38,7 +38,7 @@ pub(crate) struct WorkerState {
     pub(crate) beats: AtomicU64,
 }
 
-/// What everyone shares.
+/// The state that all threads share.
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     pub(crate) clock: Clock,
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     settings: RwLock<Arc<Settings>>,
     /// How the admin server's next connections speak TLS, if they do.
     pub(crate) admin_tls: TlsSlot,
-    /// Who may ask the admin server.
+    /// The access rules of the admin server.
     pub(crate) admin_access: AccessSlot,
     directory: RwLock<Arc<Directory>>,
     departing: Mutex<Departing>,
@@ -190,7 +190,8 @@ impl Shared {
         self.each_seen(tenant, ListenerCounters::reset);
     }
 
-    /// Who of the tenant's clients waits, because one of them asked for it. At the end nobody does.
+    /// Returns which of the tenant's clients are paused, because one of them asked for it. While
+    /// the server drains or the tenant is removed, none are.
     #[inline]
     pub(crate) fn paused(&self, tenant: &Tenant) -> Option<Paused> {
         let paused = tenant.pause.now(&self.clock)?;
@@ -225,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// Whether several tenants share the server, so that none may change what is everybody's.
+    /// Returns whether several tenants share the server, so that none may change shared state.
     pub(crate) fn is_shared(&self) -> bool {
         self.directory().tenants.len() > 1
     }

@@ -19,22 +19,22 @@ pub(super) struct Change {
     pub(super) compare_cas: Option<u64>,
     /// The token that the changed item gets, if the client chose it.
     pub(super) new_cas: Option<u64>,
-    /// Whether the answer has its token.
+    /// True if the answer includes the compare-and-swap token.
     pub(super) wants_cas: bool,
-    /// What to create where there is nothing: its end, and the number.
+    /// The expiry time and the number of the item created on a miss.
     pub(super) create: Option<(Exptime, u64)>,
     /// The new end.
     pub(super) touch: Option<Exptime>,
 }
 
 impl Change {
-    /// Whether what comes of it has a token from the start.
+    /// Returns whether the changed item has a token from the start.
     fn keeps_cas(&self) -> bool {
         self.wants_cas || self.new_cas.is_some()
     }
 }
 
-/// What became of it.
+/// The outcome of an increment or decrement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
     /// The item is this now.

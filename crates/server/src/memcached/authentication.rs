@@ -1,8 +1,8 @@
-//! Who a memcached client is, where it must say so: as memcached with `-Y`, by a first `set` of any
-//! key whose value is `user password`.
+//! Authentication of memcached clients: as memcached with `-Y`, by a first `set` of any key whose
+//! value is `user password`.
 //!
-//! Where `default` may do something without saying so, it is by a `set` that `default` may not
-//! carry out ([`super::permission`]). The binary protocol has no way in.
+//! If `default` has permissions without a password, a client authenticates with a `set` that
+//! `default` may not carry out ([`super::permission`]). The binary protocol has no authentication.
 
 use millpond::ReadHandle;
 use protocol::http;
@@ -24,7 +24,7 @@ const UNKNOWN: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
 const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
 const NO_PAIR: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 
-/// What stands at the front of the input.
+/// The request at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim<'i> {
     /// Not yet a whole claim.
@@ -39,7 +39,7 @@ enum Claim<'i> {
     Is(Said<'i>, usize),
 }
 
-/// Who a client says that it is.
+/// The user and password that a client sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said<'i> {
     user: &'i [u8],

@@ -22,7 +22,7 @@ use crate::metrics::Counter;
 use crate::output::Output;
 use crate::turn::Next;
 
-/// What stands behind the token of a failed allocation in memcached's words.
+/// memcached's description of a failed allocation, after the error token.
 const NO_MEMORY_STORING: &[u8] = b"Out of memory allocating item";
 /// The same, where a number was to be changed.
 const NO_MEMORY_COUNTING: &[u8] = b"Out of memory incrementing value";
@@ -31,7 +31,7 @@ const NO_MEMORY_COUNTING: &[u8] = b"Out of memory incrementing value";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BinaryGet {
     head: Head,
-    /// Whether a miss is passed over in silence.
+    /// True if a miss gets no answer.
     quiet: bool,
     with_key: bool,
     /// The new end of what is found.

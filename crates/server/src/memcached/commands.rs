@@ -23,7 +23,7 @@ use crate::telemetry::{Sampled, Step};
 use crate::tenants::Tenant;
 use crate::users::User;
 
-/// What a command works with.
+/// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {
     pub(super) shared: &'c Shared,
     pub(super) settings: &'a Settings,
@@ -37,7 +37,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) key_buffer: &'a mut KeyBuf,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
-    /// Whether requests are counted by the prefixes of their keys.
+    /// True if requests are counted by the prefixes of their keys.
     pub(super) has_details: bool,
     /// There while this turn is traced.
     pub(super) sampled: &'a mut Option<Sampled>,
@@ -52,7 +52,7 @@ pub(super) enum EndsAt {
     Past,
 }
 
-/// What became of a removal.
+/// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removed {
     Yes,
@@ -84,8 +84,8 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// What a new item is made with. It has a token at once if it `has_cas`, or if it is so long
-    /// that one does not count.
+    /// Returns the options for a new item. The item has a token at once if it `has_cas`, or if it
+    /// is so large that the size of a token does not matter.
     pub(super) fn options(
         &self,
         (expires_at, client_flags): (Option<u32>, u32),
@@ -107,7 +107,7 @@ impl<'c> Commands<'_, 'c> {
         item
     }
 
-    /// What was found, with a compare-and-swap token, if it is held.
+    /// Returns the value found, with its compare-and-swap token if its handle is held.
     pub(super) fn with_token<'a>(&self, value: Value<'a, 'c>) -> Value<'a, 'c> {
         match value {
             Value::Held(item) => Value::Held(self.tagged(item)),

@@ -13,8 +13,8 @@ use super::store::cas_of;
 use crate::output::Output;
 use crate::turn::Next;
 
-/// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
-/// all of one slab.
+/// The most item memory that a walk may hold between two turns: the items that it has looked at
+/// ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
 /// The highest number that a class can have.
 const MAX_CLASS: u16 = 255;

@@ -42,7 +42,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Where the missing bytes belong; none where they are dropped or all there.
+    /// Returns the buffer for the missing bytes; `None` if they are dropped or complete.
     pub(crate) fn buffer(&mut self) -> Option<&mut [u8]> {
         let Ok(Draft { item: Some(item), .. }) = &mut self.draft else { return None };
         item.value_mut().get_mut(self.filled..).filter(|rest| !rest.is_empty())
@@ -66,7 +66,7 @@ impl Incoming<'_> {
         part.consumed
     }
 
-    /// Whether the data and its line end are there.
+    /// Returns whether the data and its line end have arrived.
     pub(super) fn is_complete(&self) -> bool {
         !matches!(self.block.state(), DataState::Missing(_))
     }

@@ -34,10 +34,10 @@ pub(super) enum Answer<'i> {
 }
 
 impl Answer<'_> {
-    /// What stands where there is no lookup.
+    /// Placeholder for no lookup.
     pub(super) const NONE: Self = Self::Value { with_cas: false, touch: None, last: false };
 
-    /// Whether it has the compare-and-swap token of what is found.
+    /// Returns whether the lookup needs the compare-and-swap token of the item.
     fn wants_cas(&self) -> bool {
         match self {
             Self::Value { with_cas, .. } => *with_cas,
@@ -56,13 +56,13 @@ impl Answer<'_> {
     }
 }
 
-/// Whether an `mg` can be answered from the item as it was found: it neither changes anything nor
-/// asks what was so before it was looked up.
+/// Returns whether an `mg` can be answered from the item as it was found: the request neither
+/// changes anything nor asks for the state of the item before the lookup.
 pub(super) fn is_plain(request: &MetaRequest<'_>) -> bool {
     !request.key.is_base64() && !b"NRThluIE".iter().any(|flag| request.flags.has(*flag))
 }
 
-/// What a batch came to, for the statistics.
+/// The results of a batch, for the statistics.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     answered: usize,

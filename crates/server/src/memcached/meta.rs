@@ -19,7 +19,7 @@ pub(super) const STALE: u8 = 1;
 /// User bit of an item that some client was told to recache.
 pub(super) const TOKEN_SENT: u8 = 2;
 
-/// What was so of an item before the present command looked it up.
+/// The state of an item before the present command looked it up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     fetched: bool,
@@ -358,7 +358,7 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// What [`Commands::tell`] found out and did.
+/// The results and effects of [`Commands::tell`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     ttl: Option<Remaining>,

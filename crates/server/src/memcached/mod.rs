@@ -1,10 +1,10 @@
-//! What a memcached client is answered: classic, meta and binary commands on the engine.
+//! Execution of memcached's classic, meta and binary commands on the engine.
 //!
-//! A [`Session`] is given what a connection has received and answers every whole request in it.
-//! Lookups that follow one another – the keys of a retrieval, pipelined retrievals, plain `mg` –
-//! are gathered and looked up at once. Commands that change an item depending on what it is are
-//! optimistic: read, make a new item, put it in place of exactly the one that was read, and begin
-//! again if that is no longer there. No command takes a lock of the server's.
+//! A [`Session`] is given the input of a connection and answers every whole request in it.
+//! Consecutive lookups – the keys of a retrieval, pipelined retrievals, plain `mg` – are batched.
+//! Commands whose change to an item depends on its state are optimistic: they read the item, make a
+//! new one, replace exactly the item that was read, and retry if that item is no longer there. No
+//! command takes a server lock.
 //!
 //! Semantics are those of memcached 1.6.18, which the wire tests compare with;
 //! `docs/compatibility.md` has the exceptions.
@@ -47,13 +47,13 @@ use crate::tenants::{Account, Route, go_on};
 use crate::turn::{Next, Turn};
 use crate::users::{Identity, Users};
 
-/// What `version` answers: the memcached release whose behaviour is served, and ours.
+/// The answer to `version`: the memcached release whose behaviour is served, and our version.
 pub(crate) const VERSION: &str = concat!("1.6.18-millpond-", env!("CARGO_PKG_VERSION"));
 
-/// What `watch` is answered: a log of requests is written to a file here.
+/// The answer to `watch`: the server writes its log of requests to a file instead.
 const NO_WATCH: &[u8] = b"CLIENT_ERROR watch is not supported: set watch.request_log or watch.trace_file\r\n";
 
-/// What a client speaks.
+/// The protocol that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wire {
     /// Its first byte will tell.
@@ -112,12 +112,12 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whose its next turn is, and where that counts.
+    /// The account charged for the connection's next turn.
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.elsewhere.as_ref().unwrap_or(&self.account)
     }
 
-    /// Whose connection it is.
+    /// The account that the connection belongs to.
     pub(crate) fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -127,7 +127,7 @@ impl<'c> Session<'c> {
         self.new_limits = Some(settings.protocol.clone());
     }
 
-    /// Whether it is in the middle of a large value.
+    /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
@@ -138,7 +138,7 @@ impl<'c> Session<'c> {
         self.incoming.as_ref().map_or(0, Incoming::held_bytes) + dump
     }
 
-    /// Where the missing bytes of a large value belong.
+    /// Returns the buffer for the missing bytes of a large value.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
         self.incoming.as_mut()?.buffer()
     }
@@ -260,17 +260,17 @@ struct Round<'a, 'c, 'i> {
     dump: &'a mut Option<Dump<'c>>,
     commands: Commands<'a, 'c>,
     settings: &'a Settings,
-    /// Where keys lead, where their prefixes matter.
+    /// The route of keys to tenants, if prefixes of keys matter.
     route: Option<Route<'a>>,
     /// The account that the next turn is to be of, where that is another.
     moves_to: Option<Arc<Account>>,
-    /// Who the client says that it is, by the request that the turn ended with.
+    /// The credentials in the request that ended the turn.
     said: Option<Said<'i>>,
     input: &'i [u8],
     output: &'a mut Output<ReadHandle<'c>>,
     /// Lookups that have been read but not answered; they come before `position`.
     batch: Batch<'i, Answer<'i>>,
-    /// Where the next request begins.
+    /// The position of the next request.
     position: usize,
     answered: usize,
 }
@@ -320,8 +320,8 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
-    /// Whether a request with this key is another tenant's, or without one the connection's own.
-    /// `Some` ends the turn, and the request is still to come.
+    /// Switches to another account if a request with this key, or one without a key, does not
+    /// belong to the present tenant. `Some` ends the turn, and the request is still to be handled.
     fn goes_elsewhere(&mut self, key: Option<Key<'i>>) -> Option<Next> {
         let route = self.route.as_ref()?;
         let mut scratch = KeyBuf::default();
@@ -383,7 +383,7 @@ impl<'i> Round<'_, '_, 'i> {
         self.unless_last(next)
     }
 
-    /// What ends the turn after a request, where another one may follow it.
+    /// Drops a yield after the last request of the input, where the turn ends anyway.
     fn unless_last(&self, next: Option<Next>) -> Option<Next> {
         next.filter(|next| *next != Next::Yield || self.position < self.input.len())
     }
@@ -491,7 +491,7 @@ impl<'i> Round<'_, '_, 'i> {
     }
 }
 
-/// What a request is called in spans.
+/// Returns the name of a request in spans.
 const fn name_of(request: &Request<'_>) -> &'static str {
     match request {
         Request::Get(_) => "get",

@@ -1,10 +1,10 @@
-//! What a user may do by memcached's commands: what the rules say of the commands of Redis that do
-//! the same.
+//! Permissions for memcached's commands, derived from the rules for the equivalent commands of
+//! Redis.
 //!
-//! Rules name commands, categories and keys as Redis has them, so that one set of them holds for a
-//! user whatever it speaks. Each request of memcached is checked as if its counterparts of Redis
-//! had been sent, which `docs/security.md` lists. What says nothing of keys or settings and keeps
-//! the wire in step (`version`, `mn`, the binary no-op, `quit`) is free.
+//! Rules name commands, categories and keys as Redis does, so that one set of rules holds for a
+//! user in either protocol. Each request of memcached is checked as if its counterparts of Redis
+//! had been sent; `docs/security.md` lists them. Requests that reveal nothing of keys or settings
+//! and keep the wire in step (`version`, `mn`, the binary no-op, `quit`) need no permission.
 
 use std::ops::ControlFlow;
 
@@ -65,7 +65,7 @@ impl Denial {
     }
 }
 
-/// Whether the user may call all of these with this key.
+/// Checks that the user may call all of these commands with this key.
 fn check(user: &User, counterparts: Counterparts, key: Option<&[u8]>) -> Result<(), Denial> {
     for counterpart in counterparts {
         let args: Vec<&[u8]> = counterpart.words().iter().map(|word| word.as_bytes()).chain(key).collect();
@@ -162,7 +162,7 @@ fn of_binary(request: &binary::Request<'_>) -> Counterparts {
     }
 }
 
-/// Whether the client wants no answer, not even an error.
+/// Returns whether the client wants no answer, not even an error.
 const fn is_silent(request: &Request<'_>) -> bool {
     match request {
         Request::Store(request) => request.header.noreply,
@@ -234,8 +234,8 @@ impl<'c> Commands<'_, 'c> {
         output.compose(|out| binary_reply::error_text(out, head, Status::NotAllowed, text.as_bytes()));
     }
 
-    /// Who a `set` that is not allowed says that the client is, if it could mean that: who is
-    /// nobody in particular may be asking to be somebody.
+    /// Returns the credentials in a `set` that is not allowed, if the `set` could be an attempt to
+    /// authenticate: a client that is not authenticated may be trying to.
     fn said<'i>(&self, request: &Request<'i>) -> Option<Said<'i>> {
         let Request::Store(request) = request else { return None };
         let is_set = request.header.command == StoreCommand::Set && request.header.meta.is_none();

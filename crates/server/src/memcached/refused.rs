@@ -6,7 +6,7 @@ use crate::turn::{MIN_DIRECT_BYTES, Next};
 use protocol::memcached::{Parse, Refusal, StoreCommand, StoreHeader, WireError};
 
 impl<'i> Round<'_, '_, 'i> {
-    /// What the parser says when it does not have a whole request.
+    /// Handles a parser result that is not a whole request.
     pub(super) fn other(&mut self, parse: Parse<'i>) -> Option<Next> {
         if let Some(next) = self.answer_batch() {
             return Some(next);

@@ -61,8 +61,8 @@ const COUNTERS: &[(&str, &[Counter])] = &[
     ("conn_yields", &[Counter::PausedTurn]),
 ];
 
-/// What happens in memcached and not here: it has pools of response objects and of read buffers,
-/// other queues and other ways to move slabs.
+/// Statistics of memcached that have no meaning here: memcached has pools of response objects and
+/// of read buffers, other queues and other ways to move slabs.
 const NEVER: [&str; 32] = [
     "response_obj_oom",
     "response_obj_count",
@@ -186,7 +186,7 @@ impl<'c> Commands<'_, 'c> {
         self.tenant.max_connections(self.settings.max_connections) as u64
     }
 
-    /// What is known of the pools that the client may know of, together.
+    /// Writes the totals of the pools that the client may see.
     fn general_pools(&self, out: &mut Vec<u8>) {
         let shared = self.shared;
         let pools = shared.pools_seen_by(self.tenant);
@@ -212,7 +212,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What is of the whole process.
+    /// Writes the statistics of the whole process.
     fn general_engine(&self, out: &mut Vec<u8>) {
         let shared = self.shared;
         let stats = shared.cache.stats();
@@ -278,8 +278,8 @@ impl<'c> Commands<'_, 'c> {
         reply::stat(out, "track_sizes", "no");
     }
 
-    /// Whether a `set` by a client that has just connected to this listener is its user and
-    /// password. memcached names the file with these, and has `no` if there is none.
+    /// Returns whether the first `set` of a new client of this listener must contain its user and
+    /// password. memcached reports the name of the password file, or `no` if there is none.
     fn takes_passwords(&self) -> bool {
         let listener = &self.info.listener;
         let is_text = !matches!(listener.protocol, Protocol::MemcachedBinary | Protocol::Resp);
@@ -291,7 +291,7 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.pool_stats(self.pool.id).ok()
     }
 
-    /// What is known of the tenant that the client is. Others are the operator's to see.
+    /// Writes the statistics of the client's own tenant. Only the operator sees other tenants.
     fn tenants(&self, out: &mut Vec<u8>) {
         for tenant in tenants(self.shared).iter().filter(|tenant| tenant.name == self.tenant.name) {
             reply::stat(out, &format!("{}:pool", tenant.name), &tenant.pool);
@@ -393,7 +393,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What the pool's miss-ratio curve says, if it is learnt.
+    /// Writes the pool's miss-ratio curve, if the pool learns one.
     fn curves(&self, out: &mut Vec<u8>) {
         let Some(outlook) = self.pool_stats().and_then(|pool| Outlook::of(&self.shared.cache, &pool)) else {
             return;
@@ -422,7 +422,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What was counted by prefixes of keys.
+    /// Writes the counts by prefixes of keys.
     fn details(&self, out: &mut Vec<u8>) {
         for (prefix, counts) in self.tenant.details.all() {
             let Counts { gets, hits, sets, deletes } = counts;

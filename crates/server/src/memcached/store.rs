@@ -12,7 +12,7 @@ use crate::metrics::Counter;
 use crate::output::Output;
 use crate::requests::{Asked, Does};
 
-/// What became of a storage command.
+/// The outcome of a storage command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// It is stored, with this compare-and-swap token.
@@ -337,8 +337,8 @@ pub(super) const fn name(command: StoreCommand) -> &'static str {
     }
 }
 
-/// Whether `old` may be replaced by the command, and whether the new item is stale then; else what
-/// to answer.
+/// Returns whether the new item is stale, if the command may replace `old`; otherwise the outcome
+/// to report.
 fn compare(header: &StoreHeader<'_>, old: &ReadHandle<'_>) -> Result<bool, Stored> {
     let Some(wanted) = header.compare_cas else { return Ok(false) };
     let has = cas_of(old);
@@ -352,7 +352,7 @@ fn compare(header: &StoreHeader<'_>, old: &ReadHandle<'_>) -> Result<bool, Store
     if invalidates && has.is_none_or(|has| wanted < has) { Ok(true) } else { Err(Stored::Exists) }
 }
 
-/// Whether what the command stores has a token from the start.
+/// Returns whether the stored item has a token from the start.
 fn keeps_cas(header: &StoreHeader<'_>) -> bool {
     header.wants_cas || header.meta.as_ref().is_some_and(|flags| flags.new_cas().is_some())
 }

@@ -36,7 +36,7 @@ use crate::turn::{Next, Turn};
 /// At least this much of a value must be missing for it to be received straight into its item.
 const MIN_DIRECT_BYTES: usize = 4096;
 
-/// What a connection needs next.
+/// The next step that a connection needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// An event.
@@ -62,7 +62,7 @@ const LINGER_SECS: u32 = 2;
 /// And so much may it still send.
 const LINGER_BYTES: usize = 4 << 20;
 
-/// What is left of the patience with a connection that is to be closed.
+/// The remaining time and bytes before a closing connection is dropped.
 #[derive(Clone, Copy, Debug)]
 struct Lingering {
     bytes_left: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Connection<'c> {
     output: Output<ReadHandle<'c>>,
     /// `input` may hold whole requests.
     backlog: bool,
-    /// What the next turn needs, where there is such a backlog.
+    /// The needs of the next turn, if there is such a backlog.
     needs: Step,
     /// Nothing is read or sent until then, in nanoseconds of the monotonic clock.
     late_until: Option<u64>,
@@ -102,18 +102,18 @@ pub(crate) struct Connection<'c> {
     /// dropped until it closes. Closing at once would make the kernel reset the connection, and the
     /// client might lose the last answer.
     lingering: Option<Lingering>,
-    /// What epoll watches for.
+    /// The events that epoll watches for.
     pub(crate) interest: EventFlags,
     /// The lane of its tenant.
     pub(crate) lane: LaneId,
-    /// Whether it stands in that lane for a turn.
+    /// True if the connection is queued in that lane.
     pub(crate) queued: bool,
-    /// Whether it waits for its tenant's rate, with its tenant's other clients, or for the answer
-    /// to a wrong password.
+    /// True if the connection waits for its tenant's rate, for a pause of the tenant's clients, or
+    /// for the answer to a wrong password.
     paused: bool,
-    /// What it did since that was last asked for.
+    /// The work done since it was last taken.
     spent: Spent,
-    /// What it was last charged with.
+    /// The memory that the connection was last charged for.
     pub(crate) held: Held,
     /// When bytes last moved, Unix seconds.
     moved_secs: u32,
@@ -244,18 +244,18 @@ impl<'c> Connection<'c> {
         }
     }
 
-    /// Whose its next turn is, and where that counts.
+    /// The account charged for the next turn.
     #[inline]
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.session.account()
     }
 
-    /// Whose connection it is.
+    /// The account that the connection belongs to.
     pub(crate) fn own_account(&self) -> &Arc<Account> {
         self.session.own_account()
     }
 
-    /// What it did since this was last asked for.
+    /// Returns the work done since the last call.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
     }
@@ -288,7 +288,7 @@ impl<'c> Connection<'c> {
         }
     }
 
-    /// Whether it waits for its tenant's rate, or with its tenant's other clients.
+    /// Returns whether the connection waits for its tenant's rate, or for a pause of its clients.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }
@@ -299,7 +299,7 @@ impl<'c> Connection<'c> {
         self.session.push(bytes, max)
     }
 
-    /// Whether its client is told of changes.
+    /// Returns whether the client tracks changes of keys.
     pub(crate) fn tracks(&self) -> bool {
         self.session.tracks()
     }
@@ -314,7 +314,7 @@ impl<'c> Connection<'c> {
         self.session.reload(&context.settings);
     }
 
-    /// What it holds of the memory for connections.
+    /// Returns the connection's share of the memory for connections.
     pub(crate) fn holding(&self) -> Held {
         let buffers = size_of::<Self>()
             + self.tls.as_ref().map_or(0, |tls| tls.held_bytes())

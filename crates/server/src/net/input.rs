@@ -9,13 +9,13 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// What has not been answered.
+    /// Returns the input that has not been answered.
     #[inline]
     pub(crate) fn pending(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no input is pending.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()

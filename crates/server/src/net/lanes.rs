@@ -1,15 +1,15 @@
-//! Whose turn it is: connections that have something to do stand in the lane of their tenant, and
-//! lanes are served in turn.
+//! Fair scheduling: connections with work stand in the lane of their tenant, and lanes are served
+//! in turn.
 //!
 //! Deficit round robin ([`limit::drr`]): in a round each lane may spend its weight in [`QUANTUM`]s,
-//! and what a turn cost beyond that is taken off its next rounds. If a worker has the connections
-//! of one tenant only, each connection that stood in the lane when the round began has one turn,
-//! unless that takes too much time: another tenant may be about to come.
+//! and the cost of a turn beyond that is deducted from its next rounds. If a worker has connections
+//! of one tenant only, each connection that stood in the lane when the round began has one turn.
+//! The round ends earlier if it takes too much time, because another tenant may be about to arrive.
 //!
-//! A lane whose tenant's rate is spent is passed over until a given time. Its connections stay in
-//! it, in their order.
+//! A lane whose tenant's rate is spent is skipped until a given time. Its connections stay in it,
+//! in their order.
 //!
-//! Invariant 1: a lane is among the active ones, once, exactly if something stands in it.
+//! Invariant 1: a lane is among the active ones, once, exactly if it has connections.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use limit::DeficitRoundRobin;
 use crate::mailbox::Token;
 use crate::tenants::{Spent, Tenant};
 
-/// What a lane of weight 1 may spend in a round.
+/// The cost that a lane of weight 1 may spend in a round.
 const QUANTUM: i64 = 48;
-/// What a lane may spend in a round while it is the only one, of time alone: not so long that who
-/// comes meanwhile would notice.
+/// The cost in time that a lane may spend in a round while it is the only one: too little for a
+/// tenant that arrives meanwhile to notice.
 const ALONE: i64 = 1000;
-/// What a turn costs, whatever it does: a receive and a send.
+/// The fixed cost of a turn: a receive and a send.
 const TURN_COST: u64 = 4;
 /// So many bytes cost as much as a request.
 const COST_BYTES: u64 = 1024;
@@ -34,13 +34,13 @@ const COST_NANOS: u64 = 1000;
 /// meanwhile.
 const MOST_TIME_COST: u64 = 1000;
 
-/// What the time of a turn is reckoned at.
+/// Returns the cost of the time of a turn.
 fn time_cost(nanos: u64) -> u64 {
     (nanos / COST_NANOS).min(MOST_TIME_COST)
 }
 
-/// What a turn is reckoned at while there are several lanes: by what it did, or by the time that it
-/// took, where its requests were expensive.
+/// Returns the cost of a turn while there are several lanes: the work done, or the time taken if
+/// the requests were expensive.
 fn cost(spent: Spent, nanos: u64) -> i64 {
     let bytes = spent.received + spent.sent + spent.parsed_again;
     let done = TURN_COST + spent.requests + bytes / COST_BYTES;
@@ -90,7 +90,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Whether several tenants have connections here.
+    /// Returns whether several tenants have connections here.
     pub(crate) fn are_several(&self) -> bool {
         self.count > 1
     }
@@ -148,7 +148,7 @@ impl Lanes {
         self.lanes.iter().flatten().map(|lane| &lane.tenant)
     }
 
-    /// Whose lane it is.
+    /// Returns the tenant of a lane.
     pub(crate) fn tenant(&self, id: LaneId) -> Option<&Arc<Tenant>> {
         Some(&self.lane(id)?.tenant)
     }
@@ -254,7 +254,7 @@ impl Lanes {
         }
     }
 
-    /// Whether the lane waits for a key space.
+    /// Returns whether the lane waits for a key space.
     pub(crate) fn waits(&mut self, id: LaneId, now: impl FnOnce() -> u64) -> bool {
         let Some(lane) = self.lane_mut(id).filter(|lane| lane.retry_at > 0) else { return false };
         if lane.retry_at > now() {

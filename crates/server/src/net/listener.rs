@@ -78,7 +78,7 @@ impl Listener {
         Ok(Self { socket, address, file: None })
     }
 
-    /// Where it listens, with the port that the kernel chose.
+    /// The address that the listener is bound to, with the port that the kernel chose.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }

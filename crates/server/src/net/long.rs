@@ -46,9 +46,9 @@ pub(super) struct Job<'c> {
     pub(super) token: Token,
     pub(super) lane: LaneId,
     pub(super) connection: Box<Connection<'c>>,
-    /// What it needs next, once it had its turn.
+    /// The next step that the connection needs after its turn.
     pub(super) step: Step,
-    /// Where its next command looks for keys.
+    /// The pool in which its next command looks for keys.
     pool: Arc<Pool>,
     settings: Arc<Settings>,
     now_secs: u32,
@@ -90,7 +90,7 @@ pub(crate) struct Long<'c> {
     start: Start<'c>,
     /// To the thread and back, once there is one.
     thread: Option<(Sender<Job<'c>>, Receiver<Job<'c>>)>,
-    /// Whether the thread has a job.
+    /// True if the thread has a job.
     is_busy: bool,
     /// The jobs that wait, by lane; the first lane's are next.
     waiting: VecDeque<(LaneId, VecDeque<Job<'c>>)>,
@@ -128,15 +128,15 @@ impl<'c> Long<'c> {
         Ok(())
     }
 
-    /// Whether a command is under way.
+    /// Returns whether a command is in progress.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// What is done.
+    /// Returns a job that is done, if there is one.
     ///
     /// # Errors
-    /// Where the thread has died.
+    /// If the thread has died.
     pub(super) fn take_done(&mut self) -> Result<Option<Job<'c>>, TryRecvError> {
         let Some((_, results)) = &self.thread else { return Ok(None) };
         match results.try_recv() {

@@ -27,9 +27,9 @@ use crate::metrics::Counter;
 use crate::output::{Output, Sent};
 use crate::tls::{RECORDS, TlsBuffers};
 
-/// What the state of a connection takes in rustls besides its own size: keys, and what it knows of
-/// the peer. Of 4.5 KiB that an idle connection was seen to take (2,000 of them), 1.0 KiB are there
-/// without TLS.
+/// The memory that rustls uses for a connection besides its own size: keys, and the state of the
+/// peer. Of the 4.5 KiB measured for an idle connection (with 2,000 of them), 1.0 KiB is used
+/// without TLS too.
 const STATE_BYTES: usize = 2048;
 
 /// How receiving went.
@@ -78,27 +78,27 @@ impl TlsStream {
         size_of::<Self>() + STATE_BYTES + self.pending.capacity() + self.unsent.capacity()
     }
 
-    /// Whether there is nothing encrypted that is not with the kernel.
+    /// Returns whether the kernel has all encrypted bytes.
     pub(crate) fn is_sent(&self) -> bool {
         self.sent == self.unsent.len()
     }
 
-    /// Whether the start of a record has come but not its rest.
+    /// Returns whether a record has been received in part.
     pub(crate) fn is_within_record(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether nothing can be said yet.
+    /// Returns whether the handshake is still in progress.
     pub(crate) fn is_in_handshake(&self) -> bool {
         !self.is_open
     }
 
-    /// Whether the client has said that it will send no more.
+    /// Returns whether the client has announced that it will send no more.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// What to count, once, when the handshake is complete.
+    /// Returns the counter to increase, once, when the handshake is complete.
     pub(crate) fn take_opened(&mut self) -> Option<Counter> {
         if self.is_open || self.tls.is_handshaking() {
             return None;

@@ -61,7 +61,7 @@ const MAX_LATE: usize = 1_024;
 /// A turn that took so long is slow: the next one of the connection waits behind those of others.
 const SLOW_TURN_NANOS: u64 = 1_000_000;
 
-/// What goes to a client that is one too many.
+/// The error sent to a client when the limit of connections is reached.
 const fn too_many(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::Resp => b"-ERR max number of clients reached\r\n",
@@ -87,7 +87,7 @@ pub(crate) struct Worker<'c> {
     connections: Table<Connection<'c>>,
     /// Connections that have something to do.
     lanes: Lanes,
-    /// Where commands that take long are carried out, and the connections that are there.
+    /// The thread for slow commands, and the connections that it has.
     long: Long<'c>,
     away: BTreeMap<u64, Away>,
     /// When it last left its processor to that thread for a while, in nanoseconds.
@@ -108,7 +108,7 @@ pub(crate) struct Worker<'c> {
 }
 
 impl<'c> Worker<'c> {
-    /// What a worker needs for itself: the buffers that it lends to its connections.
+    /// The memory that a worker needs for itself: the buffers that it lends to its connections.
     const OWN_BYTES: u64 = (RECEIVE_BYTES + SPARE_OUTPUT_BYTES + size_of::<Self>()) as u64;
 
     /// Worker number `index`, watching its mailbox and `listeners`, which are numbered as in
@@ -305,8 +305,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Whether a lane may be served now. Where its tenant's rate is spent, its connections wait,
-    /// and nothing is read from them.
+    /// Returns whether a lane may be served now. If its tenant's rate is spent, its connections
+    /// wait, and nothing is read from them.
     fn is_open(&mut self, lane: LaneId) -> bool {
         let clock = &self.context.shared.clock;
         if self.lanes.waits(lane, || clock.monotonic_nanos()) {

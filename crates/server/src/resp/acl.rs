@@ -1,4 +1,4 @@
-//! Who may do what: `AUTH`, the check before each command, and `ACL`.
+//! Access control: `AUTH`, the check before each command, and `ACL`.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use protocol::resp::commands::{Category, Spec, names_with};
 /// The flags of `ACL GENPASS`: bits by default, and at most.
 const PASSWORD_BITS: i64 = 256;
 const MAX_PASSWORD_BITS: i64 = 4096;
-/// What a client is told of users where several tenants share the server: others' users are none of
-/// its business, and a change of one could shut others out.
+/// The answer to `ACL` commands about all users if several tenants share the server: a client has
+/// no business with other tenants' users, and changing one could lock others out.
 const SHARED: &str = "ERR several tenants share the server: its users are the operator's to see and change, in the configuration";
 /// Entries that `ACL LOG` shows where it is not told how many.
 const LOG_ENTRIES: usize = 10;
 
 impl<'c> Commands<'_, 'c> {
-    /// Whether the client may call this now.
+    /// Checks that the client may call this command now.
     ///
     /// # Errors
     /// As Redis refuses it.
@@ -151,7 +151,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// What is about users, each of which may be seen by those who may use the command.
+    /// Handles subcommands about users, whom everyone who may use the command may see.
     fn acl_users(&mut self, command: &str, values: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let users = &self.shared.users;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -186,7 +186,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// What would become of a command if that user called it.
+    /// Reports the outcome if that user called the command.
     fn dry_run(&self, values: &[&[u8]], w: &mut Writer<'_, 'c>) -> Outcome {
         let name = String::from_utf8_lossy(arg(values, 0)).into_owned();
         let user = self.shared.users.get(&name);

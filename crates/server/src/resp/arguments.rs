@@ -15,7 +15,7 @@ pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
     number(text).ok_or(Failure::NOT_AN_INTEGER)
 }
 
-/// Whether an argument is that word, in whatever case.
+/// Returns whether an argument is that word, ignoring case.
 pub(super) fn is(text: &[u8], word: &str) -> bool {
     text.eq_ignore_ascii_case(word.as_bytes())
 }
@@ -25,7 +25,7 @@ pub(super) fn subcommand(args: &[&[u8]]) -> &'static str {
     Spec::find(arg(args, 0)).map_or("", |spec| spec.subcommand_name(args))
 }
 
-/// What the end of an item shall be.
+/// The expiry time to give an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// As it was.

@@ -11,7 +11,7 @@ use super::writer::{Failure, Outcome, Writer};
 const MAX_BITS: u64 = 1 << 32;
 const BAD_OFFSET: Failure = Failure::new("ERR bit offset is not an integer or out of range");
 
-/// What becomes of a number that does not fit.
+/// The handling of a number that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -27,7 +27,7 @@ struct Field {
     offset: u64,
 }
 
-/// What `BITFIELD` does to a number.
+/// An operation of `BITFIELD` on a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Get(Field),

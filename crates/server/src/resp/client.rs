@@ -1,4 +1,4 @@
-//! What a connection remembers from command to command.
+//! State that a connection keeps from command to command.
 
 use protocol::resp::{Version, reply};
 
@@ -6,7 +6,7 @@ use super::tracking::Tracks;
 use crate::users::Late;
 use protocol::resp::commands::Spec;
 
-/// Whether a client wants replies.
+/// The client's choice of replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replies {
     #[default]
@@ -49,7 +49,7 @@ impl Transaction {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Watched {
     pub(super) key: Box<[u8]>,
-    /// What told its state from others when it was watched; `None`: there was no item.
+    /// The token of its state when it was watched; `None` if there was no item.
     pub(super) token: Option<(u64, u32)>,
     /// The connection has turned to another tenant since: it counts as changed.
     pub(super) is_elsewhere: bool,

@@ -13,7 +13,7 @@ use crate::described::{describe, local_of, peer_of};
 use crate::mailbox::Message;
 use protocol::resp::commands::Spec;
 
-/// What `TYPE` may say of clients.
+/// The types of clients that `TYPE` accepts.
 const TYPES: [&str; 5] = ["normal", "master", "replica", "slave", "pubsub"];
 
 /// Which connections are to be closed.

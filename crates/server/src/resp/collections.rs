@@ -1,8 +1,8 @@
-//! What commands on hashes, lists, sets and sorted sets have in common.
+//! Operations that commands on hashes, lists, sets and sorted sets share.
 //!
-//! A change is a reading, a plan that is made of it with no lock held, and an attempt to carry it
-//! out, which fails where somebody else was faster; then all of it is done again
-//! ([`millpond::structured`]).
+//! A change reads the collection, makes a plan with no lock held, and attempts to carry it out. If
+//! another thread has changed the collection meanwhile, the attempt fails and all of this is
+//! repeated ([`millpond::structured`]).
 
 use std::cell::RefCell;
 
@@ -29,8 +29,7 @@ const MAX_COMPACT_BYTES: usize = 64;
 /// The mark of a collection that Redis would not keep in one piece, nor would again.
 const SPREAD: u32 = 1;
 
-/// What is to be done about a collection, and what the reply is made of. Without edits nothing
-/// changes.
+/// The edits to a collection, and the material for the reply. Without edits nothing changes.
 pub(super) type Plan<'x, R> = Result<(Vec<Edit<'x>>, R), Failure>;
 
 /// Options of a scan.
@@ -77,7 +76,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What `look` sees in the collection of a key, of one moment. `None`: there is none.
+    /// Returns the result of `look` on a snapshot of the key's collection; `None` if there is none.
     pub(super) fn look<R>(
         &self,
         key: &[u8],
@@ -153,7 +152,7 @@ impl<'c> Commands<'_, 'c> {
         refused(error)
     }
 
-    /// What `TYPE` says of an item.
+    /// Returns the reply of `TYPE` for an item.
     pub(super) fn type_of(&self, item: &ReadHandle<'_>) -> &'static str {
         match Collection::of(&self.shared.cache, item) {
             Some(collection) => type_name(collection.kind()),
@@ -257,7 +256,8 @@ impl<'c> Commands<'_, 'c> {
     }
 }
 
-/// Whether Redis would have spread the collection over a table, a list of nodes or the like.
+/// Returns whether Redis would have used a hash table, a list of nodes or the like for the
+/// collection.
 fn is_spread(view: View<'_>) -> Result<bool, Corrupt> {
     Ok(view.mark()? & SPREAD != 0 || view.len()? > most_compact(view.kind()))
 }
@@ -298,7 +298,7 @@ pub(super) fn encoding_of(collection: &Collection<'_>) -> Result<Option<&'static
     }))
 }
 
-/// What `TYPE` says.
+/// Returns the reply of `TYPE`.
 pub(super) const fn type_name(kind: CollectionKind) -> &'static str {
     match kind {
         CollectionKind::Hash => "hash",

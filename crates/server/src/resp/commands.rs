@@ -24,34 +24,34 @@ use crate::turn::Next;
 use crate::users::Identity;
 use protocol::resp::commands::{Command, Spec};
 
-/// What a command works with.
+/// The state that a command works with.
 pub(super) struct Commands<'a, 'c> {
     pub(super) shared: &'c Shared,
     pub(super) settings: &'a Settings,
     pub(super) info: &'a Arc<ConnectionInfo>,
     pub(super) pool: &'a Pool,
     pub(super) counters: &'a ListenerCounters,
-    /// Whose this turn is.
+    /// The account charged for this turn.
     pub(super) present: &'a Arc<Account>,
-    /// Whose the connection was when the turn began.
+    /// The account of the connection when the turn began.
     pub(super) own: &'a Arc<Account>,
-    /// Who has which prefix, where that matters.
+    /// The tenants by prefixes, if prefixes matter.
     pub(super) directory: Option<&'a Directory>,
-    /// Whose the connection is from the next turn on.
+    /// The account of the connection from the next turn on.
     pub(super) account: &'a mut Arc<Account>,
     pub(super) identity: &'a mut Identity,
-    /// Whether the client had said who it is when the turn began.
+    /// True if the client was authenticated when the turn began.
     pub(super) was_known: bool,
     pub(super) client: &'a mut Client,
     /// The time of this turn in Unix milliseconds, once it was asked for.
     pub(super) now: Cell<Option<u64>>,
     /// There while requests are logged.
     pub(super) notes: Option<Notes<'a>>,
-    /// What the notes of the present command have besides its arguments.
+    /// The results for the notes of the present command that its arguments do not show.
     pub(super) told: Cell<Told>,
     /// There while this turn is traced.
     pub(super) sampled: &'a mut Option<Sampled>,
-    /// Whether all that is done in this turn is timed.
+    /// True if every command of this turn is timed.
     pub(super) is_timed: bool,
     /// The number of the call that was carried out last, until its time is noted.
     pub(super) untimed: Cell<Option<usize>>,
@@ -59,7 +59,7 @@ pub(super) struct Commands<'a, 'c> {
     pub(super) paused: Cell<Option<Paused>>,
 }
 
-/// What to do about an item, seeing the old one: see [`Commands::modify`].
+/// The change to make to an item, given the old one: see [`Commands::modify`].
 pub(super) enum Change<'c, R> {
     /// Nothing.
     Leave(R),
@@ -76,8 +76,8 @@ impl<'c> Commands<'_, 'c> {
         self.shared.cache.keys(self.pool.id)
     }
 
-    /// Whether the connection has become another tenant's, or known, in this turn, which the next
-    /// is to go by.
+    /// Returns whether the connection has switched tenants or authenticated in this turn, which the
+    /// next turn must take into account.
     pub(super) fn has_moved(&self) -> bool {
         !Arc::ptr_eq(self.own, self.account) || self.was_known != self.identity.is_known
     }
@@ -98,7 +98,7 @@ impl<'c> Commands<'_, 'c> {
         })
     }
 
-    /// Whether an item that the engine still has is over.
+    /// Returns whether an item that the engine still holds has expired.
     pub(super) fn is_over(&self, item: &ReadHandle<'_>) -> bool {
         if item.is_structured() {
             // One without entries is none.
@@ -119,7 +119,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What tells the state of an item from others that its key may have.
+    /// Returns a token that tells the state of an item from other states of its key.
     pub(super) fn token_of(&self, item: &ReadHandle<'_>) -> (u64, u32) {
         if !item.is_structured() {
             // An item without a token was stored after all that were given out.

@@ -39,7 +39,8 @@ impl Unless {
         Ok(this)
     }
 
-    /// Whether the end `new` may take the place of `old`. Never is later than any.
+    /// Returns whether the expiry time `new` may replace `old`. No expiration is later than any
+    /// time.
     fn holds(self, old: Option<u64>, new: i64) -> bool {
         let old_end = old.map_or(i64::MAX, |old| old as i64);
         !(self.absent_only && old.is_some()

@@ -33,7 +33,7 @@ impl Incoming<'_> {
         if self.item.is_ok() { self.value_len } else { 0 }
     }
 
-    /// Where the missing bytes belong; none where they are dropped or all there.
+    /// Returns the buffer for the missing bytes; `None` if they are dropped or complete.
     pub(super) fn buffer(&mut self) -> Option<&mut [u8]> {
         let Ok(item) = &mut self.item else { return None };
         item.value_mut().get_mut(self.filled..).filter(|rest| !rest.is_empty())
@@ -44,7 +44,7 @@ impl Incoming<'_> {
         self.filled += bytes;
     }
 
-    /// Whether the value and its line end have come.
+    /// Returns whether the value and its line end have arrived.
     pub(super) fn is_filled(&self) -> bool {
         self.filled == self.value_len + 2
     }
@@ -64,14 +64,15 @@ impl Incoming<'_> {
 }
 
 impl<'i> Round<'_, '_, 'i> {
-    /// Whether a large value at the front is not received before the tenant's clients go on.
+    /// Returns whether a large value at the front must wait for the end of the pause of the
+    /// tenant's clients.
     pub(super) fn must_wait_with_value(&self) -> bool {
         self.commands.paused.get().is_some()
             && self.parser.pending().is_some_and(|pending| pending.len >= MIN_DIRECT_BYTES)
     }
 
-    /// Where the front of `input` is a command that sets a large value, of which a part has come:
-    /// makes the item, so that the rest is received there.
+    /// If the front of `input` is a command that sets a large value, of which a part has arrived:
+    /// makes the item, so that the rest is received into it.
     pub(super) fn begin_incoming(&mut self, input: &'i [u8]) -> bool {
         let Some(PendingBulk { index, len, start, .. }) = self.parser.pending() else { return false };
         if len < MIN_DIRECT_BYTES || self.commands.client.transaction.is_some() {

@@ -1,4 +1,4 @@
-//! What clients and people ask of the server: `INFO`, `CONFIG GET`.
+//! Information about the server: `INFO`, `CONFIG GET`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// What `latencystats` tells of each command.
+/// The percentiles that `latencystats` reports for each command.
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 
 impl<'c> Commands<'_, 'c> {
@@ -202,7 +202,7 @@ impl<'c> Commands<'_, 'c> {
         lines
     }
 
-    /// What the client may know of commands, by their numbers.
+    /// Returns the figures of commands that the client may see, by command number.
     pub(super) fn figures_seen(&self) -> Vec<CommandFigures> {
         let mut figures = vec![CommandFigures::default(); NUMBERS];
         self.shared.each_seen(&self.account.tenant, |counters| counters.add_to(&mut figures));
@@ -306,7 +306,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// What is no setting here, under the names that Redis has for it.
+    /// Returns values that are not settings here, under their names in Redis.
     fn settings_shown(&self) -> Vec<(&'static str, String)> {
         vec![
             ("appendonly", "no".to_owned()),

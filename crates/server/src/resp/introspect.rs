@@ -1,4 +1,4 @@
-//! What commands there are: `COMMAND`, out of the table.
+//! The list of commands: `COMMAND`, from the table.
 
 use super::arguments::subcommand;
 use super::arguments::{arg, is};

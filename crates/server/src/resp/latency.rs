@@ -15,7 +15,7 @@ const COLUMNS: usize = 80;
 /// Lines of a graph, and the marks of a line: the higher, the more is behind.
 const ROWS: u64 = 4;
 const MARKS: [char; 3] = ['_', 'o', '#'];
-/// Where a column goes on above.
+/// Marks a column that continues above.
 const BELOW: char = '|';
 
 impl<'c> Commands<'_, 'c> {
@@ -104,7 +104,7 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// What the events mean, for people.
+    /// Explains the events in prose.
     fn diagnosis(&self) -> String {
         let threshold = self.settings.latency_nanos;
         let mut text = String::new();

@@ -11,7 +11,7 @@ use super::writer::{Failure, Outcome, Writer};
 /// Bytes that a table may have: others wait while it is filled.
 const MAX_TABLE_BYTES: usize = 16 << 20;
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     wants_len: bool,

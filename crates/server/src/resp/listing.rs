@@ -14,8 +14,8 @@ use crate::slow;
 use protocol::resp::commands::{Command, Generic, Server, number};
 use protocol::resp::glob::matches;
 
-/// What a walk may hold of item memory between two turns: the items that it has looked at ahead,
-/// all of one slab.
+/// The most item memory that a walk may hold between two turns: the items that it has looked at
+/// ahead, all of one slab.
 const MAX_HELD_BYTES: usize = 4 << 20;
 /// Chunks beyond which the size of the key space is taken from the counts instead of from a walk:
 /// some 50 ms.
@@ -50,7 +50,7 @@ impl Found {
     }
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 enum Wanted {
     /// All keys that match.
     Keys(Found),
@@ -287,7 +287,7 @@ impl<'c> Commands<'_, 'c> {
         picked.into_iter().find(is_there)
     }
 
-    /// What a `SCAN` is to look for, and where it begins.
+    /// Parses the filter of a `SCAN` and the place where it begins.
     fn scan(&self, args: &[&[u8]]) -> Result<(Wanted, Place), Failure> {
         let cursor = cursor(arg(args, 1)).ok_or(Failure::new("ERR invalid cursor"))?;
         let (mut pattern, mut count, mut wanted_type) = (None, 10_usize, None);

@@ -15,11 +15,11 @@ const MOST_BYTES: usize = 8 << 10;
 pub(super) const MOST_ARGS: usize = 128;
 /// Commands of a transaction.
 const MOST_QUEUED: usize = 32;
-/// What the lengths of two values may come to, multiplied, which are compared byte for byte.
+/// The largest product of the lengths of two values that are compared byte for byte in a turn.
 const MOST_PAIRS: usize = 64 << 10;
 
 impl Commands<'_, '_> {
-    /// Whether carrying it out may take longer than a turn should.
+    /// Returns whether the command may take longer than a turn should.
     pub(super) fn is_long(&self, spec: &Spec, args: &[&[u8]]) -> bool {
         if spec.cost == Cost::Queued {
             return self.is_long_transaction();

@@ -1,13 +1,14 @@
-//! What a Redis client is answered: strings, collections and keys, in RESP2 and RESP3.
+//! Execution of Redis commands: strings, collections and keys, in RESP2 and RESP3.
 //!
-//! A [`Session`] is given what a connection has received and answers every whole request in it.
-//! `GET`s that follow one another and the keys of `MGET` are gathered and looked up at once.
-//! Commands that change an item depending on what it is are optimistic: read, make a new item, put
-//! it in place of exactly the one that was read, and begin again if that is no longer there. What
-//! must not be interleaved with – `EXEC`, and commands that set several keys at once – closes the
-//! gate of the key space ([`base::pin::Gate`]).
+//! A [`Session`] is given the input of a connection and answers every whole request in it.
+//! Consecutive `GET`s and the keys of `MGET` are batched. Commands whose change to an item depends
+//! on its state are optimistic: they read the item, make a new one, replace exactly the item that
+//! was read, and retry if that item is no longer there. Commands that must not be interleaved with
+//! others – `EXEC`, and commands that set several keys at once – close the gate of the key space
+//! ([`base::pin::Gate`]).
 //!
-//! Replies and errors are those of Redis 7.0; `docs/resp.md` has every command, and what differs.
+//! Replies and errors are those of Redis 7.0; `docs/resp.md` lists every command and the
+//! differences.
 
 mod acl;
 mod arguments;

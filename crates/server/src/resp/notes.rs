@@ -1,4 +1,4 @@
-//! What of a request comes into the log of requests ([`crate::requests`]) and into spans
+//! The details of a request for the log of requests ([`crate::requests`]) and for spans
 //! ([`crate::telemetry`]).
 
 use super::arguments::End;
@@ -8,14 +8,14 @@ use crate::requests::{Asked, Does};
 use crate::telemetry::Step;
 use protocol::resp::commands::{Command, Generic, Spec, Str};
 
-/// What the log of requests has of the present command that its arguments do not show.
+/// The results of the present command for the log of requests that its arguments do not show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     /// The new expiry time, in Unix milliseconds.
     deadline: Option<u64>,
     /// The length of the whole value that is there now, where a string was changed or copied.
     value_bytes: Option<usize>,
-    /// Whether a lookup of one key has found something.
+    /// The result of a lookup of one key: true for a hit.
     is_hit: Option<bool>,
 }
 
@@ -135,7 +135,7 @@ const fn value_place(command: Command, key: usize) -> Option<usize> {
     }
 }
 
-/// What a command does to its `nth` key.
+/// Returns the effect of a command on its `nth` key.
 fn does(spec: &Spec, nth: usize, args: &[&[u8]]) -> Does {
     use Generic as G;
     match spec.command {

@@ -1,4 +1,4 @@
-//! What holds a value: `OBJECT`, `MEMORY USAGE`.
+//! The storage of values: `OBJECT`, `MEMORY USAGE`.
 
 use millpond::structured::Collection;
 use protocol::resp::number;

@@ -35,13 +35,13 @@ impl<'c> Commands<'_, 'c> {
         w.ok();
     }
 
-    /// What comes behind it in this turn is to go by it, and who waits is to look again.
+    /// Applies the change to later requests of this turn, and has waiting connections look again.
     fn tell_of_pause(&self) {
         self.paused.set(self.account.tenant.pause.now(&self.shared.clock));
         self.shared.workers.iter().for_each(|worker| worker.mailbox.send(Message::LookAtPauses));
     }
 
-    /// Whether a request is to wait. The one that ends the waiting never is.
+    /// Returns whether a request must wait. The request that ends the pause never does.
     pub(super) fn must_wait(&self, args: &[&[u8]]) -> bool {
         let Some(paused) = self.paused.get() else { return false };
         let ends_it = is(arg(args, 0), "CLIENT") && is(arg(args, 1), "UNPAUSE");

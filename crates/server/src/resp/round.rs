@@ -55,7 +55,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     /// an `MGET` there.
     pub(super) batch: Batch<'i, Answer>,
     pub(super) gathered: Gathered,
-    /// Where the next request begins.
+    /// The position of the next request.
     pub(super) position: usize,
     pub(super) answered: usize,
     /// When it began, in nanoseconds, where there is an end to it.
@@ -65,7 +65,7 @@ pub(super) struct Round<'a, 'c, 'i> {
     pub(super) mark: Option<u64>,
     /// The account that the next turn is to be of, where that is another.
     pub(super) moves_to: Option<Arc<Account>>,
-    /// Whether it is a turn with the thread for commands that take long.
+    /// True if this turn is on the thread for slow commands.
     pub(super) is_away: bool,
     /// The present request makes a long answer out of what the server knows.
     pub(super) is_verbose: bool,
@@ -136,7 +136,7 @@ impl<'i> Round<'_, '_, 'i> {
         }
     }
 
-    /// What is no request in the usual form. The batch is empty.
+    /// Handles input that is not a request in the usual form. The batch is empty.
     pub(super) fn other(&mut self, input: &'i [u8], parse: Parse) -> Option<Next> {
         match parse {
             Parse::Words { consumed, words } => {
@@ -300,12 +300,12 @@ impl<'i> Round<'_, '_, 'i> {
         (self.passed.is_none() || self.commands.has_moved() || self.is_long()).then_some(Next::Turn)
     }
 
-    /// Whether commands that take long are for another thread.
+    /// Returns whether slow commands go to another thread.
     pub(super) fn hands_over(&self) -> bool {
         !self.is_away && self.commands.settings.max_turn_nanos.is_some()
     }
 
-    /// Whether the turn has taken as long as it may.
+    /// Returns whether the turn has used its time.
     pub(super) fn is_long(&self) -> bool {
         let most = self.commands.settings.max_turn_nanos;
         let took = self.mark.zip(self.began).map(|(now, began)| now.saturating_sub(began));

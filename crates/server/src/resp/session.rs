@@ -44,9 +44,9 @@ pub(crate) struct Session<'c> {
     listing: Option<Listing<'c>>,
     /// Limits have changed, to be applied between requests.
     has_new_limits: bool,
-    /// Whether the limits are those of a client that has said who it is.
+    /// True if the limits are those of an authenticated client.
     was_known: bool,
-    /// What is to be sent between two replies.
+    /// Push messages to be sent between two replies.
     pushes: Vec<u8>,
 }
 
@@ -75,12 +75,12 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whose its next turn is, and where that counts.
+    /// The account charged for the connection's next turn.
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.elsewhere.as_ref().unwrap_or(&self.account)
     }
 
-    /// Whose connection it is.
+    /// The account that the connection belongs to.
     pub(crate) fn own_account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -90,7 +90,7 @@ impl<'c> Session<'c> {
         self.has_new_limits = true;
     }
 
-    /// Whether it is in the middle of a large value.
+    /// Returns whether the session is in the middle of a large value.
     pub(crate) fn is_receiving_value(&self) -> bool {
         self.incoming.is_some()
     }
@@ -125,12 +125,12 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Whether its client is told of changes.
+    /// Returns whether the client tracks changes of keys.
     pub(crate) fn tracks(&self) -> bool {
         self.client.tracking.is_some()
     }
 
-    /// Where the missing bytes of a large value belong.
+    /// Returns the buffer for the missing bytes of a large value.
     pub(crate) fn value_buffer(&mut self) -> Option<&mut [u8]> {
         self.incoming.as_mut()?.buffer()
     }
@@ -228,7 +228,7 @@ impl<'c> Session<'c> {
     }
 }
 
-/// What may be sent: little, until it is known by whom.
+/// Returns the limits of requests: low ones until the client is authenticated.
 fn limits(settings: &Settings, identity: &Identity) -> Limits {
     let limits = settings.resp.clone();
     if identity.is_known {

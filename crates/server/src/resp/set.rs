@@ -10,7 +10,7 @@ use crate::deadline::{Stamp, shown_flags};
 use crate::lookup::Value;
 use crate::metrics::Counter;
 
-/// What there must be for a value to be set.
+/// The condition for setting a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Any,
@@ -25,7 +25,7 @@ pub(super) enum Condition {
 pub(super) struct SetOptions {
     pub(super) condition: Condition,
     pub(super) end: End,
-    /// Whether the old value is the reply.
+    /// True if the reply is the old value.
     pub(super) wants_old: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum NewValue<'v, 'c> {
     Item(Option<WriteHandle<'c>>),
 }
 
-/// What became of it.
+/// The outcome of setting a value.
 pub(super) struct WasSet<'c> {
     pub(super) is_set: bool,
     pub(super) old: Option<ReadHandle<'c>>,

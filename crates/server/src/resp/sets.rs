@@ -24,7 +24,7 @@ pub(super) enum Together {
     Diff,
 }
 
-/// What a command may yet look at.
+/// The remaining work that a command may do.
 pub(super) struct Budget {
     looks: usize,
     bytes: usize,
@@ -214,7 +214,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(())
     }
 
-    /// What sets have together. The key space is closed.
+    /// Returns the combination of several sets. The key space is closed.
     fn sets_together(&self, how: Together, keys: &[&[u8]]) -> Result<Vec<Vec<u8>>, Failure> {
         let mut budget = Budget::new();
         // The types of all of them are looked at first, as in Redis.

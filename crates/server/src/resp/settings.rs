@@ -38,11 +38,11 @@ const FIXED: &[&str] = &[
     "save",
 ];
 
-/// What a client is told of settings where several tenants share the server.
+/// The answer to a change of settings if several tenants share the server.
 const SHARED: &str = "ERR several tenants share the server: its settings are the operator's to change, by SIGHUP or the admin API";
 
-/// What no client may set: the files that they name are written to, the address is sent to, and the
-/// others say who is an operator.
+/// The settings that no client may change: files that the server writes to, an address that it
+/// sends to, and the authentication of operators.
 const PROTECTED: [&str; 6] = [
     "watch.trace_file",
     "watch.request_log",

@@ -35,7 +35,7 @@ struct AddOptions {
     adds: bool,
 }
 
-/// What became of scores.
+/// The outcome of adding scores.
 #[derive(Default)]
 struct Added {
     added: usize,

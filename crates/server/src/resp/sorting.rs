@@ -14,7 +14,7 @@ use super::numbers::loose_float;
 use super::sets::Budget;
 use super::writer::{Failure, Outcome, Writer};
 
-/// What a pattern names for an element.
+/// The value that a pattern names for an element.
 enum Pattern<'x> {
     /// The element.
     Itself,
@@ -41,7 +41,7 @@ impl<'x> Pattern<'x> {
     }
 }
 
-/// What is wanted.
+/// The options of the command.
 struct Options<'x> {
     by: Option<Pattern<'x>>,
     gets: Vec<Pattern<'x>>,
@@ -116,7 +116,7 @@ impl<'x> Options<'x> {
     }
 }
 
-/// What an element is put in order by.
+/// The rank by which an element is sorted.
 enum Rank {
     Number(f64),
     /// Nothing comes first.
@@ -221,7 +221,7 @@ impl<'c> Commands<'_, 'c> {
         Ok(ranked.into_iter().map(|(_, member)| member).collect())
     }
 
-    /// What a pattern names for an element.
+    /// Returns the value that a pattern names for an element.
     fn named(
         &self,
         pattern: &Pattern<'_>,

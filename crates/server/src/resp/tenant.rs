@@ -9,7 +9,7 @@ use crate::tracking::Space;
 use protocol::resp::commands::{Category, Spec};
 
 impl Commands<'_, '_> {
-    /// Whose the connection is where it chooses nothing: its user's, or else its listener's.
+    /// Returns the account that a connection has by default: its user's, or else its listener's.
     pub(super) fn home(&self) -> Arc<Account> {
         let listener = &self.info.listener;
         let directory = self.shared.directory();
@@ -17,7 +17,7 @@ impl Commands<'_, '_> {
         of_user.map_or_else(|| Arc::clone(&listener.home), |tenant| listener.account(tenant))
     }
 
-    /// Whether the connection may turn to the tenant.
+    /// Returns whether the connection may switch to the tenant.
     fn may_turn_to(&self, tenant: &Tenant) -> bool {
         tenant.name == self.home().tenant.name
             || may_turn_to(&self.identity.user, &self.info.listener, tenant)

@@ -1,6 +1,6 @@
-//! What is counted of each command: calls, how they ended, and how long they took.
+//! Counters of each command: calls, their outcomes, and the time that they took.
 //!
-//! Lookups that are made together share the time that they take alike.
+//! Batched lookups share their time equally.
 
 use super::commands::Commands;
 use super::gather::Answer;
@@ -14,7 +14,7 @@ const EXEC: usize = number("exec");
 const GET: usize = number("get");
 const MGET: usize = number("mget");
 
-/// What a batch of lookups was of.
+/// The commands in a batch of lookups.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     /// The number of the command that was gathered last.

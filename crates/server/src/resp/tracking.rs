@@ -28,7 +28,7 @@ pub(super) enum Which {
 #[derive(Clone, Default)]
 pub(super) struct Tracks {
     which: Which,
-    /// What `CLIENT CACHING` said of the next command, or of the transaction.
+    /// The choice by `CLIENT CACHING` for the next command, or for the transaction.
     caching: Option<bool>,
     no_loop: bool,
     redirect: Option<Arc<ConnectionInfo>>,

@@ -1,4 +1,4 @@
-//! Where commands write their replies, and how they fail.
+//! The writer of replies, and the errors of commands.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::output::Output;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure(pub(super) Cow<'static, [u8]>);
 
-/// What a command comes to: its reply is written, or an error is to be.
+/// The outcome of a command: its reply is written, or the error is still to be written.
 pub(super) type Outcome = Result<(), Failure>;
 
 impl Failure {

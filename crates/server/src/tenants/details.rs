@@ -12,11 +12,11 @@ use base::{Ledger, Part};
 
 use crate::requests::Does;
 
-/// What ends a prefix.
+/// The delimiter that ends a prefix.
 const DELIMITER: u8 = b':';
 /// Most prefixes that are counted.
 const MAX_PREFIXES: usize = 1_024;
-/// What one is charged with besides its own bytes.
+/// The memory charged for a prefix besides its own bytes.
 const PREFIX_BYTES: usize = 96;
 
 /// How often something was done with keys of a prefix.
@@ -36,7 +36,7 @@ pub(crate) struct Details {
 }
 
 impl Details {
-    /// Whether requests are counted.
+    /// Returns whether requests are counted.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)

@@ -49,26 +49,26 @@ pub(crate) struct Tenant {
     max_connections: AtomicUsize,
     /// Connections that are its now.
     connections: AtomicUsize,
-    /// What they hold, and those whose turn was the tenant's last.
+    /// The memory of these connections and of those whose latest turn was this tenant's.
     pub(crate) held: TenantHeld,
-    /// Whether one of its buckets has a rate.
+    /// True if one of its buckets has a rate.
     is_limited: AtomicBool,
     operations: Bucket,
     received: Bucket,
     sent: Bucket,
-    /// Whether its clients wait.
+    /// The pause of its clients.
     pub(crate) pause: Pause,
     /// Requests that took long.
     pub(crate) spikes: Spikes,
     /// How long its requests take.
     pub(crate) latencies: TenantLatencies,
-    /// What was asked by the prefixes of keys.
+    /// The requests counted by the prefixes of keys.
     pub(crate) details: Details,
-    /// Whether it is being removed; then for ever.
+    /// True once the tenant is being removed.
     is_leaving: AtomicBool,
 }
 
-/// What a turn of a connection came to.
+/// The work of one turn of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) requests: u64,
@@ -130,7 +130,7 @@ impl Tenant {
         self.lock().clone()
     }
 
-    /// Whether `SELECT` finds it under this number.
+    /// Returns whether `SELECT` finds the tenant under this number.
     pub(crate) fn has_database(&self, number: u32) -> bool {
         self.lock().databases.contains(&number)
     }
@@ -179,7 +179,7 @@ impl Tenant {
         self.connections.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether it is being removed.
+    /// Returns whether the tenant is being removed.
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::SeqCst)
     }
@@ -189,7 +189,7 @@ impl Tenant {
         self.is_leaving.store(true, Ordering::SeqCst);
     }
 
-    /// Whether any of its rates is limited. Who asks nothing else pays nothing else.
+    /// Returns whether any of the tenant's rates is limited. Reading this alone is cheap.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.is_limited.load(Ordering::Relaxed)
@@ -208,7 +208,7 @@ impl Tenant {
     }
 }
 
-/// What the clients of one listener have done as one tenant.
+/// The activity of one listener's clients as one tenant.
 pub(crate) struct Account {
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) counters: ListenerCounters,
@@ -262,7 +262,7 @@ impl Directory {
     }
 }
 
-/// Whether a list of names, in which `*` is all, has this one.
+/// Returns whether a list of names contains this name, or `*` for all.
 pub(crate) fn names(list: &[String], name: &str) -> bool {
     list.iter().any(|listed| listed == "*" || listed == name)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::Clock;
 
-/// Who waits.
+/// The clients that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paused {
     /// Requests that write.
@@ -39,7 +39,7 @@ impl Pause {
         self.until_nanos.load(Ordering::Relaxed)
     }
 
-    /// Who waits now, if somebody does. Reads the clock only where somebody may.
+    /// Returns which clients wait now, if any. Reads the clock only if a pause was set.
     #[inline]
     pub(crate) fn now(&self, clock: &Clock) -> Option<Paused> {
         let until = self.until_nanos();

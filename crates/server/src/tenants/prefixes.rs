@@ -1,4 +1,4 @@
-//! Whose a key is by what it begins with.
+//! The tenants of keys by their prefixes.
 
 use std::sync::Arc;
 

@@ -12,14 +12,14 @@ use super::{Account, Directory, Tenant, names};
 use crate::listener::ListenerState;
 use crate::users::User;
 
-/// Whether the listener's client, or the user that it is, may turn to a tenant that is not its own.
+/// Returns whether the listener's client, or its user, may switch to a tenant that is not its own.
 pub(crate) fn may_turn_to(user: &User, listener: &ListenerState, tenant: &Tenant) -> bool {
     // What a user has been given goes over what a listener has.
     let is_told = !user.tenant.is_empty() || !user.tenants.is_empty();
     names(if is_told { &user.tenants } else { &listener.tenants }, &tenant.name)
 }
 
-/// Where a connection's requests go.
+/// The routing of a connection's requests to tenants.
 pub(crate) struct Route<'a> {
     directory: &'a Directory,
     /// The connection's own account.
@@ -48,8 +48,8 @@ impl<'a> Route<'a> {
         Self { directory, own, present, user, listener }
     }
 
-    /// Whose the key is: the connection's own tenant's, where it is nobody else's that the client
-    /// may turn to.
+    /// Returns the tenant of the key: the connection's own, unless the key belongs to another
+    /// tenant that the client may access.
     pub(crate) fn tenant(&self, key: &[u8]) -> &Arc<Tenant> {
         let own = &self.own.tenant;
         let is_allowed =

@@ -1,14 +1,14 @@
-//! What a worker's connections hold of the memory for connections, and who loses one where that is
-//! spent.
+//! Accounting of the memory for connections, and the choice of connections to close when that
+//! memory is spent.
 //!
-//! The memory is everybody's, and its limit holds at every moment: who needs more than there is
-//! gets it at once, or loses a connection. It is paid for by the tenant whose connections hold most
-//! on all workers, so that none loses one to what another hoards. But a worker can close its own
-//! connections only. Where it has too few of that tenant, it tells the others to close some, which
-//! is for whoever needs memory next; as nobody waits for them, this time the tenant pays that holds
-//! most here.
+//! All tenants share this memory, and its limit holds at every moment: a connection that needs more
+//! than is free gets it at once, or a connection is closed. The tenant whose connections hold most
+//! on all workers pays, so that no tenant loses connections to another that hoards memory. But a
+//! worker can only close its own connections. If it has too few of that tenant, it asks the other
+//! workers to close some, which frees memory for later requests. Nobody waits for those workers, so
+//! this time the tenant that holds most on this worker pays.
 //!
-//! What a connection holds counts as the tenant's in whose lane it is, also while it is away.
+//! A connection's memory counts for the tenant whose lane it is in, even while it is away.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::super::writer::{Failure, Outcome, Writer};
 use super::SORTED;
 use super::bounds::{Names, Range, Scores};
 
-/// What bounds are of.
+/// The kind of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Place,
@@ -16,7 +16,7 @@ pub(super) enum By {
     Name,
 }
 
-/// What is wanted of a range.
+/// The range that a command asks for.
 struct Wanted<'a> {
     range: Range<'a>,
     is_reverse: bool,

@@ -1,5 +1,5 @@
-//! What several sorted sets have together: `ZUNION`, `ZINTER`, `ZDIFF` and their relatives. Sets
-//! are taken for sorted sets with scores of 1.
+//! Combinations of several sorted sets: `ZUNION`, `ZINTER`, `ZDIFF` and their relatives. Sets count
+//! as sorted sets with scores of 1.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::super::sets::{Budget, Together, limit};
 use super::super::writer::{Failure, Outcome, Writer};
 use super::SORTED;
 
-/// What becomes of the scores of a member.
+/// The function that combines the scores of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
     Sum,
@@ -32,7 +32,7 @@ impl Aggregate {
     }
 }
 
-/// What is no number is 0: infinity less infinity, and nothing times infinity.
+/// Returns the score, or 0 for NaN: infinity minus infinity, and zero times infinity.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
@@ -88,7 +88,7 @@ impl Options {
     }
 }
 
-/// What is done with the members that were found.
+/// The use of the members found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Tell,
