@@ -8,9 +8,9 @@
 //! `split` assign and give back slabs and their units.
 //!
 //! Invariants:
-//! 1. The range stays mapped, readable and writable for the whole life of the `Arena`: a pointer
-//!    computed from any in-range `ItemPtr` may be read at any time. What is read may be stale; the
-//!    state word tells.
+//! 1. The range stays mapped, readable and writable until the `Arena` is dropped: a pointer
+//!    computed from any in-range `ItemPtr` may be read at any time. The bytes read may be stale;
+//!    the state word tells.
 //! 2. A slab's table entry changes only from free to assigned or split and back, by whoever holds
 //!    the slab, and the words of a split slab's units only from free to those of a run and back, by
 //!    whoever holds the units. `chunk_bytes` is at least 64 while assigned, so that the place of an
@@ -58,7 +58,8 @@ pub struct Arena {
     /// A word for each slab: those of `words` from some word on.
     table: NonNull<[AtomicU64]>,
     words: Arc<Words>,
-    /// Whether the slabs lie in a file, which the lock on it protects from other processes.
+    /// The files that hold the slabs, if they lie in files; the lock on them keeps other processes
+    /// out.
     shared: Option<Shared>,
     forks: u32,
     /// The ordinal of each slab within its class.
@@ -70,7 +71,7 @@ pub struct Arena {
     /// Written under the lock.
     free_units: AtomicU64,
     bare_units: AtomicU64,
-    /// Whether large pages were asked for.
+    /// True if large pages were asked for.
     huge_pages: bool,
     /// Size of a page of the file, or of memory.
     page_bytes: usize,
@@ -106,17 +107,17 @@ impl Arena {
         found
     }
 
-    /// Says anew to whom an assigned run belongs. Its chunks keep their size.
+    /// Assigns an assigned run to another owner. Its chunks keep their size.
     ///
     /// # Panics
-    /// Where the run has chunks of another size.
+    /// If the run has chunks of another size.
     pub fn reassign(&self, run: Run, info: SlabInfo) {
         assert_eq!(self.info(run.id).chunk_bytes, info.chunk_bytes, "a run's chunks keep their size");
         self.mark(run, info);
     }
 
-    /// Writes down whose a run is. That of its first unit comes last: a run that was not written
-    /// down whole is not there.
+    /// Writes the owner of a run into the tables. The word of its first unit comes last: a run that
+    /// was not written whole does not exist.
     fn mark(&self, run: Run, info: SlabInfo) {
         let slab = run.id.slab();
         if run.is_whole() {
@@ -128,9 +129,9 @@ impl Arena {
         }
     }
 
-    /// Notes that a run has left its class and is about to be given back: [`Self::is_there`] says
-    /// no from now on. Who found it there before, and is pinned, must have stopped before the run
-    /// is given back.
+    /// Notes that a run has left its class and is about to be given back: [`Self::is_there`]
+    /// returns false from now on. A pinned thread that found the run there before must have stopped
+    /// before the run is given back.
     pub fn retire(&self, run: Run) {
         let word = if run.is_whole() {
             self.word(run.id.slab())
@@ -140,8 +141,8 @@ impl Arena {
         word.fetch_or(LEAVING, Ordering::AcqRel);
     }
 
-    /// Whether a run, of which somebody heard before, is still there, as long as it was, with what
-    /// `info` says. Who is pinned may look at its chunks for as long as that.
+    /// Returns whether a run that was seen before is still there, with the same length and with
+    /// what `info` says. A pinned thread may look at its chunks until it is unpinned.
     pub fn is_there(&self, run: Run, info: SlabInfo) -> bool {
         let slab = run.id.slab();
         let word = self.word(slab).load(Ordering::Acquire);
@@ -159,7 +160,7 @@ impl Arena {
     /// may change.
     #[inline]
     fn unit_table(&self, slab: SlabId) -> &UnitTable {
-        // SAFETY: the start of a slab is mapped for the life of the arena and aligned, and of a
+        // SAFETY: the start of a slab is mapped until the arena is dropped and aligned, and of a
         // split slab only ever touched as these atomics.
         unsafe { self.slab_start(slab).cast::<UnitTable>().as_ref() }
     }
@@ -180,19 +181,19 @@ impl Arena {
         self.ordinals.len() as u32
     }
 
-    /// What the run of this chunk holds.
+    /// Returns what the run of this chunk holds.
     ///
     /// # Panics
-    /// Where there is no such slab.
+    /// If there is no such slab.
     #[inline]
     pub fn info_of(&self, ptr: ItemPtr) -> SlabInfo {
         let word = self.word(ptr.slab()).load(Ordering::Relaxed);
         SlabInfo::unpack(if is_split(word) { self.chunk_in_split(ptr).0 } else { word })
     }
 
-    /// What the run of a chunk of a split slab holds, as the word of a slab would say it, and where
-    /// in the slab the chunk begins. In a large cache most chunks lie in whole slabs: two registers
-    /// are returned so that their way stays short.
+    /// Returns what the run of a chunk of a split slab holds, in the form of a slab's word, and the
+    /// offset of the chunk within the slab. In a large cache most chunks lie in whole slabs: two
+    /// registers are returned so that their path stays short.
     #[cold]
     #[inline(never)]
     fn chunk_in_split(&self, ptr: ItemPtr) -> (u64, usize) {
@@ -201,12 +202,12 @@ impl Arena {
         (info.pack(), first as usize * UNIT_BYTES + number as usize * info.chunk_bytes as usize)
     }
 
-    /// What a run holds.
+    /// Returns what a run holds.
     pub fn info(&self, run: RunId) -> SlabInfo {
         self.info_of(run.chunk(0))
     }
 
-    /// What the run of a chunk of a split slab holds, and the run's first unit.
+    /// Returns what the run of a chunk of a split slab holds, and the run's first unit.
     #[inline]
     fn unit_of(&self, ptr: ItemPtr) -> (SlabInfo, u32) {
         let unit = u32::from(ptr.number()) / NUMBERS_PER_UNIT;
@@ -272,7 +273,7 @@ impl Arena {
         // 3), so the offset is that of a chunk inside the slab, which is mapped (invariant 1).
         let chunk = unsafe { self.slab_start(ptr.slab()).add(offset) };
         // SAFETY: the chunk is 8-byte aligned (sizes are multiples of 8, units of 4 KiB), at least
-        // 64 bytes long and mapped for the life of the arena.
+        // 64 bytes long and mapped until the arena is dropped.
         (unsafe { Item::at(chunk, info.chunk_bytes) }, info)
     }
 }

@@ -63,7 +63,7 @@ struct Place {
     /// used.
     free_head: u32,
     free: u32,
-    /// Whether the place is in [`Chunks::open`].
+    /// True if the place is in [`Chunks::open`].
     is_open: bool,
 }
 
@@ -100,7 +100,7 @@ impl Chunks {
         }
     }
 
-    /// What the runs of this class are marked with.
+    /// The mark of the runs of this class.
     pub fn info(&self) -> SlabInfo {
         self.info
     }
@@ -143,7 +143,7 @@ impl Chunks {
         self.fresh.filter(|(fresh, _)| *fresh == run).map_or(run.chunks(self.info), |(_, next)| next)
     }
 
-    /// Whether one more run can be numbered (at most 268 million chunks in a class).
+    /// Returns whether one more run can be numbered (at most 268 million chunks in a class).
     pub fn has_room_for_run(&self) -> bool {
         !self.vacant_ordinals.is_empty()
             || (self.runs.len() as u64 + 1) * u64::from(self.per_slab.by) <= u64::from(NUMBER)
@@ -313,7 +313,7 @@ impl Withheld {
         self.run
     }
 
-    /// Whether all chunks of the run are withheld.
+    /// Returns whether all chunks of the run are withheld.
     pub fn is_whole(&self) -> bool {
         self.len() == self.chunks as usize
     }

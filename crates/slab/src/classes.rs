@@ -27,7 +27,7 @@ const PARTS: usize = 8;
 const OCTAVES: usize = (SLAB_BYTES / MIN_CHUNK_BYTES as usize).ilog2() as usize;
 const STEPS: usize = OCTAVES * PARTS + 1;
 
-/// The step of the look-up table in which so many bytes lie.
+/// The step of the look-up table that a size of `bytes` bytes lies in.
 #[inline]
 const fn step(bytes: usize) -> usize {
     let bytes = if bytes < MIN_CHUNK_BYTES as usize { MIN_CHUNK_BYTES as usize } else { bytes };
@@ -72,7 +72,7 @@ impl SizeClasses {
     /// 1.25, 64 B, 4 MiB.
     ///
     /// # Errors
-    /// [`ClassError`] where the numbers make no sense.
+    /// [`ClassError`] if the numbers make no sense.
     pub fn by_factor(factor: f64, min: u32, max: u32) -> Result<Self, ClassError> {
         if !(factor > 1.0 && factor <= 4.0) {
             return Err(ClassError::Factor(factor));
@@ -95,7 +95,7 @@ impl SizeClasses {
     /// The sizes of `list`, in bytes, in any order; equal ones after rounding are merged.
     ///
     /// # Errors
-    /// [`ClassError`] where a size is out of range or there are too many.
+    /// [`ClassError`] if a size is out of range or there are too many.
     pub fn by_list(list: &[u32]) -> Result<Self, ClassError> {
         let mut sizes = Vec::with_capacity(list.len());
         for &size in list {
@@ -112,7 +112,7 @@ impl SizeClasses {
         Ok(Self { sizes: sizes.into(), start })
     }
 
-    /// The smallest class whose chunks hold `bytes`, or `None` where none does.
+    /// The smallest class whose chunks hold `bytes`, or `None` if none does.
     #[inline]
     pub fn class_for(&self, bytes: usize) -> Option<u8> {
         if bytes > *self.sizes.last()? as usize {
@@ -128,7 +128,7 @@ impl SizeClasses {
     /// Chunk size of `class`, in bytes.
     ///
     /// # Panics
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn size(&self, class: u8) -> u32 {
         self.sizes[usize::from(class)]
     }

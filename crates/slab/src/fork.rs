@@ -8,9 +8,9 @@
 //!
 //! Invariants:
 //! 1. An entry is in the list while its mappings and files are there, which its owner sees to.
-//! 2. The list is touched by whoever has `locked` set it. Whoever forks has it from before until
-//!    after, so that the child finds it whole. What the child does with it takes no lock and no
-//!    memory from the heap.
+//! 2. The list is touched only by the thread that has set `locked`. A thread that forks holds it
+//!    from before until after the fork, so that the child finds the list whole. The child's handler
+//!    takes no lock and no memory from the heap.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What a cache in files has of this process.
+/// The mappings and files that a cache in files has in this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapped {
     pub(crate) slabs: (NonNull<u8>, usize),

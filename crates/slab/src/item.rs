@@ -28,9 +28,9 @@
 //! Invariants:
 //! 1. References are taken only while INDEXED is set, in one compare-and-swap that sees both. The
 //!    exception is the first reference, which the allocating thread has from the start.
-//! 2. Whoever clears INDEXED unlinks the item, and holds a reference until that is done. Whoever
-//!    brings the word to "not INDEXED, no references" frees the chunk: exactly one thread does,
-//!    since each step is one atomic operation on the one word.
+//! 2. The thread that clears INDEXED unlinks the item, and holds a reference until that is done.
+//!    The thread that brings the word to "not INDEXED, no references" frees the chunk: exactly one
+//!    thread does, since each step is one atomic operation on the one word.
 //! 3. Key, lengths, creation time, tag and client flags are written before INDEXED is set and never
 //!    after. So is the value. A holder of a reference may therefore read them without
 //!    synchronisation.
@@ -39,8 +39,9 @@
 //!    before it was freed protects it no more. A thread that protects the pointer and then finds
 //!    INDEXED set may therefore read what invariant 3 names, as a holder of a reference may.
 //! 6. The words of a tail are only ever touched as atomics, from the item's making to the freeing
-//!    of its chunk, and only holders of a reference write to them. Whoever has claimed the item,
-//!    which nobody may hold, may therefore copy them: they do not change any more.
+//!    of its chunk, and only holders of a reference write to them. A thread that has claimed the
+//!    item, to which no references are left, may therefore copy the words: they do not change any
+//!    more.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -60,7 +61,7 @@ pub const MAX_VALUE_BYTES: usize = (1 << 22) - 2;
 /// value in that. No value is that long.
 pub const TAILED: usize = (1 << 22) - 1;
 
-/// What an item's header has room for.
+/// The optional fields of an item's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Layout {
@@ -95,17 +96,17 @@ impl Layout {
         (self.header_bytes() + key_len).next_multiple_of(4) + tail_bytes
     }
 
-    /// Whether there is room for an expiry time.
+    /// Returns whether there is room for an expiry time.
     pub const fn has_expiry(self) -> bool {
         !matches!(self, Self::Plain)
     }
 
-    /// Whether there is room for a CAS token and the last access.
+    /// Returns whether there is room for a CAS token and the last access.
     pub const fn has_tag(self) -> bool {
         matches!(self, Self::Tagged)
     }
 
-    /// Whether there is room for client flags.
+    /// Returns whether there is room for client flags.
     pub const fn has_flags(self) -> bool {
         matches!(self, Self::Flagged | Self::Tagged)
     }
@@ -123,22 +124,22 @@ impl Layout {
 /// The header fields that are set once, when an item is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
-    /// What the header has room for.
+    /// The optional fields of the header.
     pub layout: Layout,
     /// When the item was made, Unix seconds.
     pub created: u32,
-    /// When it ends, Unix seconds; 0 = never. Ignored where the layout has no room.
+    /// The expiry time, in Unix seconds; 0 = never. Ignored if the layout has no room.
     pub expiry: u32,
-    /// The CAS token. Ignored where the layout has no room.
+    /// The CAS token. Ignored if the layout has no room.
     pub cas: u64,
-    /// The client's flags. Ignored where the layout has no room.
+    /// The client's flags. Ignored if the layout has no room.
     pub client_flags: u32,
 }
 
 /// Longer keys are compared by the C library.
 const SHORT_KEY_BYTES: usize = 64;
 
-/// Whether two keys are the same, by words of 8 bytes and less, none of which overlap.
+/// Returns whether two keys are the same, by words of 8 bytes and less, none of which overlap.
 ///
 /// The C library compares 16 and 32 bytes at once. A caller that has just put its key together from
 /// smaller stores makes such a load wait until they have left the processor's store buffer, and so
@@ -268,8 +269,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the lengths that the header names fit into the chunk: a check of what another
-    /// process left behind.
+    /// Returns whether the lengths that the header names fit into the chunk: a check of what
+    /// another process left behind.
     ///
     /// # Safety
     /// As for [`Self::key`], but that the item need not be initialised.
@@ -303,7 +304,7 @@ impl<'a> Item<'a> {
         ((lengths & 0xff) as usize, value_len, Layout::from_bits(lengths >> 30))
     }
 
-    /// Whether the item has a tail.
+    /// Returns whether the item has a tail.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -313,7 +314,7 @@ impl<'a> Item<'a> {
         unsafe { self.has_no_length() && !self.state().is_chained() }
     }
 
-    /// Whether the item is the head of a long value.
+    /// Returns whether the item is the head of a long value.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -334,7 +335,7 @@ impl<'a> Item<'a> {
     /// The words behind the key, to the end of the chunk, of an item with a tail.
     ///
     /// # Safety
-    /// As for [`Self::key`]. Who writes to them holds a reference (invariant 6).
+    /// As for [`Self::key`]. A thread that writes to the words holds a reference (invariant 6).
     pub unsafe fn tail(self) -> Option<&'a [AtomicU32]> {
         // SAFETY: passed on. The words lie inside the chunk, are aligned, as the chunk is, and are
         // touched as atomics alone (invariant 6).
@@ -349,7 +350,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// What the header has room for.
+    /// The optional fields of the header.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -374,7 +375,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the key is `key`.
+    /// Returns whether the item's key is `key`.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -443,7 +444,7 @@ impl<'a> Item<'a> {
         unsafe { self.chunk.add(8).cast::<u32>().write(created) }
     }
 
-    /// The expiry time as an atomic, where the layout has room for one. 0 = never.
+    /// The expiry time as an atomic, if the layout has room for one. 0 = never.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -454,7 +455,7 @@ impl<'a> Item<'a> {
         unsafe { self.layout().has_expiry().then(|| self.chunk.add(12).cast::<AtomicU32>().as_ref()) }
     }
 
-    /// The CAS token, where the layout has room for one.
+    /// The CAS token, if the layout has room for one.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -491,7 +492,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The time of the last access as an atomic, where the layout has room for one. Unix seconds.
+    /// The time of the last access as an atomic, if the layout has room for one. Unix seconds.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -501,7 +502,7 @@ impl<'a> Item<'a> {
         unsafe { self.layout().has_tag().then(|| self.chunk.add(20).cast::<AtomicU32>().as_ref()) }
     }
 
-    /// The client's flags; 0 where the layout has no room for them.
+    /// The client's flags; 0 if the layout has no room for them.
     ///
     /// # Safety
     /// As for [`Self::key`].
@@ -512,7 +513,7 @@ impl<'a> Item<'a> {
         unsafe { if self.layout().has_flags() { self.chunk.add(16).cast::<u32>().read() } else { 0 } }
     }
 
-    /// Where a free chunk keeps the pointer to the next free one.
+    /// The place in a free chunk of the pointer to the next free one.
     ///
     /// # Safety
     /// The chunk is free, and the caller holds the lock of its class.

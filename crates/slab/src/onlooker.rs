@@ -2,7 +2,7 @@
 //!
 //! Both files are opened for reading, and no lock is taken. Slabs are *copied* by `read(2)` and
 //! looked at in the copy: a mapping would make the kernel give memory to chunks that were never
-//! used, and would end this process where the other one makes the file shorter.
+//! used, and would kill this process if the other one makes the file shorter.
 //!
 //! Three copies are made of what is looked at, one after the other. Of an item that is returned
 //! 1. the state word said in all three that it is in the index, in the same incarnation of its
@@ -40,7 +40,7 @@ pub struct Onlooker {
     slabs: File,
 }
 
-/// Where slabs are copied to. Kept between calls, so that it is made once.
+/// Buffers for copies of slabs. Kept between calls, so that they are allocated once.
 #[derive(Default)]
 pub struct Copies {
     /// By chunk, in the first copy: its incarnation, or [`NO_ITEM`].
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Copies {
 
 const NO_ITEM: u8 = u8::MAX;
 
-/// What a chunk turned out to hold.
+/// The content of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub enum Chunk<'a> {
     /// Nothing that is in the index.
@@ -98,7 +98,7 @@ fn read_bytes(file: &File, offset: u64, bytes: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Words of the file `words`; fewer than `count` where it ends before.
+/// Words of the file `words`; fewer than `count` if the file ends before.
 pub(crate) fn read_words(file: &File, first: usize, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * WORD];
     let is_whole = read_bytes(file, (first * WORD) as u64, &mut bytes)?;
@@ -119,7 +119,7 @@ fn incarnation(state: &StateWord) -> u8 {
     if state.is_indexed() { state.incarnation() } else { NO_ITEM }
 }
 
-/// Whether two copies of a chunk have the same item, in all that never changes of one.
+/// Returns whether two copies of a chunk have the same item, in all that never changes of one.
 fn is_same(one: Item<'_>, other: Item<'_>) -> bool {
     // SAFETY: copies belong to this thread, and both were found to be plausible.
     unsafe {
@@ -137,7 +137,7 @@ impl Onlooker {
     /// Opens the files of the cache in `folder`. No lock is taken, and nothing is written.
     ///
     /// # Errors
-    /// Where the folder is not there or the files may not be read; `InvalidData` where they are of
+    /// If the folder is not there or the files may not be read; `InvalidData` if they are of
     /// another layout. The text says what to do.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let open = |name: &str| {
@@ -167,11 +167,11 @@ impl Onlooker {
         Ok(Self { words, slabs })
     }
 
-    /// Whether the files were removed since they were opened: then nobody will change them any
-    /// more.
+    /// Returns whether the files were removed since they were opened: if so, no process will change
+    /// them any more.
     ///
     /// # Errors
-    /// Where the system does not tell.
+    /// If the system does not tell.
     pub fn is_removed(&self) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
         Ok(self.words.metadata()?.nlink() == 0)
@@ -181,7 +181,7 @@ impl Onlooker {
     /// engine's word `first` on.
     ///
     /// # Errors
-    /// Where they cannot be read, or where there are not so many.
+    /// If they cannot be read, or if there are not so many.
     pub fn engine_words(&self, first: usize, count: usize) -> io::Result<Vec<u64>> {
         if first + count > ENGINE {
             return Err(ErrorKind::InvalidInput.into());
@@ -192,7 +192,7 @@ impl Onlooker {
     /// The runs that are assigned now.
     ///
     /// # Errors
-    /// Where the tables cannot be read.
+    /// If the tables cannot be read.
     pub fn runs(&self) -> io::Result<Vec<(Run, SlabInfo)>> {
         let mut runs = Vec::new();
         for (slab, word) in self.read(HEADER + ENGINE, SLABS)?.into_iter().enumerate() {
@@ -219,7 +219,7 @@ impl Onlooker {
         Ok(words)
     }
 
-    /// Whether a run is assigned, and as `info` says.
+    /// Returns whether a run is assigned, and as `info` says.
     fn is_assigned(&self, run: Run, info: SlabInfo) -> io::Result<bool> {
         let word = self.read(HEADER + ENGINE + usize::from(run.id.slab().0), 1)?;
         let Some(word) = word.first() else { return Ok(false) };
@@ -230,7 +230,7 @@ impl Onlooker {
     /// and nothing was seen.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub fn look_at_run(
         &self,
         run: Run,
@@ -273,7 +273,7 @@ impl Onlooker {
         Ok(Some(seen(copies.chunk(0, info, ptr))))
     }
 
-    /// Makes the three copies of `len` bytes, which are so many chunks of such a size.
+    /// Makes the three copies of `len` bytes, the chunks of a run.
     fn copy(
         &self,
         offset: u64,
@@ -294,7 +294,7 @@ impl Onlooker {
     }
 }
 
-/// Where a run begins in the file, in bytes.
+/// The offset of a run in the file, in bytes.
 fn start_of(run: Run) -> u64 {
     let unit = u32::from(run.chunk(0).number()) / NUMBERS_PER_UNIT;
     u64::from(run.id.slab().0) * SLAB_BYTES as u64 + u64::from(unit) * UNIT_BYTES as u64
@@ -319,7 +319,7 @@ impl Copies {
 }
 
 impl<'a> Copied<'a> {
-    /// Where it lies.
+    /// The pointer to the item.
     pub fn ptr(&self) -> ItemPtr {
         self.ptr
     }
@@ -331,25 +331,25 @@ impl<'a> Copied<'a> {
         unsafe { self.item.key() }
     }
 
-    /// The value, without what is in a chain; empty where the item has a tail in its place.
+    /// The value, without what is in a chain; empty if the item has a tail in its place.
     pub fn value(&self) -> &'a [u8] {
         // SAFETY: as for `key`.
         unsafe { self.item.value() }
     }
 
-    /// Whether it is a link of a chain.
+    /// Returns whether the item is a link of a chain.
     pub fn is_link(&self) -> bool {
         // SAFETY: as for `key`.
         unsafe { self.item.is_link() }
     }
 
-    /// Whether its value is long, and lies in its links.
+    /// Returns whether the item's value is long, and lies in its links.
     pub fn is_long(&self) -> bool {
         // SAFETY: as for `has_tail`.
         unsafe { self.item.is_long() }
     }
 
-    /// Whether words that may be written at any time lie in the place of a value.
+    /// Returns whether words that may be written at any time lie in the place of a value.
     pub fn has_tail(&self) -> bool {
         // SAFETY: as for `key`.
         unsafe { self.item.has_tail() }
@@ -397,7 +397,7 @@ impl<'a> Copied<'a> {
         unsafe { self.item.used_bytes() }
     }
 
-    /// Whether it was ever found.
+    /// Returns whether the item was ever found.
     pub fn is_fetched(&self) -> bool {
         self.item.state().is_fetched()
     }

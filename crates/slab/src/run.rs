@@ -95,7 +95,7 @@ impl Run {
         Self { id: RunId::whole(slab), units: UNITS }
     }
 
-    /// Whether it is a whole slab.
+    /// Returns whether the run is a whole slab.
     #[inline]
     pub const fn is_whole(self) -> bool {
         self.units == UNITS
@@ -127,7 +127,7 @@ impl Run {
         if number < self.units * NUMBERS_PER_UNIT { Some(number) } else { None }
     }
 
-    /// Whether the chunk lies in it.
+    /// Returns whether the chunk lies in the run.
     #[inline]
     pub const fn has(self, ptr: ItemPtr) -> bool {
         self.number_of(ptr).is_some()
@@ -136,12 +136,12 @@ impl Run {
 
 /// A run at least this small part of a class is given to the class: it grows by a quarter.
 const PART_OF_CLASS: u64 = 4;
-/// Of what the pool and the cache have left, a class takes at most this part at once, so that what
-/// is left is shared finely.
+/// A class takes at most this part of the room in the pool and the cache at once, so that the
+/// remaining room is shared finely.
 const PART_OF_ROOM: u64 = 16;
 /// Chunks are large if a slab has no more than this many.
 const LARGE_CHUNKS: u64 = 16;
-/// So much room is plenty: a slab is a small part of it.
+/// Room from which on there is plenty: a slab is a small part of it.
 const PLENTY_BYTES: u64 = 256 << 20;
 /// Of a run that is chosen freely at most this part may be left over behind its last chunk.
 const MOST_LEFT_OVER: u32 = 32;

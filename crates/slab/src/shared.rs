@@ -26,16 +26,16 @@ use crate::words::Words;
 const MAGIC: u64 = u64::from_le_bytes(*b"MLPDSHM\0");
 /// The layout of both files, and of items in slabs.
 const VERSION: u64 = 3;
-/// What the header of a cache says that this program can use.
+/// The header of a cache that this program can use.
 const KNOWN: [u64; 3] = [MAGIC, VERSION, SLAB_BYTES as u64];
 /// Words of the header: magic, version, slab size, and what is not used yet.
 pub(crate) const HEADER: usize = 512;
-/// Words for whoever stands above: [`Shared::engine_words`].
+/// Words for the engine: [`Shared::engine_words`].
 pub(crate) const ENGINE: usize = 16 << 10;
 /// Most slabs: a word each.
 pub(crate) const SLABS: usize = 1 << 16;
 
-/// What to do about a cache of another layout.
+/// Advice for a cache of another layout.
 const RENEW: &str = "remove it to start with an empty one";
 
 /// Refuses a cache of another kind or layout, with the advice.
@@ -145,12 +145,12 @@ fn open_file(folder: &Path, name: &str, options: &mut OpenOptions) -> io::Result
 }
 
 impl Shared {
-    /// Returns an error if [`Self::open`] would refuse the files in `folder`, whoever has them
-    /// open. Takes no lock and changes nothing.
+    /// Returns an error if [`Self::open`] would refuse the files in `folder`, whether or not a
+    /// process has them open. Takes no lock and changes nothing.
     ///
     /// # Errors
-    /// If the files cannot be opened, or are of another layout. No files, or unfinished ones, are
-    /// no error.
+    /// If the files cannot be opened, or are of another layout. Missing or unfinished files are
+    /// fine.
     pub fn check(folder: &Path) -> io::Result<()> {
         for name in ["words", "slabs"] {
             let file = match open_file(folder, name, &mut OpenOptions::new()) {
@@ -167,12 +167,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens the cache in `folder`, which is made where it is not there, for this process alone.
+    /// Opens the cache in `folder` for this process alone. Makes the folder if it is not there.
     ///
     /// # Errors
-    /// Where the folder cannot be made or the files not be opened; `WouldBlock` where another
-    /// process has them open; `InvalidData` where they are of another layout. The text says what to
-    /// do.
+    /// If the folder cannot be made or the files not be opened; `WouldBlock` if another process has
+    /// them open; `InvalidData` if they are of another layout. The text says what to do.
     pub fn open(folder: &Path) -> io::Result<Self> {
         let named = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{what} {}: {error}", folder.display()))
@@ -222,7 +221,7 @@ impl Shared {
         Ok(Self { words: Arc::new(words), slabs, lock, was_there: was_there && !is_new, lost_bytes })
     }
 
-    /// Whether there was a cache.
+    /// Returns whether there was a cache.
     pub fn was_there(&self) -> bool {
         self.was_there
     }

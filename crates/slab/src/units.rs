@@ -44,7 +44,7 @@ struct Map {
     bare_count: u32,
     /// Of the rows of those that are free and have memory.
     longest: u32,
-    /// Whether no more runs are made of its units, as they are all to get free.
+    /// True if no more runs are made of its units, as all of them are to become free.
     is_withdrawn: bool,
 }
 
@@ -52,7 +52,7 @@ fn has(bits: &Bits, unit: u32) -> bool {
     bits[unit as usize / 64] >> (unit % 64) & 1 == 1
 }
 
-/// Changes so many bits, all of which are as they are to be no more.
+/// Flips `units` bits from `first` on, all of which must have the same value.
 fn flip(bits: &mut Bits, first: u32, units: u32) {
     let (mut at, end) = (first, first + units);
     while at < end {
@@ -278,7 +278,7 @@ impl Units {
         map.count
     }
 
-    /// Whether all units of a slab are free.
+    /// Returns whether all units of a slab are free.
     pub(crate) fn is_empty(&self, slab: SlabId) -> bool {
         self.maps.get(&slab).is_some_and(Map::is_empty)
     }

@@ -41,7 +41,7 @@ impl Words {
     /// there is zero.
     ///
     /// # Errors
-    /// Where the file cannot be made longer or mapped, or its file system has no memory for it.
+    /// If the file cannot be made longer or mapped, or its file system has no memory for it.
     pub(crate) fn in_file(file: &File, len: usize, page_bytes: usize) -> io::Result<Self> {
         let bytes = (len * size_of::<AtomicU64>()).next_multiple_of(page_bytes);
         if file.metadata()?.len() < bytes as u64 {
@@ -64,7 +64,7 @@ impl Words {
         Ok(Self { at, len, mapped_bytes: bytes })
     }
 
-    /// Where they are mapped, if they are, and how long that is in bytes.
+    /// The address and the length in bytes of the mapping, if there is one.
     pub(crate) fn mapped(&self) -> Option<(NonNull<u8>, usize)> {
         (self.mapped_bytes > 0).then_some((self.at.cast(), self.mapped_bytes))
     }

@@ -69,7 +69,7 @@ impl Arena {
     /// system has no room for another one. Locks the list of free slabs.
     ///
     /// # Panics
-    /// Where the chunk size is out of range, or no multiple of 8.
+    /// If the chunk size is out of range, or no multiple of 8.
     pub fn assign(&self, info: SlabInfo) -> Option<Run> {
         assert!((MIN_CHUNK_BYTES..=SLAB_BYTES as u32).contains(&info.chunk_bytes));
         assert!(info.chunk_bytes.is_multiple_of(CHUNK_ALIGN), "a split slab is known by a size that is not");

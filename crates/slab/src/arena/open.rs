@@ -23,16 +23,16 @@ impl Arena {
     /// MiB pages.
     ///
     /// # Errors
-    /// Where the system refuses that much address space.
+    /// If the system refuses that much address space.
     ///
     /// # Panics
-    /// Where `max_slabs` is 0 or above 65,536.
+    /// If `max_slabs` is 0 or above 65,536.
     pub fn reserve(max_slabs: u32, huge_pages: bool) -> io::Result<Self> {
         Self::with_words(max_slabs, huge_pages, Arc::new(Words::on_heap(max_slabs as usize)), 0, None)
     }
 
-    /// Whether the system would let this process reserve so many slabs, `in_file` or not, and an
-    /// index for them.
+    /// Returns whether the system would let this process reserve `slabs` slabs, `in_file` or not,
+    /// and an index for them.
     pub fn may_reserve(slabs: u32, in_file: bool) -> bool {
         let bytes = slabs as usize * SLAB_BYTES;
         let is_too_long = |most: u64| in_file && most < bytes as u64;
@@ -59,8 +59,7 @@ impl Arena {
     /// free, and read as zeros.
     ///
     /// # Errors
-    /// Where the system refuses that much address space, or the file cannot be made longer or
-    /// mapped.
+    /// If the system refuses that much address space, or the file cannot be made longer or mapped.
     ///
     /// # Panics
     /// As [`Self::reserve`].
@@ -124,14 +123,14 @@ impl Arena {
         self.lost_bytes
     }
 
-    /// Whether this process was forked from the one that opened the files: then nothing is in the
-    /// slabs, nor may be put there.
+    /// Returns whether this process was forked from the one that opened the files: if so, the slabs
+    /// are empty and must stay so.
     #[inline]
     pub fn is_parted(&self) -> bool {
         self.shared.is_some() && self.forks != fork::forks()
     }
 
-    /// What a forked child must not have of this.
+    /// The mappings and files that a forked child must give up.
     fn mapped(&self) -> Option<Mapped> {
         let shared = self.shared.as_ref()?;
         let slabs = (self.base, self.ordinals.len() * SLAB_BYTES);

@@ -96,8 +96,8 @@ impl Arena {
         true
     }
 
-    /// Whether units can be without memory while others of their slab have some: the pages of
-    /// memory, or of the file, are no larger.
+    /// Returns whether units can be without memory while others of their slab have some: the pages
+    /// of memory, or of the file, are no larger than a unit.
     pub fn has_bare_units(&self) -> bool {
         self.page_bytes <= UNIT_BYTES
     }
@@ -117,7 +117,7 @@ impl Arena {
         Some(slab)
     }
 
-    /// Assigns so many neighbouring units of a split slab, or returns `None` if no slab has as many
+    /// Assigns `units` neighbouring units of a split slab, or returns `None` if no slab has as many
     /// in a row. Locks the list of free units.
     ///
     /// # Panics
@@ -167,8 +167,8 @@ impl Arena {
         Some((run, bare.iter().map(|(_, len)| u64::from(*len) * UNIT_BYTES as u64).sum()))
     }
 
-    /// Has free units become bare, of about so many bytes, so that their memory goes back to the
-    /// system. Returns how much did, in bytes.
+    /// Makes free units of about `bytes` bytes bare, so that their memory goes back to the system.
+    /// Returns the number of bytes given back.
     pub fn release_units(&self, bytes: u64) -> u64 {
         let mut released = 0;
         while released < bytes && self.has_bare_units() {
@@ -212,8 +212,8 @@ impl Arena {
         self.give_back_split(slab, units)
     }
 
-    /// Gives a split slab back of whose units so many had memory. Returns how much memory it had
-    /// with its table, in bytes.
+    /// Gives back a split slab, `units` of whose units had memory. Returns how much memory the slab
+    /// had with its table, in bytes.
     pub(super) fn give_back_split(&self, slab: SlabId, units: u32) -> u64 {
         if units < FREE_UNITS {
             self.advise_huge_pages(slab, true);
@@ -259,7 +259,7 @@ impl Arena {
         u64::from(self.assigned_slabs()) * SLAB_BYTES as u64 - self.bare_bytes()
     }
 
-    /// Free memory of split slabs, in bytes, but for bare units, which have none. Takes no lock.
+    /// Free memory of split slabs, in bytes, without bare units, which have none. Takes no lock.
     pub fn free_unit_bytes(&self) -> u64 {
         self.free_units.load(Ordering::Relaxed) * UNIT_BYTES as u64
     }

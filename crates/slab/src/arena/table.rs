@@ -8,7 +8,7 @@ use crate::ptr::SlabId;
 use crate::run::{Run, RunId, UNITS};
 use crate::{CHUNK_ALIGN, MIN_CHUNK_BYTES, SLAB_BYTES};
 
-/// What a run, a whole slab or a part of a split one, holds.
+/// The size and the owner of the chunks of a run (a whole slab or a part of a split one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabInfo {
     /// Size of its chunks in bytes; 0 for a free slab or unit.
@@ -64,7 +64,7 @@ impl SlabInfo {
         (info, bits as u32 & (UNITS - 1))
     }
 
-    /// What a word of a table says that another process left. `None`: the slab is free or split, or
+    /// Decodes a word of a table that another process left. `None`: the slab is free or split, or
     /// there is no such slab.
     pub(crate) fn checked(bits: u64) -> Option<Self> {
         let info = Self::unpack(bits);
@@ -79,15 +79,15 @@ impl SlabInfo {
     }
 }
 
-/// In the word of a slab, or of the first unit of a run: it has left its class, and those who look
-/// at chunks without having come to them by the index are to leave it alone.
+/// Set in the word of a slab, or of the first unit of a run, that has left its class: threads that
+/// reach chunks by another way than the index must leave it alone.
 pub(super) const LEAVING: u64 = 1 << 63;
 
 /// The table's word for a split slab. No chunk has this size.
 pub(crate) const SPLIT: u64 = SlabInfo { chunk_bytes: 1, pool: 0, class: 0, keyspace: 0 }.pack();
 
-/// Whether the word of a slab's table is [`SPLIT`]. A single bit tells: chunk sizes are multiples
-/// of 8.
+/// Returns whether the word of a slab's table is [`SPLIT`]. A single bit tells: chunk sizes are
+/// multiples of 8.
 #[inline]
 pub(super) const fn is_split(word: u64) -> bool {
     word & SPLIT != 0
@@ -105,8 +105,7 @@ pub(super) struct UnitTable {
 
 const _: () = assert!(size_of::<UnitTable>() == crate::run::UNIT_TABLE_BYTES);
 
-/// The runs that the words of a split slab's table tell of. Units whose words make no sense are in
-/// none.
+/// The runs in the words of a split slab's table. Units whose words make no sense belong to no run.
 pub(crate) fn runs_of(slab: SlabId, words: impl Iterator<Item = u64>) -> Vec<(Run, SlabInfo)> {
     let mut runs: Vec<(Run, SlabInfo)> = Vec::new();
     for (unit, bits) in (0..UNITS).zip(words) {

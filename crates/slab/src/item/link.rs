@@ -17,7 +17,7 @@
 //! 1. A link has INDEXED if and only if it is in a chain. Both change under the lock that the
 //!    chain's tag chooses, and so do `next`, `before`, `parent` and the ends of a chain, once the
 //!    link or the item was seen by others.
-//! 2. Whoever has taken a link or the item of a chain out of sight owns it as an item is owned
+//! 2. A thread that has unlinked a link or the item of a chain owns it as an item is owned
 //!    (invariant 2 of [`super`]).
 
 use std::ptr::NonNull;
@@ -62,7 +62,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Whether the item is a link.
+    /// Returns whether the item is a link.
     ///
     /// # Safety
     /// As for [`Self::key`].

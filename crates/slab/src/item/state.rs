@@ -4,7 +4,7 @@
 use base::sync::atomic::{AtomicU32, Ordering};
 
 const REFS: u32 = 0x3fff;
-/// Most references that are given out; one more is kept for whoever unlinks the item.
+/// Most references that are given out; one more is kept for the thread that unlinks the item.
 const MOST_HELD: u32 = REFS - 1;
 const CHAINED: u32 = 1 << 14;
 const INDEXED: u32 = 1 << 15;
@@ -16,7 +16,7 @@ const POLICY_SHIFT: u32 = 20;
 const POLICY: u32 = 0xff << POLICY_SHIFT;
 const INCARNATION_SHIFT: u32 = 28;
 
-/// What became of an attempt to take a reference.
+/// The outcome of an attempt to take a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// A reference was taken.
@@ -37,7 +37,7 @@ impl StateWord {
         Self(AtomicU32::new(bits))
     }
 
-    /// Begins the life of a freshly allocated chunk: one reference, the next incarnation.
+    /// Begins a new incarnation in a freshly allocated chunk, with one reference.
     #[inline]
     pub fn begin(&self) {
         let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
@@ -45,19 +45,19 @@ impl StateWord {
     }
 
     /// Says that the item has room for a chain ([`crate::item::link`]). The caller owns the chunk,
-    /// whose life has just begun.
+    /// whose incarnation has just begun.
     pub fn set_chained(&self) {
         self.0.fetch_or(CHAINED, Ordering::Relaxed);
     }
 
-    /// Whether the item has room for a chain.
+    /// Returns whether the item has room for a chain.
     #[inline]
     pub fn is_chained(&self) -> bool {
         self.0.load(Ordering::Relaxed) & CHAINED != 0
     }
 
-    /// Begins the life of a freshly allocated chunk as a copy of the item with the state `of`: one
-    /// reference, the next incarnation, and what was known of the item's accesses and of its user.
+    /// Begins a new incarnation in a freshly allocated chunk as a copy of the item with the state
+    /// `of`: one reference, and what was known of the item's accesses and of its user.
     #[inline]
     pub fn begin_copy(&self, of: &Self) {
         let incarnation = (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT).wrapping_add(1);
@@ -74,7 +74,7 @@ impl StateWord {
         word & INDEXED != 0
     }
 
-    /// Ends the life of an item that was just revived and is in no index.
+    /// Discards an item that was just revived and is in no index.
     pub fn discard(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !INDEXED, Ordering::Relaxed);
     }
@@ -168,8 +168,8 @@ impl StateWord {
         }
     }
 
-    /// Claims the item for eviction: succeeds only where it is in the index and nobody holds it.
-    /// The claimant owns the chunk. Called under the lock of the class, as it clears QUEUED too.
+    /// Claims the item for eviction: succeeds only if it is in the index and nobody holds it. The
+    /// claimant owns the chunk. Called under the lock of the class, as it clears QUEUED too.
     #[inline]
     pub fn claim(&self) -> Claim {
         self.take_idle(|word| word & !(INDEXED | QUEUED))
@@ -193,7 +193,7 @@ impl StateWord {
     }
 
     /// Takes an item out of sight that nobody holds, and a reference to it: what [`Self::unindex`]
-    /// does, where [`Self::claim`] would succeed. The item may stay in its queue, whose lock the
+    /// does, if [`Self::claim`] would succeed. The item may stay in its queue, whose lock the
     /// caller need not hold.
     pub fn unindex_if_idle(&self) -> Claim {
         self.take_idle(|word| (word & !INDEXED) + 1)
@@ -206,9 +206,9 @@ impl StateWord {
     }
 
     /// Marks the item as having an entry in its class's queue, with the policy's bits: `bits`, or
-    /// where the item was fetched already, `hit(bits, earlier)`, where `earlier` is what hits have
-    /// made of its bits until now. Returns what they are. `None`: it has left the index, or has an
-    /// entry already, and must not be queued. Called under the lock of the class.
+    /// if the item was fetched already, `hit(bits, earlier)`, where `earlier` is what hits have
+    /// made of its bits until now. Returns the new bits. `None`: the item has left the index, or
+    /// has an entry already, and must not be queued. Called under the lock of the class.
     #[inline]
     pub fn enqueue(&self, bits: u8, hit: impl Fn(u8, u8) -> u8) -> Option<u8> {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -256,19 +256,19 @@ impl StateWord {
         (self.0.load(Ordering::Relaxed) >> INCARNATION_SHIFT) as u8
     }
 
-    /// Whether the item is in the index.
+    /// Returns whether the item is in the index.
     #[inline]
     pub fn is_indexed(&self) -> bool {
         self.0.load(Ordering::Acquire) & INDEXED != 0
     }
 
-    /// Whether the item has an entry in its class's queue.
+    /// Returns whether the item has an entry in its class's queue.
     #[inline]
     pub fn is_queued(&self) -> bool {
         self.0.load(Ordering::Relaxed) & QUEUED != 0
     }
 
-    /// Whether the item was ever fetched.
+    /// Returns whether the item was ever fetched.
     #[inline]
     pub fn is_fetched(&self) -> bool {
         self.0.load(Ordering::Relaxed) & FETCHED != 0
@@ -317,7 +317,7 @@ impl StateWord {
     }
 }
 
-/// What became of an attempt to evict an item.
+/// The outcome of an attempt to evict an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The claimant owns the chunk.
