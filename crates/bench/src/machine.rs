@@ -33,13 +33,13 @@ impl WakeFast {
         Self(None)
     }
 
-    /// Whether it is in force.
+    /// Returns whether the setting is in force.
     pub fn is_held(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// What to know of the machine beside a figure.
+/// The facts about the machine to show beside a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Processors that this process may use.
@@ -48,7 +48,7 @@ pub struct Machine {
     pub cpu_model: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether processors were kept from sleeping deeply during the run.
+    /// True if processors were kept from sleeping deeply during the run.
     pub wakes_fast: bool,
     /// The processors to which the bench's threads were pinned, in the order of the threads.
     pub pinned_to: Option<Vec<usize>>,
@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// What a reader of a figure must know, as a sentence.
+    /// Returns a caution for the reader of a figure, as a sentence.
     pub fn caution(&self) -> Option<&'static str> {
         (!self.wakes_fast).then_some(
             "processors were allowed to sleep (no access to /dev/cpu_dma_latency): figures over sockets may be \

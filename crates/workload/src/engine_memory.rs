@@ -1,4 +1,4 @@
-//! What items take of the engine's memory, as the engine itself says.
+//! The engine's memory use for items, as measured by the engine itself.
 //!
 //! Curves and simulations count what items take. A cache needs more than its values: headers, the
 //! rest of chunks, chunks that are free while they change hands, the index, queues and ghosts, and
@@ -27,7 +27,7 @@ const TURNS: u64 = 3;
 /// The length of a key and of a value, in bytes.
 pub type ItemSize = (u8, u32);
 
-/// What items take.
+/// The memory use of items.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineMemory {
     /// Chunk sizes, ascending.
@@ -96,7 +96,7 @@ impl EngineMemory {
         along(&self.holds, memory, |point| point.0, |point| point.1)
     }
 
-    /// What of `memory` is left for the costs of items, from 0 to 1.
+    /// Returns the share of `memory` that is available for the costs of items, from 0 to 1.
     pub fn usable(&self, memory: u64) -> f64 {
         self.held_by(memory) as f64 / memory.max(1) as f64
     }

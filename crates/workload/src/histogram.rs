@@ -51,7 +51,7 @@ impl Latencies {
         self.histogram.len()
     }
 
-    /// Whether none was counted.
+    /// Returns whether the histogram is empty.
     pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
@@ -77,7 +77,7 @@ impl Latencies {
     }
 }
 
-/// What a report says about a set of latencies, in microseconds.
+/// A summary of a set of latencies, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencySummary {
     /// How many were measured.

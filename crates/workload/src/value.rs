@@ -1,4 +1,4 @@
-//! What the bench writes as values, and how it knows its own again.
+//! The values that the bench writes, and the check of values that it reads.
 //!
 //! A value begins with a stamp made of its key's number, and goes on with bytes that do not
 //! compress. A read checks length and stamp, so that a cache that mixes up keys, or hands out
@@ -34,7 +34,7 @@ impl Values {
     }
 }
 
-/// Whether `value` is the one that the operation's key has.
+/// Returns whether `value` is the value of the operation's key.
 #[inline]
 pub fn is_value_of(operation: &Operation, value: &[u8]) -> bool {
     let stamped = value.len().min(STAMP_BYTES);

@@ -73,9 +73,9 @@ pub struct RunOptions {
     pub pin: Option<Vec<usize>>,
     /// Of an embedded cache in closed loop, one operation in this many is timed. Default 16.
     pub latency_sample: u64,
-    /// Whether processors are kept from sleeping deeply, where this process may. Default true.
+    /// True if processors are kept from sleeping deeply, if this process may do so. Default true.
     pub wake_fast: bool,
-    /// Whether progress is shown on a terminal. Default false.
+    /// True if progress is shown on a terminal. Default false.
     pub progress: bool,
 }
 
@@ -176,7 +176,7 @@ type Drive<'a> = &'a mut dyn FnMut(&mut Phase<'_>) -> Result<Tally>;
 /// Sets a thread's side of the target up and hands over how its phases are driven.
 type Body = dyn Fn(usize, &mut dyn FnMut(Drive<'_>) -> Result<()>) -> Result<()> + Send + Sync;
 
-/// What all threads together measured.
+/// The measurements of all threads together.
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     /// The sum of the threads' own rates.
@@ -184,7 +184,7 @@ pub(crate) struct Measured {
     pub(crate) machine: Machine,
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Shared {
     options: RunOptions,
     workload: Arc<Workload>,

@@ -1,4 +1,4 @@
-//! What a run says when it is over: text for people, JSON for tools.
+//! The report of a run: text for people, JSON for tools.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ pub struct RunReport {
     pub holdings: Option<Holdings>,
     /// The machine.
     pub machine: Machine,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 

@@ -100,12 +100,12 @@ impl<'a> Phase<'a> {
         operation
     }
 
-    /// Whether nothing more will be started.
+    /// Returns whether no more operations will be started.
     pub(crate) fn is_over(&self) -> bool {
         self.left == 0
     }
 
-    /// Whether the operation that is about to be done is to be timed.
+    /// Returns whether the next operation is to be timed.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         self.started.is_multiple_of(self.sample)

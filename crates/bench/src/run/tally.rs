@@ -1,9 +1,9 @@
-//! What one thread counts.
+//! The counts of one thread.
 
 use workload::histogram::Latencies;
 use workload::{OpKind, Operation};
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A read found a value, which was the right one.

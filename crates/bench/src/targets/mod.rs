@@ -1,4 +1,4 @@
-//! What a load can be driven against.
+//! The targets of a load.
 //!
 //! A cache inside the process is a [`Direct`] target: a call is an operation. A server is reached
 //! through a [`Wire`]: the text of its requests and replies, apart from sockets and time. Both are
@@ -61,7 +61,7 @@ pub trait DirectSession {
     fn touch(&mut self, pool: u16, key: &[u8], ttl_secs: u32) -> bool;
 }
 
-/// What a cache holds at the end of a run.
+/// The contents of a cache at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holdings {
     /// Items in the cache.
@@ -129,7 +129,7 @@ pub enum TargetUrl {
     Redis(Address),
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// `host:port`.

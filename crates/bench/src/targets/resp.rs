@@ -30,12 +30,12 @@ pub enum Reply {
     Nothing,
     /// Several replies.
     List(Vec<Self>),
-    /// What the server says of its own accord.
+    /// A push message from the server.
     Push(Vec<Self>),
 }
 
 impl Reply {
-    /// Whether it is the status `OK`.
+    /// Returns whether the reply is the status `OK`.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Text(text) if text == b"OK")
     }

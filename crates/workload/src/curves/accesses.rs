@@ -28,7 +28,7 @@ const FIRST_REQUESTS: usize = 10_000;
 /// Batches that may wait for the estimators.
 const WAITING: usize = 8;
 
-/// What is made of the writes of a trace.
+/// The treatment of the writes of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
     /// They count as requests, as in most published curves.
@@ -106,7 +106,7 @@ pub struct Source {
     /// In the place of sizes that the trace does not tell: 200 B for nine keys of ten, 10,000 B for
     /// the tenth.
     pub bimodal: bool,
-    /// What is made of writes.
+    /// The treatment of writes.
     pub writes: Writes,
     /// No more than so many requests of each trace.
     pub limit: Option<u64>,
@@ -201,7 +201,7 @@ impl Source {
         }
     }
 
-    /// What a request is to the estimators; `None` where it is passed over.
+    /// Returns the access that a request is to the estimators; `None` if it is skipped.
     fn access(&self, request: &Request<'_>) -> Option<Access> {
         let kind = match (request.op, self.writes) {
             (Op::Get, Writes::Fill) if request.size.is_none() => Kind::Lookup,

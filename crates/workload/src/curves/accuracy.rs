@@ -15,7 +15,7 @@ pub const GHOST_LEAST_KEYS: u64 = 1_000_000;
 /// The mean absolute error that a curve may have.
 pub const MOST_ERROR: f64 = 0.01;
 
-/// What an estimator made of a trace.
+/// An estimator's results for a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
     /// Which estimator.
@@ -32,7 +32,7 @@ pub struct Estimate {
     pub keys: u64,
     /// Its memory at the end, in bytes.
     pub bytes: usize,
-    /// Whether the bound on the error is meant to hold for it.
+    /// True if the bound on the error is meant to hold for it.
     pub is_bound: bool,
 }
 

@@ -37,7 +37,7 @@ impl Method {
         ("tail", Self::Tail),
     ];
 
-    /// Whether it must know the largest size beforehand.
+    /// Returns whether the estimator must know the largest size beforehand.
     pub fn needs_max_size(self) -> bool {
         matches!(self, Self::Ghost | Self::Mini | Self::Shadow | Self::Tail)
     }

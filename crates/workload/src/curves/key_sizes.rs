@@ -18,7 +18,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// A trace whose first requests, this many, all tell sizes is taken for one in which all do.
 const FIRST_REQUESTS: u64 = 1 << 20;
 
-/// What is known of the sizes of a trace's keys: some 20 to 40 bytes of memory for each.
+/// The known sizes of a trace's keys: some 20 to 40 bytes of memory for each.
 #[derive(Clone, Debug, Default)]
 pub struct KeySizes {
     sizes: KeyMap<u32>,

@@ -13,7 +13,7 @@ use super::{MINIATURE_KEYS, PolicyCache, Source};
 /// hold few items.
 const SHARES: [f64; 8] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7];
 
-/// What the miniature of a policy made of a trace.
+/// The results of a policy's miniature for a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct MiniatureError {
     /// The policy.

@@ -31,14 +31,14 @@ pub use estimator::Method;
 pub use key_sizes::{KeySizes, Unsized};
 pub use report::{CurveReport, chart};
 
-/// What is to be estimated, and how.
+/// The curve to estimate, and the method.
 #[derive(Clone, Debug)]
 pub struct CurveOptions {
     /// How the curve is learnt.
     pub method: Method,
     /// Of which policy. Another than LRU is simulated in miniature.
     pub policy: PolicyKind,
-    /// What sizes count. `None`: bytes where the trace tells sizes, else items.
+    /// The unit of sizes. `None`: bytes if the trace has sizes, else items.
     pub unit: Option<Unit>,
     /// The share of keys that is followed, where the method has one. `None`: its default.
     pub rate: Option<f64>,

@@ -21,11 +21,11 @@ const POINTS: usize = 256;
 pub struct CurveReport {
     /// The trace.
     pub trace: String,
-    /// Whose curve it is.
+    /// The policy that the curve is for.
     pub policy: String,
     /// How it was learnt.
     pub method: Method,
-    /// What was made of writes.
+    /// The treatment of writes.
     pub writes: Writes,
     /// Requests that were counted.
     pub requests: u64,
@@ -36,7 +36,7 @@ pub struct CurveReport {
     /// The least size of which anything is known: the first that was simulated or counted. Below it
     /// the curve is a straight line to a miss ratio of 1, which no cache has.
     pub known_from: u64,
-    /// Whether sizes are those of the engine's whole memory, rather than of items.
+    /// True if sizes are those of the engine's whole memory, rather than of items.
     pub of_engine: bool,
     /// Keys whose size no request tells, where others have one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct CurveReport {
     pub answer: Option<Answer>,
     /// The curve, at a few hundred points at most.
     pub curve: MissRatioCurve,
-    /// Where it lies well above its hull.
+    /// The ranges in which the curve lies well above its hull.
     pub cliffs: Vec<Cliff>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of eight of Twitter's caches, chosen for how much they differ.
+//! Statistics of eight of Twitter's caches, chosen for how much they differ.
 //!
 //! Source: J. Yang, Y. Yue, K. V. Rashmi, "A large scale analysis of hundreds of in-memory cache
 //! clusters at Twitter", OSDI 2020, and the table of per-cluster statistics published with the

@@ -21,7 +21,7 @@ use base::rng::{Rng, SeededRng};
 
 pub use clusters::{CLUSTERS, Cluster};
 
-/// What kind of sample is wanted.
+/// The kind of sample to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateOptions {
     /// How many requests. Default 80,000.
@@ -43,7 +43,7 @@ impl Default for GenerateOptions {
     }
 }
 
-/// What was generated.
+/// The result of a generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generated {
     /// How many requests were written.

@@ -67,7 +67,7 @@ pub(super) fn figure(figure: &Figure) -> Result<Scene, PlotError> {
     Ok(grid.render())
 }
 
-/// What kuva needs for one chart.
+/// Returns the plots and the layout that kuva needs for one chart.
 fn parts(chart: &Chart) -> Result<(Vec<Plot>, Layout), PlotError> {
     let bars = !chart.categories.is_empty();
     let series: Vec<Series> = chart

@@ -26,7 +26,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-/// What an axis counts, which decides where its ticks stand and how they are written.
+/// The quantity of an axis, which decides the place and the format of its ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Numbers: 0.25, 40, 30k, 2M.
@@ -39,11 +39,11 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What stands beside it, unit included where `scale` does not say it.
+    /// The label beside the axis, including the unit if `scale` does not give it.
     pub label: String,
-    /// What it counts.
+    /// The quantity that the axis counts.
     pub scale: Scale,
-    /// Whether it is logarithmic. Points at or below 0 are then left out.
+    /// True if the axis is logarithmic. Points at or below 0 are then left out.
     pub log: bool,
     /// Its first and last value. Without: what the series need, and 0 on a linear axis of nothing
     /// negative.
@@ -123,7 +123,7 @@ impl Series {
     }
 }
 
-/// What is pointed out in a chart.
+/// A mark in a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
     /// A vertical line at `x`.
@@ -161,7 +161,7 @@ pub enum Mark {
 /// A chart of lines, or of bars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What stands above it.
+    /// The title above the chart.
     pub title: String,
     /// From left to right.
     pub x: Axis,
@@ -171,9 +171,9 @@ pub struct Chart {
     pub categories: Vec<String>,
     /// Upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// The series to draw.
     pub series: Vec<Series>,
-    /// What is pointed out.
+    /// The marks to draw.
     pub marks: Vec<Mark>,
 }
 
@@ -201,7 +201,7 @@ impl Chart {
 /// Several charts in a grid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// What stands above all.
+    /// The title above all charts.
     pub title: String,
     /// Row by row.
     pub charts: Vec<Chart>,
@@ -236,7 +236,7 @@ pub enum PlotError {
     Render {
         /// The file that was to be written.
         path: PathBuf,
-        /// What the drawing library said.
+        /// The error of the drawing library.
         reason: String,
     },
     /// The file could not be written.
@@ -244,12 +244,12 @@ pub enum PlotError {
     Io {
         /// The file that was to be written.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
-/// What a chart can be written as.
+/// The file formats of charts.
 #[derive(Clone, Copy)]
 enum Format {
     Svg,

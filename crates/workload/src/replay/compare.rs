@@ -22,14 +22,14 @@ use crate::trace::Op;
 pub struct Comparison {
     /// The simulators.
     pub rivals: Vec<Rival>,
-    /// What makes the engine differ, in words and figures.
+    /// The causes of the engine's difference, in words and figures.
     pub causes: Vec<String>,
 }
 
 /// A simulator's figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rival {
-    /// What it is.
+    /// The name of the simulator.
     pub name: String,
     /// Its capacity: objects, or bytes of keys and values.
     pub capacity: u64,

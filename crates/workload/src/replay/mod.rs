@@ -80,15 +80,16 @@ pub struct ReplayOptions {
     pub value_size: u32,
     /// The sizes of keys, for requests that do not tell them. Default none.
     pub sizes: Option<Arc<KeySizes>>,
-    /// Whether a request that misses puts its object in. Default true; without it, only writes do.
+    /// True if a request that misses inserts its object. Default true; if false, only writes
+    /// insert.
     pub look_aside: bool,
     /// Whether a request that misses does so only if it tells a size. In a server's own log a read
     /// does exactly if it hit: what missed then is filled by a write of its own, if by anything.
     /// Default false.
     pub own_fills: bool,
-    /// Whether writes are passed over. Default false.
+    /// True if writes are skipped. Default false.
     pub ignores_writes: bool,
-    /// Whether a write to a key that is there makes a new item, as a client's would. Default false.
+    /// True if a write to a present key makes a new item, as a client's would. Default false.
     pub writes_replace: bool,
     /// Let the cache's clock follow the trace's times, and items expire as the trace says. Default:
     /// the cache has the system's clock, and nothing expires.
@@ -102,9 +103,9 @@ pub struct ReplayOptions {
     pub tenant: Option<String>,
     /// The seed of the cache's key hash, so that a replay can be repeated to the last hit. Default 1.
     pub seed: u64,
-    /// Whether plain simulators get the same requests. Default false.
+    /// True if plain simulators get the same requests. Default false.
     pub compare: bool,
-    /// Whether progress is shown on a terminal. Default false.
+    /// True if progress is shown on a terminal. Default false.
     pub progress: bool,
 }
 
@@ -161,7 +162,7 @@ impl ReplayOptions {
     }
 }
 
-/// What a replay of one trace counted.
+/// The counts of the replay of one trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
@@ -407,7 +408,7 @@ impl Player {
     }
 }
 
-/// What the value of a key begins with.
+/// Returns the stamp at the start of a key's value.
 #[inline]
 fn stamp(key: &[u8]) -> [u8; 8] {
     base::hash::key_hash(1, key).to_le_bytes()

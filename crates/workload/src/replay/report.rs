@@ -1,4 +1,4 @@
-//! What a replay says: text for people, JSON for tools.
+//! The report of a replay: text for people, JSON for tools.
 
 use std::fmt;
 
@@ -51,18 +51,18 @@ pub struct ReplayReport {
     pub out_of_memory: u64,
     /// Hits that returned the value of another key: the engine is broken.
     pub wrong_values: u64,
-    /// Whether the trace tells sizes.
+    /// True if the trace has sizes.
     pub has_sizes: bool,
     /// The size of values where it does not, in bytes.
     pub value_size: u32,
-    /// Where the memory went.
+    /// The use of the memory.
     pub memory: MemoryBill,
     /// How plain simulators fared, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
 }
 
-/// Where the cache's memory is at the end, in bytes.
+/// The use of the cache's memory at the end, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryBill {
     /// Items in the trace's pool.
@@ -71,7 +71,7 @@ pub struct MemoryBill {
     pub payload_bytes: u64,
     /// Their headers.
     pub header_bytes: u64,
-    /// What is left over in their chunks.
+    /// The unused rest of their chunks.
     pub slack_bytes: u64,
     /// Chunks without an item.
     pub free_chunk_bytes: u64,

@@ -8,10 +8,10 @@ use super::error::excerpt;
 use super::lines::Lines;
 use super::{Op, Request, TraceError, TraceKey, check_count};
 
-/// What the ranges count.
+/// The unit of the ranges.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// Whether a first line is one of three to five numbers between blanks.
+/// Returns whether a first line is three to five numbers between blanks.
 pub(super) fn looks_like(line: &[u8]) -> bool {
     let mut fields = 0;
     for field in line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()) {

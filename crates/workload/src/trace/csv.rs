@@ -22,7 +22,7 @@ use super::{Op, Request, TraceError, TraceKey, check_count};
 /// The size of a piece of a block, in bytes.
 pub(super) const PIECE_BYTES: u32 = 128 << 10;
 
-/// What a column holds. Parses from the names that published traces use.
+/// The content of a column. Parses from the names that published traces use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// The key: a number or any text without a comma.
@@ -31,7 +31,7 @@ pub enum Column {
     KeySize,
     /// The size of the value, in bytes.
     Size,
-    /// What is asked; see [`Op`] for the words.
+    /// The operation; see [`Op`] for the words.
     Op,
     /// How many equal requests the line stands for.
     OpCount,
@@ -43,13 +43,13 @@ pub enum Column {
     Ttl,
     /// The block of which a range is accessed.
     BlockId,
-    /// Where the range begins, in bytes.
+    /// The start of the range, in bytes.
     IoOffset,
     /// The length of the range, in bytes.
     IoSize,
     /// The shard of the block, a part of its name.
     ShardId,
-    /// Whose request it is, in a server's own request log.
+    /// The tenant of the request, in a server's own request log.
     Tenant,
     /// A column that is passed over.
     Ignored,
@@ -110,7 +110,7 @@ impl FromStr for Column {
 
 /// The columns of a file and the line that is being handed out.
 pub(super) struct CsvRows {
-    /// What each field holds, up to the last that matters.
+    /// The content of each field, up to the last that matters.
     columns: Vec<Column>,
     key_only: bool,
     blocks: bool,
@@ -123,9 +123,9 @@ pub(super) struct CsvRows {
     /// The tenants, where a column names them. In a box, as few traces have any.
     tenants: Option<Box<Tenants>>,
     has_own_fills: bool,
-    /// Whether it may be the log of a server, which alone has comments.
+    /// True if the file may be the log of a server, the only format with comments.
     is_log: bool,
-    /// What the log of a server says of itself.
+    /// The marks in the log of a server.
     marks: LogMarks,
     /// The line that names the columns, if there is one.
     header: Option<Box<[u8]>>,
@@ -134,7 +134,7 @@ pub(super) struct CsvRows {
 #[derive(Clone, Default)]
 struct Row {
     key: Key,
-    /// Where in the line the tenant's name stands.
+    /// The range of the tenant's name in the line.
     tenant: Range<usize>,
     key_size: Option<u32>,
     size: Option<u64>,
@@ -153,7 +153,7 @@ enum Key {
     #[default]
     None,
     Number(u64),
-    /// Where in the line the key stands.
+    /// The range of the key in the line.
     Text(Range<usize>),
 }
 
@@ -327,7 +327,7 @@ impl CsvRows {
         self.has_own_fills
     }
 
-    /// What the log of a server says of itself, up to here; `None` if it is none.
+    /// Returns the marks in the log of a server, up to here; `None` if the file is not such a log.
     pub(super) fn marks(&self) -> Option<&LogMarks> {
         self.is_log.then_some(&self.marks)
     }

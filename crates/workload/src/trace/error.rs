@@ -1,4 +1,4 @@
-//! What can be wrong with a trace file, told so that a person can mend it.
+//! Errors in trace files, reported so that a person can correct them.
 
 use std::io;
 
@@ -12,9 +12,9 @@ pub struct TraceError {
     pub line: Option<u64>,
     /// The column by name, where the problem has one.
     pub column: Option<String>,
-    /// What is wrong.
+    /// The problem found.
     pub problem: String,
-    /// What to do about it.
+    /// Advice on correcting it.
     pub advice: String,
 }
 

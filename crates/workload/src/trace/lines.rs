@@ -16,7 +16,7 @@ pub(super) struct Lines {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     line: Range<usize>,
-    /// Where the next line begins.
+    /// The start of the next line.
     next: usize,
     /// How much of the buffer holds data.
     filled: usize,

@@ -3,7 +3,7 @@
 
 use super::csv::parse_u64;
 
-/// What the request log of a server says of itself, up to the line that was read last.
+/// The marks in the request log of a server, up to the line that was read last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogMarks {
     /// Requests that are missing as they came faster than the server wrote them.
@@ -51,7 +51,7 @@ impl LogMarks {
         }
     }
 
-    /// What a reader has to know before believing what comes of the log, in sentences.
+    /// Returns warnings about results from this log, as sentences.
     pub(super) fn warnings(&self) -> Vec<String> {
         let Self { dropped, unwritten, one_in, changes_of_rate, restarts, .. } = self;
         let mut warnings = Vec::new();

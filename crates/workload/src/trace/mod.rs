@@ -60,8 +60,8 @@ pub enum TraceKey<'a> {
     Piece(&'a [u8], u64),
 }
 
-/// What a request does. Commands that the trace names more finely are mapped to the nearest of
-/// these.
+/// The operation of a request. Commands that the trace distinguishes more finely are mapped to the
+/// nearest of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A read: `get`, `gets`, `gat`, `r`, `read`, `GET_LEASE`, `getChunkData…`.
@@ -78,13 +78,13 @@ pub enum Op {
 /// One request of a trace. It borrows from the reader and is gone at the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Whose value is asked for.
+    /// The key requested.
     pub key: TraceKey<'a>,
     /// The length that the key had where the trace was taken, in bytes, when the trace tells.
     pub key_size: Option<u32>,
     /// The size of the value in bytes, when the trace tells.
     pub size: Option<u64>,
-    /// What is asked. A trace that does not tell is one of reads.
+    /// The operation. If a trace does not name operations, all are reads.
     pub op: Op,
     /// The time of the request in the trace's own unit, when the trace tells.
     pub ts: Option<u64>,
@@ -196,7 +196,7 @@ impl TraceReader {
         Ok(Self { name, lines, rows })
     }
 
-    /// What errors call this trace: the path it was opened by.
+    /// Returns the name of this trace in errors: the path it was opened by.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -218,8 +218,8 @@ impl TraceReader {
         matches!(&self.rows, Rows::Csv(rows) if rows.has_own_fills())
     }
 
-    /// What the request log of a server says of itself, up to the line that was read last: how it
-    /// was sampled, and what is missing in it. `None`: the trace is no such log.
+    /// Returns the marks in the request log of a server, up to the line that was read last: how it
+    /// was sampled, and what is missing in it. `None` if the trace is not such a log.
     pub fn marks(&self) -> Option<&LogMarks> {
         match &self.rows {
             Rows::Csv(rows) => rows.marks(),

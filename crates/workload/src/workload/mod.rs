@@ -71,7 +71,7 @@ impl WorkloadError {
     }
 }
 
-/// What is done with a key.
+/// The kinds of operations on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     /// Read the value.
@@ -102,7 +102,7 @@ impl OpKind {
 /// One operation to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// The kind of operation.
     pub kind: OpKind,
     /// The number of the workload's pool, from 0.
     pub pool: u16,
@@ -331,12 +331,12 @@ impl Workload {
         &self.description
     }
 
-    /// What a reader should know, such as fields of a file that are not used.
+    /// Returns notes for the reader, such as fields of a file that are not used.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether a get that misses is followed by a set of the same key.
+    /// Returns whether a get that misses is followed by a set of the same key.
     pub fn look_aside(&self) -> bool {
         self.look_aside
     }

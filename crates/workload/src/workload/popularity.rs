@@ -268,7 +268,7 @@ const EQUAL_BUCKETS: f64 = 2_048.0;
 /// weight.
 #[derive(Debug)]
 pub(super) struct Buckets {
-    /// Where each bucket's objects begin; one more than there are buckets.
+    /// The start of each bucket's objects; one more than there are buckets.
     offsets: Vec<u64>,
     /// Keys per object. Where it is below 1, several objects are one key, and buckets may share
     /// one.
