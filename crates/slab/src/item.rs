@@ -196,8 +196,8 @@ impl<'a> Item<'a> {
     /// The state word.
     #[inline]
     pub fn state(self) -> &'a StateWord {
-        // SAFETY: the first four bytes of a mapped, aligned chunk are the state word and are only
-        // ever accessed as an atomic.
+        // SAFETY: the first four bytes of a chunk, which is mapped and aligned (invariant 1 of
+        // `slab::arena`), are the state word and are only ever accessed as an atomic.
         unsafe { self.chunk.cast::<StateWord>().as_ref() }
     }
 
@@ -215,8 +215,8 @@ impl<'a> Item<'a> {
                 || fields.layout.item_bytes(key.len(), value_len) <= self.chunk_bytes as usize
         );
         let lengths = key.len() as u32 | (value_len as u32) << 8 | (fields.layout as u32) << 30;
-        // SAFETY: all offsets lie inside the chunk (caller's duty), are aligned for their types,
-        // and the caller owns the chunk, so that nobody reads them now.
+        // SAFETY: all offsets lie inside the chunk (the caller's duty) and are aligned for their
+        // types. The caller owns the chunk, so no thread reads them now (invariants 2 and 5).
         unsafe {
             self.chunk.add(4).cast::<u32>().write(lengths);
             self.chunk.add(8).cast::<u32>().write(fields.created);
@@ -240,12 +240,14 @@ impl<'a> Item<'a> {
     /// # Safety
     /// The caller owns both chunks, and this item fits into `to`. Others may still read this item.
     pub unsafe fn copy_to(self, to: Item<'_>) {
-        // SAFETY: the caller owns this chunk, which holds an item.
+        // SAFETY: the caller owns this chunk, so no other thread frees it (invariant 2), and it
+        // holds an item.
         debug_assert!(unsafe { self.used_bytes() } <= to.chunk_bytes as usize);
         to.state().begin_copy(self.state());
-        // SAFETY: the fields and bytes lie inside both chunks, as the item fits into both; nobody
-        // reads `to`, and of this item others only read, but for the two times, which are copied as
-        // the atomics that they are.
+        // SAFETY: the fields and bytes lie inside both chunks, as the item fits into both. The
+        // caller owns both (invariant 2): no other thread reads `to`, and others only read this
+        // item (invariants 3 and 6), except for the two times, which are copied as the atomics that
+        // they are.
         unsafe {
             let (key_len, value_len, layout) = self.lengths();
             let header = layout.header_bytes();
@@ -275,7 +277,9 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::key`], but that the item need not be initialised.
     pub unsafe fn is_plausible(self) -> bool {
-        // SAFETY: passed on; the header of any chunk may be read.
+        // SAFETY: the lengths lie in the header, which every chunk has room for (invariant 2 of
+        // `slab::arena`), and do not change while the caller meets the duties of `key` (invariant
+        // 3).
         let ((key_len, value_len, layout), tailed) = unsafe { (self.lengths(), self.has_tail()) };
         let chained = self.state().is_chained();
         let bytes = match (tailed, chained) {
@@ -310,7 +314,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn has_tail(self) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed, and its lengths
+        // do not change (invariants 2, 3 and 5).
         unsafe { self.has_no_length() && !self.state().is_chained() }
     }
 
@@ -320,7 +325,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn is_long(self) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed, and its lengths
+        // do not change (invariants 2, 3 and 5).
         unsafe { self.has_no_length() && self.state().is_chained() }
     }
 
@@ -328,7 +334,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     unsafe fn has_no_length(self) -> bool {
-        // SAFETY: as for `lengths`.
+        // SAFETY: inside the chunk and aligned; not written while the caller meets the duties of
+        // `key` (invariant 3).
         unsafe { self.chunk.add(4).cast::<u32>().read() >> 8 & TAILED as u32 == TAILED as u32 }
     }
 
@@ -356,7 +363,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn layout(self) -> Layout {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed, and its lengths
+        // do not change (invariants 2, 3 and 5).
         unsafe { self.lengths() }.2
     }
 
@@ -368,7 +376,9 @@ impl<'a> Item<'a> {
     /// that points to it. And the item was initialised.
     #[inline]
     pub unsafe fn key(self) -> &'a [u8] {
-        // SAFETY: passed on; the lengths were checked against the chunk when they were written.
+        // SAFETY: the caller's duty keeps the chunk from being freed (invariants 2 and 5). Key and
+        // lengths do not change (invariant 3), and the lengths were checked against the chunk when
+        // they were written.
         unsafe {
             let (key_len, _, layout) = self.lengths();
             NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes()), key_len).as_ref()
@@ -381,7 +391,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn has_key(self, key: &[u8]) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the key is neither freed nor written
+        // (invariants 2, 3 and 5).
         same_bytes(unsafe { self.key() }, key)
     }
 
@@ -391,7 +402,9 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`], and nobody uses [`Self::value_mut`] meanwhile.
     #[inline]
     pub unsafe fn value(self) -> &'a [u8] {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The value is not written after publication (invariant 3), nor before it while the
+        // result is used (the caller's duty).
         unsafe {
             let (key_len, value_len, layout) = self.lengths();
             NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes() + key_len), value_len).as_ref()
@@ -405,7 +418,8 @@ impl<'a> Item<'a> {
     /// yet, and uses no other view of the value meanwhile.
     #[inline]
     pub unsafe fn value_mut(self) -> &'a mut [u8] {
-        // SAFETY: passed on.
+        // SAFETY: the caller owns the chunk or has its only reference. Before INDEXED is set no
+        // other thread can take one (invariant 1), and the caller uses no other view of the value.
         unsafe {
             let (key_len, value_len, layout) = self.lengths();
             NonNull::slice_from_raw_parts(self.chunk.add(layout.header_bytes() + key_len), value_len).as_mut()
@@ -417,7 +431,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::key`].
     pub unsafe fn used_bytes(self) -> usize {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed, and its lengths
+        // do not change (invariants 2, 3 and 5).
         let ((key_len, value_len, layout), tailed) = unsafe { (self.lengths(), self.has_tail()) };
         let ends = if self.state().is_chained() { link::CHAIN_BYTES } else { 0 };
         // A tail is all that the chunk has.
@@ -440,7 +455,8 @@ impl<'a> Item<'a> {
     /// The caller owns the chunk or holds the only reference to an item that is not in the index
     /// yet.
     pub unsafe fn set_created(self, created: u32) {
-        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        // SAFETY: inside the chunk and aligned. The caller owns the chunk or has its only
+        // reference, and before INDEXED is set no other thread can take one (invariant 1).
         unsafe { self.chunk.add(8).cast::<u32>().write(created) }
     }
 
@@ -450,8 +466,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn expiry(self) -> Option<&'a AtomicU32> {
-        // SAFETY: passed on; the field is inside the chunk, aligned, and after publication only
-        // used atomically.
+        // SAFETY: the caller meets the duties of `key`, so the item is not freed (invariants 2 and
+        // 5). The field is inside the chunk, aligned, and after publication only used atomically.
         unsafe { self.layout().has_expiry().then(|| self.chunk.add(12).cast::<AtomicU32>().as_ref()) }
     }
 
@@ -472,7 +488,9 @@ impl<'a> Item<'a> {
     /// The layout has a tag, and the caller owns the chunk or holds the only reference to an item
     /// that is not in the index yet.
     pub unsafe fn set_cas(self, cas: u64) {
-        // SAFETY: inside the chunk, aligned, and by the caller's duty read by nobody now.
+        // SAFETY: inside the chunk and aligned, as the layout has a tag. The caller owns the chunk
+        // or has its only reference, and before INDEXED is set no other thread can take one
+        // (invariant 1).
         unsafe { self.chunk.add(24).cast::<u64>().write(cas) }
     }
 

@@ -53,7 +53,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::init`]: the caller owns the chunk, and [`link_item_bytes`] fit into it.
     pub unsafe fn init_link(self, created: u32, tag: u32, len: usize) {
         let fields = Fields { layout: Layout::Plain, created, expiry: 0, cas: 0, client_flags: 0 };
-        // SAFETY: passed on; the link's three fields lie in the value.
+        // SAFETY: the caller owns the chunk, so no other thread uses it (invariant 2 of
+        // `slab::item`). The four fields of the link lie in the value, which fits into the chunk.
         unsafe {
             self.init(&fields, b"", LINK_BYTES + len);
             self.set_link(None, None);
@@ -68,7 +69,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`].
     #[inline]
     pub unsafe fn is_link(self) -> bool {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the lengths do not change (invariant 3
+        // of `slab::item`).
         unsafe { self.lengths() }.0 == 0
     }
 
@@ -79,8 +81,9 @@ impl<'a> Item<'a> {
     /// used.
     unsafe fn link_field(self, number: usize) -> &'a AtomicU32 {
         let at = Layout::Plain.header_bytes() + 4 * number;
-        // SAFETY: inside the chunk, which has at least 64 bytes; a multiple of 4, and chunks are
-        // aligned to 8; and only used as an atomic while others may see the link.
+        // SAFETY: inside the chunk, which has at least 64 bytes (invariant 2 of `slab::arena`); a
+        // multiple of 4, and chunks are aligned to 8; and only used as an atomic while others may
+        // see the link.
         unsafe { self.chunk.add(at).cast::<AtomicU32>().as_ref() }
     }
 
@@ -90,7 +93,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`], and the item is a link. What comes back means something under the lock
     /// of the chain.
     pub unsafe fn link(self) -> (Option<ItemPtr>, Option<ItemPtr>) {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the link is not freed (invariants 2 and
+        // 5 of `slab::item`), and its fields are only used as atomics.
         let (next, parent) = unsafe { (self.link_field(0), self.link_field(1)) };
         (pointer(next.load(Ordering::Relaxed)), pointer(parent.load(Ordering::Relaxed)))
     }
@@ -100,7 +104,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::link`], and the caller owns the link or holds the lock of its chain.
     pub unsafe fn set_link(self, next: Option<ItemPtr>, parent: Option<ItemPtr>) {
-        // SAFETY: passed on.
+        // SAFETY: the caller owns the link or holds the lock of its chain, under which alone these
+        // fields change (invariant 1); they are used as atomics.
         unsafe {
             self.link_field(0).store(bits(next), Ordering::Relaxed);
             self.link_field(1).store(bits(parent), Ordering::Relaxed);
@@ -112,7 +117,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::link`].
     pub unsafe fn link_before(self) -> Option<ItemPtr> {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the link is not freed (invariants 2 and
+        // 5 of `slab::item`), and its fields are only used as atomics.
         pointer(unsafe { self.link_field(3) }.load(Ordering::Relaxed))
     }
 
@@ -121,7 +127,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::set_link`].
     pub unsafe fn set_link_before(self, before: Option<ItemPtr>) {
-        // SAFETY: passed on.
+        // SAFETY: the caller owns the link or holds the lock of its chain, under which alone
+        // `before` changes (invariant 1); it is used as an atomic.
         unsafe { self.link_field(3) }.store(bits(before), Ordering::Relaxed);
     }
 
@@ -130,7 +137,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::link`].
     pub unsafe fn link_tag(self) -> u32 {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `key`, so the link is not freed (invariants 2 and
+        // 5 of `slab::item`), and its fields are only used as atomics.
         unsafe { self.link_field(2) }.load(Ordering::Relaxed)
     }
 
@@ -139,7 +147,8 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::value`], and the item is a link.
     pub unsafe fn link_value(self) -> &'a [u8] {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `value`, so the bytes are neither freed nor
+        // written (invariants 2, 3 and 5 of `slab::item`).
         unsafe { self.own_bytes().as_ref() }
     }
 
@@ -148,14 +157,16 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As for [`Self::value_mut`], and the item is a link.
     pub unsafe fn link_value_mut(self) -> &'a mut [u8] {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `value_mut`: no other thread can take a reference
+        // before INDEXED is set (invariant 1 of `slab::item`).
         unsafe { self.own_bytes().as_mut() }
     }
 
     /// # Safety
     /// As for [`Self::key`], and the item is a link.
     unsafe fn own_bytes(self) -> NonNull<[u8]> {
-        // SAFETY: passed on; the lengths were checked against the chunk when they were written.
+        // SAFETY: the caller meets the duties of `key`, so the lengths do not change (invariant 3
+        // of `slab::item`); they were checked against the chunk when they were written.
         unsafe {
             let len = self.lengths().1 - LINK_BYTES;
             let at = Layout::Plain.header_bytes() + LINK_BYTES;
@@ -170,7 +181,8 @@ impl<'a> Item<'a> {
     /// [`CHAIN_BYTES`] more fit into the chunk.
     pub unsafe fn init_chain(self) {
         self.state().set_chained();
-        // SAFETY: passed on.
+        // SAFETY: the caller owns the item (invariant 2), as `set_chain` requires, and CHAINED was
+        // just set.
         unsafe { self.set_chain(None, 0) };
     }
 
@@ -180,7 +192,8 @@ impl<'a> Item<'a> {
     /// As for [`Self::key`]; the item has room for a chain, and the caller owns it or holds the
     /// chain's lock.
     pub unsafe fn chain(self) -> (Option<ItemPtr>, u32) {
-        // SAFETY: passed on; the two words lie inside the chunk.
+        // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
+        // under which alone they change (invariant 1).
         unsafe {
             let at = self.chain_at().cast::<[u32; 2]>();
             let [first, count] = at.read_unaligned();
@@ -193,14 +206,16 @@ impl<'a> Item<'a> {
     /// # Safety
     /// As there.
     pub unsafe fn set_chain(self, first: Option<ItemPtr>, count: u32) {
-        // SAFETY: passed on; the two words lie inside the chunk.
+        // SAFETY: the two words lie inside the chunk. The caller owns the item or holds the lock
+        // under which alone they change (invariant 1).
         unsafe { self.chain_at().cast::<[u32; 2]>().write_unaligned([bits(first), count]) }
     }
 
     /// # Safety
     /// As for [`Self::chain`].
     unsafe fn chain_at(self) -> NonNull<u8> {
-        // SAFETY: passed on.
+        // SAFETY: the caller meets the duties of `chain`, so the lengths do not change (invariant 3
+        // of `slab::item`), and the item has room for the two words behind its value.
         unsafe {
             let (key_len, value_len, layout) = self.lengths();
             self.chunk.add(layout.item_bytes(key_len, value_len))
