@@ -85,10 +85,10 @@ impl Cache {
     }
 
     /// Moves a slab's worth of limit from the pool that would miss it least to the one that gains
-    /// most, of those that have a limit ([`Optimizer`]). Returns what was moved, and why; the first
-    /// call only remembers counts. The slab follows in the next rounds of [`Self::resize_pools`].
-    /// [`Self::maintain`] does so as well where [`crate::CacheConfig::optimizer`] or
-    /// [`Self::set_optimizer`] asks for it.
+    /// most, of those that have a limit ([`Optimizer`](crate::strategy::Optimizer)). Returns what
+    /// was moved, and why; the first call only remembers counts. The slab follows in the next
+    /// rounds of [`Self::resize_pools`]. [`Self::maintain`] does so as well where
+    /// [`crate::CacheConfig::optimizer`] or [`Self::set_optimizer`] asks for it.
     pub fn optimize(&self) -> Option<LimitMove> {
         let core = self.core();
         let mut sharing = core.sharing.lock();

@@ -5,7 +5,7 @@ use crate::strategy::{Optimizer, OptimizerConfig};
 /// The state of moving limits and slabs between pools.
 pub(crate) struct Sharing {
     pub(super) optimizer: Optimizer,
-    /// Whether [`Cache::maintain`] asks it.
+    /// True if maintenance asks it.
     pub(super) is_automatic: bool,
     /// Most slabs that a pool over its limit gives back in one round.
     pub(super) resize_slabs: u64,
