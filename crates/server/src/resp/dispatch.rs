@@ -76,11 +76,11 @@ impl<'i> Round<'_, '_, 'i> {
 
     /// Carries a command out that has been checked.
     pub(super) fn carry_out_command(&mut self, spec: &'static Spec, args: &[&[u8]]) -> Done {
-        let has_several = spec.has_several_keys(args.len());
+        let has_several = || spec.has_several_keys(args.len());
         match spec.isolation {
             Isolation::Exclusive => return self.exclusively(spec, args),
-            Isolation::WritesSeveral if has_several => return self.write_several(spec, args),
-            Isolation::ReadsSeveral if has_several => return self.read_several(spec, args),
+            Isolation::WritesSeveral if has_several() => return self.write_several(spec, args),
+            Isolation::ReadsSeveral if has_several() => return self.read_several(spec, args),
             Isolation::Shared | Isolation::WritesSeveral | Isolation::ReadsSeveral => {}
         }
         if let Some(walk) = Walk::of(spec.command)

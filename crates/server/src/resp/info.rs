@@ -7,8 +7,7 @@ use std::sync::Arc;
 use base::Part;
 use millpond::ClassStats;
 
-use super::arguments::is;
-use super::arguments::subcommand;
+use super::arguments::{is, subcommand};
 use super::commands::Commands;
 use super::settings::fitting;
 use super::writer::{Outcome, Writer};

@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::arguments::subcommand;
-use super::arguments::{arg, is};
+use super::arguments::{arg, is, subcommand};
 use super::commands::Commands;
 use super::writer::{Failure, Outcome, Writer};
 use crate::spikes::{Event, Series};

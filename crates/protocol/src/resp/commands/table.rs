@@ -159,23 +159,14 @@ impl Spec {
         let first = self.first_subcommand_number();
         std::iter::once(self.number).chain((first..).take(self.subcommands.len()))
     }
-
-    /// The names of the command and its subcommands, which have the category.
-    fn names_with(&self, category: Category) -> impl Iterator<Item = String> + '_ {
-        let own = self.categories.has(category).then(|| self.name.to_owned());
-        let has = move |sub: &&Subcommand| sub.categories_in(self.group).has(category);
-        let subs = self.subcommands.iter().filter(has);
-        own.into_iter().chain(subs.map(|sub| format!("{}|{}", self.name, sub.name)))
-    }
 }
 
 /// The names of all commands that have the category, and behind those the names of all
 /// subcommands.
 #[must_use]
 pub fn names_with(category: Category) -> Vec<String> {
-    let all = || SPECS.iter().flat_map(|spec| spec.names_with(category));
-    let is_sub = |name: &String| name.contains('|');
-    all().filter(|name| !is_sub(name)).chain(all().filter(is_sub)).collect()
+    let has = |number: &usize| categories_of(*number).is_some_and(|own| own.has(category));
+    (0..NUMBERS).filter(has).map(name_of).collect()
 }
 
 /// The numbers under which calls of that name are counted: a command with its subcommands, or one
