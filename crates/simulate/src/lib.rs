@@ -14,14 +14,12 @@
 //! | [`runner`] | runs experiments in parallel |
 //! | [`file`](mod@file) | scenarios as TOML files |
 //! | [`command`] | `millpond experiment` and `millpond simulate` |
-//! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |
 
 #![forbid(unsafe_code)]
 
 pub mod command;
 pub mod experiments;
 pub mod file;
-pub mod queues;
 pub mod report;
 pub mod runner;
 pub mod scenario;

@@ -18,6 +18,7 @@
 //! | [`value`] | values that are known again when they are read |
 //! | [`replay`](mod@replay) | traces through the engine, and their hit ratios |
 //! | [`mod@reference`] | eviction policies as plain simulators |
+//! | [`queues`] | LRU queues with shadows, hill climbing and cliff scaling |
 //! | [`curves`] | miss-ratio curves of traces, by every estimator and policy |
 //! | [`engine_memory`] | the memory that items take in the engine |
 //! | [`histogram`] | latencies |
@@ -33,6 +34,7 @@ pub mod generate;
 pub mod histogram;
 pub mod length;
 pub mod plot;
+pub mod queues;
 pub mod reference;
 pub mod replay;
 pub mod testing;

@@ -212,6 +212,7 @@ mod tests {
             ("cli", "server"),
             ("bench", "millpond"),
             ("workload", "millpond"),
+            ("workload", "allocate"),
             ("trial", "bench"),
             ("simulate", "workload"),
             ("cli", "trial"),

@@ -3,10 +3,10 @@
 
 use allocate::cliffhanger::{CliffConfig, Form, SplitQueue};
 use allocate::talus::{Split, Talus};
+use workload::queues::{Profile, QueueCache, QueueConfig, Splitting};
 
 use super::{Run, median, run};
 use crate::experiments::{CLIFFHANGER, Context, Experiment};
-use crate::queues::{Profile, QueueCache, QueueConfig, Splitting};
 use crate::report::{Chart, Criterion, Report, Table};
 
 /// The queue of the paper's example.

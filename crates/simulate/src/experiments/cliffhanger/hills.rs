@@ -6,10 +6,10 @@ use allocate::{Pool, View, dynacache};
 use base::rng::{RngExt, SeededRng, seeded};
 use curve::{MissRatioCurve, Unit, che};
 use rand_distr::{Distribution, Zipf};
+use workload::queues::{Density, Profile, QueueCache, QueueConfig, Range};
 
 use super::{Run, median, run};
 use crate::experiments::{CLIFFHANGER, Context, Experiment};
-use crate::queues::{Density, Profile, QueueCache, QueueConfig, Range};
 use crate::report::{Chart, Criterion, Report, Table};
 
 /// Hill climbing.

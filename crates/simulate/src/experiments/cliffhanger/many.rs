@@ -5,10 +5,10 @@ use allocate::cliffhanger::{CliffConfig, Form};
 use allocate::talus::Talus;
 use base::hash::mix64;
 use curve::{Estimator, Kind, MissRatioCurve, StackDistance, Unit};
+use workload::queues::{ByCurves, CurveRules, Density, Profile, QueueCache, QueueConfig, Range, Splitting};
 
 use super::{median, run};
 use crate::experiments::{CLIFFHANGER, Context, Experiment, OURS};
-use crate::queues::{ByCurves, CurveRules, Density, Profile, QueueCache, QueueConfig, Range, Splitting};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::scenario::TraceSource;
 use crate::world::Trace;

@@ -1,8 +1,8 @@
 //! Hill climbing, cliff scaling, Talus, Memshare: partitions of one cache.
 //!
 //! Requests come from distributions of stack distances with known curves
-//! ([`crate::queues::distances`]) or from Zipf's law, whose curves Che's approximation gives; the
-//! paper's own traces (Memcachier) are not public. Hit ratios are those of the second half of a
+//! ([`workload::queues::distances`]) or from Zipf's law, whose curves Che's approximation gives;
+//! the paper's own traces (Memcachier) are not public. Hit ratios are those of the second half of a
 //! run.
 
 mod cliffs;
@@ -12,8 +12,9 @@ mod overhead;
 mod policies;
 mod slabs;
 
+use workload::queues::QueueCache;
+
 use super::{Experiment, median};
-use crate::queues::QueueCache;
 
 /// The experiments of this family.
 pub const EXPERIMENTS: &[Experiment] = &[

@@ -6,10 +6,10 @@ use allocate::cliffhanger::Side;
 use base::rng::{RngExt, SeededRng, seeded};
 use evict::PolicyKind;
 use rand_distr::{Distribution, Zipf};
+use workload::queues::{LruQueue, Place};
 
 use super::median;
 use crate::experiments::{CLIFFHANGER, Context, Experiment};
-use crate::queues::{LruQueue, Place};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::world::{Cache, Eviction};
 

@@ -2,10 +2,10 @@
 //! asked first, and the results of Cliffhanger and learnt curves.
 
 use allocate::cliffhanger::CliffConfig;
+use workload::queues::{ByCurves, CurveRules, QueueCache, QueueConfig, Splitting};
 
 use super::run;
 use crate::experiments::{Context, Experiment, OURS};
-use crate::queues::{ByCurves, CurveRules, QueueCache, QueueConfig, Splitting};
 use crate::report::{Chart, Criterion, Report, Table};
 use crate::scenario::TraceSource;
 use crate::world::Trace;
