@@ -142,6 +142,22 @@ fn touch_works_with_and_without_room_for_an_expiry_time() {
 }
 
 #[test]
+fn the_touch_of_an_item_leaves_what_has_come_in_its_place() {
+    let (cache, pool, _clock) = small();
+    let keys = cache.keys(pool);
+    for options in [PLAIN, ItemOptions { expirable: true, ..PLAIN }] {
+        put(&cache, pool, b"k", b"old", &options);
+        let old = keys.find(b"k").expect("there");
+        put(&cache, pool, b"k", b"new", &options);
+        assert!(!keys.touch_item(&old, Expiry::After(10)));
+        let new = keys.find(b"k").expect("there");
+        assert_eq!(new.expires_at(), None);
+        assert!(keys.touch_item(&new, Expiry::After(10)));
+        assert_eq!(keys.find(b"k").expect("there").ttl_secs_left(), Some(10));
+    }
+}
+
+#[test]
 fn a_flush_takes_what_was_there_and_nothing_later() {
     let (cache, pool, clock) = small();
     put(&cache, pool, b"a", b"x", &PLAIN);

@@ -12,6 +12,8 @@ pub(crate) struct Settings {
     pub(crate) protocol: Limits,
     pub(crate) resp: resp::Limits,
     pub(crate) max_output_bytes: usize,
+    /// The bound of an answer about several keys that is seen as a whole.
+    pub(crate) max_whole_bytes: usize,
     pub(crate) max_requests_per_turn: usize,
     /// Once a turn has taken this long, no further command of RESP is carried out in it.
     pub(crate) max_turn_nanos: Option<u64>,
@@ -51,6 +53,7 @@ impl Settings {
                 ..resp::Limits::default()
             },
             max_output_bytes: limits.max_output_buffer_bytes.as_usize(),
+            max_whole_bytes: limits.max_output_buffer_bytes.as_usize(),
             max_requests_per_turn: limits.max_requests_per_turn,
             max_turn_nanos: None,
             max_moved_bytes: usize::MAX,
@@ -78,7 +81,7 @@ const LISTED_CHUNKS: u32 = 4_096;
 /// While several tenants share a worker, a turn is no longer than this, so that none waits long for
 /// another's.
 const SHARED_TURN_REQUESTS: usize = 32;
-/// And its output no larger, but for one value.
+/// And its output no larger, but for one value or one answer of several keys.
 const SHARED_TURN_OUTPUT_BYTES: usize = 64 << 10;
 /// And takes no longer, but for one command.
 const SHARED_TURN_NANOS: u64 = 50_000;

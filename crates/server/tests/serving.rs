@@ -3,7 +3,10 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::ByteSize;
 use millpond_server::config::{Address, Auto, Classes, ListenerConfig, PoolSettings};
@@ -343,4 +346,59 @@ fn a_server_takes_over_what_the_last_one_left() {
     assert!(get_page(&server, "/stats.json").1.contains("\"arc\""));
     server.stop();
     std::fs::remove_dir_all(&folder).expect("removes");
+}
+
+/// `gat` changes the expiration time of the value that it answers, and of none that another client
+/// has stored since.
+#[test]
+fn a_value_keeps_its_end_if_gat_has_answered_another() {
+    let server = Server::start(config()).expect("a server");
+    let address = address(&server);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let touchers: Vec<_> = (0..2)
+        .map(|_| {
+            let is_done = Arc::clone(&is_done);
+            base::thread::spawn("toucher", move || {
+                let mut client = Client::connect(address);
+                let mut answered = BTreeSet::new();
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send("gat 1000 k\r\n".repeat(20));
+                    let mut ends = 0;
+                    while ends < 20 {
+                        match client.line() {
+                            line if line == "END" => ends += 1,
+                            line if line.starts_with("VALUE") => _ = answered.insert(client.line()),
+                            line => panic!("{line}"),
+                        }
+                    }
+                }
+                answered
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let mut client = Client::connect(address);
+    let mut touched = BTreeSet::new();
+    for round in 1_000..1_400 {
+        let values = (0..20).map(|number| (round * 20 + number).to_string());
+        client.send(
+            values.clone().map(|value| format!("set k 0 0 5\r\n{value}\r\nmg k t\r\n")).collect::<String>(),
+        );
+        for value in values {
+            assert_eq!(client.line(), "STORED");
+            if client.line() != "HD t-1" {
+                touched.insert(value);
+            }
+        }
+    }
+    is_done.store(true, Ordering::Relaxed);
+    let answered: BTreeSet<String> =
+        touchers.into_iter().flat_map(|toucher| toucher.join().expect("no panic")).collect();
+    let strangers: Vec<_> = touched.difference(&answered).collect();
+    assert!(
+        !touched.is_empty() && strangers.is_empty(),
+        "{} of {}: {strangers:?}",
+        strangers.len(),
+        touched.len()
+    );
 }

@@ -81,21 +81,28 @@ impl<'c> Keys<'c> {
                 }
                 return false;
             };
-            if old.set_expiry(expiry) {
-                // One that `widen` has just put a copy of aside may have been copied before.
-                fence(Ordering::SeqCst);
-                if old.is_current() {
-                    return true;
-                }
-                continue;
-            }
-            let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
-            match self.widen(&old, &options) {
-                Ok(Some(_)) => return true,
-                Ok(None) => {}
+            match self.touch_current(&old, expiry) {
+                Ok(true) => return true,
+                Ok(false) => {}
                 Err(_) => return false,
             }
         }
+    }
+
+    /// As [`Self::touch`], for an item that was found: what has come in its place meanwhile is not
+    /// changed. `false`: it is not the item of its key any more, or the copy finds no memory.
+    pub fn touch_item(self, item: &ReadHandle<'_>, expiry: Expiry) -> bool {
+        self.touch_current(item, expiry).unwrap_or(false)
+    }
+
+    fn touch_current(self, item: &ReadHandle<'_>, expiry: Expiry) -> Result<bool, Error> {
+        if item.set_expiry(expiry) {
+            // One that `widen` has just put a copy of aside may have been copied before.
+            fence(Ordering::SeqCst);
+            return Ok(item.is_current());
+        }
+        let options = ItemOptions { expiry, expirable: true, ..ItemOptions::default() };
+        Ok(self.widen(item, &options)?.is_some())
     }
 
     /// The item of a key with a tag: `item` if it has one, or else a copy that takes its place,

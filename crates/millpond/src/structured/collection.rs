@@ -147,12 +147,15 @@ impl<'a> Collection<'a> {
         Ok(self.read(|_| Ok(()))?.map(|(sequence, ())| (self.bag.id, sequence)))
     }
 
-    /// When it ends, in Unix milliseconds; `None` is never. 0: it is gone.
+    /// The expiration time in Unix milliseconds, `Some(None)` for never. `None`: the collection is
+    /// not in this item any more. If the item is still [current](ReadHandle::is_current), the last
+    /// entry was removed; if not, the key may have another item, into which the collection has
+    /// grown.
     ///
     /// # Errors
     /// As for [`Self::read`].
-    pub fn deadline(&self) -> Result<Option<u64>, Error> {
-        Ok(self.read(|view| view.deadline())?.map_or(Some(0), |(_, deadline)| deadline))
+    pub fn deadline(&self) -> Result<Option<Option<u64>>, Error> {
+        Ok(self.read(|view| view.deadline())?.map(|(_, deadline)| deadline))
     }
 
     /// An item with a collection to which these changes were made. To be put into the cache by the

@@ -359,7 +359,7 @@ fn versions_tell_states_apart_and_ends_are_kept() {
     }
     let item = cache.find(b"k").expect("there");
     let hash = Collection::of(&cache, &item).expect("a hash");
-    assert_eq!((hash.deadline().expect("whole"), item.expires_at()), (Some(2_000_500), Some(2_001)));
+    assert_eq!((hash.deadline().expect("whole"), item.expires_at()), (Some(Some(2_000_500)), Some(2_001)));
     let mark = hash.read(|view| view.mark()).expect("whole").expect("there").1;
     assert_eq!(mark, 199, "growth keeps it");
     let copy = hash.copy(pool, b"other").expect("room").expect("there");
@@ -375,6 +375,10 @@ fn versions_tell_states_apart_and_ends_are_kept() {
     // The same key, the same content, another collection.
     apply(&cache, pool, b"k", CollectionKind::Hash, &[put(0)]);
     assert!(seen.insert(version()));
+    let item = cache.find(b"k").expect("there");
+    let hash = Collection::of(&cache, &item).expect("a hash");
+    apply(&cache, pool, b"k", CollectionKind::Hash, &[Edit::remove(b"0")]);
+    assert_eq!((hash.deadline().expect("whole"), item.is_current()), (None, false), "not in it any more");
 }
 
 #[test]

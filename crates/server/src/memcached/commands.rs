@@ -124,15 +124,22 @@ impl<'c> Commands<'_, 'c> {
         }
     }
 
-    /// Gives an item that was found a new end. One that is over is removed, unless it has been
-    /// replaced meanwhile.
+    /// Changes the expiration time of an item that was found, and removes it if that is past. What
+    /// has been stored in its place meanwhile keeps its own.
     pub(super) fn set_end(&self, item: &ReadHandle<'_>, end: EndsAt) {
-        match end {
-            EndsAt::Later(expires_at) => {
-                self.keys().touch(item.key(), engine_expiry(expires_at));
-            }
-            EndsAt::Past => {
-                self.shared.cache.remove_matching(item);
+        let is_set = |item: &ReadHandle<'_>| match end {
+            EndsAt::Later(expires_at) => self.keys().touch_item(item, engine_expiry(expires_at)),
+            EndsAt::Past => self.shared.cache.remove_matching(item),
+        };
+        if is_set(item) {
+            return;
+        }
+        // A copy of it with a token, which another client has asked for.
+        let is_copy = |present: &ReadHandle<'_>| !present.is_structured() && present[..] == item[..];
+        while let Some(present) = self.keys().peek(item.key()).filter(is_copy) {
+            // If it is current yet, there is no memory for the change.
+            if is_set(&present) || present.is_current() {
+                return;
             }
         }
     }

@@ -152,12 +152,13 @@ impl<'c> Commands<'_, 'c> {
         refused(error)
     }
 
-    /// Returns the reply of `TYPE` for an item.
-    pub(super) fn type_of(&self, item: &ReadHandle<'_>) -> &'static str {
-        match Collection::of(&self.shared.cache, item) {
-            Some(collection) => type_name(collection.kind()),
-            None => "string",
+    /// Returns the reply of `TYPE` for an item; `None`: it had a collection, which is not in it any
+    /// more.
+    pub(super) fn type_of(&self, item: &ReadHandle<'_>) -> Option<&'static str> {
+        if !item.is_structured() {
+            return Some("string");
         }
+        Some(type_name(Collection::of(&self.shared.cache, item)?.kind()))
     }
 
     /// Sets the end of the collection of a key to what `decide` makes of the one that it has;
@@ -187,11 +188,13 @@ impl<'c> Commands<'_, 'c> {
 
     /// The kind of a key's collection; an error where it has a string.
     pub(super) fn kind_of(&self, key: &[u8]) -> Result<Option<CollectionKind>, Failure> {
-        let Some(item) = self.peek(key) else { return Ok(None) };
-        if !item.is_structured() {
-            return Err(Failure::WRONG_TYPE);
-        }
-        Ok(Collection::of(&self.shared.cache, &item).map(|collection| collection.kind()))
+        let kind = self.of_item(key, |item| {
+            if !item.is_structured() {
+                return Some(Err(Failure::WRONG_TYPE));
+            }
+            Some(Ok(Collection::of(&self.shared.cache, item)?.kind()))
+        });
+        kind.transpose()
     }
 
     /// `HSCAN`, `SSCAN` and `ZSCAN`: a part of the entries, each told by `tell` as one or two

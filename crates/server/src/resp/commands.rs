@@ -102,53 +102,90 @@ impl<'c> Commands<'_, 'c> {
     pub(super) fn is_over(&self, item: &ReadHandle<'_>) -> bool {
         if item.is_structured() {
             // One without entries is none.
-            return self.deadline_of(item).is_some_and(|end| end == 0 || end <= self.now_millis());
+            return self.deadline_of(item).is_none_or(|end| end.is_some_and(|end| end <= self.now_millis()));
         }
         is_over(item.expires_at(), flags_of(item), || self.now_millis())
     }
 
-    /// When an item ends, in Unix milliseconds. 0: what it holds is gone.
-    pub(super) fn deadline_of(&self, item: &ReadHandle<'_>) -> Option<u64> {
+    /// The expiration time of an item in Unix milliseconds, `Some(None)` for never. `None`: the
+    /// item's collection is not in it any more.
+    pub(super) fn deadline_of(&self, item: &ReadHandle<'_>) -> Option<Option<u64>> {
         if !item.is_structured() {
-            return deadline(item.expires_at(), flags_of(item));
+            return Some(deadline(item.expires_at(), flags_of(item)));
         }
-        match Collection::of(&self.shared.cache, item) {
-            // What is corrupt does not end; whoever reads it is told so.
-            Some(collection) => collection.deadline().unwrap_or(None),
-            None => Some(0),
-        }
+        // What is corrupt does not expire; whoever reads it is told so.
+        Collection::of(&self.shared.cache, item)?.deadline().unwrap_or(Some(None))
     }
 
-    /// Returns a token that tells the state of an item from other states of its key.
-    pub(super) fn token_of(&self, item: &ReadHandle<'_>) -> (u64, u32) {
-        if !item.is_structured() {
-            // An item without a token was stored after all that were given out.
-            return (item.tag().map_or(0, |tag| tag.cas), 0);
-        }
-        let collection = Collection::of(&self.shared.cache, item);
-        collection.and_then(|collection| collection.version().ok().flatten()).unwrap_or_default()
+    /// Returns a token that tells the present state of a key from its other ones; `None` if the key
+    /// has no value.
+    pub(super) fn token(&self, key: &[u8]) -> Option<(u64, u32)> {
+        self.of_item(key, |item| self.token_of(item))
     }
 
-    /// The same, of which others that come later are told apart.
-    pub(super) fn lasting_token_of(&self, item: ReadHandle<'c>) -> (u64, u32) {
+    /// Returns such a token, of which states that come later are told apart.
+    pub(super) fn lasting_token(&self, key: &[u8]) -> Option<(u64, u32)> {
+        let item = self.peek(key)?;
         if item.is_structured() {
-            return self.token_of(&item);
+            let token = self.token_of(&item);
+            // Grown or removed meanwhile.
+            return if token.is_none() && !item.is_current() { self.lasting_token(key) } else { token };
         }
         match self.keys().give_tag(item, || self.shared.next_cas()) {
             Ok(item) => self.token_of(&item),
             // It has none, and there is no memory to give it one: what comes counts as another.
-            Err(_) => (self.shared.next_cas(), 0),
+            Err(_) => Some((self.shared.next_cas(), 0)),
+        }
+    }
+
+    fn token_of(&self, item: &ReadHandle<'_>) -> Option<(u64, u32)> {
+        if !item.is_structured() {
+            // An item without a token was stored after all that were given out.
+            return Some((item.tag().map_or(0, |tag| tag.cas), 0));
+        }
+        // What is corrupt is not changed.
+        Collection::of(&self.shared.cache, item)?.version().unwrap_or(Some((0, 0)))
+    }
+
+    /// Returns the result of `look` for the item of `key`; `None` if the key has no value. `look`
+    /// answers `None` if the item's collection is not in it any more.
+    pub(super) fn of_item<R>(&self, key: &[u8], look: impl Fn(&ReadHandle<'c>) -> Option<R>) -> Option<R> {
+        loop {
+            let item = self.peek(key)?;
+            let seen = look(&item);
+            if seen.is_some() || item.is_current() {
+                return seen;
+            }
+        }
+    }
+
+    /// The item that `find` finds, unless it has expired. A collection that has grown out of the
+    /// item is looked for again.
+    fn unexpired(&self, find: impl Fn() -> Option<ReadHandle<'c>>) -> Option<ReadHandle<'c>> {
+        loop {
+            let item = find()?;
+            if !self.is_over(&item) {
+                return Some(item);
+            }
+            if !item.is_structured() || item.is_current() {
+                return None;
+            }
         }
     }
 
     /// The item of `key`; counts nothing.
     pub(super) fn peek(&self, key: &[u8]) -> Option<ReadHandle<'c>> {
-        self.keys().peek(key).filter(|item| !self.is_over(item))
+        self.unexpired(|| self.keys().peek(key))
+    }
+
+    /// The item of `key`, which counts neither as a hit nor as a miss of this listener.
+    pub(super) fn find(&self, key: &[u8]) -> Option<ReadHandle<'c>> {
+        self.unexpired(|| self.keys().find(key))
     }
 
     /// The item of `key`, which is being read.
     pub(super) fn read(&self, key: &[u8]) -> Option<ReadHandle<'c>> {
-        let item = self.keys().find(key).filter(|item| !self.is_over(item));
+        let item = self.find(key);
         match &item {
             Some(item) => {
                 item.note_access();

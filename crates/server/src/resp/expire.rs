@@ -71,7 +71,7 @@ impl<'c> Commands<'_, 'c> {
             return Ok(());
         }
         let changed = self.modify(key, |old| {
-            let Some(old) = old.filter(|old| unless.holds(self.deadline_of(old), end)) else {
+            let Some(old) = old.filter(|old| unless.holds(self.deadline_of(old).flatten(), end)) else {
                 return Ok(Change::Leave(false));
             };
             match u64::try_from(end).ok().filter(|end| *end > now) {
@@ -105,11 +105,11 @@ impl<'c> Commands<'_, 'c> {
 
     /// Answers with the time to live, or the expiration time, of a key.
     pub(super) fn ttl(&mut self, unit: Unit, key: &[u8], w: &mut Writer<'_, 'c>) -> Outcome {
-        let Some(item) = self.peek(key) else {
+        let Some(end) = self.of_item(key, |item| self.deadline_of(item)) else {
             w.integer(-2);
             return Ok(());
         };
-        let Some(end) = self.deadline_of(&item) else {
+        let Some(end) = end else {
             w.integer(-1);
             return Ok(());
         };

@@ -69,7 +69,7 @@ impl<'i> Round<'_, '_, 'i> {
     ) -> Option<Next> {
         for index in *self.answered_keys..self.parser.arg_count() - 1 {
             if self.batch.is_full()
-                && let Some(next) = self.answer_batch().or_else(|| self.pause_within(index, whole))
+                && let Some(next) = self.answer_part(whole).or_else(|| self.pause_within(index, whole))
             {
                 return Some(whole.map_or(next, |whole| self.drain_whole(whole, next)));
             }
@@ -104,6 +104,18 @@ impl<'i> Round<'_, '_, 'i> {
     /// Answers the lookups that were gathered. Where the output gets too large meanwhile, the turn
     /// ends, and goes on from there with the next.
     pub(super) fn answer_batch(&mut self) -> Option<Next> {
+        self.answer_up_to(self.commands.settings.max_output_bytes)
+    }
+
+    /// As [`Self::answer_batch`], for keys of a request that is answered as a whole, if so.
+    pub(super) fn answer_part(&mut self, whole: Option<&Whole>) -> Option<Next> {
+        match whole {
+            Some(_) => self.answer_up_to(self.commands.settings.max_whole_bytes),
+            None => self.answer_batch(),
+        }
+    }
+
+    fn answer_up_to(&mut self, max_output_bytes: usize) -> Option<Next> {
         if self.batch.len() == 0 {
             return None;
         }
@@ -116,7 +128,7 @@ impl<'i> Round<'_, '_, 'i> {
         let version = commands.client.version;
         let space = commands.keys();
         let (mut hits, mut misses) = (0, 0);
-        let bounds = (commands.settings.max_output_bytes, MAX_SMALL_ANSWER_BYTES);
+        let bounds = (max_output_bytes, MAX_SMALL_ANSWER_BYTES);
         let done = self.batch.look_up(space, self.output, bounds, |key, answer, found, output| {
             if let Some(len) = answer.array {
                 output.compose(|out| reply::array(out, len as usize));

@@ -23,14 +23,11 @@ impl<'c> Commands<'_, 'c> {
             }
             Generic::Exists => w.integer(count(&|key| self.peek(key).is_some()) as i64),
             Generic::Touch => {
-                let touched = count(&|key| {
-                    let item = self.keys().find(key).filter(|item| !self.is_over(item));
-                    item.map(|item| item.note_access()).is_some()
-                });
+                let touched = count(&|key| self.find(key).map(|item| item.note_access()).is_some());
                 w.integer(touched as i64);
             }
             Generic::Type => {
-                w.simple(self.peek(arg(args, 1)).map_or("none", |item| self.type_of(&item)));
+                w.simple(self.of_item(arg(args, 1), |item| self.type_of(item)).unwrap_or("none"));
             }
             Generic::Copy => self.copy(args, w)?,
             Generic::Rename => {

@@ -224,7 +224,10 @@ impl<'c> Commands<'_, 'c> {
             match (&mut listing.wanted, item) {
                 (Wanted::Keys(found), Some(item)) => found.note(item.key()),
                 (Wanted::Part { found, wanted_type, .. }, Some(item)) => {
-                    if wanted_type.as_ref().is_none_or(|wanted| is(wanted, self.type_of(&item))) {
+                    if wanted_type
+                        .as_ref()
+                        .is_none_or(|wanted| self.type_of(&item).is_some_and(|name| is(wanted, name)))
+                    {
                         found.note(item.key());
                     }
                 }

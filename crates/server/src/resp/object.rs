@@ -40,11 +40,17 @@ impl<'c> Commands<'_, 'c> {
         };
         match known {
             "encoding" => {
-                let encoding = match Collection::of(&self.shared.cache, &item) {
-                    Some(collection) => encoding_of(&collection)?.unwrap_or("listpack"),
-                    None => encoding(&item),
-                };
-                w.bulk(encoding.as_bytes());
+                let encoding = self.of_item(arg(args, 2), |item| {
+                    if !item.is_structured() {
+                        return Some(Ok(encoding(item)));
+                    }
+                    let collection = Collection::of(&self.shared.cache, item)?;
+                    encoding_of(&collection).transpose()
+                });
+                match encoding.transpose()? {
+                    Some(encoding) => w.bulk(encoding.as_bytes()),
+                    None => w.null(),
+                }
             }
             "refcount" => w.integer(1),
             "freq" => return Err(NO_LFU),

@@ -221,7 +221,7 @@ impl<'c> Commands<'_, 'c> {
     fn stamp(&self, end: End, old: Option<&ReadHandle<'_>>) -> Stamp {
         match end {
             End::Keep if old.is_some_and(ReadHandle::is_structured) => {
-                Stamp::new(old.and_then(|old| self.deadline_of(old)), 0)
+                Stamp::new(old.and_then(|old| self.deadline_of(old).flatten()), 0)
             }
             End::Keep => {
                 let kept = stamp_of(old);
@@ -261,27 +261,42 @@ impl<'c> Commands<'_, 'c> {
             _ => return Err(Failure::SYNTAX),
         };
         let key = arg(args, 1);
-        let found = self.read_string(key)?;
-        self.tell_found(found.as_ref().map(|item| item.len()));
+        let mut found = self.read_string(key)?;
         if found.is_some() && time.is_some() {
-            let now = self.now_millis();
             let end = match unit {
-                Some(unit) => positive_end(arg(args, 3), unit, now, "getex")?,
+                Some(unit) => positive_end(arg(args, 3), unit, self.now_millis(), "getex")?,
                 None => End::Never,
             };
             self.tell_end(end);
-            self.modify(key, |old| {
-                let Some(old) = old else { return Ok(Change::Leave(())) };
-                let stamp = match end {
-                    End::At(millis) if millis <= now => return Ok(Change::Remove(())),
-                    End::At(millis) => Stamp::new(Some(millis), flags_of(old)),
-                    _ => Stamp::new(None, flags_of(old)),
-                };
-                Ok(Change::Put(self.item_of(key, &[old], stamp)?, ()))
-            })?;
+            while let Some(item) = &found
+                && !self.set_end_of(key, item, end)?
+            {
+                // Another client was faster: the value that is answered is the one that expires.
+                found = self.peek(key);
+                if found.as_ref().is_some_and(ReadHandle::is_structured) {
+                    return Err(Failure::WRONG_TYPE);
+                }
+            }
         }
+        self.tell_found(found.as_ref().map(|item| item.len()));
         w.value(found.map(Value::Held));
         Ok(())
+    }
+
+    /// Puts a copy that expires at `end` in the place of an item with a string, or removes the item
+    /// if that is past. False: it is not the item of its key any more.
+    fn set_end_of(&self, key: &[u8], item: &ReadHandle<'_>, end: End) -> Result<bool, Failure> {
+        let millis = match end {
+            End::At(millis) if millis <= self.now_millis() => {
+                return Ok(self.shared.cache.remove_matching(item));
+            }
+            End::At(millis) => Some(millis),
+            _ => None,
+        };
+        let copy = self.item_of(key, &[item], Stamp::new(millis, flags_of(item)))?;
+        let is_placed = self.place(key, Some(item), copy).is_ok();
+        self.counters.add(Counter::Stored, u64::from(is_placed));
+        Ok(is_placed)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Commands about several keys, which are seen, or see others, as a whole: see [`crate::several`].
 //!
-//! Reads of so many keys that their answer does not fit into the output of a turn are the
-//! exception: they are answered part by part, and each part is of one moment.
+//! Reads of so many keys that their answer does not fit into the output of a connection
+//! (`limits.max_output_buffer_bytes`) are the exception: they are answered part by part, and each
+//! part is of one moment.
 
 use super::round::{Done, Round};
 use crate::output::End;
@@ -71,7 +72,7 @@ impl<'i> Round<'_, '_, 'i> {
     /// Ends an `MGET` whose keys were gathered, and looked up as far as there was no room for more.
     /// `Some` ends the turn, `Ok(false)`: it is to be gathered again.
     pub(super) fn end_whole(&mut self, whole: &mut Whole) -> Result<bool, Next> {
-        if let Some(next) = self.answer_batch() {
+        if let Some(next) = self.answer_part(Some(whole)) {
             return Err(self.drain_whole(whole, next));
         }
         let several = &self.commands.pool.gate.several;

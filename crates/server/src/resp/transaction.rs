@@ -73,7 +73,7 @@ impl<'c> Commands<'_, 'c> {
             if self.client.watched.len() >= super::client::MAX_QUEUED {
                 return Err(Failure::new("ERR too many watched keys"));
             }
-            let token = self.peek(key).map(|item| self.lasting_token_of(item));
+            let token = self.lasting_token(key);
             self.client.watched.push(Watched { key: (*key).into(), token, is_elsewhere: false });
         }
         Ok(())
@@ -100,9 +100,8 @@ impl<'c> Commands<'_, 'c> {
         if transaction.is_spoilt {
             return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
         }
-        let is_as_watched = |watched: &Watched| {
-            !watched.is_elsewhere && self.peek(&watched.key).map(|item| self.token_of(&item)) == watched.token
-        };
+        let is_as_watched =
+            |watched: &Watched| !watched.is_elsewhere && self.token(&watched.key) == watched.token;
         if !watched.iter().all(is_as_watched) {
             w.null_array();
             return Ok(());

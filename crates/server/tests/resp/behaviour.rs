@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Clock;
-use millpond_server::config::Protocol;
+use millpond_server::config::{Auto, ListenerConfig, Protocol, TenantSettings};
 
 use crate::client::{Client, request};
-use crate::reference::{config, millpond, start};
+use crate::reference::{address_of, config, millpond, start};
 
 #[test]
 fn an_end_is_kept_to_the_millisecond() {
@@ -317,6 +317,104 @@ fn nobody_sees_half_of_a_set_or_removal_of_several_keys() {
         let known = ["$-1", "$v0", "$v1", ":0", ":48"];
         assert!(seen.iter().all(|value| known.contains(&value.as_str())), "{seen:?}");
     }
+}
+
+/// The same of values that take more than the output of a turn beside another tenant, and less than
+/// the output of a connection.
+#[test]
+fn nobody_sees_half_of_a_large_set_beside_another_tenant() {
+    const KEYS: usize = 30;
+    let mut config = config();
+    config.threads = Auto::Set(1);
+    config.tenants =
+        ["a", "b"].map(|name| TenantSettings { name: name.to_owned(), ..Default::default() }).into();
+    let listener = config.listeners[0].clone();
+    config.listeners = ["a", "b"]
+        .map(|tenant| ListenerConfig {
+            name: tenant.to_owned(),
+            tenant: tenant.to_owned(),
+            ..listener.clone()
+        })
+        .into();
+    let (server, address) = start(config, Clock::System);
+    let mut neighbour = Client::connect(address_of(&server, 1));
+    let sets = ["x", "y"].map(|fill| {
+        let value = fill.repeat(3_000);
+        request(&format!("MSET{}", (0..KEYS).map(|key| format!(" k{key} {value}")).collect::<String>()))
+    });
+    let get = request(&format!("MGET{}", (0..KEYS).map(|key| format!(" k{key}")).collect::<String>()));
+    let writer = base::thread::spawn("writer", move || {
+        let mut client = Client::connect(address);
+        for _ in 0..150 {
+            client.send(sets.concat());
+            (0..2).for_each(|_| assert_eq!(client.reply(), "+OK"));
+        }
+    })
+    .expect("a thread");
+    let mut client = Client::connect(address);
+    let mut seen = BTreeSet::new();
+    while !writer.is_finished() {
+        client.send(get.repeat(4));
+        assert_eq!(neighbour.ask("PING"), "+PONG");
+        for _ in 0..4 {
+            let reply = client.reply();
+            let mut values: Vec<&str> = reply.trim_matches(['*', '[', ']']).split(' ').collect();
+            values.dedup();
+            assert_eq!(values.len(), 1, "{:?}", values.iter().map(|value| &value[..2]).collect::<Vec<_>>());
+            seen.insert(values[0][..2].to_owned());
+        }
+    }
+    writer.join().expect("no panic");
+    assert!(seen.contains("$x") && seen.contains("$y"), "{seen:?}");
+}
+
+/// `GETEX` changes the expiration time of the value that it answers, and of none that another
+/// client has stored since.
+#[test]
+fn a_value_keeps_its_end_if_getex_has_answered_another() {
+    let (_server, address) = millpond();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let touchers: Vec<_> = (0..2)
+        .map(|_| {
+            let is_done = Arc::clone(&is_done);
+            base::thread::spawn("toucher", move || {
+                let mut client = Client::connect(address);
+                let mut answered = BTreeSet::new();
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send(request("GETEX k EX 1000").repeat(20));
+                    (0..20).for_each(|_| {
+                        answered.insert(client.reply());
+                    });
+                }
+                answered
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let mut client = Client::connect(address);
+    let mut touched = BTreeSet::new();
+    for round in 0..400 {
+        let values = round * 20..(round + 1) * 20;
+        values.clone().for_each(|value| {
+            client.send([request(&format!("SET k {value}")), request("TTL k")].concat());
+        });
+        for value in values {
+            assert_eq!(client.reply(), "+OK");
+            if client.reply() != ":-1" {
+                touched.insert(format!("${value}"));
+            }
+        }
+    }
+    is_done.store(true, Ordering::Relaxed);
+    let answered: BTreeSet<String> =
+        touchers.into_iter().flat_map(|toucher| toucher.join().expect("no panic")).collect();
+    let strangers: Vec<_> = touched.difference(&answered).collect();
+    assert!(
+        !touched.is_empty() && strangers.is_empty(),
+        "{} of {}: {strangers:?}",
+        strangers.len(),
+        touched.len()
+    );
 }
 
 #[test]

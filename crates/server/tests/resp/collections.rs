@@ -2,6 +2,8 @@
 //! memcached's clients.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::Clock;
@@ -191,4 +193,91 @@ fn memcached_clients_do_not_find_collections() {
     assert_eq!(resp.ask("RPUSH l a"), ":1");
     ask("delete l", "DELETED");
     assert_eq!(resp.ask("EXISTS l"), ":0");
+}
+
+/// Requests that let a collection of each kind grow, and shrink to its first entry.
+fn growth(grower: usize) -> Vec<u8> {
+    let numbers = (1..60).map(|number| number + 100 * grower);
+    let words = |of: &dyn Fn(usize) -> String| numbers.clone().map(of).collect::<String>();
+    let members = words(&|number| format!(" \"m{number} {}\"", "x".repeat(20)));
+    let fields = words(&|number| format!(" f{number} {}", "x".repeat(20)));
+    let scores = words(&|number| format!(" {number} m{number}"));
+    let fields_alone = words(&|number| format!(" f{number}"));
+    let scored = words(&|number| format!(" m{number}"));
+    let commands = [
+        format!("RPUSH list{members}"),
+        format!("HSET hash{fields}"),
+        format!("SADD set{members}"),
+        format!("ZADD zset{scores}"),
+        "LTRIM list 0 0".to_owned(),
+        format!("HDEL hash{fields_alone}"),
+        format!("SREM set{members}"),
+        format!("ZREM zset{scored}"),
+    ];
+    commands.iter().flat_map(|command| request(command)).collect()
+}
+
+/// Two clients make collections grow into other items, and shrink, as fast as they can: whoever
+/// looks at them, or changes them, finds them at every moment.
+#[test]
+fn a_collection_that_grows_is_never_absent() {
+    const ROUNDS: usize = 40;
+    let (_server, address) = millpond();
+    let mut client = Client::connect(address);
+    for make in ["RPUSH list e", "HSET hash f v", "SADD set m", "ZADD zset 1 m"] {
+        assert_eq!(client.ask(make), ":1");
+    }
+    let is_done = Arc::new(AtomicBool::new(false));
+    let growers: Vec<_> = (0..2)
+        .map(|grower| {
+            let requests = growth(grower);
+            base::thread::spawn("grower", move || {
+                let mut client = Client::connect(address);
+                for _ in 0..ROUNDS {
+                    client.send(requests.repeat(10));
+                    (0..80).for_each(|_| assert!(!client.reply().starts_with('-'), "a change is refused"));
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    let lookers: Vec<_> = (0..2)
+        .map(|_| {
+            let is_done = Arc::clone(&is_done);
+            base::thread::spawn("looker", move || {
+                // What each answers if the key has no value.
+                let looks = [
+                    ("LLEN list", ":0"),
+                    ("LINDEX list 0", "$-1"),
+                    ("LSET list 0 e", "-ERR no such key"),
+                    ("RPUSHX list e", ":0"),
+                    ("HGET hash f", "$-1"),
+                    ("HLEN hash", ":0"),
+                    ("SISMEMBER set m", ":0"),
+                    ("ZSCORE zset m", "$-1"),
+                    ("ZCARD zset", ":0"),
+                    ("EXISTS list hash set zset", ":3"),
+                    ("TOUCH list hash set zset", ":3"),
+                    ("TYPE list", "+none"),
+                    ("TYPE zset", "+none"),
+                    ("TTL hash", ":-2"),
+                    ("OBJECT ENCODING list", "$-1"),
+                    ("OBJECT ENCODING hash", "$-1"),
+                    ("SET set v NX", "+OK"),
+                ];
+                let requests = looks.map(|(look, _)| request(look)).concat();
+                let mut client = Client::connect(address);
+                while !is_done.load(Ordering::Relaxed) {
+                    client.send(requests.repeat(10));
+                    for (look, absent) in looks.iter().cycle().take(10 * looks.len()) {
+                        assert_ne!(client.reply(), *absent, "{look}");
+                    }
+                }
+            })
+            .expect("a thread")
+        })
+        .collect();
+    growers.into_iter().for_each(|grower| grower.join().expect("no panic"));
+    is_done.store(true, Ordering::Relaxed);
+    lookers.into_iter().for_each(|looker| looker.join().expect("no panic"));
 }

@@ -21,7 +21,12 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) fn address(server: &Server) -> SocketAddr {
-    match server.addresses()[0].1 {
+    address_of(server, 0)
+}
+
+/// The address of a listener by its place in the configuration.
+pub(crate) fn address_of(server: &Server, listener: usize) -> SocketAddr {
+    match server.addresses()[listener].1 {
         Address::Tcp(address) => address,
         Address::Unix(_) => panic!("tcp stays tcp"),
     }
