@@ -6,7 +6,7 @@ use slab::ItemPtr;
 
 use crate::bucket::SLOTS;
 use crate::shape::place;
-use crate::{Index, REMOVED, TRIGGER_PER_BUCKET_X100, buckets_for, table, tag_of};
+use crate::{EARLY_PER_BUCKET_X100, Index, REMOVED, TRIGGER_PER_BUCKET_X100, buckets_for, table, tag_of};
 
 /// An entry to be moved.
 struct Moving {
@@ -22,6 +22,14 @@ impl Index {
     pub fn wants_growth(&self) -> bool {
         let view = self.shape.load();
         !view.is_growing() && view.old < self.shape.max() && self.is_full_with(0, view.old)
+    }
+
+    /// Returns whether growth makes room for an entry whose home is full: the index grows, or half
+    /// of its slots are in use and it may grow.
+    pub fn can_spread(&self) -> bool {
+        let view = self.shape.load();
+        let is_half_full = || self.len() * 100 >= u64::from(view.old) * EARLY_PER_BUCKET_X100;
+        view.is_growing() || view.old < self.shape.max() && is_half_full()
     }
 
     /// Returns whether `buckets` are too few for the present entries and `more_entries`.

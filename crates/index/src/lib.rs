@@ -32,6 +32,9 @@ use table::Table;
 /// Growth starts at 72 %.
 const TARGET_PER_BUCKET_X100: u64 = 816;
 const TRIGGER_PER_BUCKET_X100: u64 = 864;
+/// The entries per bucket, times 100, from which a full home lets growth start early: with 70 % of
+/// all slots in use, some 16 buckets in a row are full in one of some hundred indexes.
+const EARLY_PER_BUCKET_X100: u64 = 600;
 
 /// The index.
 ///

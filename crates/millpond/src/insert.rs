@@ -180,7 +180,9 @@ impl Core {
                     if item.state().unindex() {
                         let _ = item.state().release();
                     }
-                    if rounds > 0 && self.may_grow_on() {
+                    // Hardly ever: growth begins long before, and keeps up with insertions unless
+                    // the thread that moves buckets is preempted.
+                    if rounds > 0 && self.index.can_spread() {
                         rounds -= 1;
                         drop(guard);
                         // Evicts to make room for it on the bill, which takes the locks of other
@@ -336,14 +338,6 @@ impl Core {
         for ptr in self.displace_by_growth(hash) {
             self.retire(ptr, RemovalCause::Evicted, false);
         }
-    }
-
-    /// Whether the index can make room by growing, for an entry whose home is full. That hardly
-    /// happens: growth begins long before, and keeps up with insertions unless the thread that is
-    /// at it does not come to run.
-    #[cold]
-    fn may_grow_on(&self) -> bool {
-        self.index.is_growing() || self.index.wants_growth()
     }
 
     /// Has the index begin to grow, after room was made for that on the bill. The caller holds no

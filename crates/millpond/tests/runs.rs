@@ -68,6 +68,24 @@ fn a_thousand_pools_in_a_cache_of_a_gibibyte_lose_nothing() {
     holds_all(ByteSize::gib(1), 1_000, 60, 3e4);
 }
 
+/// With these seeds 16 buckets of the index in a row are full before it has the entries at which it
+/// grows: an item was evicted from a cache that was nearly empty.
+#[test]
+fn a_full_home_of_the_index_evicts_nothing_from_a_cache_with_room() {
+    for seed in [296_u64, 100_104] {
+        let hash_seed = Some(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let config =
+            CacheConfig { memory: ByteSize::gib(1), huge_pages: false, hash_seed, ..CacheConfig::default() };
+        let cache = Cache::new(config).expect("a cache");
+        let pools = pools(&cache, 1_000);
+        fill(&cache, &pools, 60, 1e3);
+        let stats = cache.stats();
+        let evictions: u64 = stats.pools.iter().map(|pool| pool.sum(|class| class.evictions)).sum();
+        assert_eq!(evictions, 0, "with seed {seed}");
+        cache.validate();
+    }
+}
+
 #[test]
 fn four_thousand_pools_of_16_kib_fit_into_256_mib() {
     let cache = cache(ByteSize::mib(256));
