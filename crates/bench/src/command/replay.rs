@@ -126,6 +126,7 @@ impl<'a> Several<'a> {
     fn new(traces: &'a [ReplayReport], together: bool) -> Self {
         let sum = |field: fn(&ReplayReport) -> u64| traces.iter().map(field).sum::<u64>();
         let (requests, hits) = (sum(|report| report.requests), sum(|report| report.hits));
+        let lookups = sum(|report| report.gets + report.writes);
         let (bytes, bytes_hit) = (sum(|report| report.bytes_requested), sum(|report| report.bytes_hit));
         let seconds = traces.iter().map(|report| report.seconds);
         // Together, every trace has the time of all.
@@ -134,7 +135,7 @@ impl<'a> Several<'a> {
         Self {
             requests,
             hits,
-            hit_ratio: ratio(hits, requests),
+            hit_ratio: ratio(hits, lookups),
             byte_hit_ratio: ratio(bytes_hit, bytes),
             evictions: sum(|report| report.evictions),
             requests_per_second: if seconds > 0.0 { requests as f64 / seconds } else { 0.0 },

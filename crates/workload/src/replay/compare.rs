@@ -78,14 +78,14 @@ pub(super) fn compare(
         let space = value + key.len() as u64;
         for runner in &mut runners {
             let counts = &mut runner.counts;
-            counts.requests += 1;
             let hit = match request.op {
                 Op::Delete => runner.simulator.remove(id),
                 Op::Get | Op::Set if options.fills(&request) => runner.simulator.access(id, space),
                 _ => runner.simulator.access_if_held(id),
             };
-            counts.hits += u64::from(hit);
             if matches!(request.op, Op::Get | Op::Set) {
+                counts.lookups += 1;
+                counts.hits += u64::from(hit);
                 counts.bytes_requested += value;
                 counts.bytes_hit += if hit { value } else { 0 };
             }
@@ -118,7 +118,7 @@ fn rivals(options: &ReplayOptions, engine: &ReplayReport, items: u64) -> Vec<Run
 fn rival(runner: &Runner, engine: &ReplayReport) -> Rival {
     let counts = &runner.counts;
     let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let hit_ratio = ratio(counts.hits, counts.requests);
+    let hit_ratio = ratio(counts.hits, counts.lookups);
     Rival {
         name: runner.name.clone(),
         capacity: runner.capacity,

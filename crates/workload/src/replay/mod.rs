@@ -166,6 +166,8 @@ impl ReplayOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
+    /// Reads and writes that were looked up: removals and touches are neither hits nor misses.
+    pub(crate) lookups: u64,
     pub(crate) hits: u64,
     pub(crate) gets: u64,
     pub(crate) get_hits: u64,
@@ -360,10 +362,10 @@ impl Player {
         match request.op {
             Op::Delete => {
                 self.counts.deletes += 1;
-                self.counts.hits += u64::from(keys.remove(&self.key));
+                keys.remove(&self.key);
             }
             Op::Set if options.ignores_writes => {}
-            Op::Touch => self.counts.hits += u64::from(keys.find(&self.key).is_some()),
+            Op::Touch => drop(keys.find(&self.key)),
             Op::Get | Op::Set => {
                 if self.must_store(keys, request, options) {
                     self.store(cache, request, options);
@@ -377,6 +379,7 @@ impl Player {
     fn must_store(&mut self, keys: Keys<'_>, request: &Request<'_>, options: &ReplayOptions) -> bool {
         let (size, is_get) = (options.size_of(request), request.op == Op::Get);
         let counts = &mut self.counts;
+        counts.lookups += 1;
         counts.gets += u64::from(is_get);
         counts.bytes_requested += size;
         let Some(item) = keys.find(&self.key) else { return options.fills(request) };
@@ -448,7 +451,7 @@ impl Bar {
             && let Some(bar) = &self.0
         {
             bar.set_position(counts.requests);
-            bar.set_message(format!("hit ratio {:.4}", counts.hits as f64 / counts.requests.max(1) as f64));
+            bar.set_message(format!("hit ratio {:.4}", counts.hits as f64 / counts.lookups.max(1) as f64));
         }
     }
 

@@ -19,9 +19,9 @@ pub struct ReplayReport {
     pub memory_bytes: u64,
     /// Requests replayed, of whatever kind.
     pub requests: u64,
-    /// Requests whose key was in the cache.
+    /// Reads and writes whose key was in the cache.
     pub hits: u64,
-    /// Hits among requests.
+    /// Hits among reads and writes. Removals and touches are neither hits nor misses.
     pub hit_ratio: f64,
     /// Bytes of values of reads and writes that hit, among those of all.
     pub byte_hit_ratio: f64,
@@ -41,6 +41,8 @@ pub struct ReplayReport {
     pub get_hits: u64,
     /// Hits among reads.
     pub get_hit_ratio: f64,
+    /// Writes among the requests that were replayed.
+    pub writes: u64,
     /// Removals among the requests.
     pub deletes: u64,
     /// Items that were put in.
@@ -134,7 +136,7 @@ impl ReplayReport {
             memory_bytes: options.memory.as_u64(),
             requests: counts.requests,
             hits: counts.hits,
-            hit_ratio: ratio(counts.hits, counts.requests),
+            hit_ratio: ratio(counts.hits, counts.lookups),
             byte_hit_ratio: ratio(counts.bytes_hit, counts.bytes_requested),
             bytes_requested: counts.bytes_requested,
             bytes_hit: counts.bytes_hit,
@@ -144,6 +146,7 @@ impl ReplayReport {
             gets: counts.gets,
             get_hits: counts.get_hits,
             get_hit_ratio: ratio(counts.get_hits, counts.gets),
+            writes: counts.lookups - counts.gets,
             deletes: counts.deletes,
             inserted: counts.inserted,
             too_large: counts.too_large,
@@ -162,7 +165,11 @@ impl fmt::Display for ReplayReport {
         let size = |bytes| ByteSize::new(bytes);
         writeln!(f, "trace           {}", self.trace)?;
         writeln!(f, "cache           {}, {}", size(self.memory_bytes), self.policy)?;
-        writeln!(f, "requests        {} ({} reads, {} removals)", self.requests, self.gets, self.deletes)?;
+        writeln!(
+            f,
+            "requests        {} ({} reads, {} writes, {} removals)",
+            self.requests, self.gets, self.writes, self.deletes
+        )?;
         writeln!(f, "hits            {}", self.hits)?;
         writeln!(f, "hit ratio       {:.6} (reads alone {:.6})", self.hit_ratio, self.get_hit_ratio)?;
         let known = if self.has_sizes { "" } else { " (all values alike)" };
