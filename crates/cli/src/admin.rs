@@ -130,7 +130,8 @@ impl AdminArguments {
         match answer.status().as_u16() {
             200..300 => Ok(text),
             401 => Err(format!("{url}: {}; set MILLPOND_ADMIN_TOKEN", text.trim_end())),
-            _ => Err(text.trim_end().to_owned()),
+            // Several mistakes are a line each.
+            _ => Err(text.trim_end().replace('\n', "\nmillpond: ")),
         }
     }
 }

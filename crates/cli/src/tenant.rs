@@ -103,8 +103,8 @@ impl ShowArguments {
                 let Some(values) = tenant.get(part).and_then(Value::as_object) else { continue };
                 let _ = writeln!(text, "\n[{part}]");
                 for (name, value) in values.iter().filter(|(name, _)| *name != "name") {
-                    let value = written(name, value).unwrap_or_else(|| value.to_string());
-                    let _ = writeln!(text, "{name} = {value}");
+                    let shown = written(name, value).unwrap_or_else(|| value.to_string());
+                    let _ = writeln!(text, "{name} = {shown}{}", in_units(name, value));
                 }
             }
             text
@@ -168,6 +168,14 @@ fn value(name: &str, text: Value) -> Value {
     }
 }
 
+/// Returns a figure in bytes with its unit, as a comment; nothing for other figures.
+fn in_units(name: &str, value: &Value) -> String {
+    match value.as_u64().filter(|_| name.ends_with("_bytes")) {
+        Some(bytes) => format!("  # {}", ByteSize::new(bytes)),
+        None => String::new(),
+    }
+}
+
 fn row(tenant: &Value) -> [String; 8] {
     let figure =
         |name: &str| tenant.pointer(&format!("/figures/{name}")).and_then(Value::as_u64).unwrap_or(0);
@@ -218,6 +226,13 @@ mod tests {
         assert_eq!(value("databases", "[3]".into()), "[3]");
         assert_eq!(value("databases", "".into()).to_string(), "[]");
         assert_eq!(value("limit", "8MiB".into()), "8MiB");
+    }
+
+    #[test]
+    fn figures_in_bytes_have_their_unit() {
+        assert_eq!(in_units("memory_bytes", &3_670_016.into()), "  # 3.5MiB");
+        assert_eq!(in_units("items", &3_670_016.into()), "");
+        assert_eq!(in_units("limit_bytes", &Value::Null), "");
     }
 
     #[test]

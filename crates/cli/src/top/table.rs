@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use percent_encoding::percent_decode_str;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Rect};
 use ratatui::style::Stylize as _;
@@ -220,11 +221,23 @@ fn classes(pair: Pair<'_>) -> Vec<Vec<Entry>> {
     pair.classes().into_iter().map(row).collect()
 }
 
+/// Returns the key that the server has percent-encoded, with what a terminal does not show escaped.
+pub(super) fn readable(encoded: &str) -> String {
+    let key = percent_decode_str(encoded).collect::<Vec<u8>>();
+    match str::from_utf8(&key) {
+        Ok(text) => text
+            .chars()
+            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+            .collect(),
+        Err(_) => key.escape_ascii().to_string(),
+    }
+}
+
 fn hot_keys(sample: &Sample) -> Vec<Vec<Entry>> {
     let of_pool = |(pool, keys): (&String, &Vec<super::sample::HotKey>)| -> Vec<Vec<Entry>> {
         let row = |hot: &super::sample::HotKey| {
             let (accesses, share) = (Entry::count(hot.accesses), Entry::percent(Some(hot.share)));
-            vec![Entry::text(&hot.key), accesses, share, Entry::text(pool)]
+            vec![Entry::text(&readable(&hot.key)), accesses, share, Entry::text(pool)]
         };
         keys.iter().map(row).collect()
     };

@@ -129,7 +129,7 @@ fn keys_choose_views_and_columns() {
     assert!(drawn(&mut screen, &known, (80, 24)).contains("chunk"));
     assert!(key(&mut screen, KeyCode::Char('3')));
     let text = drawn(&mut screen, &known, (80, 24));
-    assert!(text.contains("user%3A1") && text.contains("7.0k   12.50%"), "{text}");
+    assert!(text.contains("user:1") && text.contains("7.0k   12.50%"), "{text}");
     assert!(key(&mut screen, KeyCode::Char('4')));
     let text = drawn(&mut screen, &known, (80, 24));
     assert!(text.contains("–   25.00%     12.50%        –"), "{text}");
@@ -175,7 +175,7 @@ fn a_server_that_is_gone_is_told_of_and_comes_back() {
 fn a_frame_of_text_has_all_views() {
     let text = plain(&whole(&known(), 120, true));
     for part in
-        ["millpond 9.8.7", "tenants", "shop", "size classes", "640 B", "hot keys", "user%3A1", "more memory"]
+        ["millpond 9.8.7", "tenants", "shop", "size classes", "640 B", "hot keys", "user:1", "more memory"]
     {
         assert!(text.contains(part), "{part} in\n{text}");
     }
@@ -200,4 +200,16 @@ fn a_frame_of_text_has_whole_addresses() {
 fn intervals_are_times() {
     assert_eq!(interval("500ms"), Ok(std::time::Duration::from_millis(500)));
     assert!(interval("10ms").is_err() && interval("soon").is_err());
+}
+
+#[test]
+fn a_hot_key_is_shown_as_it_is_but_for_what_moves_the_cursor() {
+    for (encoded, shown) in [
+        ("blog%3A1", "blog:1"),
+        ("caf%C3%A9", "café"),
+        ("a%1B%5B2J%0A", "a\\u{1b}[2J\\n"),
+        ("%FF1", "\\xff1"),
+    ] {
+        assert_eq!(super::table::readable(encoded), shown);
+    }
 }
