@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Map, Value};
 use server::config::keys;
+use server::config::load::unsurveyed;
 
 use crate::admin_tls;
 use crate::serve::ServeArguments;
@@ -244,7 +245,7 @@ impl DiffArguments {
     /// `millpond config diff`: the changes that a server would make if it were started with these
     /// arguments, or reloaded them on SIGHUP.
     pub(crate) fn diff(&self) -> Result<String, String> {
-        let loaded = self.arguments.load(&server::preflight::nothing).map_err(|error| error.to_string())?;
+        let loaded = self.arguments.load(&unsurveyed).map_err(|error| error.to_string())?;
         let file =
             server::config::change::settings_as_json(&loaded.config).map_err(|error| error.to_string())?;
         let running = self.admin.settings()?;

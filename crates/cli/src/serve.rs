@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use server::config::load::{Flags, Loaded, Override, Survey};
+use server::config::load::{Flags, Loaded, Override, Survey, unsurveyed};
 use server::config::{Config, Listen};
 use server::{Error, config, preflight};
 
@@ -83,7 +83,7 @@ impl ServeArguments {
 
     /// `millpond config print`.
     pub(crate) fn print(&self, defaults: bool) -> Result<(), Error> {
-        let config = if defaults { Config::default() } else { self.load(&preflight::nothing)?.config };
+        let config = if defaults { Config::default() } else { self.load(&unsurveyed)?.config };
         say(&config::render(&config)?);
         Ok(())
     }

@@ -195,15 +195,14 @@ fn reachable(address: SocketAddr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::load::{Flags, load_text};
-    use crate::preflight::nothing;
+    use crate::config::load::{Flags, load_text, unsurveyed};
 
     fn banner(text: &str) -> String {
         banner_with(text, Some("127.0.0.1:11212"))
     }
 
     fn banner_with(text: &str, admin: Option<&str>) -> String {
-        let config = load_text("test.toml", text, &[], &Flags::default(), &nothing).expect("good").config;
+        let config = load_text("test.toml", text, &[], &Flags::default(), &unsurveyed).expect("good").config;
         let addresses: Vec<_> =
             config.listeners.iter().map(|it| (it.name.clone(), it.address.clone())).collect();
         super::text(&config, &addresses, admin.map(|address| address.parse().expect("an address")))

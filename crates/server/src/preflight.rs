@@ -19,11 +19,6 @@ use crate::net::Listener;
 use crate::requests::refuse_pipe;
 use crate::tls;
 
-/// Checks nothing: for commands that only show a configuration.
-pub fn nothing(_: &Config) -> Findings {
-    Findings::default()
-}
-
 /// Looks at the files that SIGHUP reads again: certificates, tokens and logs.
 pub fn files(config: &Config) -> Findings {
     let mut problems = tls::load(config).err().unwrap_or_default();

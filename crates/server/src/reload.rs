@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use crate::config::change::{Change, shown_value};
-use crate::config::load::Edited;
+use crate::config::edit::Edited;
 use crate::config::{Config, rewrite};
 use crate::error::{Error, ErrorKind};
 use crate::preflight;

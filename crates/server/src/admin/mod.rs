@@ -6,10 +6,10 @@
 //! that is silent for a while is closed.
 
 mod access;
-mod config;
 mod figures;
 mod metrics;
 mod serve;
+mod settings;
 mod stats;
 mod tenants;
 
@@ -96,8 +96,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/stats.json", get(stats_json))
         .route("/hotkeys.json", get(hot_keys_json))
         .route("/curves.json", get(curves_json))
-        .route("/config", get(config::show).put(config::set))
-        .route("/config/rewrite", post(config::rewrite))
+        .route("/config", get(settings::show).put(settings::set))
+        .route("/config/rewrite", post(settings::rewrite))
         .route("/tenants", get(tenants::list))
         .route("/tenants/{name}", get(tenants::show).put(tenants::set).delete(tenants::remove))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&shared), access::guard))

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::access::Operator;
-use super::config::{make, overrides};
+use super::settings::{make, overrides};
 use crate::config::{Config, TenantSettings};
 use crate::shared::Shared;
 use crate::tenant_figures::{TENANT_FIGURES, TenantFigures, tenants};

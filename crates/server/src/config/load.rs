@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::suggest;
 use serde::Deserialize;
 
-use super::keys::{self, KEYS, LISTS};
+use super::keys::{self, KEYS};
 use super::read::{self, Mistakes};
 use super::{Config, Listen, ListenerConfig, Protocol, check};
 use crate::error::{Error, ErrorKind};
@@ -58,8 +58,14 @@ pub struct Findings {
     pub warnings: Vec<String>,
 }
 
-/// Looks whether a configuration can work on this machine: a function of [`crate::preflight`].
+/// Looks whether a configuration can work on this machine: a function of [`crate::preflight`], or
+/// [`unsurveyed`].
 pub type Survey<'s> = &'s dyn Fn(&Config) -> Findings;
+
+/// Checks nothing: for commands that only show a configuration.
+pub fn unsurveyed(_: &Config) -> Findings {
+    Findings::default()
+}
 
 /// The result of [`load`].
 #[derive(Clone, Debug)]
@@ -129,33 +135,6 @@ pub fn load_text(
     Ok(Loaded { file: None, config, warnings })
 }
 
-/// A configuration with single settings changed, as far as they can be.
-#[derive(Clone, Debug)]
-pub(crate) struct Edited {
-    pub(crate) config: Config,
-    /// All that is wrong with the change; if there is anything, nothing of it is made.
-    pub(crate) problems: Vec<String>,
-}
-
-impl From<Config> for Edited {
-    fn from(config: Config) -> Self {
-        Self { config, problems: Vec::new() }
-    }
-}
-
-/// `config` with `settings` laid over it, the later over the earlier; checked.
-pub(crate) fn lay_over(config: &Config, settings: &[Override]) -> Edited {
-    let mut edited = Edited::from(config.clone());
-    for setting in settings {
-        match apply(&edited.config, setting) {
-            Ok(changed) => edited.config = changed,
-            Err(error) => edited.problems.push(error.to_string()),
-        }
-    }
-    edited.problems.extend(check::problems(&edited.config));
-    edited
-}
-
 /// Listeners for the first pool: `main` and `main-2`, and `redis` for Redis clients alone.
 fn listeners(given: &[Listen], config: &Config) -> Vec<ListenerConfig> {
     let default = ListenerConfig::default();
@@ -180,28 +159,6 @@ fn listeners(given: &[Listen], config: &Config) -> Vec<ListenerConfig> {
 
 fn refuse(message: String) -> Error {
     Error::new(ErrorKind::Config, message)
-}
-
-pub(super) fn unknown_key(path: &str) -> String {
-    let section = path.rsplit_once('.').map_or("", |(section, _)| section);
-    let siblings = KEYS
-        .iter()
-        .map(|key| key.path)
-        .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
-    let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
-    let last = path.rsplit('.').next().unwrap_or(path);
-    // Of settings of one name those of the whole server come first.
-    let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =
-        KEYS.iter().partition(|key| keys::environment_name(key).is_none());
-    let mut all = others.into_iter().chain(of_lists).map(|key| key.path);
-    let nearest = suggest::nearest(path, siblings)
-        .or_else(|| suggest::nearest(path, sections))
-        .or_else(|| all.find(|key| key.rsplit('.').next() == Some(last)))
-        .or_else(|| suggest::nearest(path, KEYS.iter().map(|key| key.path)));
-    match nearest {
-        Some(known) => format!("there is no setting `{path}`; did you mean `{known}`?"),
-        None => format!("there is no setting `{path}`; `millpond config print` lists them all"),
-    }
 }
 
 /// Variables that are not settings of the server, but options of the command.
@@ -243,9 +200,16 @@ fn from_environment(environment: &[(String, String)]) -> (Vec<Override>, Vec<Str
 }
 
 /// `config` with one setting changed.
-fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
+///
+/// # Errors
+/// If there is no such setting, or it cannot have that value.
+pub(super) fn apply(config: &Config, setting: &Override) -> Result<Config, Error> {
     if keys::find(&setting.path).is_none() {
-        return Err(refuse(format!("{}: {}", setting.source, unknown_key(&keys::plain(&setting.path)))));
+        return Err(refuse(format!(
+            "{}: {}",
+            setting.source,
+            read::unknown_key(&keys::plain(&setting.path))
+        )));
     }
     let mut table = to_table(config)?;
     let value = read_value(&setting.value);

@@ -13,6 +13,7 @@
 
 pub mod change;
 pub mod check;
+pub mod edit;
 mod folder;
 pub mod keys;
 pub mod load;

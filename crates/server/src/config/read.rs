@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::suggest;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS, LISTS};
-use super::load::unknown_key;
 use super::{Config, ListenerConfig, PoolSettings};
 use crate::error::{Error, ErrorKind};
 
@@ -303,6 +303,29 @@ fn usual_name(list: &str) -> String {
 
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The message about a setting that does not exist, with the one that was probably meant.
+pub(super) fn unknown_key(path: &str) -> String {
+    let section = path.rsplit_once('.').map_or("", |(section, _)| section);
+    let siblings = KEYS
+        .iter()
+        .map(|key| key.path)
+        .filter(|key| key.rsplit_once('.').map_or("", |(section, _)| section) == section);
+    let sections = ["limits", "admin", "watch", "monitor", "telemetry", "log"].into_iter().chain(LISTS);
+    let last = path.rsplit('.').next().unwrap_or(path);
+    // Of settings of one name those of the whole server come first.
+    let (of_lists, others): (Vec<&keys::Key>, Vec<&keys::Key>) =
+        KEYS.iter().partition(|key| keys::environment_name(key).is_none());
+    let mut all = others.into_iter().chain(of_lists).map(|key| key.path);
+    let nearest = suggest::nearest(path, siblings)
+        .or_else(|| suggest::nearest(path, sections))
+        .or_else(|| all.find(|key| key.rsplit('.').next() == Some(last)))
+        .or_else(|| suggest::nearest(path, KEYS.iter().map(|key| key.path)));
+    match nearest {
+        Some(known) => format!("there is no setting `{path}`; did you mean `{known}`?"),
+        None => format!("there is no setting `{path}`; `millpond config print` lists them all"),
+    }
 }
 
 /// A message about the type of a setting without the names of Rust's types, which says what the

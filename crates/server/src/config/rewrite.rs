@@ -149,16 +149,14 @@ fn put(table: &mut dyn toml_edit::TableLike, key: &str, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::load::{Flags, load_text};
+    use super::super::load::{Flags, load_text, unsurveyed};
     use super::*;
 
     #[test]
     fn what_was_changed_is_written_and_the_rest_is_left() {
         let text = "# ours\nmemory = \"64MiB\" # enough\n\n[limits]\n# for the bad ones\nidle_timeout_secs = 5\n\n[[pool]]\npolicy = \"lru\"\n";
         let load = |text: &str| {
-            load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing)
-                .expect("good")
-                .config
+            load_text("test.toml", text, &[], &Flags::default(), &unsurveyed).expect("good").config
         };
         let mut config = load(text);
         config.memory = super::super::Auto::Set(base::ByteSize::mib(32));
@@ -184,9 +182,7 @@ mod tests {
     fn tenants_come_and_go_with_their_comments() {
         let text = "# ours\nmemory = \"64MiB\"\n\n# sells\n[[tenant]]\nname = \"shop\"\nweight = 3 # much\n\n# tells\n[[tenant]]\nname = \"blog\"\n\n[log]\nlevel = \"warn\"\n";
         let load = |text: &str| {
-            load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing)
-                .expect("good")
-                .config
+            load_text("test.toml", text, &[], &Flags::default(), &unsurveyed).expect("good").config
         };
         let old = load(text);
         let mut new = old.without_tenant("blog");
@@ -215,9 +211,7 @@ mod tests {
             ["pool.default.limit".to_owned(), "limits.max_connections".to_owned()].into();
         let written = edited("", &config, &paths).expect("written");
         assert_eq!(
-            load_text("test.toml", &written, &[], &Flags::default(), &crate::preflight::nothing)
-                .expect("good")
-                .config,
+            load_text("test.toml", &written, &[], &Flags::default(), &unsurveyed).expect("good").config,
             config
         );
         assert!(written.contains("[[pool]]\nname = \"default\"\nlimit = \"auto\"\n"), "{written}");

@@ -88,10 +88,10 @@ pub(super) fn check(telemetry: &Telemetry, problems: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::super::Config;
-    use super::super::load::{Flags, load_text};
+    use super::super::load::{Flags, load_text, unsurveyed};
 
     fn load(text: &str) -> Result<Config, String> {
-        let loaded = load_text("test.toml", text, &[], &Flags::default(), &crate::preflight::nothing);
+        let loaded = load_text("test.toml", text, &[], &Flags::default(), &unsurveyed);
         loaded.map(|loaded| loaded.config).map_err(|error| error.to_string())
     }
 

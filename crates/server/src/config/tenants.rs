@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use base::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use super::load::{self, Edited, Override};
-use super::{Auto, Config, PoolSettings, UserSettings, check};
+use super::{Auto, Config, PoolSettings, UserSettings};
 
 /// One of the tenants that share the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,40 +76,6 @@ impl TenantSettings {
 }
 
 impl Config {
-    /// The configuration with these settings of a tenant, which is made if there is none of that
-    /// name; checked.
-    pub(crate) fn with_tenant(&self, name: &str, settings: &[Override]) -> Edited {
-        let mut config = self.clone();
-        if !config.tenants.iter().any(|tenant| tenant.name == name) {
-            config.tenants.push(TenantSettings::unlimited(name));
-        }
-        let mut edited = load::lay_over(&config, settings);
-        if !edited.config.tenants.iter().any(|tenant| tenant.name == name) {
-            let problem =
-                format!("tenant.{name}.name: a tenant keeps its name; make another and remove this one");
-            edited.problems.push(problem);
-        }
-        edited
-    }
-
-    /// The configuration without that tenant.
-    pub(crate) fn without_tenant(&self, name: &str) -> Self {
-        let mut config = self.clone();
-        config.tenants.retain(|tenant| tenant.name != name);
-        config
-    }
-
-    /// Why a tenant of this name cannot be shown or removed.
-    pub(crate) fn no_such_tenant(&self, name: &str) -> String {
-        if self.all_tenants().iter().any(|tenant| tenant.name == name) {
-            return format!(
-                "tenant `{name}` has no [[tenant]]: it is there for as long as a listener names its pool"
-            );
-        }
-        let hint = check::hint(name, self.tenants.iter().map(|tenant| tenant.name.as_str()), "tenants");
-        format!("there is no tenant `{name}`; {hint}")
-    }
-
     /// Returns the defaults, with an entry in each list, so that every setting is shown.
     pub(super) fn with_examples() -> Self {
         let tenant = TenantSettings { name: "shop".to_owned(), ..TenantSettings::default() };

@@ -1,13 +1,12 @@
-use super::load::{Flags, Override, load_text};
+use super::load::{Flags, Override, load_text, unsurveyed};
 use super::*;
-use crate::preflight::nothing;
 
 fn parse(text: &str) -> Config {
-    load_text("test.toml", text, &[], &Flags::default(), &nothing).expect("a good configuration").config
+    load_text("test.toml", text, &[], &Flags::default(), &unsurveyed).expect("a good configuration").config
 }
 
 fn refusal(text: &str) -> String {
-    load_text("test.toml", text, &[], &Flags::default(), &nothing).expect_err("a refusal").to_string()
+    load_text("test.toml", text, &[], &Flags::default(), &unsurveyed).expect_err("a refusal").to_string()
 }
 
 fn example_file() -> String {
@@ -176,7 +175,7 @@ fn environment_goes_over_the_file_and_flags_over_both() {
     let settings =
         vec![flag("memory=256MiB"), flag("pool.default.limit = 32MiB"), flag("admin.enabled=false")];
     let flags = Flags { settings, ..Flags::default() };
-    let loaded = load_text("test.toml", file, &environment, &flags, &nothing).expect("good");
+    let loaded = load_text("test.toml", file, &environment, &flags, &unsurveyed).expect("good");
     assert_eq!(loaded.config.limits.idle_timeout_secs, 1);
     assert_eq!(loaded.config.limits.max_connections, 2);
     assert_eq!(loaded.config.memory, Auto::Set(ByteSize::mib(256)));
@@ -195,13 +194,13 @@ fn a_misspelt_variable_is_refused() {
     ] {
         let environment = [(variable.to_owned(), "9".to_owned())];
         let error =
-            load_text("", "", &environment, &Flags::default(), &nothing).expect_err("refused").to_string();
+            load_text("", "", &environment, &Flags::default(), &unsurveyed).expect_err("refused").to_string();
         assert_eq!(error, format!("{variable}: there is no such variable; did you mean {near}?"));
     }
     let others =
         ["MILLPOND_SERVICE_HOST", "MILLPOND_PORT", "MILLPOND_PORT_11211_TCP_ADDR", "MILLPOND_CONFIG"];
     let environment = others.map(|name| (name.to_owned(), "tcp://10.0.0.1:11211".to_owned()));
-    load_text("", "", &environment, &Flags::default(), &nothing).expect("good");
+    load_text("", "", &environment, &Flags::default(), &unsurveyed).expect("good");
 }
 
 #[test]
@@ -239,7 +238,7 @@ level = \"wran\"
     let environment = [("MILLPOND_LIMITS_IDLE_TIMEOUT_SECS".to_owned(), "soon".to_owned())];
     let flag = Override::parse("--set", "limits.max_item_bytes=9MiB").expect("a setting");
     let flags = Flags { settings: vec![flag], ..Flags::default() };
-    let error = load_text("f", text, &environment, &flags, &nothing).expect_err("refused").to_string();
+    let error = load_text("f", text, &environment, &flags, &unsurveyed).expect_err("refused").to_string();
     let lines: Vec<&str> = error.lines().collect();
     let expected = [
         "MILLPOND_LIMITS_IDLE_TIMEOUT_SECS: `limits.idle_timeout_secs` cannot be `soon`",
@@ -312,7 +311,7 @@ fn listeners_on_a_command_line_say_who_is_served() {
         "tcp://[::1]:5",
         "redis://[::1]",
     ];
-    let config = load_text("", "", &[], &flags(&all), &nothing).expect("good").config;
+    let config = load_text("", "", &[], &flags(&all), &unsurveyed).expect("good").config;
     let listeners: Vec<String> = config
         .listeners
         .iter()
@@ -398,17 +397,17 @@ fn authentication_is_asked_for_by_listener() {
 fn a_wrong_override_names_its_source() {
     // With the others, and not alone.
     let flags = Flags { mistakes: vec!["--set: `memory` is no setting".to_owned()], ..Flags::default() };
-    let error = load_text("f", "threads = 0\n", &[], &flags, &nothing).expect_err("refused").to_string();
+    let error = load_text("f", "threads = 0\n", &[], &flags, &unsurveyed).expect_err("refused").to_string();
     assert!(error.starts_with("--set: `memory` is no setting\nf:1: threads: 0 is not"), "{error}");
     let environment = [("MILLPOND_THREADS".to_owned(), "lots".to_owned())];
     let error =
-        load_text("", "", &environment, &Flags::default(), &nothing).expect_err("refused").to_string();
+        load_text("", "", &environment, &Flags::default(), &unsurveyed).expect_err("refused").to_string();
     assert!(error.contains("MILLPOND_THREADS") && error.contains("lots"), "{error}");
     for (assignment, part) in
         [("memry=1GiB", "did you mean `memory`"), ("pool.other.limit=1GiB", "no `pool.other.limit`")]
     {
         let flag = Override::parse("--set", assignment).expect("a setting");
-        let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() }, &nothing)
+        let error = load_text("", "", &[], &Flags { settings: vec![flag], ..Flags::default() }, &unsurveyed)
             .expect_err("refused")
             .to_string();
         assert!(error.contains("--set") && error.contains(part), "{error}");
@@ -451,7 +450,7 @@ fn listen_flags_replace_the_listeners_of_the_file() {
     let file = "[[pool]]\nname = \"a\"\n[[pool]]\nname = \"b\"\n[[listener]]\nname = \"x\"\npool = \"b\"\n";
     let listen = ["127.0.0.1:1", "unix:///tmp/x"].map(|text| text.parse().expect("an address")).to_vec();
     let flags = Flags { listen, ..Flags::default() };
-    let config = load_text("test.toml", file, &[], &flags, &nothing).expect("good").config;
+    let config = load_text("test.toml", file, &[], &flags, &unsurveyed).expect("good").config;
     let listeners: Vec<String> =
         config.listeners.iter().map(|l| format!("{} {} {}", l.name, l.address, l.pool)).collect();
     assert_eq!(listeners, ["main tcp://127.0.0.1:1 a", "main-2 unix:///tmp/x a"]);

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, mknodat};
 
 use super::*;
 use crate::config::Listen;
-use crate::config::load::{Flags, Loaded, load_text};
+use crate::config::load::{Flags, Loaded, load_text, unsurveyed};
 
 fn load(text: &str, flags: &Flags, survey: &dyn Fn(&Config) -> Findings) -> Result<Loaded, String> {
     load_text("f", text, &[], flags, survey).map_err(|error| error.to_string())
@@ -170,7 +170,7 @@ fn an_address_in_use_is_a_warning_of_a_check_and_a_mistake_at_a_start() {
     assert!(warnings[0].starts_with("listener.main.address: something listens there now"), "{warnings:?}");
     let error = load(&text, &Flags::default(), &at_start).expect_err("in use");
     assert!(error.starts_with("f:2: listener.main.address: ") && error.lines().count() == 1, "{error}");
-    load(&text, &Flags::default(), &nothing).expect("nobody looked");
+    load(&text, &Flags::default(), &unsurveyed).expect("nobody looked");
     // One that may be missing is no mistake as long as there is another.
     let optional = format!("[[listener]]\naddress = \"{used}\"\noptional = true\n");
     let other = "[[listener]]\nname = \"other\"\naddress = \"tcp://127.0.0.1:0\"\n";

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::access::Operator;
 use crate::config::change::{self, Change, as_json};
-use crate::config::load::{Override, lay_over};
+use crate::config::edit::lay_over;
+use crate::config::load::Override;
 use crate::config::{check, keys, rewrite};
 use crate::error::Error;
 use crate::shared::Shared;
